@@ -1,0 +1,4 @@
+/** What other programs see of Bellwether: names, shapes and errors. No logic beyond checking them, no I/O. */
+export * from './errors.js'
+export * from './subjects.js'
+export * from './words.js'

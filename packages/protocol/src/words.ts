@@ -1,0 +1,39 @@
+/**
+ * The closed vocabularies of the wire. Each list exists once; SQL constraints are tested against them.
+ */
+export const inboxStatuses = ['queued', 'pending', 'processing', 'consumed', 'skipped', 'error', 'cancelled'] as const
+export type InboxStatus = (typeof inboxStatuses)[number]
+
+export const messageTypes = ['turn', 'ui_action', 'tool_result', 'timeout', 'stop'] as const
+export type MessageType = (typeof messageTypes)[number]
+
+/** How a turn ended, as its task event says it. */
+export const outcomes = ['success', 'failed', 'timeout', 'canceled'] as const
+export type Outcome = (typeof outcomes)[number]
+
+export const cardTypes = [
+  'task.instruction',
+  'agent.thought',
+  'tool.call',
+  'tool.result',
+  'task.deliverable',
+  'task.result_fields',
+  'sys.profile',
+  'sys.rendered_prompt',
+  'meta.parent_pointer',
+] as const
+export type CardType = (typeof cardTypes)[number]
+
+export const waitStatuses = ['waiting', 'received', 'applied', 'expired', 'dropped'] as const
+export type WaitStatus = (typeof waitStatuses)[number]
+
+export const resultStatuses = ['success', 'failed', 'canceled', 'timeout', 'partial'] as const
+export type ResultStatus = (typeof resultStatuses)[number]
+
+/** What a turn does once a tool's result has been applied. */
+export const afterExecutions = ['suspend', 'terminate'] as const
+export type AfterExecution = (typeof afterExecutions)[number]
+
+/** What an active turn is busy with: observation only, gates nothing. */
+export const activities = ['thinking', 'executing_tool', 'awaiting_tool_result'] as const
+export type Activity = (typeof activities)[number]
