@@ -1,0 +1,99 @@
+/**
+ * The import arrows. `arrows` is the whole rule: each part of the product and what it may import; everything else
+ * is refused, also for `import type`. A new part of packages/bellwether/src must be added here before CI lets it in.
+ * Run through scripts/arrows.ts, which also proves that every source file was really looked at.
+ */
+const src = '^packages/bellwether/src/'
+const tests = '\\.test\\.tsx?$'
+
+const below = ['protocol', 'ports', 'settings']
+const middle = ['kernel', 'pmo', 'worker', 'board', 'view']
+
+/** part of packages/bellwether/src → the parts it may import (itself always) */
+const arrows = {
+  settings: ['protocol'],
+  ports: ['protocol'],
+  kernel: below,
+  pmo: [...below, 'kernel'],
+  worker: [...below, 'kernel'],
+  board: below,
+  view: below,
+  http: [...below, ...middle],
+  serve: [...below, ...middle, 'http'],
+  demo: [...below, ...middle, 'http', 'serve'],
+  cli: [...below, ...middle, 'http', 'serve', 'demo'],
+  index: [...below, ...middle, 'http', 'serve'],
+}
+
+/** A part is a directory or one file: `serve/…` or `serve.ts`. */
+const place = (part) => (part === 'protocol' ? '^packages/protocol/src/index\\.ts$' : `${src}${part}(/|\\.ts$)`)
+
+const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
+  name: `arrows-of-${part}`,
+  comment: `${part} may import: ${targets.join(', ')}`,
+  severity: 'error',
+  from: { path: place(part), pathNot: tests },
+  to: { path: '^packages/', pathNot: [part, ...targets].map(place) },
+}))
+
+const packageRules = ['protocol', 'sensor', 'dashboard'].map((name) => ({
+  name: `arrows-of-package-${name}`,
+  comment: `${name} may import: ${name === 'protocol' ? 'no other package' : 'protocol'}`,
+  severity: 'error',
+  from: { path: `^packages/${name}/` },
+  to: { path: '^packages/', pathNot: [`^packages/${name}/`, ...(name === 'protocol' ? [] : [place('protocol')])] },
+}))
+
+module.exports = {
+  forbidden: [
+    ...arrowRules,
+    ...packageRules,
+    {
+      name: 'known-part',
+      comment: 'a file under packages/bellwether/src that no arrow speaks of: name its part in .dependency-cruiser.cjs',
+      severity: 'error',
+      from: { path: src, pathNot: [tests, ...Object.keys(arrows).map(place)] },
+      to: {},
+    },
+    {
+      name: 'packages-by-name',
+      comment: 'another package is imported by its name (@bellwether/protocol), never by a relative path into it',
+      severity: 'error',
+      from: { path: '^packages/([^/]+)/' },
+      to: { path: '^packages/', pathNot: '^packages/$1/', dependencyTypes: ['local'] },
+    },
+    {
+      name: 'src-alone',
+      comment: 'the product never imports its tests, simulation, benchmarks or scripts',
+      severity: 'error',
+      from: { path: '^packages/[^/]+/src/', pathNot: tests },
+      to: { path: ['^packages/[^/]+/(test|sim|bench)/', '^scripts/', tests] },
+    },
+    {
+      name: 'no-cycle',
+      comment: 'two modules that import each other cannot be understood, tested or started alone',
+      severity: 'error',
+      from: {},
+      to: { circular: true },
+    },
+    {
+      name: 'resolvable',
+      comment:
+        'the import leads nowhere: a typing error, a deep path that the package does not export, or a missing dependency',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true },
+    },
+  ],
+  options: {
+    parser: 'swc',
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    exclude: { path: ['(^|/)dist/', '^packages/bellwether/bench/\\.?peers/'] },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['@bellwether/source', 'import', 'node', 'default', 'types'],
+      extensions: ['.ts', '.tsx', '.js', '.mjs', '.cjs', '.json', '.d.ts'],
+    },
+  },
+}

@@ -1,0 +1,34 @@
+/**
+ * What every peer script shares: it reads its order from the command line, hands the peer to the common scenarios and
+ * prints the figures as one JSON line on the real stdout. Always holds: whatever else the peer prints goes to stderr,
+ * a failure ends with a non-zero code, and so does the death of the bench (stdin closes). Leaves to others: databases
+ * and deadlines (peers.ts).
+ */
+import { Ledger, measure } from '../measure.ts'
+
+/**
+ * @typedef {{ databaseUrl: string, scenario: import('../measure.ts').Scenario, folder: string }} Order
+ * @param {(order: Order & { ran: (job: number) => void }) => Promise<import('../measure.ts').Contender>} open
+ */
+export async function measurePeer(open) {
+  const { n, ...order } = JSON.parse(process.argv[2])
+  const print = process.stdout.write.bind(process.stdout)
+  process.stdout.write = process.stderr.write.bind(process.stderr)
+  process.stdin.resume().on('end', () => process.exit(1))
+  const ledger = new Ledger()
+  const contender = await open({ ...order, ran: ledger.ran })
+  let figures
+  try {
+    figures = await measure(order.scenario, contender, ledger, n)
+  } finally {
+    await contender.close()
+  }
+  await new Promise((resolve) => print(`${JSON.stringify(figures)}\n`, resolve))
+  // Peers leave timers and listeners behind; the work is done and asserted, so nothing is lost by leaving.
+  process.exit(0)
+}
+
+/** Throws unless the store shows what it must. */
+export function expectCount(what, found, expected) {
+  if (Number(found) !== expected) throw new Error(`${what}: ${found} in the store, expected ${expected}`)
+}

@@ -1,0 +1,63 @@
+/**
+ * graphile-worker, tuned as its performance page says: a local queue filled 1,000 at a time, completions in batches,
+ * bulk adds in one statement. Always holds: a job counts as finished when its row is gone. Leaves to others: how it is
+ * measured (../measure.ts).
+ */
+import { Logger, makeWorkerUtils, run } from 'graphile-worker'
+import pg from 'pg'
+import { expectCount, measurePeer } from './child.mjs'
+
+// graphile logs a line per job; a server in production would not print it either. Errors are kept.
+const logger = new Logger(() => (level, message) => {
+  if (level === 'error') console.error(message)
+})
+
+// With single adds every job notifies; waiting a moment before fetching again leaves the commits to the adders
+// (+ 10 %). It would only add to the latency of an idle system, so the other scenarios go without.
+const refetchDelay = { durationMs: 20, threshold: 100 }
+
+await measurePeer(async ({ databaseUrl, scenario, ran }) => {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 20 })
+  const utils = await makeWorkerUtils({ pgPool: pool, logger })
+  await utils.migrate()
+  const preset = {
+    worker: {
+      concurrentJobs: 24,
+      localQueue: { size: 1_000, ...(scenario === 'single' && process.env.RD ? { refetchDelay } : {}) },
+      completeJobBatchDelay: 10,
+      failJobBatchDelay: 10,
+      preparedStatements: true,
+      pollInterval: Number(process.env.POLL ?? 2000),
+    },
+  }
+  const taskList = { noop: ({ job }) => ran(job) }
+  let runner
+  const left = async () => Number((await pool.query('select count(*) from graphile_worker._private_jobs')).rows[0].count)
+  return {
+    pausable: true,
+    bulkCallers: 2,
+    enqueueMany: async (jobs) => {
+      await utils.addJobs(jobs.map((job) => ({ identifier: 'noop', payload: { job } })))
+    },
+    enqueueOne: async (job) => {
+      await utils.addJob('noop', { job })
+    },
+    startWorker: async () => {
+      runner = await run({ pgPool: pool, logger, preset, taskList, noHandleSignals: true })
+    },
+    stopWorker: async () => {
+      await runner.stop()
+      runner = undefined
+    },
+    unfinished: left,
+    settle: async () => {
+      await pool.query('vacuum analyze')
+    },
+    verify: async () => expectCount('jobs left', await left(), 0),
+    close: async () => {
+      await runner?.stop()
+      await utils.release()
+      await pool.end()
+    },
+  }
+})

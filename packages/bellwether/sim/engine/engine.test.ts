@@ -1,0 +1,155 @@
+/** Proves the engine on toy verbs: it must find the classic races, and stay silent when their rule is kept. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
+import { forEachCrashPoint, openWorld, run, type Invariant, type Outcome, type Scenario, type World } from './index.js'
+import { toySchema } from './toy.js'
+
+let fresh: FreshDatabase
+let world: World
+
+beforeAll(async () => {
+  fresh = await freshDatabase()
+  await fresh.db.query({ text: toySchema })
+  world = await openWorld({ url: fresh.url, schemas: ['toy'], now: 'toy.now' })
+})
+afterAll(async () => {
+  await world.close()
+  await fresh.drop()
+})
+
+const noLostUpdate: Invariant = { name: 'no lost update', sql: 'select * from toy.counter where n <> 2' }
+const noLostDispatch: Invariant = {
+  name: 'no lost dispatch',
+  sql: `select * from toy.head h where h.status = 'idle' and exists (select 1 from toy.inbox where status = 'queued')`,
+}
+
+const bumping =
+  (verb: string): Scenario =>
+  ({ spawn }) => {
+    for (const name of ['a', 'b'])
+      spawn(name, async ({ db }) => void (await db.query({ text: `select toy.${verb}()` })))
+  }
+
+/** A turn is running; while its worker delivers, a client sends the next one. */
+const dispatching =
+  (verb: 'careless' | 'careful'): Scenario =>
+  async ({ db, spawn }) => {
+    await db.query({ text: `update toy.head set status = 'running'` })
+    spawn('client', async (fibre) => void (await fibre.db.query({ text: `select toy.enqueue_${verb}()` })))
+    spawn('worker', async (fibre) => void (await fibre.db.query({ text: `select toy.deliver_${verb}()` })))
+  }
+
+async function seeds(scenario: Scenario, count: number, atEnd: readonly Invariant[]): Promise<Outcome[]> {
+  const outcomes: Outcome[] = []
+  for (let seed = 0; seed < count; seed += 1) outcomes.push(await run(world, scenario, { seed, atEnd }))
+  return outcomes
+}
+const found = (outcomes: readonly Outcome[], kind: string): Outcome[] =>
+  outcomes.filter(({ finding }) => finding?.kind === kind)
+
+describe('races', () => {
+  it('finds a lost update, and none when the row is locked first', async () => {
+    expect(found(await seeds(bumping('bump'), 40, [noLostUpdate]), 'broken').length).toBeGreaterThan(0)
+    const locked = await seeds(bumping('bump_locked'), 40, [noLostUpdate])
+    expect(locked.map(({ finding }) => finding)).toEqual(locked.map(() => undefined))
+    expect(locked.some(({ trace }) => trace.some((line) => /^! \w waits for \w$/.test(line)))).toBe(true)
+  })
+
+  it('finds the lost dispatch of hazard 1, and none when the queue is read after the lock', async () => {
+    expect(found(await seeds(dispatching('careless'), 60, [noLostDispatch]), 'broken').length).toBeGreaterThan(0)
+    const careful = await seeds(dispatching('careful'), 60, [noLostDispatch])
+    expect(careful.map(({ finding }) => finding)).toEqual(careful.map(() => undefined))
+  })
+
+  it('sees a deadlock before PostgreSQL does, and says who waits where', async () => {
+    const crossing: Scenario = ({ spawn }) => {
+      spawn('a', async ({ db }) => void (await db.query({ text: 'select toy.swap(1, 2)' })))
+      spawn('b', async ({ db }) => void (await db.query({ text: 'select toy.swap(2, 1)' })))
+    }
+    const [first] = found(await seeds(crossing, 40, []), 'deadlock')
+    expect(first?.finding).toMatchObject({
+      fibres: expect.arrayContaining(['a at swap:2 update', 'b at swap:2 update']),
+    })
+  })
+})
+
+describe('determinism', () => {
+  it('gives the same trace for the same seed, and different ones for different seeds', async () => {
+    const hashes = async (): Promise<string[]> => (await seeds(dispatching('careful'), 30, [])).map(({ hash }) => hash)
+    const first = await hashes()
+    expect(await hashes()).toEqual(first)
+    expect(new Set(first).size).toBeGreaterThan(8)
+  })
+
+  it('replays a list of choices', async () => {
+    const schedule = [0, 1, 1, 0, 1, 0, 1, 1, 0]
+    const [one, two] = [
+      await run(world, bumping('bump'), { seed: 1, schedule }),
+      await run(world, bumping('bump'), { seed: 2, schedule }),
+    ]
+    expect(one.trace).toEqual(two.trace)
+  })
+
+  it('empties the tables between runs, and keeps what was there when the world was opened', async () => {
+    await run(world, bumping('bump_locked'), { seed: 1 })
+    expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 2 }])
+    await world.reset(0)
+    expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 0 }])
+    expect(await world.db.query({ text: 'select * from toy.inbox' })).toEqual([])
+  })
+})
+
+describe('crashes', () => {
+  it('tries every place where a fibre can die: its effect is there exactly from the commit on', async () => {
+    const cleanups: string[] = []
+    const dying: Scenario = ({ spawn }) =>
+      spawn('a', async ({ db, name }) => {
+        try {
+          await db.query({ text: 'select toy.bump()' })
+        } finally {
+          cleanups.push(name)
+        }
+      })
+    const counts: number[] = []
+    const places = await forEachCrashPoint(world, dying, { seed: 1, fibre: 'a' }, async ({ finding }) => {
+      expect(finding).toBeUndefined()
+      const [row] = await world.db.query<{ n: number }>({ text: 'select n from toy.counter' })
+      counts.push(row!.n)
+    })
+    // start, the call, two gates, commit, committed
+    expect(places).toBe(6)
+    expect(counts).toEqual([1, 0, 0, 0, 0, 0, 1])
+    expect(cleanups).toEqual(['a'])
+  })
+
+  it('frees the locks of the dead, and starts them again when told to', async () => {
+    const scenario: Scenario = ({ spawn }) => {
+      spawn('a', async ({ db }) => void (await db.query({ text: 'select toy.bump_locked()' })), { restart: true })
+      spawn('b', async ({ db }) => void (await db.query({ text: 'select toy.bump_locked()' })))
+    }
+    const plan = { faults: [{ kind: 'crash', at: { fibre: 'a', nth: 4 } }] } as const
+    // a runs to its commit, then b until it blocks; a dies at the commit.
+    const outcome = await run(world, scenario, {
+      seed: 1,
+      schedule: [0, 0, 0, 1, 1, 1, 1, 0],
+      plan,
+      atEnd: [noLostUpdate],
+    })
+    expect(outcome.finding).toBeUndefined()
+    expect(outcome.trace).toContain('! a crashes at commit')
+    expect(outcome.trace).toContain('a~2:committed')
+  })
+
+  it('dies after a commit with nobody told', async () => {
+    const told: string[] = []
+    const scenario: Scenario = ({ spawn }) =>
+      spawn('a', async ({ db }) => {
+        await db.query({ text: 'select toy.bump()' })
+        told.push('told')
+      })
+    const plan = { faults: [{ kind: 'crash-after-commit', at: 0 }] } as const
+    await run(world, scenario, { seed: 1, plan })
+    expect(told).toEqual([])
+    expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 1 }])
+  })
+})

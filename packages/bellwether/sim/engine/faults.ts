@@ -1,0 +1,54 @@
+/**
+ * Keeps the plan during a run: which faults are due, each at most once. Crashes and time are carried out by run.ts;
+ * marks on a fibre (slow, to die after its next commit) are made here.
+ */
+import { committed } from './fibre.js'
+import type { Fault, Plan } from './plan.js'
+import type { Strand } from './strand.js'
+
+export interface Hit {
+  readonly strand: Strand
+  readonly fault: Fault
+}
+
+export class FaultBook {
+  /** The step that is about to be taken. */
+  step = 0
+  readonly #open: Set<Fault>
+  readonly #calmAfter: number
+
+  constructor(plan: Plan) {
+    this.#open = new Set(plan.faults)
+    this.#calmAfter = plan.calmAfter ?? Number.POSITIVE_INFINITY
+  }
+
+  get calm(): boolean {
+    return this.step >= this.#calmAfter
+  }
+
+  /** What hits whom before this step; faults placed at a step hit whoever is about to run. */
+  due(strands: readonly Strand[], next: Strand | undefined): Hit[] {
+    if (this.calm) return []
+    const hits: Hit[] = []
+    for (const strand of strands) {
+      if (!strand.alive || !strand.dieAfterCommit || !strand.ready.some(({ label }) => label === committed)) continue
+      hits.push({ strand, fault: { kind: 'crash', at: this.step } })
+    }
+    for (const fault of this.#open) {
+      const strand =
+        typeof fault.at === 'number' ? (fault.at === this.step ? next : undefined) : standing(strands, fault.at)
+      if (strand === undefined) continue
+      this.#open.delete(fault)
+      if (!strand.alive) continue
+      if (fault.kind === 'slow') strand.slowUntil = this.step + fault.steps
+      else if (fault.kind === 'crash-after-commit') strand.dieAfterCommit = true
+      hits.push({ strand, fault })
+    }
+    return hits
+  }
+}
+
+/** The fibre, once it stands at its nth yield or has come past it. */
+function standing(strands: readonly Strand[], { fibre, nth }: { fibre: string; nth: number }): Strand | undefined {
+  return strands.find(({ name, arrivals }) => name === fibre && arrivals > nth)
+}

@@ -1,0 +1,89 @@
+/**
+ * What a fibre's code sees of the world: every port, bound to this fibre. Its database yields before each statement,
+ * before and after each COMMIT or ROLLBACK; its clock is virtual; its bell may fail by plan. One connection per fibre:
+ * statements sent at the same time queue for it, as on a pool of one.
+ */
+import type { Bell } from '../../src/ports/bell/bell.js'
+import type { Clock } from '../../src/ports/clock.js'
+import type { Database, Queryable, Statement } from '../../src/ports/database/database.js'
+import { translated } from '../../src/ports/database/pg-errors.js'
+import type { Ids } from '../../src/ports/ids.js'
+import type { Random } from '../../src/ports/random.js'
+import type { Strand } from './strand.js'
+import type { VirtualTime } from './time.js'
+
+export interface Fibre {
+  readonly name: string
+  readonly db: Database
+  readonly clock: Clock
+  readonly bell: Bell
+  readonly ids: Ids
+  readonly random: Random
+  /** A yield of the fibre's own: others may run here, and it may die here. */
+  yield(label: string): Promise<void>
+}
+
+/** The yield after a COMMIT, where the database knows and the client does not. */
+export const committed = 'committed'
+
+export function virtualClock(time: VirtualTime): Omit<Clock, 'sleep'> {
+  return { wallMs: () => Math.floor(time.wallUs / 1000), monotonicMs: () => time.monotonicUs / 1000 }
+}
+
+export function fibreClock(strand: Strand): Clock {
+  return {
+    ...virtualClock(strand.time),
+    sleep: (ms, signal) => strand.sleep(Math.max(0, Math.ceil(ms * 1000)), signal),
+  }
+}
+
+export function fibreDatabase(strand: Strand): Database {
+  let turn: Promise<unknown> = Promise.resolve()
+  const transaction = <T>(run: (tx: Queryable) => Promise<T>): Promise<T> => {
+    const mine = turn.then(() => inTransaction(strand, run))
+    // The next in the queue goes on whatever became of this one; its own caller hears of a failure.
+    turn = mine.catch(() => undefined)
+    return mine
+  }
+  return {
+    transaction,
+    query: <Row extends object>(statement: Statement) => transaction((tx) => tx.query<Row>(statement)),
+    close: () => Promise.resolve(),
+  }
+}
+
+async function inTransaction<T>(strand: Strand, run: (tx: Queryable) => Promise<T>): Promise<T> {
+  let result: T
+  try {
+    result = await run({ query: (statement) => send(strand, statement) })
+  } catch (error) {
+    if (strand.inTransaction) await end(strand, 'rollback')
+    throw translated(error)
+  }
+  if (strand.inTransaction && (await end(strand, 'commit')) !== 'COMMIT') {
+    throw new Error('the transaction was rolled back: a statement in it had failed and the failure was caught')
+  }
+  return result
+}
+
+/** The transaction begins with its first statement, in the same step: between the two there is nothing to see. */
+async function send<Row extends object>(strand: Strand, statement: Statement): Promise<Row[]> {
+  const label = statement.name ?? statement.text.trim().replace(/\s+/g, ' ').slice(0, 48)
+  await strand.yield(label)
+  const answer = await strand.fly(label, async (wire) => {
+    if (!strand.inTransaction) {
+      await wire.begin(strand.tick())
+      strand.inTransaction = true
+    }
+    return wire.query(statement)
+  })
+  return answer.rows as Row[]
+}
+
+async function end(strand: Strand, how: 'commit' | 'rollback'): Promise<string> {
+  await strand.yield(how)
+  const { command } = await strand.fly(how, (wire) => wire.query({ text: how }))
+  strand.inTransaction = false
+  await strand.yield(how === 'commit' ? committed : 'rolled back')
+  return command
+}

@@ -1,0 +1,10 @@
+/** The engine's front door: open a world, run scenarios in it, look at what was found. */
+export { forEachCrashPoint } from './crash-points.js'
+export type { Body, SpawnOptions } from './crew.js'
+export type { Fibre } from './fibre.js'
+export { findingText, type Finding, type Invariant } from './finding.js'
+export { arbitraryPlan, noFaults, type BellFaults, type Fault, type Place, type Plan, type PlanShape } from './plan.js'
+export { prng, type Prng } from './prng.js'
+export { run, type Outcome, type RunOptions, type Scenario, type Stage } from './run.js'
+export { pct, replay, strategyOf, uniform, type Choice, type Strategy } from './strategy.js'
+export { openWorld, type World, type WorldOptions } from './world.js'

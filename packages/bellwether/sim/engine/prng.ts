@@ -1,0 +1,41 @@
+/**
+ * Chance for the simulation: a small seeded generator. The same seed gives the same numbers on every machine, and
+ * streams forked under different names do not disturb each other (an extra ring must not change the schedule).
+ * It leaves to its callers what the numbers mean.
+ */
+import type { Random } from '../../src/ports/random.js'
+
+export interface Prng extends Random {
+  /** A whole number in [0, bound). */
+  below(bound: number): number
+  chance(probability: number): boolean
+  /** An independent stream; the same name gives the same stream. */
+  fork(name: string): Prng
+}
+
+/** FNV-1a, to turn a stream's name into 32 bits. */
+function digest(text: string): number {
+  let hash = 0x811c9dc5
+  for (let i = 0; i < text.length; i += 1) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
+  return hash >>> 0
+}
+
+/** Mulberry32: 32 bits of state, enough for schedules, and it survives small seeds (0, 1, 2…) thanks to the mixing. */
+export function prng(seed: number): Prng {
+  let state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0
+  const bits = (): number => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let z = state
+    z = Math.imul(z ^ (z >>> 15), z | 1)
+    z ^= z + Math.imul(z ^ (z >>> 7), z | 61)
+    return (z ^ (z >>> 14)) >>> 0
+  }
+  const next = (): number => bits() / 0x100000000
+  return {
+    next,
+    bytes: (count) => Uint8Array.from({ length: count }, () => bits() >>> 24),
+    below: (bound) => Math.floor(next() * bound),
+    chance: (probability) => next() < probability,
+    fork: (name) => prng(Math.imul(seed, 0x01000193) ^ digest(name)),
+  }
+}

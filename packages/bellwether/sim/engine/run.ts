@@ -1,0 +1,176 @@
+/**
+ * One simulated run: empty the world, let the scenario spawn its fibres, then step them one at a time until the work is
+ * done or something is found. All choices come from the seed, the schedule and the plan, so the same three give the same
+ * trace. Time passes only when nobody can run, or by plan.
+ * The run ends at its first finding, or when every fibre that is no daemon has returned or died.
+ */
+import { createHash } from 'node:crypto'
+import type { Clock } from '../../src/ports/clock.js'
+import type { Queryable } from '../../src/ports/database/database.js'
+import { uuidv7, type Ids } from '../../src/ports/ids.js'
+import type { Random } from '../../src/ports/random.js'
+import { Belfry } from './belfry.js'
+import { Crew, type Body, type SpawnOptions } from './crew.js'
+import { FaultBook, type Hit } from './faults.js'
+import { virtualClock } from './fibre.js'
+import { broken, type Finding, type Invariant } from './finding.js'
+import { noFaults, type Plan } from './plan.js'
+import { prng } from './prng.js'
+import { replay, strategyOf, type Strategy } from './strategy.js'
+import type { Option, Strand } from './strand.js'
+import { VirtualTime } from './time.js'
+import type { World } from './world.js'
+
+export interface Stage {
+  /** No yields and no faults here: for preparing rows. */
+  readonly db: Queryable
+  readonly clock: Omit<Clock, 'sleep'>
+  readonly ids: Ids
+  readonly random: Random
+  /** Also from inside a fibre. Names must be unique. */
+  spawn(name: string, body: Body, options?: SpawnOptions): void
+}
+
+export type Scenario = (stage: Stage) => Promise<void> | void
+
+export interface RunOptions {
+  readonly seed: number
+  /** Instead of the seed's own strategy; numbers are replayed. Ids and bell faults still come from the seed. */
+  readonly schedule?: Strategy | readonly number[]
+  readonly plan?: Plan
+  /** Checked after every COMMIT and at the end. */
+  readonly always?: readonly Invariant[]
+  /** Checked at the end of a run that found nothing. */
+  readonly atEnd?: readonly Invariant[]
+  /** A run that does not end within so many steps is a finding. */
+  readonly maxSteps?: number
+}
+
+export interface Outcome {
+  readonly finding: Finding | undefined
+  /** `fibre:label` for each step, and lines with `!` for what happened to fibres and time. */
+  readonly trace: readonly string[]
+  readonly hash: string
+  readonly steps: number
+  /** How many yields each fibre came to. */
+  readonly yields: ReadonlyMap<string, number>
+  readonly simulatedMs: number
+}
+
+// Scenarios take hundreds of steps; this many means that somebody goes round in circles.
+const defaultMaxSteps = 20_000
+
+export async function run(world: World, scenario: Scenario, options: RunOptions): Promise<Outcome> {
+  const { seed, plan = noFaults, always = [], atEnd = [], schedule = strategyOf(seed) } = options
+  const random = prng(seed).fork('world')
+  const time = new VirtualTime()
+  const faults = new FaultBook(plan)
+  const ids = uuidv7(virtualClock(time), random.fork('ids'))
+  const belfry = new Belfry(random.fork('bell'), () => (faults.calm ? undefined : plan.bell))
+  const crew = new Crew({ control: world.control, time, belfry, ids, random })
+  await world.reset(time.wallUs)
+  await scenario({
+    db: world.db,
+    clock: virtualClock(time),
+    ids,
+    random: random.fork('stage'),
+    spawn: (name, body, how) => crew.spawn(name, body, how),
+  })
+  await crew.settle()
+  const choose = typeof schedule === 'function' ? schedule : replay(schedule)
+  const steps = await stepUntilDone({
+    world,
+    crew,
+    time,
+    faults,
+    choose,
+    always,
+    maxSteps: options.maxSteps ?? defaultMaxSteps,
+  })
+  await crew.leave()
+  crew.finding ??= await broken(world.db, [...always, ...atEnd])
+  return {
+    finding: crew.finding,
+    trace: crew.trace,
+    hash: createHash('sha256').update(crew.trace.join('\n')).digest('hex').slice(0, 16),
+    steps,
+    yields: new Map(crew.strands.map(({ name, arrivals }) => [name, arrivals])),
+    simulatedMs: time.monotonicUs / 1000,
+  }
+}
+
+interface Course {
+  readonly world: World
+  readonly crew: Crew
+  readonly time: VirtualTime
+  readonly faults: FaultBook
+  readonly choose: Strategy
+  readonly always: readonly Invariant[]
+  readonly maxSteps: number
+}
+
+async function stepUntilDone(course: Course): Promise<number> {
+  const { world, crew, time, faults, choose, always, maxSteps } = course
+  let step = 0
+  while (crew.finding === undefined && crew.busy) {
+    faults.step = step
+    const chosen = pick(enabled(crew, time, step), choose, step)
+    const hits = faults.due(crew.strands, chosen?.strand)
+    for (const hit of hits) await strike(course, hit)
+    if (hits.length > 0) continue
+    if (chosen !== undefined) {
+      await crew.step(chosen.strand, chosen.option)
+      if (chosen.option.label === 'commit') crew.finding ??= await broken(world.db, always)
+    } else {
+      const atUs = nextTimer(crew, time)
+      if (atUs === undefined) crew.finding ??= { kind: 'stuck', fibres: crew.alive.map(({ name }) => name) }
+      else await passTime(course, 'pass', atUs - time.monotonicUs)
+    }
+    // Waiting counts too: time may pass for ever for a client that nobody answers.
+    step += 1
+    if (step >= maxSteps) crew.finding ??= { kind: 'endless', steps: step }
+  }
+  return step
+}
+
+interface Move {
+  readonly strand: Strand
+  readonly option: Option
+}
+
+function enabled(crew: Crew, time: VirtualTime, step: number): Move[] {
+  const all = crew.alive.flatMap((strand) => strand.options().map((option) => ({ strand, option })))
+  const prompt = all.filter(({ strand }) => strand.slowUntil <= step)
+  // While somebody is merely slow, time passes for the sleepers; when nobody sleeps, it is slow no longer.
+  return prompt.length > 0 || nextTimer(crew, time) !== undefined ? prompt : all
+}
+
+function pick(moves: readonly Move[], choose: Strategy, step: number): Move | undefined {
+  if (moves.length === 0) return undefined
+  return moves[
+    choose(
+      moves.map(({ strand, option }) => ({ fibre: strand.name, label: option.label })),
+      step,
+    )
+  ]
+}
+
+function nextTimer(crew: Crew, time: VirtualTime): number | undefined {
+  const later = crew.alive
+    .flatMap(({ timers }) => timers.map(({ atUs }) => atUs))
+    .filter((atUs) => atUs > time.monotonicUs)
+  return later.length === 0 ? undefined : Math.min(...later)
+}
+
+async function strike(course: Course, { strand, fault }: Hit): Promise<void> {
+  if (fault.kind === 'crash' && strand.alive) await course.crew.crash(strand)
+  else if (fault.kind === 'clock-jump') await passTime(course, 'jump', fault.ms * 1000)
+  else if (fault.kind === 'time-passes') await passTime(course, 'pass', fault.ms * 1000)
+  else course.crew.trace.push(`! ${strand.name} is to be hit by ${fault.kind}`)
+}
+
+async function passTime({ world, crew, time }: Course, how: 'pass' | 'jump', us: number): Promise<void> {
+  time[how](us)
+  crew.trace.push(`! time ${how === 'pass' ? 'passes' : 'jumps'} ${us / 1000} ms`)
+  await world.db.query({ name: 'sim-clock', text: `select setval('sim.clock', $1)`, values: [time.wallUs] })
+}

@@ -1,0 +1,135 @@
+/**
+ * What the engine knows of one fibre: where it can go on (ready yields, timers that are due, a gate inside the database),
+ * and the one statement it may have in flight. JavaScript of a fibre runs only when the scheduler lets it through one of
+ * these. A strand that is no longer alive keeps its promises pending for ever: the dead run no `finally`.
+ */
+import type { Wire } from './control.js'
+import type { VirtualTime } from './time.js'
+
+export interface Option {
+  readonly label: string
+  go(): void | Promise<void>
+}
+
+export interface Timer extends Option {
+  readonly atUs: number
+}
+
+export interface Flight {
+  label: string
+  state: 'running' | 'gated' | 'blocked' | 'arrived'
+  /** Pids, while blocked. */
+  by: readonly number[]
+  deliver: () => void
+}
+
+/** A microsecond a statement: instants differ and are ordered, and no deadline comes closer. */
+const tickUs = 1
+
+export class Strand {
+  readonly ready: Option[] = []
+  readonly timers: Timer[] = []
+  state: 'alive' | 'returned' | 'threw' | 'crashed' = 'alive'
+  flight: Flight | undefined
+  inTransaction = false
+  /** How many yields it has come to. */
+  arrivals = 0
+  slowUntil = 0
+  dieAfterCommit = false
+  #wire: Wire | undefined
+
+  constructor(
+    readonly name: string,
+    readonly daemon: boolean,
+    readonly time: VirtualTime,
+  ) {}
+
+  get alive(): boolean {
+    return this.state === 'alive'
+  }
+
+  get wire(): Wire {
+    if (this.#wire === undefined) throw new Error(`${this.name} has no connection yet`)
+    return this.#wire
+  }
+
+  get connected(): boolean {
+    return this.#wire !== undefined
+  }
+
+  connect(wire: Wire): void {
+    this.#wire = wire
+    wire.onGate = (label) => {
+      if (this.flight === undefined) return
+      this.arrivals += 1
+      this.flight.label = label
+      this.flight.state = 'gated'
+    }
+  }
+
+  yield(label: string): Promise<void> {
+    return new Promise((resolve) => {
+      this.arrivals += 1
+      this.ready.push({ label, go: resolve })
+    })
+  }
+
+  /** Sleeping is a yield too: a fibre may die in its sleep. */
+  sleep(us: number, signal: AbortSignal | undefined): Promise<void> {
+    if (signal?.aborted) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.arrivals += 1
+      const timer: Timer = { label: 'wake', atUs: this.time.monotonicUs + us, go: resolve }
+      this.timers.push(timer)
+      const roused = (): void => {
+        const at = this.timers.indexOf(timer)
+        if (at >= 0) this.ready.push(...this.timers.splice(at, 1))
+      }
+      signal?.addEventListener('abort', roused, { once: true })
+    })
+  }
+
+  /** Runs database work; its outcome waits in the flight until the engine delivers it. */
+  fly<T>(label: string, work: (wire: Wire) => Promise<T>): Promise<T> {
+    if (this.flight !== undefined)
+      throw new Error(`${this.name} sends "${label}" while "${this.flight.label}" is in flight`)
+    const flight: Flight = { label, state: 'running', by: [], deliver: () => undefined }
+    this.flight = flight
+    return new Promise((resolve, reject) => {
+      const arrive = (deliver: () => void): void => {
+        flight.deliver = deliver
+        flight.state = 'arrived'
+      }
+      work(this.wire).then(
+        (value) => arrive(() => resolve(value)),
+        (error: unknown) => arrive(() => reject(error)),
+      )
+    })
+  }
+
+  tick(): number {
+    this.time.pass(tickUs)
+    return this.time.wallUs
+  }
+
+  options(): Option[] {
+    if (!this.alive) return []
+    const { flight } = this
+    const gates: Option[] = flight?.state === 'gated' ? [{ label: flight.label, go: () => this.#pass(flight) }] : []
+    const due = this.timers.filter(({ atUs }) => atUs <= this.time.monotonicUs)
+    return [...gates, ...this.ready, ...due]
+  }
+
+  async take(option: Option): Promise<void> {
+    for (const list of [this.ready, this.timers] as Option[][]) {
+      const at = list.indexOf(option)
+      if (at >= 0) list.splice(at, 1)
+    }
+    await option.go()
+  }
+
+  async #pass(flight: Flight): Promise<void> {
+    flight.state = 'running'
+    await this.wire.pass(this.tick())
+  }
+}

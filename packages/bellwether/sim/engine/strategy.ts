@@ -1,0 +1,69 @@
+/**
+ * Who runs next. Uniform finds what needs many small switches; PCT (Burckhardt et al., ASPLOS 2010: random priorities,
+ * few change points) finds what needs one fibre held back at one place, which is most races, with far fewer runs.
+ * The seed chooses between them. A strategy sees only who can run: enabling, faults and time are run.ts's.
+ */
+import { prng, type Prng } from './prng.js'
+
+export interface Choice {
+  readonly fibre: string
+  /** What the fibre will do when it is chosen. */
+  readonly label: string
+}
+
+/** Answers the index of the chosen one. Choices of one fibre are adjacent, and fibres keep the order of their spawn. */
+export type Strategy = (choices: readonly Choice[], step: number) => number
+
+export function uniform(random: Prng): Strategy {
+  return (choices) => within(choices, random, pick([...new Set(choices.map(({ fibre }) => fibre))], random))
+}
+
+/** A fibre that polls without ever sleeping must not starve the others for ever. */
+const patience = 300
+
+export function pct(random: Prng, changePoints: number, expectedSteps: number): Strategy {
+  const priority = new Map<string, number>()
+  const changes = new Set(Array.from({ length: changePoints }, () => random.below(expectedSteps)))
+  let lowest = 0
+  let last = ''
+  let streak = 0
+  return (choices, step) => {
+    for (const { fibre } of choices) if (!priority.has(fibre)) priority.set(fibre, 1 + random.next())
+    const top = (): string =>
+      choices.reduce(
+        (best, { fibre }) => (priority.get(fibre)! > priority.get(best)! ? fibre : best),
+        choices[0]!.fibre,
+      )
+    if (changes.has(step) || streak >= patience) {
+      lowest -= 1
+      priority.set(top(), lowest)
+      streak = 0
+    }
+    const fibre = top()
+    streak = fibre === last ? streak + 1 : 0
+    last = fibre
+    return within(choices, random, fibre)
+  }
+}
+
+/** Replays a list of numbers, each modulo the choices there are; after its end the first fibre that can runs. */
+export function replay(numbers: readonly number[]): Strategy {
+  return (choices, step) => (numbers[step] ?? 0) % choices.length
+}
+
+export function strategyOf(seed: number): Strategy {
+  const random = prng(seed).fork('schedule')
+  if (random.chance(0.4)) return uniform(random)
+  // Log-uniform between 16 and 1,024 steps: the engine cannot know how long the scenario is.
+  const expectedSteps = Math.round(2 ** (4 + 6 * random.next()))
+  return pct(random, 1 + random.below(4), expectedSteps)
+}
+
+function pick<T>(items: readonly T[], random: Prng): T {
+  return items[random.below(items.length)]!
+}
+
+function within(choices: readonly Choice[], random: Prng, fibre: string): number {
+  const own = choices.flatMap((choice, index) => (choice.fibre === fibre ? [index] : []))
+  return own.length === 1 ? own[0]! : pick(own, random)
+}

@@ -1,0 +1,82 @@
+-- A worker takes what is pending for its target, oldest first (T3.2a, T3.2d). Each row is routed by what it is (T3.2e):
+--   turn, ui_action   dispatched → running, or taken over where a silent worker was reclaimed        → 'turn'
+--   tool_result, timeout  one wait settled; the last one hands the turn to this worker to resume     → 'resume'
+--   stop              the turn ends                                                                  → 'ended', 'leased'
+--   anything whose turn or epoch is not its agent's is refused: the row becomes 'error' or 'skipped' → 'refused'
+-- Heads come first, without waiting (hazard 8); rows are read afterwards, so that they are as fresh as the lock (hazard 1).
+-- 'again' says that a head was busy with someone else: step once more.
+create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
+returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
+  channel_id text, message_type text, payload jsonb, attempts int, recursion_depth int, traceparent text, correlation_id text,
+  profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
+language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_projects text[];
+  v_agents text[];
+  v_seen text[] := '{}';
+  v_others text[];
+begin
+  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}') into v_projects, v_agents, v_seen from (
+    select h.project_id, h.agent_id, i.inbox_id from state.agent_inbox i
+    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    where i.worker_target = p_target and i.status = 'pending'
+    order by i.created_at, i.inbox_id limit p_max
+    for no key update of h skip locked) h;
+  v_now := state.now();
+
+  if v_agents is not null then
+    -- Turns: the common case, one statement for the whole batch.
+    return query
+    with rows as materialized (
+      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status
+      from (select distinct u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id)) a
+      join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
+      join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+      where i.status = 'pending' and i.turn_epoch = h.turn_epoch and i.agent_id = h.agent_id and i.project_id = h.project_id
+        and h.status in ('dispatched', 'running')
+      for update of i skip locked
+    ), started as (
+      update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
+      from rows r where h.project_id = r.project_id and h.agent_id = r.agent_id
+      returning h.project_id, h.agent_id, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline
+    ), taken as (
+      update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now, started_at = coalesce(i.started_at, v_now)
+      from rows r where i.inbox_id = r.inbox_id
+      returning i.*, r.head_status
+    )
+    select 'turn', t.project_id, t.agent_id, t.agent_turn_id, t.turn_epoch, t.inbox_id, t.worker_target, t.channel_id, t.message_type, t.payload,
+      t.attempts, t.recursion_depth, t.traceparent, t.correlation_id, s.profile_id, s.context_box_id, s.output_box_id, s.turn_deadline,
+      jsonb_build_object('taken_over', t.head_status = 'running')
+    from taken t join started s on s.project_id = t.project_id and s.agent_id = t.agent_id
+    order by t.created_at, t.inbox_id;
+
+    -- Whatever else was pending for these agents.
+    v_others := array(
+      select i.inbox_id from state.agent_inbox i join unnest(v_seen) s (inbox_id) on s.inbox_id = i.inbox_id
+      where i.status = 'pending'
+      for update of i skip locked);
+    if v_others <> '{}' then
+      return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
+        h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent, h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id,
+        s.turn_deadline, r.detail
+      from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
+      left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
+      left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id and s.agent_id = r.agent_id;
+    end if;
+
+    update state.workers w set last_claim_at = v_now, seen_at = v_now
+    where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
+  end if;
+
+  if cardinality(v_seen) < p_max and exists (
+    select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    where i.worker_target = p_target and i.status = 'pending' and i.inbox_id <> all (v_seen))
+  then
+    what := 'again';
+    return next;
+  end if;
+end $$;

@@ -1,0 +1,68 @@
+-- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5).
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}. Answers per item:
+-- 'ended', 'already' (the same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another's fence, or none),
+-- 'refused' with the required result fields that are missing (T4.2a); the next leased turns follow as 'leased'.
+create or replace function state.deliver(p_items json)
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+#variable_conflict use_column
+declare
+  v_live text[];
+  v_endings state.ending[];
+begin
+  perform from state.agent_state_head h
+  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
+  order by h.project_id, h.agent_id for no key update of h;
+
+  v_endings := array(
+    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error, x.card_id, x.content, null)::state.ending
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text,
+      card_id text, content jsonb)
+    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+      and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
+      and (x.status <> 'success' or h.context_box_id is null or state.missing_fields(h.context_box_id, x.content) is null)
+    order by x.agent_turn_id);
+  v_live := array(select e.agent_turn_id from unnest(v_endings) e);
+
+  if v_live <> '{}' then
+    return query select * from state.finish_turn_idle(v_endings);
+  end if;
+  if cardinality(v_live) = json_array_length(p_items) then return; end if;
+
+  return query
+  select case
+      when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+        and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0)) then 'refused'
+      when i.ended_at is not null and i.turn_epoch = x.turn_epoch and i.status = 'consumed' then 'already'
+      else 'stale' end,
+    x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, i.inbox_id, null::text, null::text,
+    case when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+      then jsonb_build_object('missing', state.missing_fields(h.context_box_id, x.content)) end
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, content jsonb)
+  left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+  left join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
+  where x.agent_turn_id <> all (v_live);
+end $$;
+
+-- The required result fields of a context box that a deliverable does not cover, or null when it covers them all.
+create or replace function state.missing_fields(p_context_box_id text, p_content jsonb)
+returns jsonb language sql stable as $$
+  select jsonb_agg(f ->> 'name')
+  from cards.boxes b
+  join cards.cards c on c.card_id = b.result_fields_card_id
+  cross join lateral jsonb_array_elements(case jsonb_typeof(c.content -> 'fields') when 'array' then c.content -> 'fields' else '[]' end) f
+  where b.box_id = p_context_box_id and f -> 'required' = 'true'
+    and not exists (
+      select from jsonb_array_elements(case jsonb_typeof(p_content -> 'fields') when 'array' then p_content -> 'fields' else '[]' end) g
+      where g ->> 'name' = f ->> 'name' and jsonb_typeof(g -> 'value') <> 'null'
+        and case f ->> 'type'
+          when 'string' then jsonb_typeof(g -> 'value') = 'string'
+          when 'number' then jsonb_typeof(g -> 'value') = 'number'
+          when 'integer' then jsonb_typeof(g -> 'value') = 'number'
+          when 'boolean' then jsonb_typeof(g -> 'value') = 'boolean'
+          when 'array' then jsonb_typeof(g -> 'value') = 'array'
+          when 'object' then jsonb_typeof(g -> 'value') = 'object'
+          else true end)
+$$;

@@ -1,0 +1,89 @@
+-- The one way a turn ends: deliverable in the output box, task and state events, inbox row settled with the outcome,
+-- head idle; all or nothing, then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and reap.
+-- The caller has locked the heads, checked the fence, and decided: nothing is decided here. An ending whose turn is not
+-- the head's active one is a queued turn's cancellation: the head stays as it is.
+create or replace function state.finish_turn_idle(p_endings state.ending[])
+returns setof state.verdict language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+  v_suspended text[];
+begin
+  -- Whatever a suspended turn still waits for is no longer waited for.
+  v_suspended := array(
+    select e.agent_turn_id from unnest(p_endings) e
+    join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
+    where h.active_agent_turn_id = e.agent_turn_id and h.status = 'suspended');
+  if v_suspended <> '{}' then
+    update state.agent_inbox i set status = 'skipped', processed_at = v_now
+    from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending' and i.message_type in ('tool_result', 'timeout');
+    update state.turn_waiting_tools w
+    set wait_status = case w.wait_status when 'waiting' then 'dropped' else 'applied' end
+    from unnest(v_suspended) t where w.agent_turn_id = t and w.wait_status in ('waiting', 'received');
+    update state.turn_resume_ledger l set status = 'applied', lease_expires_at = null
+    from unnest(v_suspended) t where l.agent_turn_id = t and l.status in ('pending', 'processing');
+  end if;
+
+  return query
+  with ended as materialized (
+    select e.*, i.inbox_id, i.traceparent, h.active_agent_turn_id = e.agent_turn_id is true as active,
+      coalesce(case when h.active_agent_turn_id = e.agent_turn_id then h.active_channel_id end, i.channel_id, 'public') as channel_id,
+      coalesce(case when h.active_agent_turn_id = e.agent_turn_id then h.turn_epoch end, i.turn_epoch) as epoch,
+      coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
+    from unnest(p_endings) e
+    join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
+    left join state.agent_inbox i on i.agent_turn_id = e.agent_turn_id and i.message_type in ('turn', 'ui_action')
+  ), card as (
+    insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
+    select card_id, project_id, 'task.deliverable', 'assistant', content,
+      jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome), v_now
+    from ended where output_box_id is not null
+  ), boxed as (
+    insert into cards.box_cards (box_id, card_id)
+    select output_box_id, card_id from ended where output_box_id is not null
+  ), forced as (
+    insert into state.force_terminations (agent_turn_id, turn_epoch, reason, created_at)
+    select agent_turn_id, epoch, force_reason, v_now from ended where force_reason is not null
+    on conflict do nothing
+  ), settled as (
+    update state.agent_inbox i set
+      status = case when d.active then 'consumed' else 'cancelled' end, outcome = d.outcome, error = d.error, ended_at = v_now,
+      processed_at = v_now, archived_at = v_now,
+      deliverable_card_id = case when d.output_box_id is not null then d.card_id end,
+      -- A bumped epoch on the row, too: whoever still holds the old fence finds another's, not its own (hazard 12).
+      turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
+    from ended d where i.inbox_id = d.inbox_id
+  ), task_event as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select project_id, 'bw.v1.' || project_id || '.' || channel_id || '.evt.agent.' || agent_id || '.task', 'task',
+      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', outcome, 'error', error,
+        'traceparent', traceparent,
+        'deliverable_error', case when output_box_id is null then 'no_output_box' end))
+      || jsonb_build_object('output_box_id', output_box_id,
+        'deliverable_card_id', case when output_box_id is not null then card_id end),
+      agent_turn_id, v_now
+    from ended
+  ), state_event as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select project_id, 'bw.v1.' || project_id || '.' || channel_id || '.evt.agent.' || agent_id || '.state', 'state',
+      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'idle',
+        'turn_epoch', epoch + bump_epoch::int, 'error', error, 'traceparent', traceparent,
+        'metadata', jsonb_build_object('waiting_tool_count', 0))),
+      agent_turn_id, v_now
+    from ended where active
+  ), idled as (
+    update state.agent_state_head h set
+      status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null, active_channel_id = null,
+      active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null, waiting_tool_count = 0,
+      resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null,
+      updated_at = v_now
+    from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
+    returning h.agent_id
+  )
+  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null::text, null::text,
+    jsonb_build_object('outcome', d.outcome, 'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+  from ended d;
+
+  return query select * from state.dispatch_next(
+    array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
+end $$;

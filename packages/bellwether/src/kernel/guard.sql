@@ -1,0 +1,142 @@
+-- What the PMO mends without ending anything. Each returns where to ring.
+
+-- W2.4: dispatched and not started: the envelope is rebuilt from the head onto the turn's own inbox row (same turn, same epoch), the
+-- wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
+create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+  v_projects text[];
+  v_agents text[];
+begin
+  select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
+    select h.project_id, h.agent_id from state.agent_state_head h
+    where h.active_agent_turn_id is not null and h.status = 'dispatched' and h.updated_at < v_now - make_interval(secs => p_retry_seconds)
+    limit p_limit for no key update of h skip locked) l;
+  if v_agents is null then return; end if;
+
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  select 'dispatched_retry', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, 'dispatched for ' || p_retry_seconds || ' s and not started',
+    coalesce((select jsonb_build_object('inbox', i.status, 'turn_epoch', i.turn_epoch) from state.agent_inbox i
+      where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')), '{}'),
+    jsonb_build_object('inbox', 'pending', 'turn_epoch', h.turn_epoch), v_now
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
+  -- Once a turn and epoch: the ring is repeated, the record is not.
+  where not exists (select from state.interventions v where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry' and v.turn_epoch = h.turn_epoch);
+
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch, recursion_depth,
+    parent_step_id, payload, created_at)
+  select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending', h.active_agent_turn_id, h.turn_epoch,
+    h.active_recursion_depth, h.parent_step_id, jsonb_build_object('context_box_id', h.context_box_id), v_now
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
+  where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action'))
+  on conflict do nothing;
+
+  update state.agent_inbox i set status = 'pending', turn_epoch = h.turn_epoch, worker_target = h.worker_target, error = null, processed_at = null,
+    archived_at = null, claimed_by = null, channel_id = coalesce(h.active_channel_id, i.channel_id)
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
+  where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action') and i.ended_at is null
+    and (i.status <> 'pending' or i.turn_epoch is distinct from h.turn_epoch or i.worker_target <> h.worker_target);
+
+  return query
+  select 'retried', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, i.inbox_id, h.worker_target, h.active_channel_id, null::jsonb
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
+  join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action');
+end $$;
+
+-- W2.7: pending for too long: ring again, change nothing. Only where no channel can be found, and after a longer wait, or where the
+-- agent does not exist, is the row put aside, with the reason on it.
+create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int)
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+begin
+  return query
+  with lost as materialized (
+    select i.inbox_id, case when h.agent_id is null then 'unknown_agent' else 'missing_channel' end as reason
+    from state.agent_inbox i
+    left join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    where i.status = 'pending' and i.created_at <= v_now - make_interval(secs => p_skip_seconds)
+      and (h.agent_id is null or coalesce(i.channel_id, h.active_channel_id) is null)
+    limit p_limit for update of i skip locked
+  ), noted as (
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+    select 'pending_skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, l.reason, jsonb_build_object('inbox', i.status),
+      jsonb_build_object('inbox', 'skipped'), v_now from lost l join state.agent_inbox i on i.inbox_id = l.inbox_id
+  )
+  update state.agent_inbox i set status = 'skipped', watchdog_error = l.reason, watchdog_at = v_now
+  from lost l where i.inbox_id = l.inbox_id and i.status = 'pending'
+  returning 'skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, null::text, null::text, to_jsonb(l.reason);
+
+  return query
+  with old as materialized (
+    select i.project_id, i.worker_target, coalesce(i.channel_id, h.active_channel_id) as channel_id, i.inbox_id, i.created_at from state.agent_inbox i
+    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    where i.status = 'pending' and i.created_at < v_now - make_interval(secs => p_wakeup_seconds)
+      and coalesce(i.channel_id, h.active_channel_id) is not null
+    limit p_limit
+  ), noted as (
+    insert into state.interventions (kind, project_id, reason, after, created_at)
+    select 'pending_wakeup', null, 'pending for ' || p_wakeup_seconds || ' s', jsonb_build_object('worker_target', worker_target, 'rows', count(*),
+      'oldest', min(created_at)), v_now from old group by worker_target
+  )
+  -- One ring a target and channel, not one a row.
+  select distinct on (project_id, worker_target, channel_id) 'woken', project_id, null::text, null::text, null::bigint, inbox_id, worker_target, channel_id, null::jsonb
+  from old order by project_id, worker_target, channel_id, inbox_id;
+end $$;
+
+-- W2.8: a queued turn on an idle agent that nobody leased.
+create or replace function state.sweep_queued(p_older_than_seconds double precision, p_limit int)
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+  v_projects text[];
+  v_agents text[];
+begin
+  select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
+    select h.project_id, h.agent_id from state.agent_inbox i
+    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    where i.status = 'queued' and i.created_at < v_now - make_interval(secs => p_older_than_seconds) and h.status = 'idle'
+    limit p_limit for no key update of h skip locked) l;
+  if v_agents is null then return; end if;
+
+  return query
+  with leased as materialized (select * from state.dispatch_next(v_projects, v_agents)),
+  noted as (
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+    select 'queued_dispatch', project_id, agent_id, agent_turn_id, turn_epoch, 'queued on an idle agent', '{"status": "idle"}', '{"status": "dispatched"}', v_now from leased
+  )
+  select * from leased;
+end $$;
+
+-- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up.
+create or replace function state.forget_future() returns int language plpgsql as $$
+declare
+  v_now timestamptz := state.now();
+  v_rows int;
+begin
+  update state.agent_state_head h set updated_at = v_now,
+    leased_at = least(h.leased_at, v_now), turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
+    resume_deadline = least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0)))
+  where h.active_agent_turn_id is not null and h.updated_at > v_now;
+  get diagnostics v_rows = row_count;
+  update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_now;
+  if v_rows > 0 then
+    insert into state.interventions (kind, reason, after, created_at)
+    values ('clock_set_back', 'signs of life lay in the future', jsonb_build_object('agents', v_rows), v_now);
+  end if;
+  return v_rows;
+end $$;

@@ -1,0 +1,129 @@
+/**
+ * The kernel as its callers hold it: the verbs bound to one database and one bell. Each method is one round trip and one
+ * transaction; the bell is rung after the commit and only wakes. Single calls that arrive together share a batch.
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import type { Bell } from '../ports/bell/bell.js'
+import type { Database } from '../ports/database/database.js'
+import type { Ids } from '../ports/ids.js'
+import { beat, type Beat } from './beat.js'
+import { makeBox, readBoxes, readCard, type Card, type NewBox } from './cards.js'
+import { claim, reconcile, type Claimant, type ClaimedTurn } from './claim.js'
+import { coalesce } from './coalesce.js'
+import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './deliver.js'
+import { enqueue, enqueued, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
+import { record, type Writing } from './record.js'
+import { report, type Receipt, type ReportResult } from './report.js'
+import { resume, readResults, type ToolResult } from './resume.js'
+import { putAgents, putTool, type Agent, type Tool } from './roster.js'
+import { stop, type Stopping, type StopResult } from './stop.js'
+import { suspend, type Suspension } from './suspend.js'
+import { startTool, type StartedTool } from './tools.js'
+import { uiAction, type UiAction } from './ui-action.js'
+import { ringsFor, type Fence, type Verdict } from './verdict.js'
+
+export interface Kernel {
+  readonly db: Database
+  readonly ids: Ids
+  putAgents(agents: readonly Agent[]): Promise<void>
+  putTool(tool: Tool): Promise<void>
+  makeBox(box: NewBox): Promise<string>
+  readBoxes(boxIds: readonly (string | null)[]): Promise<Card[]>
+  readCard(cardId: string): Promise<Card | undefined>
+
+  /** One turn; concurrent calls share a batch. Throws InvalidInput for a turn that cannot be taken. */
+  enqueue(turn: NewTurn): Promise<Enqueued>
+  /** Many turns in one transaction; a turn that cannot be taken is an InvalidInput in its place. */
+  enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
+  uiAction(action: UiAction): Promise<{ what: 'accepted' | 'busy' | 'rejected' | 'duplicate'; agentTurnId: string | null }>
+  stop(stopping: Stopping): Promise<StopResult>
+  report(receipts: readonly Receipt[]): Promise<ReportResult[]>
+  startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
+
+  claim(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean }>
+  reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
+  beat(beats: readonly Beat[], workerId: string | null): Promise<Set<string>>
+  record(writing: Writing): Promise<'recorded' | 'stale'>
+  suspend(suspension: Suspension, suspendSeconds: number): Promise<'suspended' | 'already' | 'stale'>
+  resume(fence: Fence, workerId: string): Promise<'resumed' | 'stale'>
+  readResults(agentTurnId: string): Promise<ToolResult[]>
+  /** One delivery; concurrent ones share a batch. */
+  deliver(delivery: Delivery): Promise<DeliverResult>
+  /** Rings for what a watchdog's verb did. */
+  ring(verdicts: readonly Verdict[]): Promise<void>
+}
+
+// 500 rows keep a verb near 30 ms; four flights let one batch be built while others commit.
+const singles = { max: 500, inFlight: 2, queueMax: 50_000 }
+
+export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: Ids }): Kernel {
+  async function rung<T extends readonly Verdict[]>(verdicts: T): Promise<T> {
+    const rings = ringsFor(verdicts)
+    if (rings.length > 0) await bell.ring(rings)
+    return verdicts
+  }
+
+  async function enqueueRows(rows: readonly ReturnType<typeof turnRow>[]): Promise<(Enqueued | InvalidInput)[]> {
+    const verdicts = await rung(await enqueue(db, rows))
+    const byRow = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]))
+    return rows.map((row) => enqueued(row, byRow))
+  }
+  const enqueueOne = coalesce(enqueueRows, singles)
+
+  const deliverOne = coalesce(async (rows: readonly ReturnType<typeof deliveryRow>[]) => {
+    const verdicts = await rung(await deliver(db, rows))
+    const byTurn = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.agent_turn_id, verdict]))
+    return rows.map((row) => delivered(row.agent_turn_id, byTurn))
+  }, singles)
+
+  return {
+    db,
+    ids,
+    putAgents: (agents) => putAgents(db, ids, agents),
+    putTool: (tool) => putTool(db, tool),
+    makeBox: (box) => makeBox(db, ids, box),
+    readBoxes: (boxIds) => readBoxes(db, boxIds),
+    readCard: (cardId) => readCard(db, cardId),
+    async enqueue(turn) {
+      const result = await enqueueOne(turnRow(ids, turn))
+      if (result instanceof InvalidInput) throw result
+      return result
+    },
+    enqueueMany: (turns) => enqueueRows(turns.map((turn) => turnRow(ids, turn))),
+    async uiAction(action) {
+      const [verdict] = await rung(await uiAction(db, ids, action))
+      return {
+        what: (verdict?.what ?? 'rejected') as 'accepted' | 'busy' | 'rejected' | 'duplicate',
+        agentTurnId: verdict?.agent_turn_id ?? null,
+      }
+    },
+    async stop(stopping) {
+      const { result, verdicts } = await stop(db, ids, stopping)
+      await rung(verdicts)
+      return result
+    },
+    async report(receipts) {
+      const { results, verdicts } = await report(db, ids, receipts)
+      await rung(verdicts)
+      return results
+    },
+    startTool: (projectId, toolCallId, host) => startTool(db, projectId, toolCallId, host),
+    async claim(claimant) {
+      const { turns, again, others } = await claim(db, claimant)
+      await rung(others)
+      return { turns, again }
+    },
+    async reconcile(claimant) {
+      return (await reconcile(db, claimant)).turns
+    },
+    beat: (beats, workerId) => beat(db, beats, workerId),
+    record: (writing) => record(db, ids, writing),
+    suspend: (suspension, suspendSeconds) => suspend(db, ids, suspension, suspendSeconds),
+    resume: (fence, workerId) => resume(db, fence, workerId),
+    readResults: (agentTurnId) => readResults(db, agentTurnId),
+    deliver: async (delivery) => deliverOne(deliveryRow(ids, delivery)),
+    async ring(verdicts) {
+      await rung(verdicts)
+    },
+  }
+}

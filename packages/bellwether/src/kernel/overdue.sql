@@ -1,0 +1,56 @@
+-- The watchdog's judgement, one rule a branch; reads only. Silence counts from the last sign of life, and never from before the
+-- watchdog began to watch (W2.10): a judge that was away ends nothing until one full timeout has passed under its eyes.
+create or replace function state.overdue(p_now timestamptz, p_settings json, p_limit int)
+returns setof state.overdue language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  s record;
+begin
+  select * into s from json_to_record(p_settings) as x (dispatched_timeout_seconds double precision, max_queue_seconds double precision,
+    active_reap_seconds double precision, suspended_reap_seconds double precision, inbox_processing_timeout_seconds double precision,
+    max_attempts int, watching_since timestamptz);
+
+  return query
+  select h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.status, h.updated_at, r.outcome, r.error
+  from state.agent_state_head h
+  cross join lateral (
+    -- W2.9: the absolute end of a turn, which beats cannot move.
+    select 'timeout' as outcome, 'turn_deadline' as error
+    where h.turn_deadline < p_now
+      and p_now - s.watching_since > least(h.turn_deadline - h.leased_at, make_interval(secs => s.active_reap_seconds))
+    union all
+    -- W2.5: nobody started it. While its target keeps claiming, the queue is long, not dead (hazard 6).
+    select 'timeout', 'dispatch_timeout'
+    where h.status = 'dispatched'
+      and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.dispatched_timeout_seconds)
+      and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
+        or p_now - coalesce((select max(w.last_claim_at) from state.workers w where w.worker_target = h.worker_target), '-infinity')
+          > make_interval(secs => s.dispatched_timeout_seconds))
+    union all
+    -- W2.6: it was started and nobody beats.
+    select 'failed', 'timeout_reaped_by_watchdog'
+    where h.status = 'running' and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.active_reap_seconds)
+    union all
+    -- W2.1: it was taken over as often as allowed, and its worker fell silent again.
+    select 'failed', 'max_attempts'
+    where h.status = 'running' and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
+      and exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+        and i.status = 'processing' and i.attempts >= s.max_attempts)
+    union all
+    -- W2.2f: it waits for something that will not come: no deadline lies ahead, and receipts, if any, are not being claimed.
+    select 'failed', 'suspended_unresumable'
+    where h.status = 'suspended'
+      and p_now - greatest(h.updated_at, s.watching_since, h.resume_deadline) > make_interval(secs => s.suspended_reap_seconds)
+      and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
+        or not (h.waiting_tool_count = 0 or exists (select from state.agent_inbox r where r.agent_turn_id = h.active_agent_turn_id
+          and r.message_type in ('tool_result', 'timeout') and r.status = 'pending'))
+        or p_now - coalesce((select max(w.last_claim_at) from state.workers w where w.worker_target = h.worker_target), '-infinity')
+          > make_interval(secs => s.suspended_reap_seconds))
+    limit 1
+  ) r
+  where h.active_agent_turn_id is not null
+    -- The cheap half of every rule, so that healthy heads cost one comparison.
+    and (h.turn_deadline < p_now or h.updated_at < p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
+      s.suspended_reap_seconds, s.inbox_processing_timeout_seconds)))
+  limit p_limit;
+end $$;

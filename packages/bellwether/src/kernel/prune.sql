@@ -1,0 +1,42 @@
+-- Retention: what is older than the given days and finished goes, a bounded number of rows a call. Says how many rows went, so
+-- that the caller comes again until nothing is left. Cards and boxes are memory, not trail: they are not touched here.
+create or replace function state.prune(p_days double precision, p_limit int) returns int language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_before timestamptz := state.now() - make_interval(secs => p_days * 86400);
+  v_turns text[];
+  v_rows int;
+  v_sum int := 0;
+begin
+  with gone as (
+    delete from state.events e where (e.xid, e.event_id) in (
+      select o.xid, o.event_id from (select * from state.events order by xid, event_id limit p_limit) o where o.created_at < v_before)
+    returning e.xid, e.event_id
+  ), counted as (select count(*) as rows from gone),
+  marked as (
+    insert into state.event_cursors as c (name, xid, event_id, updated_at)
+    select 'pruned', g.xid, g.event_id, state.now() from gone g order by g.xid desc, g.event_id desc limit 1
+    on conflict (name) do update set xid = excluded.xid, event_id = excluded.event_id, updated_at = excluded.updated_at
+    where (excluded.xid, excluded.event_id) > (c.xid, c.event_id)
+  )
+  select rows into v_sum from counted;
+
+  -- Ids sort by time: the oldest rows come first, without an index on the end.
+  v_turns := array(select i.agent_turn_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
+    where i.ended_at < v_before and i.message_type in ('turn', 'ui_action'));
+  delete from state.turn_waiting_tools w using unnest(v_turns) t where w.agent_turn_id = t;
+  delete from state.turn_resume_ledger l using unnest(v_turns) t where l.agent_turn_id = t;
+  delete from state.agent_steps s using unnest(v_turns) t where s.agent_turn_id = t;
+  delete from state.force_terminations f using unnest(v_turns) t where f.agent_turn_id = t;
+  delete from state.execution_edges e using unnest(v_turns) t, state.agent_inbox i where i.agent_turn_id = t and e.edge_id = i.inbox_id;
+  delete from state.agent_inbox i using unnest(v_turns) t where i.agent_turn_id = t;
+  get diagnostics v_rows = row_count;
+  v_sum := v_sum + v_rows;
+
+  delete from state.interventions v where v.intervention_id in (
+    select o.intervention_id from (select * from state.interventions order by intervention_id limit p_limit) o where o.created_at < v_before);
+  get diagnostics v_rows = row_count;
+  v_sum := v_sum + v_rows;
+  delete from state.workers w where w.seen_at < v_before;
+  return v_sum;
+end $$;

@@ -1,0 +1,56 @@
+-- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target, never the head's
+-- state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
+create or replace function state.put_agents(p_items json) returns void language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+begin
+  insert into resource.projects (project_id)
+  select distinct x.project_id from json_to_recordset(p_items) as x (project_id text) order by 1
+  on conflict do nothing;
+
+  insert into resource.project_agents as a (project_id, agent_id, profile_id, worker_target, status, metadata)
+  select x.project_id, x.agent_id, x.profile_id, x.worker_target, coalesce(x.status, 'active'), coalesce(x.metadata, '{}')
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, status text, metadata jsonb)
+  order by x.project_id, x.agent_id
+  on conflict (project_id, agent_id) do update set profile_id = excluded.profile_id, worker_target = excluded.worker_target,
+    status = excluded.status, metadata = excluded.metadata;
+
+  v_now := state.now();
+  with new_heads as (
+    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, turn_deadline_seconds, updated_at)
+    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.turn_deadline_seconds, v_now
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, box_id text, turn_deadline_seconds double precision)
+    order by x.project_id, x.agent_id
+    on conflict (project_id, agent_id) do nothing
+    returning project_id, output_box_id
+  )
+  insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, project_id, 'output', v_now from new_heads where output_box_id is not null;
+
+  -- The head of a known agent follows its roster row; queued and pending work moves to the new target with it.
+  perform from state.agent_state_head h
+  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
+  order by h.project_id, h.agent_id for no key update of h;
+  update state.agent_inbox i set worker_target = x.worker_target
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, worker_target text)
+  join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id and h.worker_target <> x.worker_target
+  where i.inbox_id in (
+    select q.inbox_id from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued'
+    union all
+    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('turn', 'ui_action') and q.status in ('pending', 'processing')
+    union all
+    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('tool_result', 'timeout') and q.status = 'pending');
+  update state.agent_state_head h set worker_target = x.worker_target, profile_id = x.profile_id, turn_deadline_seconds = x.turn_deadline_seconds
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, worker_target text, profile_id text, turn_deadline_seconds double precision)
+  where h.project_id = x.project_id and h.agent_id = x.agent_id
+    and (h.worker_target, h.profile_id, h.turn_deadline_seconds) is distinct from (x.worker_target, x.profile_id, x.turn_deadline_seconds);
+end $$;
+
+-- A worker signs in, and says that it is still there.
+create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int) returns void language sql as $$
+  insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency)
+  values (p_worker, p_target, state.now(), state.now(), p_concurrency)
+  on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency
+$$;

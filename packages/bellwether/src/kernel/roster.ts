@@ -1,0 +1,75 @@
+/** Who may work: agents, profiles and tools in the database. Files and hot reload come on top of this. */
+import { token, type AfterExecution } from '@bellwether/protocol'
+import type { Queryable } from '../ports/database/database.js'
+import type { Ids } from '../ports/ids.js'
+import { payloadMaxBytes, storable } from './content.js'
+
+export interface Agent {
+  readonly projectId: string
+  readonly agentId: string
+  readonly workerTarget: string
+  readonly status?: 'active' | 'retired'
+  readonly metadata?: Readonly<Record<string, unknown>>
+  /** The absolute end of each of its turns; absent: pmo.turn_deadline_seconds. */
+  readonly turnDeadlineSeconds?: number
+  /** false: the agent has no output box, and its deliverables say so (T1.3). */
+  readonly outputBox?: boolean
+}
+
+export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[]): Promise<void> {
+  const rows = agents.map((agent) => {
+    if (agent.metadata !== undefined) storable(agent.metadata, `the metadata of agent ${agent.agentId}`, payloadMaxBytes)
+    return {
+      project_id: token(agent.projectId, 'project'),
+      agent_id: token(agent.agentId, 'agent'),
+      worker_target: token(agent.workerTarget, 'worker target'),
+      status: agent.status,
+      metadata: agent.metadata,
+      turn_deadline_seconds: agent.turnDeadlineSeconds,
+      box_id: agent.outputBox === false ? undefined : ids.next(),
+    }
+  })
+  await db.query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
+}
+
+export interface Tool {
+  readonly projectId: string
+  readonly toolName: string
+  readonly description?: string
+  readonly parameters?: unknown
+  readonly targetSubject?: string
+  readonly afterExecution?: AfterExecution
+  readonly options?: Readonly<Record<string, unknown>>
+}
+
+export async function putTool(db: Queryable, tool: Tool): Promise<void> {
+  await db.query({
+    name: 'bw_put_tool',
+    text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)
+      values ($1, $2, $3, $4, $5, $6, $7)
+      on conflict (project_id, tool_name) do update set description = excluded.description, parameters = excluded.parameters,
+        target_subject = excluded.target_subject, after_execution = excluded.after_execution, options = excluded.options`,
+    values: [
+      token(tool.projectId, 'project'),
+      token(tool.toolName, 'tool'),
+      tool.description ?? '',
+      JSON.stringify(tool.parameters ?? {}),
+      tool.targetSubject ?? null,
+      tool.afterExecution ?? 'suspend',
+      JSON.stringify(tool.options ?? {}),
+    ],
+  })
+}
+
+export interface Limits {
+  readonly turnDeadlineSeconds: number
+  readonly maxRecursionDepth: number
+}
+
+/** Limits that the verbs read: written once by whoever owns the settings, so that every process agrees. */
+export async function setLimits(db: Queryable, limits: Limits): Promise<void> {
+  await db.query({
+    text: 'update state.limits set turn_deadline_seconds = $1, max_recursion_depth = $2',
+    values: [limits.turnDeadlineSeconds, limits.maxRecursionDepth],
+  })
+}

@@ -1,0 +1,111 @@
+/**
+ * Brings a database to this version: numbered migrations run forward once, verbs (functions) are replaced when their text
+ * changes. Concurrent starts migrate once: one lock for the whole run. A database that is newer than this program is
+ * refused, because its verbs would be put back to an older text.
+ */
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { Terminal } from '@bellwether/protocol'
+import type { Database, Queryable } from '../../ports/database/database.js'
+
+// Resolved from the package, so that src/ and dist/ read the same files.
+const kernelFolder = new URL('../../../src/kernel/', import.meta.url)
+const migrationLock = 0x62_77_01 // 'bw' 01: any number that nothing else in this database uses
+
+interface SqlFile {
+  readonly name: string
+  readonly text: string
+}
+
+function sqlFiles(folder: URL): SqlFile[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+    .map((name) => ({ name: name.replace(/\.sql$/, ''), text: readFileSync(fileURLToPath(new URL(name, folder)), 'utf8') }))
+}
+
+export function migrations(): SqlFile[] {
+  return sqlFiles(new URL('schema/migrations/', kernelFolder))
+}
+
+/** Every function of the kernel; each file holds `create or replace` statements only. */
+export function verbs(): SqlFile[] {
+  return sqlFiles(kernelFolder)
+}
+
+export interface Migrated {
+  readonly applied: readonly string[]
+  readonly verbsReplaced: boolean
+}
+
+export async function migrate(db: Database): Promise<Migrated> {
+  return db.transaction(async (tx) => {
+    await tx.query({ text: 'set local statement_timeout = 0' })
+    await tx.query({ text: 'select pg_advisory_xact_lock($1)', values: [migrationLock] })
+    await tx.query({ text: 'create schema if not exists bellwether' })
+    await tx.query({
+      text: `create table if not exists bellwether.migrations (
+        name text primary key, checksum text not null, applied_at timestamptz not null default transaction_timestamp())`,
+    })
+    const applied = await runMigrations(tx)
+    const verbsReplaced = await replaceVerbs(tx)
+    return { applied, verbsReplaced }
+  })
+}
+
+async function runMigrations(tx: Queryable): Promise<string[]> {
+  const done = await tx.query<{ name: string; checksum: string }>({
+    text: "select name, checksum from bellwether.migrations where name <> 'verbs' order by name",
+  })
+  const known = new Map(migrations().map((file) => [file.name, file]))
+  for (const row of done) {
+    const file = known.get(row.name)
+    if (file === undefined) {
+      throw new Terminal(`the database has migration ${row.name}, which this version does not know`, {
+        code: 'database_is_newer',
+        hint: 'run the newer version of Bellwether that made it, or restore a backup from before the upgrade',
+      })
+    }
+    if (checksum([file]) !== row.checksum) {
+      throw new Terminal(`migration ${row.name} was changed after it had run on this database`, {
+        code: 'migration_changed',
+        hint: 'put its text back and write a new migration instead',
+      })
+    }
+    known.delete(row.name)
+  }
+  for (const file of known.values()) {
+    await tx.query({ text: file.text })
+    await remember(tx, file.name, checksum([file]))
+  }
+  return [...known.keys()]
+}
+
+async function replaceVerbs(tx: Queryable): Promise<boolean> {
+  const files = verbs()
+  const wanted = checksum(files)
+  const [present] = await tx.query<{ checksum: string }>({
+    text: "select checksum from bellwether.migrations where name = 'verbs'",
+  })
+  if (present?.checksum === wanted) return false
+  // Functions may call functions of files that come later in the alphabet: bodies are checked when they first run.
+  await tx.query({ text: 'set local check_function_bodies = off' })
+  for (const file of files) await tx.query({ text: file.text })
+  await remember(tx, 'verbs', wanted)
+  return true
+}
+
+async function remember(tx: Queryable, name: string, sum: string): Promise<void> {
+  await tx.query({
+    text: `insert into bellwether.migrations (name, checksum) values ($1, $2)
+      on conflict (name) do update set checksum = excluded.checksum, applied_at = transaction_timestamp()`,
+    values: [name, sum],
+  })
+}
+
+function checksum(files: readonly SqlFile[]): string {
+  const hash = createHash('sha256')
+  for (const file of files) hash.update(file.name).update('\0').update(file.text).update('\0')
+  return hash.digest('hex')
+}

@@ -1,0 +1,488 @@
+-- The tables of the house. Verbs (functions) are not here: each lives in its own file and is replaced when it changes.
+
+create schema resource;
+create schema cards;
+create schema state;
+
+comment on schema resource is 'Who may work: projects, profiles, agents, tools.';
+comment on schema cards is 'What was said and made: insert-only cards, append-only boxes.';
+comment on schema state is 'What is happening: heads, inbox, waits, events, interventions.';
+
+-- The only clock in SQL. The simulation replaces this function; nothing else reads the time.
+create function state.now() returns timestamptz language sql volatile parallel safe as 'select clock_timestamp()';
+
+-- ───────────────────────────── resource ─────────────────────────────
+
+create table resource.projects (
+  project_id text primary key,
+  created_at timestamptz not null default state.now(),
+  constraint project_id_is_a_token check (project_id ~ '^[a-z0-9_-]{1,120}$')
+);
+
+create table resource.profiles (
+  project_id text not null references resource.projects,
+  profile_id text not null,
+  name text not null,
+  worker_target text not null,
+  spec jsonb not null default '{}',
+  primary key (project_id, profile_id),
+  constraint worker_target_is_a_token check (worker_target ~ '^[a-z0-9_-]{1,120}$')
+);
+
+create table resource.project_agents (
+  project_id text not null references resource.projects,
+  agent_id text not null,
+  profile_id text,
+  worker_target text not null,
+  status text not null default 'active',
+  metadata jsonb not null default '{}',
+  primary key (project_id, agent_id),
+  foreign key (project_id, profile_id) references resource.profiles,
+  constraint agent_id_is_a_token check (agent_id ~ '^[a-z0-9_-]{1,120}$'),
+  constraint worker_target_is_a_token check (worker_target ~ '^[a-z0-9_-]{1,120}$'),
+  constraint agent_status_is_known check (status in ('active', 'retired'))
+);
+
+create table resource.tools (
+  project_id text not null references resource.projects,
+  tool_name text not null,
+  description text not null default '',
+  parameters jsonb not null default '{}',
+  target_subject text,
+  after_execution text not null default 'suspend',
+  options jsonb not null default '{}',
+  primary key (project_id, tool_name),
+  constraint tool_name_is_a_token check (tool_name ~ '^[a-z0-9_-]{1,120}$'),
+  constraint after_execution_is_known check (after_execution in ('suspend', 'terminate'))
+);
+
+-- ────────────────────────────── cards ───────────────────────────────
+-- No foreign keys between hot tables: each would add a lookup and a row lock per insert to the path of every turn.
+-- The verbs write both sides in one transaction, and the simulation's invariants check that no side is missing.
+
+create table cards.cards (
+  card_id text primary key,
+  project_id text not null,
+  type text not null,
+  role text not null,
+  content jsonb not null,
+  metadata jsonb not null default '{}',
+  created_at timestamptz not null,
+  constraint card_type_is_known check (type in ('task.instruction', 'agent.thought', 'tool.call', 'tool.result',
+    'task.deliverable', 'task.result_fields', 'sys.profile', 'sys.rendered_prompt', 'meta.parent_pointer')),
+  -- 8 MiB stored: the edge refuses 1 MiB of JSON text already; this is the last fence against a runaway writer.
+  constraint card_is_bounded check (pg_column_size(content) <= 8388608)
+);
+
+create table cards.boxes (
+  box_id text primary key,
+  project_id text not null,
+  kind text not null,
+  -- Set once when a context box is made: deliveries look here instead of searching the box.
+  result_fields_card_id text,
+  created_at timestamptz not null,
+  constraint box_kind_is_known check (kind in ('context', 'output'))
+);
+
+-- Positions grow and may have gaps: one sequence for all boxes needs no counter row per box.
+create sequence cards.position;
+
+create table cards.box_cards (
+  box_id text not null,
+  position bigint not null default nextval('cards.position'),
+  card_id text not null,
+  primary key (box_id, position)
+);
+
+-- ────────────────────────────── state ───────────────────────────────
+
+create table state.agent_state_head (
+  project_id text not null,
+  agent_id text not null,
+  status text not null default 'idle',
+  active_agent_turn_id text,
+  active_channel_id text,
+  turn_epoch bigint not null default 0,
+  active_recursion_depth int not null default 0,
+  parent_step_id text,
+  trace_id text,
+  profile_id text,
+  context_box_id text,
+  output_box_id text,
+  expecting_correlation_id text,
+  waiting_tool_count int not null default 0,
+  resume_deadline timestamptz,
+  turn_deadline timestamptz,
+  updated_at timestamptz not null,
+  -- Beyond the wire: where to ring, what the watchdogs need, what people watch.
+  worker_target text not null,
+  leased_at timestamptz,
+  turn_deadline_seconds double precision,
+  resume_seconds double precision,
+  activity text,
+  current_tool text,
+  primary key (project_id, agent_id),
+  constraint status_is_known check (status in ('idle', 'dispatched', 'running', 'suspended')),
+  constraint idle_holds_nothing check (status <> 'idle' or (active_agent_turn_id is null and active_channel_id is null
+    and turn_deadline is null and leased_at is null and expecting_correlation_id is null)),
+  constraint active_names_its_turn check (status = 'idle' or (active_agent_turn_id is not null
+    and turn_deadline is not null and leased_at is not null and turn_epoch > 0)),
+  constraint only_suspended_waits check (status = 'suspended' or (waiting_tool_count = 0 and resume_deadline is null)),
+  constraint waits_are_counted check (waiting_tool_count >= 0),
+  constraint activity_is_known check (activity in ('thinking', 'executing_tool', 'awaiting_tool_result'))
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+comment on table state.agent_state_head is 'One row an agent: the state machine. Every write names the fence (agent, turn, epoch).';
+
+-- One active turn per output box (T5.3). Sweeps read it too, to walk the active heads: its predicate changes only when a
+-- turn is leased or ends, so that start, beat, suspend and resume stay HOT.
+create unique index head_active_output_box on state.agent_state_head (output_box_id)
+  where active_agent_turn_id is not null;
+
+create table state.agent_inbox (
+  inbox_id text primary key,
+  project_id text not null,
+  agent_id text not null,
+  channel_id text,
+  message_type text not null,
+  status text not null,
+  correlation_id text,
+  agent_turn_id text,
+  turn_epoch bigint,
+  recursion_depth int not null default 0,
+  traceparent text,
+  parent_step_id text,
+  source_agent_id text,
+  source_step_id text,
+  payload jsonb not null default '{}',
+  attempts int not null default 0,
+  claimed_by text,
+  created_at timestamptz not null default state.now(),
+  processed_at timestamptz,
+  archived_at timestamptz,
+  outcome text,
+  error text,
+  deliverable_card_id text,
+  ended_at timestamptz,
+  watchdog_error text,
+  watchdog_at timestamptz,
+  worker_target text not null,
+  started_at timestamptz,
+  constraint message_type_is_known check (message_type in ('turn', 'ui_action', 'tool_result', 'timeout', 'stop')),
+  constraint inbox_status_is_known check (status in ('queued', 'pending', 'processing', 'consumed', 'skipped', 'error', 'cancelled')),
+  constraint outcome_is_known check (outcome in ('success', 'failed', 'timeout', 'canceled')),
+  constraint outcome_has_its_time check ((outcome is null) = (ended_at is null)),
+  constraint ended_is_settled check (ended_at is null or status in ('consumed', 'cancelled')),
+  constraint queued_has_no_epoch check (status <> 'queued' or turn_epoch is null),
+  constraint payload_is_bounded check (pg_column_size(payload) <= 262144)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
+
+comment on table state.agent_inbox is 'The truth of what was asked and answered: one row a request or receipt.';
+
+create unique index inbox_turn on state.agent_inbox (agent_turn_id) where message_type in ('turn', 'ui_action');
+create unique index inbox_receipt on state.agent_inbox (agent_turn_id, correlation_id)
+  where message_type in ('tool_result', 'timeout');
+create unique index inbox_correlation on state.agent_inbox (project_id, agent_id, correlation_id)
+  where message_type in ('turn', 'ui_action') and correlation_id is not null;
+create index inbox_queued on state.agent_inbox (project_id, agent_id, created_at, inbox_id) where status = 'queued';
+create index inbox_pending on state.agent_inbox (worker_target, created_at, inbox_id) where status = 'pending';
+create index inbox_processing on state.agent_inbox (worker_target) where status = 'processing';
+
+create table state.agent_steps (
+  project_id text not null,
+  agent_id text not null,
+  step_id text primary key,
+  agent_turn_id text not null,
+  phase text not null,
+  status text not null,
+  tool_call_ids text[] not null default '{}',
+  metadata jsonb not null default '{}',
+  error text,
+  started_at timestamptz not null,
+  ended_at timestamptz
+);
+create index steps_of_turn on state.agent_steps (agent_turn_id);
+
+create table state.turn_waiting_tools (
+  project_id text not null,
+  agent_id text not null,
+  agent_turn_id text not null,
+  turn_epoch bigint not null,
+  step_id text not null,
+  tool_call_id text not null,
+  tool_name text not null,
+  wait_status text not null default 'waiting',
+  tool_result_card_id text,
+  tool_call_card_id text,
+  after_execution text not null default 'suspend',
+  idempotent boolean not null default false,
+  started_by text,
+  started_at timestamptz,
+  sent_at timestamptz,
+  created_at timestamptz not null default state.now(),
+  primary key (project_id, tool_call_id),
+  constraint wait_status_is_known check (wait_status in ('waiting', 'received', 'applied', 'expired', 'dropped')),
+  constraint wait_after_execution_is_known check (after_execution in ('suspend', 'terminate')),
+  constraint received_names_its_result check (wait_status not in ('received', 'applied', 'expired') or tool_result_card_id is not null)
+);
+create index waits_of_turn on state.turn_waiting_tools (agent_turn_id);
+
+create table state.turn_resume_ledger (
+  project_id text not null,
+  agent_turn_id text not null,
+  turn_epoch bigint not null,
+  tool_call_id text not null,
+  status text not null,
+  lease_expires_at timestamptz,
+  attempts int not null default 0,
+  primary key (agent_turn_id, tool_call_id),
+  constraint ledger_status_is_known check (status in ('pending', 'processing', 'applied')),
+  constraint only_processing_is_leased check ((status = 'processing') = (lease_expires_at is not null))
+);
+create index ledger_open on state.turn_resume_ledger (agent_turn_id) where status in ('pending', 'processing');
+
+create table state.execution_edges (
+  edge_id text primary key,
+  project_id text not null,
+  primitive text not null,
+  edge_phase text not null,
+  source_agent_id text,
+  source_agent_turn_id text,
+  source_step_id text,
+  target_agent_id text,
+  target_agent_turn_id text,
+  correlation_id text,
+  trace_id text,
+  parent_step_id text,
+  recursion_depth int not null default 0,
+  created_at timestamptz not null,
+  constraint primitive_is_known check (primitive in ('enqueue', 'report', 'join')),
+  constraint edge_phase_is_known check (edge_phase in ('request', 'response'))
+);
+create index edges_from_turn on state.execution_edges (source_agent_turn_id) where source_agent_turn_id is not null;
+
+create table state.force_terminations (
+  agent_turn_id text not null,
+  turn_epoch bigint not null,
+  reason text not null,
+  created_at timestamptz not null,
+  primary key (agent_turn_id, turn_epoch)
+);
+
+-- The outbox. Readers order by (xid, event_id) below the snapshot's xmin: that pair is the cursor (nothing is skipped).
+create table state.events (
+  event_id bigint generated always as identity,
+  xid xid8 not null default pg_current_xact_id(),
+  project_id text not null,
+  subject text not null,
+  kind text not null,
+  payload jsonb not null,
+  agent_turn_id text,
+  created_at timestamptz not null,
+  primary key (xid, event_id),
+  constraint event_kind_is_known check (kind in ('task', 'state', 'step', 'command'))
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+create unique index one_task_event_per_turn on state.events (agent_turn_id) where kind = 'task';
+
+-- Where a relay to a sink that keeps no position of its own stands, and what retention has removed.
+create table state.event_cursors (
+  name text primary key,
+  xid xid8 not null,
+  event_id bigint not null,
+  updated_at timestamptz not null
+);
+
+create table state.interventions (
+  intervention_id bigint generated always as identity primary key,
+  kind text not null,
+  project_id text,
+  agent_id text,
+  agent_turn_id text,
+  turn_epoch bigint,
+  reason text not null,
+  before jsonb not null default '{}',
+  after jsonb not null default '{}',
+  created_at timestamptz not null
+);
+create index interventions_of_turn on state.interventions (agent_turn_id) where agent_turn_id is not null;
+
+create table state.workers (
+  worker_id text primary key,
+  worker_target text not null,
+  started_at timestamptz not null,
+  seen_at timestamptz not null,
+  last_claim_at timestamptz,
+  concurrency int
+) with (fillfactor = 50);
+create index workers_of_target on state.workers (worker_target);
+
+-- Limits that every process must agree on: written by whoever owns the settings, read by the verbs.
+create table state.limits (
+  one boolean primary key default true check (one),
+  turn_deadline_seconds double precision not null default 3600 check (turn_deadline_seconds > 0),
+  max_recursion_depth int not null default 20 check (max_recursion_depth > 0)
+);
+insert into state.limits default values;
+
+create table state.budgets (
+  budget_id text primary key,
+  project_id text not null,
+  agent_turn_id text,
+  parent_budget_id text references state.budgets,
+  token_limit bigint,
+  wall_ms_limit bigint,
+  cost_micros_limit bigint,
+  tokens_used bigint not null default 0,
+  tokens_reserved bigint not null default 0,
+  wall_ms_used bigint not null default 0,
+  cost_micros_used bigint not null default 0,
+  updated_at timestamptz not null,
+  constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and wall_ms_used >= 0 and cost_micros_used >= 0)
+);
+create index budgets_of_turn on state.budgets (agent_turn_id) where agent_turn_id is not null;
+
+create table state.reservations (
+  reservation_id text primary key,
+  budget_id text not null references state.budgets,
+  agent_turn_id text not null,
+  turn_epoch bigint not null,
+  tokens bigint not null check (tokens >= 0),
+  status text not null,
+  created_at timestamptz not null,
+  settled_at timestamptz,
+  constraint reservation_status_is_known check (status in ('open', 'committed', 'released', 'charged')),
+  constraint settled_has_its_time check ((status = 'open') = (settled_at is null))
+);
+create index reservations_open on state.reservations (agent_turn_id) where status = 'open';
+
+create table state.batches (
+  batch_id text primary key,
+  project_id text not null,
+  parent_agent_turn_id text,
+  parent_turn_epoch bigint,
+  tool_call_id text,
+  status text not null,
+  fail_fast boolean not null default false,
+  open_count int not null check (open_count >= 0),
+  deadline timestamptz,
+  created_at timestamptz not null,
+  ended_at timestamptz,
+  constraint batch_status_is_known check (status in ('open', 'done', 'failed', 'canceled', 'timeout')),
+  constraint ended_batch_has_its_time check ((status = 'open') = (ended_at is null))
+);
+create index batches_of_turn on state.batches (parent_agent_turn_id) where status = 'open';
+
+create table state.batch_tasks (
+  batch_id text not null references state.batches,
+  position int not null,
+  agent_id text,
+  agent_turn_id text,
+  target_strategy text not null,
+  target_ref text,
+  status text not null,
+  attempts int not null default 0,
+  outcome text,
+  deliverable_card_id text,
+  primary key (batch_id, position),
+  constraint target_strategy_is_known check (target_strategy in ('new', 'reuse', 'clone')),
+  constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'done', 'failed', 'canceled'))
+);
+create unique index batch_task_turn on state.batch_tasks (agent_turn_id) where agent_turn_id is not null;
+
+-- ─────────────────── what verbs say to each other ───────────────────
+
+-- What a verb did with one item. A worker_target that is not null asks the caller to ring there after the commit.
+create type state.verdict as (
+  what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
+  worker_target text, channel_id text, detail jsonb
+);
+
+-- An ending that has been decided under the head's lock: state.finish_turn_idle carries it out.
+create type state.ending as (
+  project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text,
+  card_id text, content jsonb, force_reason text
+);
+
+-- A turn that the watchdog found overdue, and how it is to end.
+create type state.overdue as (
+  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, updated_at timestamptz, outcome text, error text
+);
+
+-- ───────────────────────── what is refused ──────────────────────────
+
+-- The legal edges of a head, for people and tests; the trigger below refuses the others without reading it.
+create table state.moves (
+  move text primary key,
+  from_statuses text[] not null,
+  to_status text not null,
+  bumps_epoch boolean not null
+);
+
+insert into state.moves (move, from_statuses, to_status, bumps_epoch) values
+  ('lease', '{idle}', 'dispatched', true),
+  ('start', '{dispatched}', 'running', false),
+  ('beat', '{running}', 'running', false),
+  ('reclaim', '{running}', 'running', true),
+  ('takeover', '{running}', 'running', false),
+  ('suspend', '{running}', 'suspended', false),
+  ('receive', '{suspended}', 'suspended', false),
+  ('resume', '{suspended}', 'running', false),
+  ('deliver', '{running,suspended}', 'idle', false),
+  ('stop', '{dispatched,running,suspended}', 'idle', true),
+  ('reap', '{dispatched,running,suspended}', 'idle', true);
+
+create function state.refuse_move() returns trigger language plpgsql as $$
+begin
+  raise exception 'agent % may not go from % (epoch %, turn %) to % (epoch %, turn %)',
+    new.agent_id, old.status, old.turn_epoch, old.active_agent_turn_id, new.status, new.turn_epoch, new.active_agent_turn_id
+    using errcode = 'BW001', hint = 'see state.moves for the legal moves';
+end $$;
+
+create trigger refuse_illegal_edge before update on state.agent_state_head for each row
+  when (old.status is distinct from new.status and not (
+       (old.status = 'idle' and new.status = 'dispatched')
+    or (old.status = 'dispatched' and new.status in ('running', 'idle'))
+    or (old.status = 'running' and new.status in ('suspended', 'idle'))
+    or (old.status = 'suspended' and new.status in ('running', 'idle'))))
+  execute function state.refuse_move();
+
+create trigger refuse_epoch_going_back before update on state.agent_state_head for each row
+  when (new.turn_epoch < old.turn_epoch) execute function state.refuse_move();
+
+create trigger refuse_turn_swap before update on state.agent_state_head for each row
+  when (old.active_agent_turn_id <> new.active_agent_turn_id) execute function state.refuse_move();
+
+create function state.refuse_rewrite() returns trigger language plpgsql as $$
+begin
+  raise exception '% is insert-only', tg_table_schema || '.' || tg_table_name using errcode = 'BW002';
+end $$;
+
+create trigger cards_are_insert_only before update on cards.cards for each row execute function state.refuse_rewrite();
+create trigger boxes_are_append_only before update on cards.box_cards for each row execute function state.refuse_rewrite();
+create trigger edges_are_insert_only before update on state.execution_edges for each row execute function state.refuse_rewrite();
+
+-- A row written by another program may not know where its agent works.
+create function state.find_worker_target() returns trigger language plpgsql as $$
+begin
+  new.worker_target := coalesce(
+    (select a.worker_target from resource.project_agents a
+      where a.project_id = new.project_id and a.agent_id = new.agent_id), 'unknown');
+  return new;
+end $$;
+
+create trigger inbox_finds_its_target before insert on state.agent_inbox for each row
+  when (new.worker_target is null) execute function state.find_worker_target();
+
+create view state.turns as
+select i.agent_turn_id, i.inbox_id, i.project_id, i.agent_id, i.channel_id, i.message_type, i.correlation_id,
+  case when i.ended_at is not null then i.outcome
+       when h.status is not null then h.status
+       else i.status end as status,
+  case when h.status is not null then h.turn_epoch else i.turn_epoch end as turn_epoch,
+  i.attempts, i.claimed_by, i.recursion_depth, i.traceparent, i.source_agent_id, i.source_step_id,
+  h.turn_deadline, h.resume_deadline, h.waiting_tool_count, h.activity, h.current_tool,
+  i.created_at, i.started_at, i.ended_at, i.outcome, i.deliverable_card_id, i.error
+from state.agent_inbox i
+left join state.agent_state_head h
+  on h.project_id = i.project_id and h.agent_id = i.agent_id and h.active_agent_turn_id = i.agent_turn_id
+where i.message_type in ('turn', 'ui_action');

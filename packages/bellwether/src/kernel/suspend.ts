@@ -1,0 +1,60 @@
+/** Suspend: the turn waits for tools. Cards, waits, deadline and commands are one transaction; the commands leave after it. */
+import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
+import type { Queryable } from '../ports/database/database.js'
+import type { Ids } from '../ports/ids.js'
+import { cardMaxBytes, plainText, storable } from './content.js'
+import { call, fenceRow, type Fence } from './verdict.js'
+
+export interface ToolCall {
+  readonly toolCallId: string
+  readonly toolName: string
+  readonly args: unknown
+  readonly afterExecution?: AfterExecution
+  readonly timeoutSeconds?: number
+  readonly idempotent?: boolean
+}
+
+export interface Suspension extends Fence {
+  readonly stepId: string
+  readonly calls: readonly ToolCall[]
+}
+
+// A step that asks for more at once is a loop that went wrong.
+const callsMax = 1_000
+
+export async function suspend(
+  db: Queryable,
+  ids: Ids,
+  suspension: Suspension,
+  suspendSeconds: number,
+): Promise<'suspended' | 'already' | 'stale'> {
+  const { calls } = suspension
+  const distinct = new Set(calls.map((one) => one.toolCallId))
+  if (calls.length === 0 || calls.length > callsMax || distinct.size !== calls.length) {
+    throw new InvalidInput(`a turn suspends on 1 to ${callsMax} tool calls with distinct ids`, { code: 'invalid_tool_calls' })
+  }
+  const rows = calls.map((one) => {
+    storable(one.args ?? {}, `the arguments of ${one.toolName}`, cardMaxBytes)
+    return {
+      tool_call_id: plainText(one.toolCallId, 'tool_call_id'),
+      tool_name: token(one.toolName, 'tool'),
+      card_id: ids.next(),
+      arguments: one.args ?? {},
+      after_execution: one.afterExecution,
+      timeout_seconds: one.timeoutSeconds,
+      idempotent: one.idempotent,
+    }
+  })
+  const [verdict] = await call(db, 'suspend', [{ ...fenceRow(suspension), step_id: suspension.stepId, calls: rows }], suspendSeconds)
+  switch (verdict?.what) {
+    case 'suspended':
+    case 'already':
+    case 'stale':
+      return verdict.what
+    default:
+      throw new InvalidInput('a tool_call_id of this step was used before in this project', {
+        code: 'duplicate_tool_call',
+        hint: 'make tool call ids unique, for example by putting the step id in front',
+      })
+  }
+}

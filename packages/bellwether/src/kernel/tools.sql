@@ -1,0 +1,67 @@
+-- Tool hosts and the commands that reach them (hazard 11): a host claims a call before it acts; a command that nobody started is sent
+-- again until the deadline.
+
+-- CAS: one host starts a call. 'started' to it alone; 'unknown' where a call that must not run twice was started by someone else;
+-- 'gone' where nobody waits any more. The same host asking again is told 'started' again.
+create or replace function state.start_tool(p_project_id text, p_tool_call_id text, p_host text)
+returns table (what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb, started_by text)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+begin
+  -- The turn must still be waiting: its head is held, so that no ending slips in between.
+  perform from state.agent_state_head h
+  join state.turn_waiting_tools w on w.project_id = h.project_id and w.agent_id = h.agent_id
+  where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id
+    and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
+  for share of h;
+
+  update state.turn_waiting_tools w set started_by = p_host, started_at = coalesce(w.started_at, v_now)
+  from state.agent_state_head h
+  where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id and w.wait_status = 'waiting'
+    and h.project_id = w.project_id and h.agent_id = w.agent_id and h.status = 'suspended'
+    and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
+    and (w.started_by is null or w.started_by = p_host or w.idempotent);
+
+  return query
+  select case when h.active_agent_turn_id is distinct from w.agent_turn_id or h.turn_epoch <> w.turn_epoch or w.wait_status <> 'waiting' then 'gone'
+      when w.started_by = p_host then 'started' else 'unknown' end,
+    w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_name, c.content -> 'arguments', w.started_by
+  from state.turn_waiting_tools w
+  join state.agent_state_head h on h.project_id = w.project_id and h.agent_id = w.agent_id
+  left join cards.cards c on c.card_id = w.tool_call_card_id
+  where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id;
+end $$;
+
+create or replace function state.resend_commands(p_target text, p_older_than_seconds double precision, p_limit int)
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+begin
+  return query
+  with unstarted as materialized (
+    select w.project_id, w.tool_call_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.step_id, w.tool_name, w.after_execution, w.tool_call_card_id,
+      h.active_channel_id, i.traceparent, coalesce(t.target_subject, 'cmd.tool.' || w.tool_name || '.call') as target
+    from state.agent_state_head h
+    join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
+    left join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+    left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
+    where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target and h.resume_deadline > v_now
+      and w.wait_status = 'waiting' and w.started_by is null and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)
+    limit p_limit for update of w skip locked
+  ), sent as (
+    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
+    select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target, 'command',
+      jsonb_strip_nulls(jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch, 'step_id', step_id,
+        'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution', after_execution, 'tool_call_card_id', tool_call_card_id,
+        'traceparent', traceparent)), agent_turn_id, v_now
+    from unstarted
+  )
+  update state.turn_waiting_tools w set sent_at = v_now from unstarted u
+  where w.project_id = u.project_id and w.tool_call_id = u.tool_call_id
+  returning 'resent', w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, null::text, null::text, null::text, to_jsonb(w.tool_call_id);
+end $$;

@@ -1,0 +1,105 @@
+/**
+ * The TURN table: every legal move of an agent's head, at one glance. The verbs in SQL carry the moves out; the table
+ * `state.moves` and the triggers on the head are tested against this one, and docs/turn.md is generated from it.
+ * The only place in TypeScript where the four statuses are spelled.
+ */
+export const headStatuses = ['idle', 'dispatched', 'running', 'suspended'] as const
+export type HeadStatus = (typeof headStatuses)[number]
+
+export interface Move {
+  readonly from: readonly HeadStatus[]
+  readonly to: HeadStatus
+  /** Whether the move mints a new epoch, which fences out everyone who holds the old one. */
+  readonly bumpsEpoch: boolean
+  /** The function in schema `state` that makes the move. */
+  readonly verb: string
+  /** What is written with it, in the same transaction. */
+  readonly with: string
+}
+
+export const TURN = {
+  lease: {
+    from: ['idle'],
+    to: 'dispatched',
+    bumpsEpoch: true,
+    verb: 'dispatch_next',
+    with: 'active turn, channel, trace and turn_deadline; the inbox row goes queued → pending with the epoch; bell after commit',
+  },
+  start: {
+    from: ['dispatched'],
+    to: 'running',
+    bumpsEpoch: false,
+    verb: 'claim',
+    with: 'the inbox row goes pending → processing',
+  },
+  beat: {
+    from: ['running'],
+    to: 'running',
+    bumpsEpoch: false,
+    verb: 'beat',
+    with: "the head's updated_at and the inbox row's processed_at",
+  },
+  reclaim: {
+    from: ['running'],
+    to: 'running',
+    bumpsEpoch: true,
+    verb: 'reclaim',
+    with: "the silent worker's row goes back to pending with the new epoch, attempts + 1",
+  },
+  takeover: {
+    from: ['running'],
+    to: 'running',
+    bumpsEpoch: false,
+    verb: 'claim',
+    with: 'another worker takes the reclaimed row and goes on from the cards',
+  },
+  suspend: {
+    from: ['running'],
+    to: 'suspended',
+    bumpsEpoch: false,
+    verb: 'suspend',
+    with: 'tool.call cards, waits and their count, resume_deadline, tool commands in the outbox',
+  },
+  receive: {
+    from: ['suspended'],
+    to: 'suspended',
+    bumpsEpoch: false,
+    verb: 'claim',
+    with: 'one wait settled, its result in the output box; the deadline is kept, or re-armed where it was cleared',
+  },
+  resume: {
+    from: ['suspended'],
+    to: 'running',
+    bumpsEpoch: false,
+    verb: 'resume',
+    with: 'every wait is settled; waits and ledger become applied',
+  },
+  deliver: {
+    from: ['running', 'suspended'],
+    to: 'idle',
+    bumpsEpoch: false,
+    verb: 'deliver',
+    with: 'deliverable in the output box, task and state events, inbox row consumed with the outcome; then the next lease',
+  },
+  stop: {
+    from: ['dispatched', 'running', 'suspended'],
+    to: 'idle',
+    bumpsEpoch: true,
+    verb: 'stop',
+    with: 'deliverable, task and state events (canceled), waits dropped; then the next lease',
+  },
+  reap: {
+    from: ['dispatched', 'running', 'suspended'],
+    to: 'idle',
+    bumpsEpoch: true,
+    verb: 'reap',
+    with: 'force termination, fallback deliverable, task and state events, an intervention; then the next lease',
+  },
+} as const satisfies Record<string, Move>
+
+export type MoveName = keyof typeof TURN
+
+/** Whether any move leads from one status to the other. */
+export function isLegal(from: HeadStatus, to: HeadStatus): boolean {
+  return Object.values<Move>(TURN).some((move) => move.to === to && move.from.includes(from))
+}

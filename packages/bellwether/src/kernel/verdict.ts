@@ -1,0 +1,75 @@
+/**
+ * What the verbs share: how a batch goes to a function in schema `state` and how its verdicts come back. One call is one
+ * round trip and one transaction. Expected losses are values (`stale`, `already`, `refused`); only broken input or a broken
+ * database throws.
+ */
+import { subjects, type Place } from '@bellwether/protocol'
+import type { Ring } from '../ports/bell/bell.js'
+import type { Queryable } from '../ports/database/database.js'
+
+/** Names one attempt at one turn. Every write names its fence; a fence that is not the head's own writes nothing. */
+export interface Fence {
+  readonly projectId: string
+  readonly agentId: string
+  readonly agentTurnId: string
+  readonly turnEpoch: number
+}
+
+export interface Verdict {
+  readonly what: string
+  readonly project_id: string
+  readonly agent_id: string
+  readonly agent_turn_id: string
+  readonly turn_epoch: number
+  readonly inbox_id: string
+  /** Not null: ring there once the transaction has committed. */
+  readonly worker_target: string | null
+  readonly channel_id: string | null
+  readonly detail: unknown
+}
+
+export async function call<Row extends object = Verdict>(
+  db: Queryable,
+  verb: string,
+  items: readonly object[],
+  ...rest: readonly unknown[]
+): Promise<Row[]> {
+  const more = rest.map((_, position) => `, $${position + 2}`).join('')
+  return db.query<Row>({
+    name: `bw_${verb}`,
+    text: `select * from state.${verb}($1::json${more})`,
+    values: [JSON.stringify(items), ...rest],
+  })
+}
+
+/** A fence as the verbs read it. */
+export function fenceRow(fence: Fence): Record<string, unknown> {
+  return {
+    project_id: fence.projectId,
+    agent_id: fence.agentId,
+    agent_turn_id: fence.agentTurnId,
+    turn_epoch: fence.turnEpoch,
+  }
+}
+
+export function fenceOf(verdict: Pick<Verdict, 'project_id' | 'agent_id' | 'agent_turn_id' | 'turn_epoch'>): Fence {
+  return {
+    projectId: verdict.project_id,
+    agentId: verdict.agent_id,
+    agentTurnId: verdict.agent_turn_id,
+    turnEpoch: verdict.turn_epoch,
+  }
+}
+
+/** The doorbells that a batch of verdicts asks for: one a target and channel, not one a row. */
+export function ringsFor(verdicts: readonly Pick<Verdict, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>[]): Ring[] {
+  const rings = new Map<string, Ring>()
+  for (const verdict of verdicts) {
+    if (verdict.worker_target === null) continue
+    const place: Place = { project: verdict.project_id, channel: verdict.channel_id ?? 'public' }
+    const subject = subjects.wakeup(place, verdict.worker_target)
+    if (rings.has(subject)) continue
+    rings.set(subject, { subject, payload: { agent_id: verdict.agent_id, inbox_id: verdict.inbox_id } })
+  }
+  return [...rings.values()]
+}

@@ -1,0 +1,165 @@
+/**
+ * The doorbell on PostgreSQL's LISTEN and NOTIFY: channel `bw`, letters {s: subject, p: payload, t?: traceparent}.
+ * Always: after every LISTEN the listeners are told to look at the truth; a probe sent to ourselves shows whether
+ * letters really arrive (a pooler in transaction mode swallows them), and when they do not we say so once. Sending is
+ * left to notify-sender.ts, reconnecting to the link.
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import type { Clock } from '../clock.js'
+import { systemClock } from '../clock.js'
+import { gate, keepLink } from '../link.js'
+import type { Link } from '../link.js'
+import type { Log } from '../log.js'
+import type { LoneClient } from '../postgres-link.js'
+import { openLoneClient } from '../postgres-link.js'
+import type { Random } from '../random.js'
+import { systemRandom } from '../random.js'
+import type { Ring } from './bell.js'
+import { notifySender } from './notify-sender.js'
+import {
+  checkPattern,
+  isSubject,
+  isTraceparent,
+  letterMaxBytes,
+  makeRing,
+  parseJson,
+  payloadFrom,
+  payloadText,
+  tell,
+} from './ring.js'
+import type { Listener, WatchedBell } from './ring.js'
+
+export interface NotifyBellOptions {
+  /** Used for ringing; may lead through a pooler. */
+  readonly url: string
+  /** Used for LISTEN; must lead to the server itself. Absent: `url`. */
+  readonly directUrl?: string
+  readonly log: Log
+  readonly clock?: Clock
+  readonly random?: Random
+  readonly probeEveryMs?: number
+  readonly probeWaitMs?: number
+}
+
+function letter(ring: Ring, log: Log): string {
+  const trace = isTraceparent(ring.traceparent) ? `,"t":"${ring.traceparent}"` : ''
+  const write = (payload: string) => `{"s":${JSON.stringify(ring.subject)},"p":${payload}${trace}}`
+  const full = write(payloadText(ring, log))
+  return Buffer.byteLength(full) <= letterMaxBytes ? full : write('{}')
+}
+
+export function notifyBell(options: NotifyBellOptions): WatchedBell {
+  const { log, clock = systemClock, random = systemRandom, probeEveryMs = 30_000, probeWaitMs = 5_000 } = options
+  const sender = notifySender({ url: options.url, log, clock, random })
+  const listeners = new Set<Listener>()
+  const probes = new Map<string, () => void>()
+  let link: Link<LoneClient> | undefined
+  let healthy = true
+  let closed = false
+
+  function hear(text: string): void {
+    const { s, p, t, probe } = payloadFrom(parseJson(text))
+    if (typeof probe === 'string') probes.get(probe)?.()
+    if (typeof s !== 'string') return
+    const ring = makeRing(s, p, t)
+    for (const listener of [...listeners]) tell(listener, ring, log)
+  }
+
+  async function probe(): Promise<'heard' | 'silent' | 'unsent'> {
+    const id = Buffer.from(random.bytes(8)).toString('hex')
+    const heard = gate<'heard'>()
+    const done = new AbortController()
+    probes.set(id, () => heard.open('heard'))
+    try {
+      await sender.settled()
+      if (!(await sender.sendProbe(JSON.stringify({ probe: id })))) return 'unsent'
+      return await Promise.race([heard.opened, clock.sleep(probeWaitMs, done.signal).then(() => 'silent' as const)])
+    } finally {
+      done.abort()
+      probes.delete(id)
+    }
+  }
+
+  /** Probes one connection until it is over. */
+  async function watch(client: LoneClient): Promise<void> {
+    let proven = false
+    const over = new AbortController()
+    void client.closed.then(() => over.abort())
+    while (!over.signal.aborted) {
+      const answer = await probe()
+      if (over.signal.aborted) break
+      if (answer === 'heard') {
+        if (!healthy) log.info({}, 'the bell is heard again')
+        healthy = proven = true
+      } else if (answer === 'silent' && proven) {
+        // It worked on this very connection before: the connection is dead, though nobody told us.
+        client.sever(new Error('a probe of the bell did not come back'))
+      } else if (answer === 'silent' && healthy) {
+        healthy = false
+        const hint = 'LISTEN needs a direct connection: set database.direct_url if database.url leads through a pooler'
+        log.warn({ hint }, 'rings through PostgreSQL do not come back; work goes on by polling')
+      }
+      await clock.sleep(answer === 'unsent' ? Math.min(probeEveryMs, 5_000) : probeEveryMs, over.signal)
+    }
+  }
+
+  function startListening(): Link<LoneClient> {
+    return keepLink<LoneClient>({
+      what: 'bell listener (PostgreSQL)',
+      async open() {
+        const client = await openLoneClient(options.directUrl ?? options.url, 'bellwether bell listener')
+        client.onNotification(hear)
+        try {
+          await client.query('listen bw')
+        } catch (error) {
+          await client.close()
+          throw error
+        }
+        return client
+      },
+      onOpen(client) {
+        for (const listener of [...listeners]) tell(listener, undefined, log)
+        void watch(client)
+      },
+      log,
+      clock,
+      random,
+    })
+  }
+
+  return {
+    kind: 'notify',
+    async ring(rings) {
+      const fit = rings.filter((ring) => isSubject(ring.subject))
+      if (fit.length < rings.length) {
+        sender.drop(rings.length - fit.length)
+        log.warn({ rings: rings.length - fit.length }, 'rings with an unfit subject were dropped')
+      }
+      await sender.send(fit.map((ring) => letter(ring, log)))
+    },
+    async listen(pattern, onRing) {
+      checkPattern(pattern)
+      if (closed) throw new InvalidInput('this bell is closed', { code: 'bell_closed' })
+      const listener = { pattern, onRing }
+      const late = link?.current() !== undefined
+      listeners.add(listener)
+      link ??= startListening()
+      if (late) tell(listener, undefined, log)
+      await link.settled()
+      return {
+        async stop() {
+          listeners.delete(listener)
+        },
+      }
+    },
+    status() {
+      const { connected, ...counts } = sender.counts()
+      return { ...counts, connected: connected && (link === undefined || link.current() !== undefined), healthy }
+    },
+    async close() {
+      closed = true
+      listeners.clear()
+      await Promise.all([sender.close(), link?.close()])
+    },
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * Whom PostgreSQL runs as. It refuses root, so root hands the folder to an unprivileged account: the owner of a cluster
+ * that is already there, else `postgres`, else `bellwether` (made if needed), else `nobody`. Anyone else runs it as
+ * themselves. Whether that account can reach a path is asked of the kernel, by trying.
+ */
+import { chown, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { Terminal } from '@bellwether/protocol'
+import type { Layout } from './layout.js'
+import { runProgram } from './program.js'
+
+export interface Account {
+  readonly name: string
+  /** Absent: the account we already are. */
+  readonly ids?: { readonly uid: number; readonly gid: number }
+}
+
+const ownAccount = 'bellwether'
+const shortMs = 10_000
+
+export async function chooseAccount(layout: Layout): Promise<Account> {
+  const self = process.getuid?.()
+  const owner = await stat(layout.cluster).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined
+    throw error
+  })
+  if (self !== 0) {
+    if (owner && owner.uid !== self) throw foreignCluster(layout.cluster, owner.uid)
+    return { name: `uid ${self}` }
+  }
+  if (owner && owner.uid !== 0) return { name: `uid ${owner.uid}`, ids: { uid: owner.uid, gid: owner.gid } }
+  return (
+    (await lookUp('postgres')) ??
+    (await lookUp(ownAccount)) ??
+    (await create(ownAccount)) ??
+    (await lookUp('nobody')) ??
+    noAccount()
+  )
+}
+
+/** Gives the folder to the account and proves that the account reaches it, and the binaries. */
+export async function openFolderTo(account: Account, layout: Layout, binary: string): Promise<void> {
+  if (!account.ids) return
+  await giveTo(account, layout.dataDir)
+  await giveTo(account, layout.lock) // so that the account may later start by itself, without root
+  await mustReach(account, layout.dataDir, ['-w'], 'the database folder', 'Choose another place with --data DIR')
+  await mustReach(account, binary, ['-x'], 'the PostgreSQL binaries', 'Install Bellwether outside a private home')
+}
+
+export async function giveTo(account: Account, path: string): Promise<void> {
+  if (account.ids) await chown(path, account.ids.uid, account.ids.gid)
+}
+
+async function mustReach(account: Account, path: string, how: string[], what: string, hint: string): Promise<void> {
+  if (await passes(account, path, how)) return
+  const ancestors: string[] = []
+  for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ancestors.unshift(at)
+  let blocking = path
+  for (const folder of ancestors) {
+    if (await passes(account, folder, ['-x'])) continue
+    blocking = folder
+    break
+  }
+  throw new Terminal(`As root, PostgreSQL runs as ${account.name}, who cannot reach ${what}: ${blocking} is closed`, {
+    code: 'folder_unreachable',
+    hint: `${hint}, or open the folder (chmod o+x ${blocking}), or run Bellwether as an ordinary user.`,
+  })
+}
+
+async function passes(account: Account, path: string, how: string[]): Promise<boolean> {
+  return (await runProgram('test', [...how, path], { as: account, timeoutMs: shortMs })).ok
+}
+
+async function lookUp(name: string): Promise<Account | undefined> {
+  const uid = await runProgram('id', ['-u', name], { timeoutMs: shortMs })
+  const gid = await runProgram('id', ['-g', name], { timeoutMs: shortMs })
+  if (!uid.ok || !gid.ok) return undefined
+  const ids = { uid: Number(uid.stdout), gid: Number(gid.stdout) }
+  return ids.uid > 0 ? { name, ids } : undefined
+}
+
+async function create(name: string): Promise<Account | undefined> {
+  const flags = ['--system', '--no-create-home', '--home-dir', '/nonexistent', '--shell', '/usr/sbin/nologin']
+  const made = await runProgram('useradd', [...flags, name], { timeoutMs: shortMs })
+  if (!made.ok) await runProgram('adduser', ['-S', '-D', '-H', name], { timeoutMs: shortMs }) // busybox
+  return lookUp(name)
+}
+
+function foreignCluster(cluster: string, uid: number): Terminal {
+  return new Terminal(`${cluster} belongs to another user (uid ${uid})`, {
+    code: 'folder_not_ours',
+    hint: 'Run as that user or as root, or name another folder with --data DIR.',
+  })
+}
+
+function noAccount(): never {
+  throw new Terminal('PostgreSQL does not run as root, and no other account could be found or made', {
+    code: 'no_account',
+    hint: 'Create a user named postgres, or run Bellwether as an ordinary user.',
+  })
+}

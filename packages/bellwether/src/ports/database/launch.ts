@@ -1,0 +1,150 @@
+/**
+ * Starts a postmaster on a cluster that has none, and waits until it is ready. It is in a session of its own, writes
+ * its own log and needs nothing from us afterwards: Ctrl-C and our death do not reach it.
+ * Called only under the folder lock, after adopt.ts found no living postmaster.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { Retryable, Terminal } from '@bellwether/protocol'
+import { systemClock } from '../clock.js'
+import { giveTo, type Account } from './account.js'
+import type { Binaries } from './binaries.js'
+import { readIfThere } from './cluster.js'
+import type { Layout } from './layout.js'
+import { poll } from './poll.js'
+import { readPidFile, stopPostmaster, type Postmaster } from './postmaster.js'
+import { idsOf, plainEnv } from './program.js'
+import { openServerLog } from './server-log.js'
+
+const readyMs = 300_000 // crash recovery may replay max_wal_size
+const orphansMs = 20_000 // sessions of a killed postmaster notice within a second or after their statement
+const portTries = 5
+const socketPathMax = 100 // the kernel's 107, less the file's name
+
+export interface Launch {
+  readonly layout: Layout
+  readonly account: Account
+  readonly binaries: Binaries
+  /** 0: the port of the last time if it is free, else any. */
+  readonly port: number
+}
+
+export async function launchPostmaster(launch: Launch): Promise<Postmaster> {
+  const startMs = systemClock.monotonicMs()
+  for (let tries = 1; ;) {
+    const port = await choosePort(launch, tries)
+    const started = await attempt(launch, port)
+    if (typeof started !== 'string') return started
+    const portTaken = /could not bind|could not create any TCP\/IP sockets/.test(started)
+    const orphans = /pre-existing shared memory block/.test(started)
+    if (portTaken && launch.port === 0 && tries < portTries) tries += 1
+    else if (orphans && systemClock.monotonicMs() - startMs < orphansMs) await systemClock.sleep(250)
+    else if (portTaken) throw portInUse(port)
+    else throw startFailed(launch.layout, started)
+  }
+}
+
+/** For the next start: whoever holds this server's URL finds it again after a restart. */
+export async function rememberPort({ layout, account }: Launch, port: number): Promise<void> {
+  await writeFile(layout.lastPort, `${port}\n`)
+  await giveTo(account, layout.lastPort)
+}
+
+/** A running postmaster, or what the log says about why there is none. */
+async function attempt({ layout, account, binaries }: Launch, port: number): Promise<Postmaster | string> {
+  const socketDir = await freshSocketDir(layout, account)
+  const stale = await readPidFile(layout.cluster)
+  const log = await openServerLog(layout.log, account)
+  try {
+    const args = ['-D', layout.cluster, '-p', String(port), '-k', socketDir]
+    const child = spawn(binaries.postgres, args, {
+      ...idsOf(account),
+      cwd: layout.dataDir,
+      detached: true,
+      stdio: ['ignore', log.fd, log.fd],
+      // An old pid file whose pid is now another program's would make the server refuse. Naming that pid here (it is
+      // how pg_ctl says "not a rival") lets the server replace the file itself, with its own checks of shared memory.
+      env: { ...plainEnv(), ...(stale && { PG_GRANDPARENT_PID: String(stale.pid) }) },
+    })
+    const { exited, ended } = endOf(child)
+    const pid = child.pid
+    if (pid === undefined) return await exited
+    const postmaster: Postmaster = { pid, port, exited, signal: async (name) => void child.kill(name) }
+    const state = await poll({ everyMs: 20, withinMs: readyMs }, async () => {
+      if (ended()) return 'ended' as const
+      const file = await readPidFile(layout.cluster)
+      return file?.pid === pid && file.status === 'ready' ? ('ready' as const) : undefined
+    })
+    if (state === 'ready') return postmaster
+    if (state === 'ended') return (await log.tail()) || (await exited)
+    await stopPostmaster(postmaster)
+    throw notReady(layout)
+  } finally {
+    await log.close()
+  }
+}
+
+function endOf(child: ChildProcess): { exited: Promise<string>; ended: () => boolean } {
+  let over = false
+  const exited = new Promise<string>((resolve) => {
+    child.once('error', (error) => resolve(`it did not start: ${error.message}`))
+    child.once('exit', (code, signal) => resolve(signal ? `it was ended by ${signal}` : `it ended with code ${code}`))
+  })
+  void exited.then(() => (over = true))
+  return { exited, ended: () => over }
+}
+
+/** Nobody lives in the cluster, so whatever socket and lock files are there are stale. Empty: no socket. */
+async function freshSocketDir(layout: Layout, account: Account): Promise<string> {
+  await rm(layout.socketDir, { recursive: true, force: true })
+  if (Buffer.byteLength(layout.socketDir) > socketPathMax - '.s.PGSQL.65535.lock'.length) return ''
+  await mkdir(layout.socketDir, { mode: 0o700 })
+  await giveTo(account, layout.socketDir)
+  return layout.socketDir
+}
+
+async function choosePort({ layout, port }: Launch, tries: number): Promise<number> {
+  if (port !== 0) return port
+  const last = tries === 1 ? Number(await readIfThere(layout.lastPort)) : 0
+  if (last > 0 && (await bindable(last)) !== undefined) return last
+  const free = await bindable(0)
+  if (free !== undefined) return free
+  throw new Retryable('No free port on 127.0.0.1', {
+    code: 'no_port',
+    hint: 'Close some connections, then start again.',
+  })
+}
+
+function bindable(port: number): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => resolve(undefined))
+    server.listen({ host: '127.0.0.1', port, exclusive: true }, () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' ? address?.port : undefined))
+    })
+  })
+}
+
+function portInUse(port: number): Terminal {
+  return new Terminal(`Port ${port} on 127.0.0.1 is taken by another program`, {
+    code: 'port_in_use',
+    hint: 'Choose another port, or none: a free one is then picked.',
+  })
+}
+
+function startFailed(layout: Layout, said: string): Terminal {
+  const full = said.includes('No space left on device')
+  return new Terminal(`PostgreSQL does not start. The end of ${layout.log}:\n${said}`, {
+    code: full ? 'disk_full' : 'postgres_failed',
+    hint: full ? 'Free some space, then start again; nothing is lost.' : 'Read the log; nothing was removed.',
+  })
+}
+
+function notReady(layout: Layout): Retryable {
+  return new Retryable(`PostgreSQL was not ready within ${readyMs / 1000} s`, {
+    code: 'postgres_slow',
+    hint: `Read ${layout.log}; a long recovery goes on where it stopped at the next start.`,
+  })
+}

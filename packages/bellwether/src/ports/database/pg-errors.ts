@@ -1,0 +1,114 @@
+/**
+ * Turns what the driver throws into errors that say what happens next. Decided by SQLSTATE and errno, since server
+ * messages are translated; the driver's own failures have no code, so those few are known by their fixed English text.
+ * Whatever is not about the connection, time or contention (constraint violations, mistakes in SQL) passes untouched.
+ */
+import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+
+const lostStates = new Set([
+  '57P01', // admin shutdown
+  '57P02', // crash shutdown
+  '57P03', // still starting up
+  '57P05', // idle session timeout
+  '25P03', // idle in transaction for too long: the server hung up
+  '25006', // read-only: after a failover this address is a standby
+  '53100', // disk full
+  '53200', // out of memory
+  '53300', // too many connections
+])
+const lostErrnos = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOENT', // a unix socket whose server is not there
+])
+const lostMessages = [
+  'Connection terminated',
+  'timeout exceeded when trying to connect',
+  'timeout expired',
+  'Client has encountered a connection error',
+  'Client was closed and is not queryable',
+  'Query read timeout',
+  'Cannot use a pool after calling end on the pool',
+]
+// A schema change or a pooler took the prepared statement away; a fresh connection prepares it again.
+const lostPlanRoutines = new Set(['RevalidateCachedQuery', 'FetchPreparedStatement'])
+
+interface Described {
+  readonly code?: unknown
+  readonly routine?: unknown
+  readonly message: string
+}
+
+/** True when the connection that gave this error must not be used again. */
+export function isBroken(error: unknown): boolean {
+  return error instanceof Error && (isLost(error) || isLostPlan(error))
+}
+
+export function translated(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error), { cause: error })
+  if (error instanceof Retryable || error instanceof Terminal) return error
+  if (isLost(error)) {
+    return new Retryable(`The database cannot be reached: ${error.message || codeOf(error)}`, {
+      code: 'database_unavailable',
+      cause: error,
+      afterMs: 250,
+      hint: 'The call is safe to repeat with the same ids. If it goes on, see that PostgreSQL runs and has free connections.',
+    })
+  }
+  const code = codeOf(error)
+  if (code === '57014' || code === '55P03') {
+    return new Retryable(`The database took too long: ${error.message}`, {
+      code: 'database_timeout',
+      cause: error,
+      hint: 'Look for long transactions in pg_stat_activity.',
+    })
+  }
+  if (code === '40001' || code === '40P01' || isLostPlan(error)) {
+    return new Retryable(`The database asks to repeat the work: ${error.message}`, {
+      code: 'database_conflict',
+      cause: error,
+    })
+  }
+  return refusedLogin(error, code) ?? error
+}
+
+function refusedLogin(error: Error, code: string): InvalidInput | undefined {
+  if (code === '28P01' || code === '28000') {
+    return new InvalidInput(`The database refuses the login: ${error.message}`, {
+      code: 'database_login',
+      cause: error,
+      hint: 'Check the user and password in [database] url, and the server’s pg_hba.conf.',
+    })
+  }
+  if (code === '3D000') {
+    return new InvalidInput(`The database in the URL is not there: ${error.message}`, {
+      code: 'database_missing',
+      cause: error,
+      hint: 'Create it (createdb NAME), or correct the last part of [database] url.',
+    })
+  }
+  return undefined
+}
+
+function isLost(error: Error): boolean {
+  const code = codeOf(error)
+  if (lostStates.has(code) || lostErrnos.has(code)) return true
+  // Class 08 is "connection exception"; 08P01 is a protocol mistake, which trying again does not cure.
+  if (code.startsWith('08') && code !== '08P01') return true
+  return code === '' && lostMessages.some((text) => error.message.includes(text))
+}
+
+function isLostPlan(error: Described): boolean {
+  return error.code === '26000' || (typeof error.routine === 'string' && lostPlanRoutines.has(error.routine))
+}
+
+function codeOf(error: Described): string {
+  return typeof error.code === 'string' ? error.code : ''
+}

@@ -1,0 +1,37 @@
+/**
+ * How values come back from PostgreSQL, for our connections alone (the driver's global table stays as it is): int8 is a
+ * number while a number can hold it exactly, else its text; all else (Date, JSON, text) is the driver's default.
+ */
+import pg from 'pg'
+
+type TypeId = Parameters<typeof pg.types.setTypeParser>[0]
+
+const int8 = 20
+const int8Array = 1016
+
+function parseInt8(text: string): number | string {
+  const value = Number(text)
+  return Number.isSafeInteger(value) ? value : text
+}
+
+type Nested = string | number | null | Nested[]
+const parseTextArray = pg.types.getTypeParser(int8Array as TypeId) as (text: string) => Nested[]
+
+function parseInt8Array(text: string): Nested[] {
+  return parseTextArray(text).map(parseEntry)
+}
+
+function parseEntry(entry: Nested): Nested {
+  if (Array.isArray(entry)) return entry.map(parseEntry)
+  return typeof entry === 'string' ? parseInt8(entry) : entry
+}
+
+function getTypeParser(oid: number, format?: 'text' | 'binary'): (value: string) => unknown {
+  if (format !== 'binary') {
+    if (oid === int8) return parseInt8
+    if (oid === int8Array) return parseInt8Array
+  }
+  return pg.types.getTypeParser(oid, format as 'text')
+}
+
+export const types: pg.CustomTypesConfig = { getTypeParser: getTypeParser as typeof pg.types.getTypeParser }

@@ -1,0 +1,49 @@
+/** Runs a short-lived program to its end, with a bound on its time and output. Failing to start is an outcome too. */
+import { execFile } from 'node:child_process'
+import type { Account } from './account.js'
+
+export interface Ran {
+  readonly ok: boolean
+  /** The program is not installed or not reachable. */
+  readonly missing: boolean
+  readonly stdout: string
+  /** What it said about its failure, or why it did not start. */
+  readonly stderr: string
+}
+
+export interface RunOptions {
+  readonly as?: Account | undefined
+  readonly cwd?: string
+  readonly timeoutMs: number
+}
+
+/** Nothing of the caller's PG* variables or language reaches PostgreSQL: its messages are matched, in English. */
+export function plainEnv(): NodeJS.ProcessEnv {
+  return { PATH: process.env['PATH'] ?? '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC' }
+}
+
+export function runProgram(file: string, args: readonly string[], options: RunOptions): Promise<Ran> {
+  return new Promise((resolve) => {
+    const settings = {
+      ...idsOf(options.as),
+      cwd: options.cwd ?? '/',
+      env: plainEnv(),
+      timeout: options.timeoutMs,
+      killSignal: 'SIGKILL' as const,
+      maxBuffer: 1024 * 1024,
+    }
+    execFile(file, args, settings, (error, stdout, stderr) => {
+      const code = error?.code as unknown
+      resolve({
+        ok: error === null,
+        missing: code === 'ENOENT' || code === 'EACCES',
+        stdout,
+        stderr: stderr.trim() || (error?.killed ? `no end within ${options.timeoutMs} ms` : (error?.message ?? '')),
+      })
+    })
+  })
+}
+
+export function idsOf(account: Account | undefined): { uid?: number; gid?: number } {
+  return account?.ids ?? {}
+}

@@ -1,0 +1,51 @@
+/**
+ * The server's log: a file that the server writes by itself, so that it outlives us, and whose size we bound: past the
+ * limit the text moves to one older file and the log starts again (the server appends, so truncating under it is safe).
+ */
+import { copyFile, open, stat, truncate } from 'node:fs/promises'
+import { giveTo, type Account } from './account.js'
+
+export interface ServerLog {
+  readonly fd: number
+  /** What was written since this was opened, at most its last lines. */
+  tail(): Promise<string>
+  close(): Promise<void>
+}
+
+const maxBytes = 16 * 1024 * 1024 // weeks of warnings; with the older file at most 32 MB
+const tailBytes = 4_096
+
+export async function boundLog(path: string): Promise<void> {
+  const size = await sizeOf(path)
+  if (size <= maxBytes) return
+  await copyFile(path, `${path}.1`)
+  await truncate(path)
+}
+
+export async function openServerLog(path: string, account: Account): Promise<ServerLog> {
+  await boundLog(path)
+  const from = await sizeOf(path)
+  const file = await open(path, 'a+', 0o600)
+  await giveTo(account, path)
+  return {
+    fd: file.fd,
+    tail: async () => {
+      const size = await sizeOf(path)
+      const start = Math.max(from, size - tailBytes)
+      const buffer = Buffer.alloc(Math.max(0, size - start))
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, start)
+      return buffer.toString('utf8', 0, bytesRead).trim()
+    },
+    close: () => file.close(),
+  }
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return 0
+      throw error
+    },
+  )
+}

@@ -1,0 +1,121 @@
+/**
+ * A link keeps one connection to a server alive: it tries until it connects, notices the loss, waits and tries again,
+ * for the first connection and for every later one alike. Always: at most one connection at a time, every attempt
+ * bounded by its opener's own timeout, no error kept from the log. What the connection is, and what to do once it
+ * stands, is left to the opener.
+ */
+import { Retryable } from '@bellwether/protocol'
+import type { Clock } from './clock.js'
+import type { Log } from './log.js'
+import type { Random } from './random.js'
+
+export interface Connection {
+  /** Resolves with the reason when the connection is over; never rejects. */
+  readonly closed: Promise<unknown>
+  close(): Promise<void>
+}
+
+export interface Link<C extends Connection> {
+  current(): C | undefined
+  /** Resolves when connected, or when the attempt under way has failed. Never rejects. */
+  settled(): Promise<void>
+  close(): Promise<void>
+}
+
+export interface LinkOptions<C extends Connection> {
+  /** Names the connection in the log. */
+  readonly what: string
+  readonly open: () => Promise<C>
+  /** Called at once after each connection, before anyone else can see it. */
+  readonly onOpen?: (connection: C) => void
+  readonly log: Log
+  readonly clock: Clock
+  readonly random: Random
+}
+
+const backoffMs = { first: 500, most: 10_000, jitter: 0.2 }
+// A connection that lived shorter than this did not prove that the server is well: the backoff goes on growing.
+const steadyMs = 10_000
+
+export function backoff(failures: number, random: Pick<Random, 'next'>): number {
+  const plainMs = Math.min(backoffMs.first * 2 ** Math.min(failures, 16), backoffMs.most)
+  return plainMs * (1 - backoffMs.jitter + 2 * backoffMs.jitter * random.next())
+}
+
+/** Rejects with a Retryable when `work` takes longer than `ms`; `work` itself is not cancelled. */
+export async function within<T>(clock: Clock, ms: number, what: string, work: Promise<T>): Promise<T> {
+  const done = new AbortController()
+  const late = clock.sleep(ms, done.signal).then((): never => {
+    throw new Retryable(`${what} took longer than ${ms} ms`, { code: 'timeout' })
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    done.abort()
+  }
+}
+
+/** A promise and the function that resolves it. */
+export function gate<T>(): { readonly opened: Promise<T>; readonly open: (value: T) => void } {
+  let open: (value: T) => void = () => {}
+  const opened = new Promise<T>((resolve) => {
+    open = resolve
+  })
+  return { opened, open }
+}
+
+export function keepLink<C extends Connection>(options: LinkOptions<C>): Link<C> {
+  const { what, log, clock, random } = options
+  const stop = new AbortController()
+  let current: C | undefined
+  let settled = Promise.resolve()
+
+  async function attempt(quiet: boolean): Promise<C | undefined> {
+    try {
+      return await options.open()
+    } catch (error) {
+      if (!quiet) log.warn({ what, err: error }, 'cannot connect, trying again in the background')
+      return undefined
+    }
+  }
+
+  /** Returns when the connection is over, with the time it stood. */
+  async function live(connection: C, outcome: () => void): Promise<number> {
+    const sinceMs = clock.monotonicMs()
+    current = connection
+    options.onOpen?.(connection)
+    outcome()
+    const reason = await connection.closed
+    current = undefined
+    if (!stop.signal.aborted) log.warn({ what, err: reason }, 'connection lost, reconnecting')
+    return clock.monotonicMs() - sinceMs
+  }
+
+  async function run(): Promise<void> {
+    let failures = 0
+    while (!stop.signal.aborted) {
+      const outcome = gate<void>()
+      settled = outcome.opened
+      const connection = await attempt(failures > 0)
+      if (stop.signal.aborted) await connection?.close()
+      else if (connection !== undefined) {
+        if (failures > 0) log.info({ what, failures }, 'connected')
+        if ((await live(connection, outcome.open)) > steadyMs) failures = 0
+      }
+      outcome.open()
+      await clock.sleep(backoff(failures, random), stop.signal)
+      failures += 1
+    }
+  }
+
+  const running = run()
+  return {
+    current: () => current,
+    settled: () => settled,
+    async close() {
+      stop.abort()
+      await current?.close()
+      await running
+    },
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * A NATS connection kept by a link. Always: the client's own reconnection is off, so that nothing published while the
+ * server is away is buffered and sent later, and requests in flight fail at once when the connection ends. Subscribing
+ * again after a reconnection is left to whoever owns the link.
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
+import { connect } from '@nats-io/transport-node'
+import type { Clock } from './clock.js'
+import type { Connection, Link } from './link.js'
+import { keepLink, within } from './link.js'
+import type { Log } from './log.js'
+import type { Random } from './random.js'
+
+const connectMs = 5_000
+const closeMs = 2_000
+// A silent server is noticed after three pings.
+const pingEveryMs = 5_000
+
+export interface NatsSession extends Connection {
+  readonly nats: NatsConnection
+  /** Resolves when the server has read everything sent so far; rejects after `ms`. */
+  flush(ms: number): Promise<void>
+}
+
+export interface NatsLinkOptions {
+  /** One or several `nats://[user:password@]host:port`, as a list or separated by commas. */
+  readonly servers: string | readonly string[]
+  readonly name: string
+  readonly log: Log
+  readonly clock: Clock
+  readonly random: Random
+  readonly onOpen?: (session: NatsSession) => void
+}
+
+function parseServer(text: string): URL {
+  try {
+    return new URL(text.includes('://') ? text : `nats://${text}`)
+  } catch {
+    // The text may hold a password: say what is wrong without it.
+    throw new InvalidInput('a NATS server URL cannot be read', {
+      code: 'invalid_url',
+      hint: 'nats://[user:password@]host:port, several separated by commas',
+    })
+  }
+}
+
+/** The client ignores credentials inside a URL: they become options of the connection. */
+export function connectionOptions(servers: string | readonly string[]): ConnectionOptions {
+  const texts = (typeof servers === 'string' ? servers.split(',') : servers).map((text) => text.trim())
+  const urls = texts.filter((text) => text !== '').map(parseServer)
+  const options: ConnectionOptions = { servers: urls.map((url) => url.host) }
+  for (const url of urls) {
+    const [user, pass] = [decodeURIComponent(url.username), decodeURIComponent(url.password)]
+    if (user !== '') Object.assign(options, pass === '' ? { token: user } : { user, pass })
+    if (url.protocol === 'tls:') options.tls = {}
+  }
+  return options
+}
+
+export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
+  const { log, clock, name } = options
+  const target = connectionOptions(options.servers)
+  return keepLink<NatsSession>({
+    what: `${name} (NATS)`,
+    log,
+    clock,
+    random: options.random,
+    ...(options.onOpen === undefined ? {} : { onOpen: options.onOpen }),
+    async open() {
+      const nats = await connect({
+        ...target,
+        name,
+        reconnect: false,
+        timeout: connectMs,
+        pingInterval: pingEveryMs,
+        maxPingOut: 2,
+        noAsyncTraces: true,
+      })
+      void report(nats, log)
+      return {
+        nats,
+        closed: nats.closed(),
+        flush: (ms) => within(clock, ms, 'a flush to NATS', nats.flush()),
+        async close() {
+          try {
+            if (!nats.isClosed()) await within(clock, closeMs, 'closing the NATS connection', nats.close())
+          } catch (error) {
+            log.warn({ err: error }, 'the NATS connection did not close cleanly')
+          }
+        },
+      }
+    },
+  })
+}
+
+/** Permission errors and the like arrive beside the calls that caused them. */
+async function report(nats: NatsConnection, log: Log): Promise<void> {
+  for await (const status of nats.status()) {
+    if (status.type === 'error') log.warn({ err: status.error }, 'the NATS server reported an error')
+  }
+}

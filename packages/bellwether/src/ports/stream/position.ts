@@ -1,0 +1,89 @@
+/**
+ * How far the relay has come, as the NATS server knows it. The last stored event carries its own cursor; beside it, a
+ * one-message stream remembers {created, seq, cursor} after each batch, for the two cases in which that event does not
+ * tell: it has aged out of the stream, or commands (which are not stored) came after it. Always: the remembered position
+ * is believed only about the stream it was written for, and writing it is best effort, because an older position only
+ * means that commands are sent again.
+ */
+import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
+import { JetStreamApiError, RetentionPolicy, StorageType } from '@nats-io/jetstream'
+import { parseJson, payloadFrom } from '../bell/ring.js'
+import { isCursor } from './stream.js'
+
+export const positionStream = 'BW_POSITION'
+const positionSubject = 'bw.relay.position'
+export const cursorHeader = 'Bw-Cursor'
+
+const streamNotFound = 10_059
+const nameInUse = 10_058
+// Strangers may have published behind the relay's last event; past this many (a second or two of asking) we rely on the
+// remembered position, at the price of repeating what was published after it.
+const lookBackMax = 10_000
+
+interface Position {
+  readonly created: string
+  readonly seq: number
+  readonly cursor: string
+}
+
+export function hasApiCode(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code
+}
+
+/** The stream's state, after creating it when it is missing. */
+export async function ensureStream(
+  manager: JetStreamManager,
+  config: Parameters<JetStreamManager['streams']['add']>[0],
+): Promise<StreamInfo> {
+  try {
+    return await manager.streams.info(config.name)
+  } catch (error) {
+    if (!hasApiCode(error, streamNotFound)) throw error
+  }
+  try {
+    return await manager.streams.add(config)
+  } catch (error) {
+    // Another relay was faster.
+    if (!hasApiCode(error, nameInUse)) throw error
+    return await manager.streams.info(config.name)
+  }
+}
+
+async function remembered(manager: JetStreamManager): Promise<Position | undefined> {
+  const info = await ensureStream(manager, {
+    name: positionStream,
+    subjects: [positionSubject],
+    storage: StorageType.File,
+    retention: RetentionPolicy.Limits,
+    max_msgs: 1,
+  })
+  if (info.state.messages === 0) return undefined
+  const message = await manager.streams.getMessage(positionStream, { seq: info.state.last_seq })
+  const { created, seq, cursor } = payloadFrom(message === null ? undefined : parseJson(message.string()))
+  if (typeof created !== 'string' || typeof seq !== 'number' || typeof cursor !== 'string') return undefined
+  return isCursor(cursor) ? { created, seq, cursor } : undefined
+}
+
+export async function remember(client: JetStreamClient, position: Position, timeout: number): Promise<void> {
+  await client.publish(positionSubject, JSON.stringify(position), { timeout, expect: { streamName: positionStream } })
+}
+
+/** The cursor carried by the newest message behind `after` that has one. */
+async function stored(manager: JetStreamManager, info: StreamInfo, after: number): Promise<string | undefined> {
+  const { first_seq: first, last_seq: last, messages } = info.state
+  if (messages === 0) return undefined
+  const from = Math.max(first, after + 1, last - lookBackMax)
+  for (let seq = last; seq >= from; seq -= 1) {
+    const message = await manager.streams.getMessage(info.config.name, { seq })
+    const cursor = message?.header?.get(cursorHeader) ?? ''
+    if (isCursor(cursor)) return cursor
+  }
+  return undefined
+}
+
+export async function findCursor(manager: JetStreamManager, info: StreamInfo): Promise<string | undefined> {
+  const position = await remembered(manager)
+  const known = position?.created === info.created && position.seq <= info.state.last_seq ? position : undefined
+  if (known?.seq === info.state.last_seq) return known.cursor
+  return (await stored(manager, info, known?.seq ?? 0)) ?? known?.cursor
+}

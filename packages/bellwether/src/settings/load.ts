@@ -1,0 +1,155 @@
+/**
+ * Reads the settings: defaults, then `bellwether.toml`, then `BELLWETHER__SECTION__KEY` from the environment it is handed.
+ * Always: what is returned is complete and within bounds; otherwise one error tells every problem at once, each with its
+ * file and line or its variable, and the nearest name that exists. Values of URLs are never repeated (they hold
+ * passwords). What the settings are is left to schema.ts.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { InvalidInput } from '@bellwether/protocol'
+import { parse, TomlError } from 'smol-toml'
+import type { ZodType } from 'zod'
+import { nearest } from './nearest.js'
+import type { SectionName, SettingRow, Settings } from './schema.js'
+import { sections, settingRows } from './schema.js'
+import { lineOf } from './toml.js'
+
+export const settingsFile = 'bellwether.toml'
+const prefix = 'BELLWETHER__'
+
+type Values = Record<string, Record<string, unknown>>
+
+interface Gathering {
+  readonly values: Values
+  readonly problems: string[]
+}
+
+const rows = new Map<string, SettingRow>(settingRows().map((row) => [`${row.section}.${row.key}`, row]))
+const names = [...rows.keys()]
+const toVariable = (name: string) => prefix + name.replace('.', '__').toUpperCase()
+
+function expected(row: SettingRow): string {
+  const article = row.type === 'integer' ? 'a whole number' : row.type === 'number' ? 'a number' : `a ${row.type}`
+  if (row.min === undefined || row.max === undefined) return row.type === 'boolean' ? 'true or false' : article
+  return `${article} from ${row.min} to ${row.max}`
+}
+
+function show(row: SettingRow, value: unknown): string {
+  if (row.key.endsWith('url')) return 'its value'
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (typeof value === 'string') return JSON.stringify(value.slice(0, 80))
+  return Array.isArray(value) ? 'a list' : 'a table or date'
+}
+
+function accept(into: Gathering, row: SettingRow, value: unknown, where: string): void {
+  const shape: Record<string, ZodType> = sections[row.section].shape
+  if (shape[row.key]?.safeParse(value).success === true) {
+    const section = (into.values[row.section] ??= {})
+    section[row.key] = value
+  } else {
+    into.problems.push(`${where}: ${row.section}.${row.key} must be ${expected(row)}, but is ${show(row, value)}`)
+  }
+}
+
+function readFile(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw new InvalidInput(`${path} cannot be read`, { code: 'settings_unreadable', cause: error })
+  }
+}
+
+function parseFile(path: string, text: string, problems: string[]): Record<string, unknown> {
+  try {
+    return parse(text)
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error
+    problems.push(`${path}:${error.line}: this is not TOML: ${error.message.split('\n')[0]}`)
+    return {}
+  }
+}
+
+function gatherFile(into: Gathering, path: string): void {
+  const text = readFile(path)
+  if (text === undefined) return
+  const place = (name: string) => {
+    const line = lineOf(text, name)
+    return line === undefined ? path : `${path}:${line}`
+  }
+  for (const [section, table] of Object.entries(parseFile(path, text, into.problems))) {
+    if (!Object.hasOwn(sections, section)) {
+      const meant = nearest(section, Object.keys(sections))
+      into.problems.push(`${place(section)}: there is no section [${section}]; did you mean [${meant}]?`)
+    } else if (typeof table !== 'object' || table === null || Array.isArray(table) || table instanceof Date) {
+      into.problems.push(`${place(section)}: ${section} is a section: write [${section}] and its keys below it`)
+    } else {
+      for (const [key, value] of Object.entries(table as Record<string, unknown>)) {
+        const name = `${section}.${key}`
+        const row = rows.get(name)
+        if (row !== undefined) accept(into, row, value, place(name))
+        else into.problems.push(`${place(name)}: there is no setting ${name}; did you mean ${nearest(name, names)}?`)
+      }
+    }
+  }
+}
+
+const numberPattern = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i
+
+/** The variable's text as the setting's type; text that does not fit stays text, and is refused as such. */
+function coerce(row: SettingRow, text: string): unknown {
+  const trimmed = text.trim()
+  if (row.type === 'boolean') {
+    if (/^(true|1|yes|on)$/i.test(trimmed)) return true
+    if (/^(false|0|no|off)$/i.test(trimmed)) return false
+  } else if (row.type !== 'string' && numberPattern.test(trimmed)) {
+    return Number(trimmed)
+  }
+  return text
+}
+
+function gatherEnvironment(into: Gathering, env: Readonly<Record<string, string | undefined>>): void {
+  for (const [variable, text] of Object.entries(env)) {
+    if (!variable.startsWith(prefix) || text === undefined) continue
+    const name = variable.slice(prefix.length).replace('__', '.').toLowerCase()
+    const row = rows.get(name)
+    if (row === undefined) {
+      const meant = toVariable(nearest(name, names) ?? '')
+      into.problems.push(`environment: ${variable} is not a setting; did you mean ${meant}?`)
+    } else if (text === '' && row.default === undefined) {
+      // An empty variable takes an optional value away again.
+      delete into.values[row.section]?.[row.key]
+    } else {
+      accept(into, row, coerce(row, text), `environment: ${variable}`)
+    }
+  }
+}
+
+function complete<S extends SectionName>(section: S, values: Values): Settings[S] {
+  return sections[section].parse(values[section] ?? {}) as Settings[S]
+}
+
+export function loadSettings(options: {
+  readonly folder: string
+  readonly env: Readonly<Record<string, string | undefined>>
+}): Settings {
+  const gathered: Gathering = { values: {}, problems: [] }
+  gatherFile(gathered, join(options.folder, settingsFile))
+  gatherEnvironment(gathered, options.env)
+  if (gathered.problems.length > 0) {
+    throw new InvalidInput(`the settings have ${gathered.problems.length} problem(s):\n${gathered.problems.join('\n')}`, {
+      code: 'invalid_settings',
+      hint: 'correct every line named above; docs/configuration.md lists all settings',
+    })
+  }
+  const { values } = gathered
+  return {
+    pmo: complete('pmo', values),
+    worker: complete('worker', values),
+    view: complete('view', values),
+    board: complete('board', values),
+    server: complete('server', values),
+    database: complete('database', values),
+    nats: complete('nats', values),
+  }
+}

@@ -1,0 +1,263 @@
+/**
+ * One suite for every bell, each against its real server. What a bell must do is little: wake whoever listens, tell them
+ * when rings may have been missed, and never harm anyone, whatever is rung and whatever breaks.
+ */
+import { connect } from '@nats-io/transport-node'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { Ring } from '../../src/ports/bell/bell.js'
+import { natsBell } from '../../src/ports/bell/nats.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import type { WatchedBell } from '../../src/ports/bell/ring.js'
+import type { Log } from '../../src/ports/log.js'
+import { freePort, startNats } from '../support/nats.js'
+import { startOwnPostgres } from '../support/own-postgres.js'
+import { until } from '../support/until.js'
+
+const eventually = (what: string, look: () => boolean) => until(what, async () => look() || undefined)
+
+const lines: { level: string; message: string; fields: object }[] = []
+const note = (level: string) => (fields: object, message: string) => void lines.push({ level, message, fields })
+const log: Log = { info: note('info'), warn: note('warn'), error: note('error') }
+
+interface Server {
+  readonly url: string
+  kill(): Promise<void>
+  restart(): Promise<void>
+  stop(): Promise<void>
+}
+
+interface Adapter {
+  readonly name: string
+  start(): Promise<Server>
+  bell(url: string): WatchedBell
+  unreachable(): Promise<WatchedBell>
+  /** What anyone with access to the server could send. */
+  forge(url: string, subject: string): Promise<number>
+}
+
+const garbage = ['', 'not json', '{"p":', '[]', 'null', '17', '"text"', '\uFFFF']
+
+const adapters: Adapter[] = [
+  {
+    name: 'notify',
+    start: startOwnPostgres,
+    bell: (url) => notifyBell({ url, log }),
+    unreachable: async () => notifyBell({ url: `postgres://postgres@127.0.0.1:${await freePort()}/postgres`, log }),
+    async forge(url, subject) {
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      const shapes = ['[]', '17', '"text"', 'null'].map((p) => `{"s":"${subject}","p":${p},"t":{"x":1}}`)
+      const lost = [...garbage, '{"s":17}', '{"s":null,"p":{}}', '{"probe":"0000"}', '{"__proto__":{"s":"x"}}']
+      for (const text of [...lost, ...shapes]) await client.query('select pg_notify($1, $2)', ['bw', text])
+      await client.end()
+      return shapes.length
+    },
+  },
+  {
+    name: 'nats',
+    start: () => startNats({ jetstream: false }),
+    bell: (servers) => natsBell({ servers, log }),
+    unreachable: async () => natsBell({ servers: `nats://127.0.0.1:${await freePort()}`, log }),
+    async forge(url, subject) {
+      const client = await connect({ servers: url, timeout: 5_000 })
+      for (const text of garbage) client.publish(subject, text)
+      client.publish(subject, new Uint8Array([0xff, 0xfe, 0x00]))
+      client.publish(subject, 'x'.repeat(900_000))
+      await client.flush()
+      await client.close()
+      return garbage.length + 2
+    },
+  },
+]
+
+const wakeup = (target: string, project = 'p1') => `bw.v1.${project}.public.cmd.agent.${target}.wakeup`
+const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+
+describe.each(adapters)('the $name bell', (adapter) => {
+  let server: Server
+  const bells: WatchedBell[] = []
+
+  beforeAll(async () => {
+    server = await adapter.start()
+  })
+  afterAll(() => server.stop())
+  afterEach(async () => {
+    await Promise.all(bells.splice(0).map((bell) => bell.close()))
+  })
+
+  function open(bell = adapter.bell(server.url)): WatchedBell {
+    bells.push(bell)
+    return bell
+  }
+
+  /** A listener that remembers what it heard. */
+  async function hearing(bell: WatchedBell, pattern: string) {
+    const heard: (Ring | undefined)[] = []
+    const listening = await bell.listen(pattern, (ring) => heard.push(ring))
+    return {
+      listening,
+      rings: () => heard.filter((ring) => ring !== undefined),
+      looks: () => heard.filter((ring) => ring === undefined).length,
+    }
+  }
+
+  it('reaches a listener in another process with payload and traceparent', async () => {
+    const ear = await hearing(open(), 'bw.v1.*.*.cmd.agent.coder.wakeup')
+    const ring = { subject: wakeup('coder'), payload: { agent_id: 'a1', text: 'ünï "quoted"' }, traceparent: trace }
+    await open().ring([ring])
+    await eventually('the ring', () => ear.rings().length > 0)
+    expect(ear.rings()).toEqual([ring])
+  })
+
+  it('tells every listener once to look at the truth when it starts to hear', async () => {
+    const bell = open()
+    const first = await hearing(bell, 'bw.>')
+    await eventually('the first look', () => first.looks() > 0)
+    const second = await hearing(bell, 'bw.>')
+    await eventually('the second look', () => second.looks() > 0)
+    await bell.ring([{ subject: wakeup('last'), payload: {} }])
+    await eventually('a later ring', () => first.rings().length > 0 && second.rings().length > 0)
+    expect([first.looks(), second.looks()]).toEqual([1, 1])
+  })
+
+  it('wakes only listeners whose pattern matches', async () => {
+    const bell = open()
+    const one = await hearing(bell, 'bw.v1.*.*.cmd.agent.coder.wakeup')
+    const rest = await hearing(bell, 'bw.v1.p1.>')
+    const subjects = [wakeup('coder'), wakeup('writer'), wakeup('coder', 'p2'), 'bw.v1.p1']
+    await bell.ring(subjects.map((subject) => ({ subject, payload: {} })))
+    await bell.ring([{ subject: 'bw.v1.p1.end', payload: {} }])
+    await eventually('the last ring', () => rest.rings().some((ring) => ring.subject === 'bw.v1.p1.end'))
+    await eventually('both wakeups', () => one.rings().length === 2)
+    expect(one.rings().map((ring) => ring.subject)).toEqual([wakeup('coder'), wakeup('coder', 'p2')])
+    expect(rest.rings().map((ring) => ring.subject)).toEqual([wakeup('coder'), wakeup('writer'), 'bw.v1.p1.end'])
+  })
+
+  it('reads forged and malformed rings as empty ones and goes on (T1.7)', async () => {
+    const bell = open()
+    const ear = await hearing(bell, 'bw.v1.*.*.cmd.agent.forged.wakeup')
+    const readable = await adapter.forge(server.url, wakeup('forged'))
+    await bell.ring([{ subject: wakeup('forged'), payload: { honest: true } }])
+    await eventually('the honest ring', () => ear.rings().some((ring) => ring.payload['honest'] === true))
+    const forged = ear.rings().filter((ring) => ring.payload['honest'] !== true)
+    expect(forged).toEqual(Array.from({ length: readable }, () => ({ subject: wakeup('forged'), payload: {} })))
+  })
+
+  it('survives a listener that throws, and wakes the others', async () => {
+    const bell = open()
+    await bell.listen('bw.>', () => {
+      throw new Error('a bug of the listener')
+    })
+    const ear = await hearing(bell, 'bw.>')
+    await bell.ring([{ subject: wakeup('coder'), payload: {} }])
+    await eventually('the ring', () => ear.rings().length > 0)
+    expect(lines.some((line) => line.level === 'error' && line.message.includes('threw'))).toBe(true)
+  })
+
+  it('rings without the payload when it is too large or not JSON, and drops unfit subjects', async () => {
+    const bell = open()
+    const ear = await hearing(bell, 'bw.>')
+    const circular: Record<string, unknown> = {}
+    circular['self'] = circular
+    await bell.ring([
+      { subject: wakeup('giant'), payload: { text: 'ü'.repeat(2_000_000) }, traceparent: trace },
+      { subject: wakeup('edge'), payload: { text: 'x'.repeat(7_880) } },
+      { subject: wakeup('circular'), payload: circular },
+      { subject: wakeup('lying'), payload: {}, traceparent: 'x\r\nPUB evil' },
+      { subject: 'bw.v1 space\r\n', payload: {} },
+      { subject: '', payload: {} },
+      { subject: `bw.${'x'.repeat(9_000)}`, payload: {} },
+      { subject: wakeup('after'), payload: { small: 1 } },
+    ])
+    await eventually('the last ring', () => ear.rings().some((ring) => ring.subject === wakeup('after')))
+    expect(ear.rings()[0]).toEqual({ subject: wakeup('giant'), payload: {}, traceparent: trace })
+    const kept = ear.rings().map((ring) => ring.subject)
+    expect(kept).toEqual(['giant', 'edge', 'circular', 'lying', 'after'].map((target) => wakeup(target)))
+    expect(ear.rings()[3]).toEqual({ subject: wakeup('lying'), payload: {} })
+    expect(bell.status().dropped).toBe(3)
+  })
+
+  it('carries 1,000 concurrent rings in a few round trips', async () => {
+    const ear = await hearing(open(), 'bw.v1.*.*.cmd.agent.many.wakeup')
+    const bell = open()
+    await bell.ring([{ subject: wakeup('many'), payload: { n: -1 } }])
+    await eventually('the first ring', () => ear.rings().length === 1)
+    const before = bell.status().trips
+    const calls = Array.from({ length: 1_000 }, (_, n) => bell.ring([{ subject: wakeup('many'), payload: { n } }]))
+    await Promise.all(calls)
+    await eventually('all rings', () => new Set(ear.rings().map((ring) => ring.payload['n'])).size === 1_001)
+    await eventually('all counted', () => bell.status().sent === 1_001)
+    expect(bell.status().trips - before).toBeLessThanOrEqual(5)
+  })
+
+  it('stops calling a listener that stopped, and keeps the others', async () => {
+    const bell = open()
+    const gone = await hearing(bell, 'bw.>')
+    const stays = await hearing(bell, 'bw.>')
+    await gone.listening.stop()
+    await gone.listening.stop()
+    await bell.ring([{ subject: wakeup('coder'), payload: {} }])
+    await eventually('the ring', () => stays.rings().length > 0)
+    expect(gone.rings()).toEqual([])
+  })
+
+  it('starts, rings and closes while its server has never been up', async () => {
+    const bell = open(await adapter.unreachable())
+    const ear = await hearing(bell, 'bw.>')
+    await bell.ring([{ subject: wakeup('coder'), payload: {} }])
+    expect([ear.looks(), bell.status().connected]).toEqual([0, false])
+  })
+
+  it('refuses a pattern that is none', async () => {
+    await expect(open().listen('bw.v1 .>', () => {})).rejects.toMatchObject({ code: 'invalid_subject' })
+  })
+
+  it('neither throws nor blocks while the server is dead, and says "look" when it hears again (hazard 13)', async () => {
+    const bell = open()
+    const ear = await hearing(bell, 'bw.>')
+    await eventually('the first look', () => ear.looks() === 1)
+    await server.kill()
+    await eventually('the loss', () => !bell.status().connected)
+    const calls = Array.from({ length: 50 }, (_, n) => bell.ring([{ subject: wakeup('lost'), payload: { n } }]))
+    await Promise.all(calls)
+    await server.restart()
+    await eventually('the second look', () => ear.looks() === 2)
+    await eventually('the connection', () => bell.status().connected)
+    await bell.ring([{ subject: wakeup('back'), payload: {} }])
+    await eventually('a ring after the restart', () => ear.rings().some((ring) => ring.subject === wakeup('back')))
+    expect(ear.looks()).toBe(2)
+  })
+
+  it('bounds what it holds for a dead server, and counts the rest', async () => {
+    const bell = open(await adapter.unreachable())
+    const rings = Array.from({ length: 12_000 }, (_, n) => ({ subject: wakeup('flood'), payload: { n } }))
+    await bell.ring(rings)
+    expect(bell.status().dropped).toBeGreaterThanOrEqual(7_000)
+  })
+})
+
+describe('the notify bell behind a pooler', () => {
+  it('says once that rings do not come back, and reports itself unhealthy (hazard 13)', async () => {
+    const server = await startOwnPostgres()
+    const admin = new pg.Client({ connectionString: server.url })
+    await admin.connect()
+    // Notifications stay inside one database: to the bell this looks like a pooler that swallows them.
+    await admin.query('create database elsewhere')
+    await admin.end()
+    const direct = new URL(server.url)
+    direct.pathname = '/elsewhere'
+    const directUrl = direct.href
+    const bell = notifyBell({ url: server.url, directUrl, log, probeEveryMs: 20, probeWaitMs: 100 })
+    const healthy = notifyBell({ url: server.url, log, probeEveryMs: 20, probeWaitMs: 5_000 })
+    lines.length = 0
+    await Promise.all([bell.listen('bw.>', () => {}), healthy.listen('bw.>', () => {})])
+    await eventually('the finding', () => !bell.status().healthy)
+    const trips = bell.status().trips
+    await eventually('three more probes', () => bell.status().trips >= trips + 3)
+    expect(lines.filter((line) => line.message.includes('do not come back'))).toHaveLength(1)
+    expect([bell.status().connected, healthy.status().healthy]).toEqual([true, true])
+    await Promise.all([bell.close(), healthy.close()])
+    await server.stop()
+  })
+})

@@ -1,0 +1,9 @@
+/** A process of its own that starts the embedded PostgreSQL in the folder it is given, says so, and stays. */
+import { startEmbedded } from '../../src/ports/database/embedded.js'
+import { quietLog } from './quiet-log.js'
+
+const dataDir = process.argv[2]
+if (dataDir === undefined) throw new Error('usage: embedded-child DIR')
+const embedded = await startEmbedded({ dataDir, log: quietLog, settings: { fsync: 'off' } })
+process.stdout.write(`${JSON.stringify({ url: embedded.url, pid: embedded.pid, adopted: embedded.adopted })}\n`)
+process.once('SIGTERM', () => void embedded.stop())

@@ -1,0 +1,156 @@
+/** The rules themselves, one entry each; test/tidy.test.ts proves that each can fail and holds the tree against all. */
+import { matches, type Rule } from './tidy.js'
+
+const isSql = (path: string) => path.endsWith('.sql')
+const isTypeScript = (path: string) => /\.tsx?$/.test(path)
+const isTest = (path: string) => /\.test\.tsx?$/.test(path)
+const isSource = (path: string) => /^packages\/[^/]+\/src\//.test(path)
+const isProduct = (path: string) => isSource(path) && isTypeScript(path) && !isTest(path)
+const isPort = (path: string) => /^packages\/[^/]+\/src\/ports\//.test(path)
+const isSimulation = (path: string) => path.startsWith('packages/bellwether/sim/')
+const isSupport = (path: string) => path.startsWith('packages/bellwether/test/support/')
+const isTestCode = (path: string) =>
+  isTypeScript(path) && (isTest(path) || path.startsWith('packages/bellwether/test/')) && !isSupport(path)
+/** Where the same seed must give the same trace. */
+const isDeterministic = (path: string) => isTypeScript(path) && (isSource(path) || isSimulation(path)) && !isPort(path)
+
+const lineMax = 400
+/** From here on a wait in a test is a guess about how long something takes. */
+const sleepMaxMs = 100
+const sqlClock =
+  /(?<![.\w])(?:pg_catalog\s*\.\s*)?(?:now|clock_timestamp|transaction_timestamp|statement_timestamp)\s*\(\s*\)|(?<![.\w])(?:current_timestamp|current_time|current_date|localtimestamp|localtime)\b(?!\s*=)|'now'\s*::/gi
+export const clockDefinition =
+  /create\s+(?:or\s+replace\s+)?function\s+state\s*\.\s*now\s*\(\s*\)[^;$']*(?:(\$\w*\$)[^]*?\1|'(?:[^']|'')*')/i
+
+export const rules: readonly Rule[] = [
+  {
+    name: 'one-clock',
+    protects: 'time replaceable by the simulation: only ports/ may ask the machine what time it is',
+    applies: isDeterministic,
+    find: ({ code }) =>
+      matches(
+        code,
+        /\bDate\s*\.\s*now\b|\bnew\s+Date\b(?!\s*\(\s*[^\s)])|(?<!new\s+)\bDate\s*\(|\bperformance\s*\.\s*now\b|\bhrtime\b/g,
+      ),
+  },
+  {
+    name: 'one-timer',
+    protects: 'waiting in the hands of the clock port: nothing else may set a timer',
+    applies: isDeterministic,
+    find: ({ code }) => matches(code, /\bset(?:Timeout|Interval)\b|\bAbortSignal\s*\.\s*timeout\b/g),
+  },
+  {
+    name: 'one-chance',
+    protects: 'runs repeatable from a seed: ids and randomness come from their ports',
+    applies: isDeterministic,
+    find: ({ code }) => matches(code, /\bMath\s*\.\s*random\b|\brandom(?:UUID|Bytes|Int)\b|\bgetRandomValues\b/g),
+  },
+  {
+    name: 'one-reader-of-the-environment',
+    protects: 'every setting in one place: only serve.ts, cli/ and ports/ may read the environment',
+    applies: (path) =>
+      isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:serve\.ts$|cli\/)/.test(path),
+    find: ({ text, code }) => [
+      ...matches(code, /\bprocess\s*(?:\?\.|\.)\s*env\b|\bprocess\s*\[/g),
+      ...matches(text, /\bimport\s*\{[^}]*\benv\b[^}]*\}\s*from\s*['"](?:node:)?process['"]/g),
+    ],
+  },
+  {
+    name: 'sql-clock',
+    protects: 'one clock for all rows: SQL says state.now(), which the simulation replaces',
+    applies: (path) => (isSql(path) || isProduct(path)) && !isPort(path),
+    *find({ text, strings }, { path }) {
+      if (!isSql(path)) {
+        for (const { at, value } of strings)
+          if (/\b(?:select|insert|update|delete|where|values|set)\b/i.test(value))
+            for (const hit of matches(value, sqlClock)) yield { at: at + hit.at, found: hit.found }
+        return
+      }
+      const definition = clockDefinition.exec(text)
+      const from = definition?.index ?? -1
+      const to = from + (definition?.[0].length ?? 0)
+      for (const hit of matches(text, sqlClock)) if (hit.at < from || hit.at >= to) yield hit
+    },
+  },
+  {
+    name: 'sql-chance',
+    protects: 'runs repeatable from a seed: ids are minted by the ids port and handed to SQL',
+    applies: (path) => isSql(path) && !isPort(path),
+    find: ({ text }) => matches(text, /(?<![.\w])(?:random|gen_random_uuid|uuidv7|uuid_generate_v4)\s*\(\s*\)/gi),
+  },
+  {
+    name: 'head-status',
+    protects: 'the turn table alone: the words of a head status are written in kernel/turn.ts and imported elsewhere',
+    applies: (path) => isProduct(path) && path !== 'packages/bellwether/src/kernel/turn.ts',
+    *find({ strings }) {
+      for (const { at, value } of strings)
+        if (/^(?:idle|dispatched|running|suspended)$/.test(value)) yield { at, found: `'${value}'` }
+    },
+  },
+  {
+    name: 'no-swallowed-error',
+    protects: 'failures visible: an expected loss is a value, any other error is handled or passed on',
+    applies: isTypeScript,
+    find: ({ code }) =>
+      matches(
+        code,
+        /\bcatch\s*(?:\([^)]*\)\s*)?\{\s*\}|\.\s*catch\s*\(\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*=>\s*\{\s*\}\s*\)|\.\s*catch\s*\(\s*\)/g,
+      ),
+  },
+  {
+    name: 'no-any',
+    protects: 'the compiler able to help: unknown data is unknown until it is checked',
+    applies: isTypeScript,
+    find: ({ code }) => matches(code, /\bas\s+any\b|:\s*any\b(?!\s*[.(])|<\s*any\b|,\s*any\s*>/g),
+  },
+  {
+    name: 'no-ts-ignore',
+    protects: 'type errors mended: @ts-expect-error at least notices when it is no longer needed',
+    applies: isTypeScript,
+    find: ({ comments }) => matches(comments, /@ts-(?:ignore|nocheck)\b/g),
+  },
+  {
+    name: 'no-silenced-test',
+    protects: 'every test running in every run: none is skipped, postponed or run alone',
+    applies: (path) => isTypeScript(path) && !isProduct(path),
+    find: ({ code }) =>
+      matches(
+        code,
+        /\b(?:it|test|describe|suite|bench)\s*(?:\.\s*\w+\s*)*\.\s*(?:skip|only|todo)\b|\b(?:xit|xtest|xdescribe|fit|fdescribe)\s*\(/g,
+      ),
+  },
+  {
+    name: 'no-sleeping-test',
+    protects: 'tests fast and certain: they await an event, never a guessed number of milliseconds',
+    applies: isTestCode,
+    *find({ code }) {
+      yield* matches(code, /\bsetTimeout\b|\bsetInterval\b/g)
+      for (const hit of matches(code, /\bsleep\s*\(\s*(\d[\d_.]*(?:e\d+)?(?:\s*\*\s*\d[\d_.]*)*)/g)) {
+        const factors = hit.found
+          .replace(/^[^(]*\(/, '')
+          .replaceAll('_', '')
+          .split('*')
+          .map(Number)
+        if (factors.reduce((product, factor) => product * factor, 1) >= sleepMaxMs) yield hit
+      }
+    },
+  },
+  {
+    name: 'small-files',
+    protects: `one idea in a file: one that passes ${lineMax} lines is two ideas`,
+    applies: (path) => isSource(path) && isTypeScript(path),
+    *find(_views, { text }) {
+      const lines = text.replace(/\n$/, '').split('\n').length
+      if (lines > lineMax) yield { at: text.length, found: `${lines} lines: split it, one idea a file` }
+    },
+  },
+  {
+    name: 'opening-comment',
+    protects: 'readers oriented: a file says first what it is for, in a /** comment',
+    applies: isProduct,
+    *find(_views, { text }) {
+      const opening = text.replace(/^#![^\n]*\n/, '').trimStart()
+      if (!opening.startsWith('/**')) yield { at: 0, found: opening.split('\n')[0] ?? '' }
+    },
+  },
+]

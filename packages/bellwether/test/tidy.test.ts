@@ -1,0 +1,243 @@
+/**
+ * Style that a machine can check. First every rule is proven able to fail (a planted offence) and able to tell it from
+ * honest code that looks alike; then the whole tree is held against all of them.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { clockDefinition, rules } from './tidy-rules.js'
+import { scan, type SourceFile, viewSql, viewTypeScript } from './tidy.js'
+
+interface Example {
+  readonly path: string
+  readonly bad: readonly string[]
+  readonly good: readonly string[]
+  /** Places where the rule does not hold: the bad examples are accepted there. */
+  readonly free?: readonly string[]
+}
+
+const kernel = 'packages/bellwether/src/kernel/x.ts'
+const kernelSql = 'packages/bellwether/src/kernel/x.sql'
+const port = 'packages/bellwether/src/ports/x.ts'
+const test = 'packages/bellwether/test/x.test.ts'
+const support = 'packages/bellwether/test/support/x.ts'
+const bench = 'packages/bellwether/bench/x.ts'
+const clock =
+  'create or replace function state.now() returns timestamptz language sql as $$ select clock_timestamp() $$;'
+
+const quotedClock = `create function state.now() returns timestamptz language sql as 'select clock_timestamp()';`
+
+const examples: Readonly<Record<string, Example>> = {
+  'one-clock': {
+    path: kernel,
+    bad: [
+      'Date.now()',
+      'new Date()',
+      'new Date',
+      'new Date( )',
+      'performance.now()',
+      'process.hrtime.bigint()',
+      '`${Date.now()}`',
+    ],
+    good: [
+      'new Date(ms)',
+      'clock.wallMs()',
+      '// Date.now()',
+      `'Date.now()'`,
+      '/* new Date() */',
+      'let d: Date',
+      'new Date(\n  row.at)',
+    ],
+    free: [port, bench],
+  },
+  'one-timer': {
+    path: 'packages/bellwether/sim/x.ts',
+    bad: ['setTimeout(f, 1)', 'setInterval(f, 1)', 'globalThis.setTimeout(f)', 'AbortSignal.timeout(5)'],
+    good: ['clock.sleep(5)', 'clearTimeout(t)', 'const suspend_timeout_seconds = 1', '/** setTimeout */'],
+    free: [port],
+  },
+  'one-chance': {
+    path: 'packages/sensor/src/x.ts',
+    bad: ['Math.random()', 'randomUUID()', 'crypto.randomUUID()', 'randomBytes(8)', 'crypto.getRandomValues(a)'],
+    good: ['random.next()', 'Math.round(1)', 'ids.next()'],
+    free: [port, test],
+  },
+  'one-reader-of-the-environment': {
+    path: kernel,
+    bad: ['process.env.HOME', 'process?.env', `process['env']`, `import { env } from 'node:process'`],
+    good: ['process.pid', 'settings.env', '// process.env', `import { pid } from 'node:process'`],
+    free: [port, 'packages/bellwether/src/serve.ts', 'packages/bellwether/src/cli/up.ts', test],
+  },
+  'sql-clock': {
+    path: kernelSql,
+    bad: [
+      'select now()',
+      'select NOW( )',
+      'select pg_catalog.now()',
+      'default current_timestamp',
+      'select clock_timestamp();',
+      'select transaction_timestamp()',
+      `select 'now'::timestamptz`,
+      `${clock}\nselect clock_timestamp();`,
+      `${quotedClock}\ncreate function f() as $$ select now() $$;`,
+    ],
+    good: ['select state.now()', '-- now()', '/* current_timestamp */', clock, quotedClock, 'select a.now_at'],
+    free: ['packages/bellwether/src/ports/x.sql'],
+  },
+  'sql-chance': {
+    path: kernelSql,
+    bad: ['select random()', 'default gen_random_uuid()'],
+    good: ['select $1::uuid', '-- random()'],
+    free: ['packages/bellwether/src/ports/x.sql'],
+  },
+  'head-status': {
+    path: 'packages/bellwether/src/pmo/x.ts',
+    bad: [`'idle'`, `"dispatched"`, `type S = 'running' | 'x'`, '`suspended`', '`${a ? "idle" : ""}`'],
+    good: [`'idle agents'`, '// idle', `import { idle } from './turn.js'`, 'const running = 1'],
+    free: ['packages/bellwether/src/kernel/turn.ts', test],
+  },
+  'no-swallowed-error': {
+    path: kernel,
+    bad: [
+      'try { f() } catch {}',
+      'try { f() } catch (e) { }',
+      'try { f() } catch { /* it is fine */ }',
+      'p.catch(() => {})',
+      'p.catch((e) => {})',
+    ],
+    good: ['try { f() } catch (e) { log(e) }', 'p.catch((e) => log(e))', '// catch {}'],
+  },
+  'no-any': {
+    path: test,
+    bad: ['x as any', 'let x: any', 'f(x?: any)', 'Array<any>', 'Record<string, any>', 'let x: any[]'],
+    good: ['x as unknown', 'z.any()', 'Promise.any(p)', '// as any', 'expect.any(String)', '{ a: expect.any(Date) }'],
+  },
+  'no-ts-ignore': {
+    path: kernel,
+    bad: ['// @ts-ignore\nf()', '/* @ts-ignore */', '// @ts-nocheck'],
+    good: ['// @ts-expect-error wrong on purpose', `'@ts-ignore'`],
+  },
+  'no-silenced-test': {
+    path: test,
+    bad: ['it.skip(a)', 'describe.only(a)', 'test.todo(a)', 'it.concurrent.skip(a)', 'xit(a)'],
+    good: ['it(a)', 'it.each(a)', '// it.skip', `'it.only'`, 'result.skip'],
+  },
+  'no-sleeping-test': {
+    path: test,
+    bad: ['await sleep(100)', 'clock.sleep(1_000)', 'sleep(2e3)', 'sleep(10 * 10)', 'setTimeout(f, 5)'],
+    good: ['sleep(99)', 'sleep(waitMs)', `await seen('turn.done')`, '// sleep(500)'],
+    free: [support],
+  },
+  'small-files': {
+    path: kernel,
+    bad: ['x\n'.repeat(401)],
+    good: ['x\n'.repeat(400)],
+    free: [test],
+  },
+  'opening-comment': {
+    path: kernel,
+    bad: ['const a = 1', '// for what', '/* for what */', '#!/usr/bin/env node\nf()'],
+    good: ['/** For what. */\nf()', '#!/usr/bin/env node\n/** For what. */'],
+    free: [test, 'packages/bellwether/src/kernel/x.test.ts'],
+  },
+}
+
+const root = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))))
+
+const packages = ['protocol', 'bellwether', 'sensor', 'dashboard']
+
+function* sources(folder: string): Iterable<SourceFile> {
+  for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`
+    // Installed, or the run-time folders of other programs: not ours.
+    const strange = /\/(?:node_modules|bench\/peers|\.[^/]*)$/.test(path)
+    if (entry.isDirectory() && !strange) yield* sources(path)
+    else if (entry.isFile() && /\.(?:tsx?|sql)$/.test(path))
+      yield { path, text: readFileSync(join(root, path), 'utf8') }
+  }
+}
+
+const tree = packages
+  .flatMap((name) => ['src', 'test', 'sim', 'bench'].map((part) => `packages/${name}/${part}`))
+  .filter((folder) => existsSync(join(root, folder)))
+  .flatMap((folder) => [...sources(folder)])
+
+describe('the scanner', () => {
+  it('tells code from comments, strings, templates and regular expressions, and keeps the lines', () => {
+    const source = [
+      `const a = 'it''s // no comment' // a comment`,
+      'const b = `one ${two({ three: `four ${five}` })} // six`',
+      'const c = /[/"]\\/*/.test(d) // seven',
+      'const e = f / g / h',
+      '/* eight',
+      '   nine */ const i = 10',
+    ].join('\n')
+    const { text, code, comments, strings } = viewTypeScript(source)
+    for (const view of [text, code, comments])
+      expect(view.split('\n').map((line) => line.length)).toEqual(source.split('\n').map((line) => line.length))
+    expect(code).not.toMatch(/comment|one|four|six|seven|eight|nine/)
+    expect(code).toMatch(/two\(\{ three: .*five.*\}\)[^]*\.test\(d\)[^]*f \/ g \/ h[^]*const i = 10/)
+    expect(text).toContain('no comment')
+    expect(text).not.toMatch(/a comment|seven|eight|nine/)
+    expect(comments).toMatch(/a comment[^]*seven[^]*eight[^]*nine/)
+    expect(strings.map((string) => string.value)).toEqual(['it', 's // no comment', 'one ', 'four ', '', ' // six'])
+  })
+
+  it('blanks the comments of SQL only', () => {
+    const { text, comments } = viewSql(`select 1 -- now()\n/* two\n*/ select '3'`)
+    expect(text.split('\n').map((line) => line.trim())).toEqual(['select 1', '', `select '3'`])
+    expect(comments).toContain('now()')
+  })
+
+  it('names the line of an offence', () => {
+    const file = { path: kernel, text: '/** x */\n// Date.now()\nconst t = Date.now()\n' }
+    expect(scan(file, rules)).toEqual([{ path: kernel, line: 3, rule: 'one-clock', found: 'Date.now' }])
+  })
+
+  it('sees SQL inside the strings of the source', () => {
+    const offences = scan({ path: kernel, text: '/** x */\nq(`select 1 where at < now()`, "tell me now()")' }, rules)
+    expect(offences).toMatchObject([{ rule: 'sql-clock', line: 2 }])
+  })
+})
+
+describe('each rule is proven able to fail', () => {
+  it('has examples for every rule', () => {
+    expect(Object.keys(examples)).toEqual(rules.map((rule) => rule.name))
+  })
+
+  describe.each(rules)('$name', (rule) => {
+    const { path, bad, good, free = [] } = examples[rule.name]!
+    it.each(bad)('refuses %j', (text) => {
+      expect(scan({ path, text }, [rule])).not.toEqual([])
+    })
+    it.each(good)('accepts %j', (text) => {
+      expect(scan({ path, text }, [rule])).toEqual([])
+    })
+    it('holds only where it should', () => {
+      for (const elsewhere of free) for (const text of bad) expect(scan({ path: elsewhere, text }, [rule])).toEqual([])
+    })
+  })
+})
+
+describe('the whole tree', () => {
+  it('is really looked at', () => {
+    for (const name of packages) expect(tree.some((file) => file.path.startsWith(`packages/${name}/src/`))).toBe(true)
+    expect(tree.some((file) => file.path.endsWith('.sql'))).toBe(true)
+    expect(tree.some((file) => file.path.endsWith('test/tidy.test.ts'))).toBe(true)
+  })
+
+  for (const rule of rules) {
+    it(`keeps ${rule.protects} (${rule.name})`, () => {
+      const offences = tree.flatMap((file) => scan(file, [rule]))
+      expect(offences.map(({ path, line, found }) => `${path}:${line}: ${found}`)).toEqual([])
+    })
+  }
+
+  it('keeps the clock of the database in one place: state.now() is defined once', () => {
+    const definitions = tree.filter(
+      (file) => /(?<!schema)\.sql$/.test(file.path) && clockDefinition.test(viewSql(file.text).text),
+    )
+    expect(definitions.map((file) => file.path)).toHaveLength(1)
+  })
+})

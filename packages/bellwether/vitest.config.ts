@@ -1,0 +1,21 @@
+/**
+ * Tests of the product: beside the source for pure code, in test/ for what needs servers, in sim/ for the simulation.
+ * Workspace packages run from source, so that no test ever sees a stale build.
+ */
+import { defineConfig } from 'vitest/config'
+
+const conditions = ['@bellwether/source', 'module', 'node', 'development|production']
+
+export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
+  test: {
+    name: 'bellwether',
+    pool: 'forks',
+    include: ['src/**/*.test.ts', 'test/**/*.test.ts', 'sim/**/*.test.ts'],
+    globalSetup: ['./test/support/global-setup.ts'],
+    testTimeout: 30_000,
+    // A hook may have to make a database of its own.
+    hookTimeout: 60_000,
+  },
+})

@@ -1,0 +1,6 @@
+/** Tests of the words on the wire: pure, beside the source. */
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: { name: 'protocol', pool: 'forks', include: ['src/**/*.test.ts'], testTimeout: 30_000 },
+})

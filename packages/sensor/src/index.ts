@@ -1,0 +1,6 @@
+/**
+ * The sensor runs on every host that shares files and tells the server what is on disk: realtime, snapshot, audit and
+ * sentinel tasks inside a shell that never stops its heartbeat. It has no database and imports the protocol only.
+ * Nothing is exported yet.
+ */
+export {}

@@ -1,0 +1,6 @@
+/** Tests of our own checks: a check that cannot fail protects nothing. */
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: { name: 'scripts', pool: 'forks', include: ['*.test.ts'], testTimeout: 30_000 },
+})

@@ -1,0 +1,11 @@
+/** All tests of the workspace. Each package keeps its own settings; what the runner shares stands here. */
+import { availableParallelism } from 'node:os'
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: {
+    projects: ['packages/*/vitest.config.ts', 'scripts/vitest.config.ts'],
+    // Two files side by side keep two cores busy; more than four only makes the one PostgreSQL cluster the bottleneck.
+    maxWorkers: Math.max(2, Math.min(4, availableParallelism())),
+  },
+})
