@@ -17,7 +17,12 @@ await measurePeer(async ({ databaseUrl, scenario, ran }) => {
   await boss.start()
   const notify = scenario !== 'single'
   await boss.createQueue(queue, { notify })
-  const fetching = { batchSize: 500, burstWhenBatchFull: true, localConcurrency: notify ? 2 : 1, pollingIntervalSeconds: 0.5 }
+  const fetching = {
+    batchSize: 500,
+    burstWhenBatchFull: true,
+    localConcurrency: notify ? 2 : 1,
+    pollingIntervalSeconds: 0.5,
+  }
   let worker
   const wake = () => notify || boss.notifyWorker(worker)
   const count = async (states) => {

@@ -1,4 +1,4 @@
-/** Restate's SDK uses Promise.withResolvers, which Node 20 lacks; imported before it. Nothing else here patches globals. */
+/** Restate's SDK uses Promise.withResolvers, which Node 20 lacks; import this before it. A newer Node keeps its own. */
 Promise.withResolvers ??= function withResolvers() {
   let resolve
   let reject

@@ -1,7 +1,7 @@
 /**
- * One Restate server for one measurement: its binary from npm, on free loopback ports, in the given folder. Always holds:
- * durability is the default (synced log), telemetry and the web page are off, and the process ends with ours at the
- * latest. One thing cannot be turned off: at its start it asks GitHub for its latest release (and does without).
+ * One Restate server for one measurement: its binary from npm, on free loopback ports, in the given folder. Always
+ * holds: durability is the default (synced log), telemetry and the web page are off, and the process ends with ours at
+ * the latest. One thing cannot be turned off: at its start it asks GitHub for its latest release (and does without).
  * Leaves to others: the services (restate.mjs), the folder (peers.ts).
  */
 import { spawn } from 'node:child_process'
@@ -17,7 +17,17 @@ export async function startRestate(folder) {
   const binary = createRequire(import.meta.url).resolve(
     `@restatedev/restate-server-${process.platform}-${process.arch}/bin/restate-server`,
   )
-  const args = ['--no-logo', '--listen-mode', 'tcp', '--bind-ip', '127.0.0.1', '--bind-port', `${node}`, '--base-dir', folder]
+  const args = [
+    '--no-logo',
+    '--listen-mode',
+    'tcp',
+    '--bind-ip',
+    '127.0.0.1',
+    '--bind-port',
+    `${node}`,
+    '--base-dir',
+    folder,
+  ]
   const child = spawn(binary, args, {
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
@@ -58,7 +68,8 @@ async function healthy(url, child) {
     const answer = await fetch(url).catch((error) => error)
     if (answer instanceof Response && answer.ok) return
     if (child.exitCode !== null) throw new Error(`restate-server ended with code ${child.exitCode}`)
-    if (performance.now() > until) throw new Error(`restate-server was not ready after ${readyMaxMs} ms`, { cause: answer })
+    if (performance.now() > until)
+      throw new Error(`restate-server was not ready after ${readyMaxMs} ms`, { cause: answer })
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
 }

@@ -28,7 +28,11 @@ await measurePeer(async ({ folder, ran }) => {
   await once(endpoint, 'listening')
   const server = await startRestate(folder)
   const admin = async (path, body) => {
-    const answer = await fetch(`${server.adminUrl}${path}`, { method: 'POST', headers: jsonType, body: JSON.stringify(body) })
+    const answer = await fetch(`${server.adminUrl}${path}`, {
+      method: 'POST',
+      headers: jsonType,
+      body: JSON.stringify(body),
+    })
     if (!answer.ok) throw new Error(`restate refused ${path}: ${await answer.text()}`)
     return answer.json()
   }
@@ -67,10 +71,15 @@ await measurePeer(async ({ folder, ran }) => {
 /** node:http rather than fetch: a third of the processor time per request, which is the peer's to use. */
 function post(agent, port, path, body) {
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: '127.0.0.1', port, path, method: 'POST', agent, headers: jsonType }, (answer) => {
-      answer.resume().on('error', reject)
-      answer.on('end', () => (answer.statusCode < 300 ? resolve() : reject(new Error(`${path}: ${answer.statusCode}`))))
-    })
+    const request = http.request(
+      { host: '127.0.0.1', port, path, method: 'POST', agent, headers: jsonType },
+      (answer) => {
+        answer.resume().on('error', reject)
+        answer.on('end', () =>
+          answer.statusCode < 300 ? resolve() : reject(new Error(`${path}: ${answer.statusCode}`)),
+        )
+      },
+    )
     request.on('error', reject)
     request.end(JSON.stringify(body))
   })

@@ -3,6 +3,7 @@
  * session always holds exactly one of the slot's two keys. Broken wires are ended for good and replaced by new ones.
  * Which fibre steps next is run.ts's.
  */
+import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 
@@ -21,6 +22,9 @@ export interface Wire {
   onGate: ((label: string) => void) | undefined
   /** Lets the backend through the gate where it waits. */
   pass(clockUs: number): Promise<void>
+  /** Keeps a backend that waits for a lock from running on by itself when the lock is granted. */
+  freeze(): void
+  thaw(): void
   /** Ends the backend; resolves when it is gone: its transaction rolled back, its locks released. */
   kill(): Promise<void>
 }
@@ -38,7 +42,7 @@ export class Control implements Queryable {
   readonly #config: pg.ClientConfig
   readonly #client: pg.Client
   readonly #idle: Wire[] = []
-  readonly #all = new Set<pg.Client>()
+  readonly #all = new Set<Wire>()
   #slots = 0
 
   private constructor(config: pg.ClientConfig, client: pg.Client) {
@@ -80,18 +84,23 @@ export class Control implements Queryable {
     const end = new Promise<void>((resolve) => (ended = resolve))
     client.on('end', () => {
       gone = true
-      this.#all.delete(client)
       ended()
     })
     // A killed backend says so here; any other loss also rejects the query in flight, which reaches its fibre.
     client.on('error', () => undefined)
     await client.connect()
-    this.#all.add(client)
     const slot = this.#slots++
     let held = slot * 2
     await this.query({ text: 'select sim.hold($1)', values: [held] })
     await client.query(`${sessionSettings} set sim.fibre = '${slot}'`)
     const { pid } = (await send(client, { text: 'select pg_backend_pid() as pid' })).rows[0] as { pid: number }
+    mustBeOurs(pid)
+    let frozen = false
+    const thaw = (): void => {
+      if (frozen && !gone) process.kill(pid, 'SIGCONT')
+      frozen = false
+      process.off('exit', thaw)
+    }
     const wire: Wire = {
       pid,
       onGate: undefined,
@@ -104,9 +113,18 @@ export class Control implements Queryable {
         await this.query({ name: 'sim-pass', text: 'select sim.pass($1, $2, $3)', values: [held, next, clockUs] })
         held = next
       },
+      freeze: () => {
+        frozen = true
+        process.kill(pid, 'SIGSTOP')
+        process.once('exit', thaw)
+      },
+      thaw,
       kill: async () => {
+        this.#all.delete(wire)
         wire.onGate = undefined
         if (!gone) await this.query({ text: 'select pg_terminate_backend($1)', values: [pid] })
+        // The order to end is pending by now, so a frozen backend wakes only to obey it.
+        thaw()
         await end
         await this.query({ text: 'select sim.drop($1)', values: [held] })
       },
@@ -114,13 +132,27 @@ export class Control implements Queryable {
     client.on('notice', (notice) => {
       if (notice.code === 'SIM01') wire.onGate?.(notice.message ?? '')
     })
+    this.#all.add(wire)
     return wire
   }
 
+  /** Some backend may wait at a gate or be frozen, so they are ended and not asked. */
   async close(): Promise<void> {
-    await Promise.all([...this.#all].map((client) => client.end()))
+    await Promise.all([...this.#all].map((wire) => wire.kill()))
     await this.#client.end()
   }
+}
+
+/** Signals go to pids of this machine: a server elsewhere would make them somebody else's. */
+function mustBeOurs(pid: number): void {
+  let title = ''
+  try {
+    title = readFileSync(`/proc/${pid}/cmdline`, 'utf8')
+  } catch (error) {
+    throw new Error('the simulation needs a PostgreSQL on this Linux machine, to freeze its backends', { cause: error })
+  }
+  if (!title.startsWith('postgres'))
+    throw new Error(`process ${pid} is no PostgreSQL backend; is the server elsewhere?`)
 }
 
 /** The copy is needed, because the driver writes into the object it is given. */

@@ -111,7 +111,7 @@ export class Crew {
 
   /** What still ran is abandoned; connections that are clean, or can be cleaned, stay for the next run. */
   async leave(): Promise<void> {
-    for (const strand of this.strands) {
+    for (const strand of this.strands.filter(({ connected }) => connected)) {
       const { state, flight, inTransaction, wire } = strand
       if (state === 'crashed') continue
       if (state === 'alive') strand.state = 'crashed'

@@ -1,7 +1,19 @@
 /** Proves the engine on toy verbs: it must find the classic races, and stay silent when their rule is kept. */
+import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
-import { forEachCrashPoint, openWorld, run, type Invariant, type Outcome, type Scenario, type World } from './index.js'
+import {
+  arbitraryPlan,
+  forEachCrashPoint,
+  openWorld,
+  run,
+  type Fibre,
+  type Invariant,
+  type Outcome,
+  type Plan,
+  type Scenario,
+  type World,
+} from './index.js'
 import { toySchema } from './toy.js'
 
 let fresh: FreshDatabase
@@ -81,6 +93,30 @@ describe('determinism', () => {
     expect(new Set(first).size).toBeGreaterThan(8)
   })
 
+  it('holds under contention and crashes: of several waiters for a row, the schedule says who goes on', async () => {
+    const crowd: Scenario = ({ spawn }) => {
+      const body = async ({ db, clock, random }: Fibre): Promise<void> => {
+        for (let round = 0; round < 2; round += 1) {
+          await db.query({ text: 'select toy.enqueue_careful()' })
+          await clock.sleep(Math.floor(random.next() * 100))
+          await db.query({ text: 'select toy.deliver_careful()' })
+        }
+      }
+      for (const name of ['a', 'b', 'c', 'd']) spawn(name, body, { restart: true })
+    }
+    for (let seed = 0; seed < 8; seed += 1) {
+      const plan = {
+        faults: [
+          { kind: 'crash', at: 30 + seed },
+          { kind: 'crash', at: { fibre: 'b', nth: 5 + seed } },
+        ],
+      } as const
+      const [one, two] = [await run(world, crowd, { seed, plan }), await run(world, crowd, { seed, plan })]
+      expect(two.trace).toEqual(one.trace)
+      expect(one.finding).toBeUndefined()
+    }
+  })
+
   it('replays a list of choices', async () => {
     const schedule = [0, 1, 1, 0, 1, 0, 1, 1, 0]
     const [one, two] = [
@@ -96,6 +132,17 @@ describe('determinism', () => {
     await world.reset(0)
     expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 0 }])
     expect(await world.db.query({ text: 'select * from toy.inbox' })).toEqual([])
+  })
+})
+
+describe('plans', () => {
+  it('whatever goes wrong, verbs that keep the rules hold', async () => {
+    const plans = arbitraryPlan({ fibres: ['client', 'worker'], yields: 12 })
+    const holds = async (seed: number, plan: Plan): Promise<void> => {
+      const { finding } = await run(world, dispatching('careful'), { seed, plan, always: [noLostDispatch] })
+      expect(finding).toBeUndefined()
+    }
+    await fc.assert(fc.asyncProperty(fc.nat(), plans, holds), { numRuns: 30, seed: 1 })
   })
 })
 

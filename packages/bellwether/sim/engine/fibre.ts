@@ -20,7 +20,7 @@ export interface Fibre {
   readonly ids: Ids
   readonly random: Random
   /** A yield of the fibre's own: others may run here, and it may die here. */
-  yield(label: string): Promise<void>
+  readonly yield: (label: string) => Promise<void>
 }
 
 /** The yield after a COMMIT, where the database knows and the client does not. */

@@ -124,6 +124,7 @@ end top;`
     const body = `#variable_conflict use_column
 declare n int;
 begin
+  v := state.verb();
   v := state.now();
   v := coalesce(a, b) + cardinality(c);
   v := (select 1);
@@ -138,7 +139,7 @@ begin
   return;
 end`
     expect(gates(body)).toEqual([
-      'v | v := state.now();',
+      'v | v := state.verb();',
       'v | v := (select 1);',
       'v | v := array(select id fro',
       'v | v = 1;',

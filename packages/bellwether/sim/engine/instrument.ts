@@ -7,42 +7,17 @@
  */
 import { scan, type Token } from './scan.js'
 
+const words = (text: string): ReadonlySet<string> => new Set(text.split(' '))
+
 /** Words that end a list of statements; none of them begins one. */
-const closers = new Set(['end', 'else', 'elsif', 'elseif', 'when', 'exception'])
-const control = new Set([
-  'if',
-  'case',
-  'while',
-  'loop',
-  'for',
-  'foreach',
-  'return',
-  'exit',
-  'continue',
-  'null',
-  'raise',
-  'get',
-])
-const reading = new Set([
-  'select',
-  'query',
-  'execute',
-  'table',
-  'values',
-  'insert',
-  'update',
-  'delete',
-  'merge',
-  'from',
-  'with',
-])
+const closers = words('end else elsif elseif when exception')
+const control = words('if case while loop for foreach return exit continue null raise get')
+const reading = words('select query execute table values insert update delete merge from with')
 /** Words before a parenthesis that do not make it a call into the database. Anything else might be a verb. */
-const pure = new Set(
-  (
-    'if elsif elseif while when and or not in any all some array row case then else is return case exists coalesce nullif ' +
-    'greatest least cardinality array_length array_append format concat length lower upper to_jsonb jsonb_build_object ' +
-    'json_build_object jsonb_array_length make_interval text int integer bigint'
-  ).split(' '),
+const pure = words(
+  'if elsif elseif while when and or not in any all some array row case then else is return exists coalesce nullif ' +
+    'greatest least cardinality array_length array_append format concat length lower upper to_jsonb ' +
+    'jsonb_build_object json_build_object jsonb_array_length make_interval text int integer bigint',
 )
 
 export function instrument(source: string, name: string): string {
@@ -168,6 +143,8 @@ function inert(head: readonly Token[]): boolean {
     if (token.kind !== 'mark' || token.text !== '(') return true
     const before = head[k - 1]
     if (before === undefined || before.kind === 'mark') return true
-    return before.kind === 'word' && pure.has(before.text) && head[k - 2]?.text !== '.'
+    if (before.kind !== 'word') return false
+    // `state.now()` too: time moves only between steps.
+    return before.text === 'now' || (pure.has(before.text) && head[k - 2]?.text !== '.')
   })
 }

@@ -72,9 +72,9 @@ describe('the bell', () => {
   const heard: (string | undefined)[] = []
   const ringing: Scenario = ({ spawn }) => {
     spawn('listener', async ({ bell, clock }) => {
-      const { stop } = await bell.listen('turn.*', (ring) => void heard.push(ring?.subject))
+      const listening = await bell.listen('turn.*', (ring) => void heard.push(ring?.subject))
       await clock.sleep(10_000)
-      await stop()
+      await listening.stop()
     })
     spawn('ringer', async ({ bell, clock }) => {
       await clock.sleep(1)
@@ -107,6 +107,27 @@ describe('the bell', () => {
   })
 })
 
+describe('the database', () => {
+  it('gives no transaction an id before it writes, so that readers of events see what they would see', async () => {
+    const ids: unknown[] = []
+    const scenario: Scenario = ({ spawn }) =>
+      spawn('a', async ({ db }) => {
+        ids.push(...(await db.query({ text: 'select pg_current_xact_id_if_assigned()::text as id' })))
+      })
+    await run(world, scenario, { seed: 1 })
+    expect(ids).toEqual([{ id: null }])
+  })
+
+  it('is clean again after a scenario that fails', async () => {
+    const failing: Scenario = ({ spawn }) => {
+      spawn('a', () => Promise.resolve())
+      throw new Error('bad set-up')
+    }
+    await expect(run(world, failing, { seed: 1 })).rejects.toThrow('bad set-up')
+    expect((await run(world, ({ spawn }) => spawn('a', () => Promise.resolve()), { seed: 1 })).finding).toBeUndefined()
+  })
+})
+
 describe('endings', () => {
   it('reports what a fibre throws, after its rollback', async () => {
     const scenario: Scenario = ({ spawn }) =>
@@ -135,7 +156,7 @@ describe('endings', () => {
   it('does not wait for daemons, and checks invariants after each commit', async () => {
     const scenario: Scenario = ({ spawn }) => {
       const bump = { text: 'select toy.bump()' }
-      spawn('guard', async ({ clock }) => void (await clock.sleep(1e9)), { daemon: true })
+      spawn('guard', ({ clock }) => clock.sleep(1e9), { daemon: true })
       spawn('a', async ({ db }) => {
         await db.query(bump)
         await db.query({ text: 'update toy.counter set n = 0' })

@@ -28,7 +28,7 @@ export interface Stage {
   readonly ids: Ids
   readonly random: Random
   /** Also from inside a fibre. Names must be unique. */
-  spawn(name: string, body: Body, options?: SpawnOptions): void
+  readonly spawn: (name: string, body: Body, options?: SpawnOptions) => void
 }
 
 export type Scenario = (stage: Stage) => Promise<void> | void
@@ -68,26 +68,23 @@ export async function run(world: World, scenario: Scenario, options: RunOptions)
   const ids = uuidv7(virtualClock(time), random.fork('ids'))
   const belfry = new Belfry(random.fork('bell'), () => (faults.calm ? undefined : plan.bell))
   const crew = new Crew({ control: world.control, time, belfry, ids, random })
-  await world.reset(time.wallUs)
-  await scenario({
-    db: world.db,
-    clock: virtualClock(time),
-    ids,
-    random: random.fork('stage'),
-    spawn: (name, body, how) => crew.spawn(name, body, how),
-  })
-  await crew.settle()
   const choose = typeof schedule === 'function' ? schedule : replay(schedule)
-  const steps = await stepUntilDone({
-    world,
-    crew,
-    time,
-    faults,
-    choose,
-    always,
-    maxSteps: options.maxSteps ?? defaultMaxSteps,
-  })
-  await crew.leave()
+  const maxSteps = options.maxSteps ?? defaultMaxSteps
+  await world.reset(time.wallUs)
+  let steps = 0
+  try {
+    await scenario({
+      db: world.db,
+      clock: virtualClock(time),
+      ids,
+      random: random.fork('stage'),
+      spawn: (name, body, how) => crew.spawn(name, body, how),
+    })
+    await crew.settle()
+    steps = await stepUntilDone({ world, crew, time, faults, choose, always, maxSteps })
+  } finally {
+    await crew.leave()
+  }
   crew.finding ??= await broken(world.db, [...always, ...atEnd])
   return {
     finding: crew.finding,

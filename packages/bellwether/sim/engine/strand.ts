@@ -17,7 +17,11 @@ export interface Timer extends Option {
 
 export interface Flight {
   label: string
-  state: 'running' | 'gated' | 'blocked' | 'arrived'
+  /**
+   * Blocked: frozen while it waits for a lock of another fibre. Granted: still frozen, but nobody holds it back; it goes
+   * on when it is chosen, as a woken process may take its time.
+   */
+  state: 'running' | 'gated' | 'blocked' | 'granted' | 'arrived'
   /** Pids, while blocked. */
   by: readonly number[]
   deliver: () => void
@@ -115,7 +119,9 @@ export class Strand {
   options(): Option[] {
     if (!this.alive) return []
     const { flight } = this
-    const gates: Option[] = flight?.state === 'gated' ? [{ label: flight.label, go: () => this.#pass(flight) }] : []
+    const gates: Option[] = []
+    if (flight?.state === 'gated') gates.push({ label: flight.label, go: () => this.#pass(flight) })
+    if (flight?.state === 'granted') gates.push({ label: `${flight.label} (granted)`, go: () => this.#thaw(flight) })
     const due = this.timers.filter(({ atUs }) => atUs <= this.time.monotonicUs)
     return [...gates, ...this.ready, ...due]
   }
@@ -126,6 +132,20 @@ export class Strand {
       if (at >= 0) list.splice(at, 1)
     }
     await option.go()
+  }
+
+  /** Standing blocked is a yield as well: a fibre may die while it waits for a lock. */
+  block(by: readonly number[]): void {
+    if (this.flight === undefined) return
+    this.flight.by = by
+    this.flight.state = 'blocked'
+    this.arrivals += 1
+    this.wire.freeze()
+  }
+
+  #thaw(flight: Flight): void {
+    flight.state = 'running'
+    this.wire.thaw()
   }
 
   async #pass(flight: Flight): Promise<void> {

@@ -33,7 +33,7 @@ export async function openWorld(options: WorldOptions): Promise<World> {
   if (options.now !== undefined) await replaceClock(control, options.now)
   const instrumented: string[] = []
   for (const schema of options.schemas) instrumented.push(...(await instrumentSchema(control, schema)))
-  await control.query({ text: await resetFunction(control, options.schemas) })
+  await installReset(control, options.schemas)
   return {
     db: control,
     control,
@@ -52,44 +52,51 @@ interface TableRow {
 }
 
 /**
- * Truncates what has pages (the others were not touched), which also puts rows back in the same physical order every
- * time; gives sequences their first value; and keeps autovacuum away, whose statistics would change plans between runs.
+ * Truncates what was written (pages, or other rows than the seeded ones), which also puts rows back in the same physical
+ * order every time; gives sequences their first value; and keeps autovacuum away, whose statistics would change plans
+ * between runs. Foreign keys may carry a truncation further: a seeded table found empty is filled again.
  */
-async function resetFunction(db: Queryable, schemas: readonly string[]): Promise<string> {
-  const tables = await db.query<TableRow>({
-    text: `
-      select c.oid::regclass::text as name, a.columns,
-        (xpath('/row/n/text()', query_to_xml('select count(*) as n from ' || c.oid::regclass, false, true, '')))[1]::text <> '0' as seeded
-      from pg_class c, lateral (
-        select coalesce(string_agg(quote_ident(attname), ', ' order by attnum), '') as columns from pg_attribute
-        where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '') a
-      where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind = 'r' order by 1`,
-    values: [schemas],
-  })
+async function installReset(db: Queryable, schemas: readonly string[]): Promise<void> {
+  const tables = await db.query<TableRow>({ text: tablesQuery, values: [schemas] })
+  const touched: string[] = []
   const refill: string[] = []
   for (const [index, { name, columns, seeded }] of tables.entries()) {
     await db.query({ text: `alter table ${name} set (autovacuum_enabled = false)` })
-    if (!seeded) continue
+    if (!seeded) {
+      touched.push(`pg_relation_size('${name}') > 0`)
+      continue
+    }
     const copy = `sim.seed_${index}`
     await db.query({ text: `drop table if exists ${copy}; create table ${copy} as select ${columns} from ${name}` })
-    refill.push(`if '${name}'::regclass = any(touched) then
-      insert into ${name} (${columns}) overriding system value select ${columns} from ${copy}; end if;`)
+    const rows = (table: string): string =>
+      `(select md5(string_agg(r::text, '|' order by r.ctid)) from (select ctid, ${columns} from ${table}) r)`
+    touched.push(`${rows(name)} is distinct from ${rows(copy)}`)
+    refill.push(`if not exists (select 1 from ${name}) then
+      insert into ${name} (${columns}) overriding system value select ${columns} from ${copy} order by ctid; end if;`)
   }
-  const names = schemas.map((schema) => `'${schema}'::regnamespace`).join(', ')
-  // Foreign keys may carry the truncation to tables that were not touched; the seeded ones among them are refilled too.
-  const seeded = tables.filter((table) => table.seeded).map(({ name }) => `'${name}'::regclass`)
-  return `
+  const collect = tables.map(
+    ({ name }, index) => `if ${touched[index]!} then names := names || '${name}'::text; end if;`,
+  )
+  const spaces = schemas.map((schema) => `'${schema}'::regnamespace`).join(', ')
+  const text = `
     create or replace function sim.reset() returns void language plpgsql set session_replication_role = replica as $sim$
-    declare touched regclass[];
+    declare names text[] := '{}';
     begin
-      select array_agg(oid::regclass) into touched from pg_class
-      where relnamespace in (${names}) and relkind = 'r' and pg_relation_size(oid) > 0;
-      if touched is not null then
-        touched := touched || array[${seeded.join(', ')}]::regclass[];
-        execute 'truncate ' || (select string_agg(distinct t::text, ', ') from unnest(touched) t) || ' restart identity cascade';
+      ${collect.join('\n')}
+      if names <> '{}' then
+        execute 'truncate ' || array_to_string(names, ', ') || ' restart identity cascade';
         ${refill.join('\n')}
       end if;
       perform setval(s.seqrelid::regclass, s.seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
-      where c.relnamespace in (${names});
+      where c.relnamespace in (${spaces});
     end $sim$`
+  await db.query({ text })
 }
+
+const tablesQuery = `
+  select c.oid::regclass::text as name, a.columns,
+    query_to_xml('select 1 from ' || c.oid::regclass || ' limit 1', false, true, '')::text <> '' as seeded
+  from pg_class c, lateral (
+    select coalesce(string_agg(quote_ident(attname), ', ' order by attnum), '') as columns from pg_attribute
+    where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '') a
+  where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind = 'r' order by 1`

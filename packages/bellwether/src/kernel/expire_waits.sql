@@ -22,7 +22,7 @@ language sql volatile as $$
 $$;
 
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id?, inbox_id, card_id}.
-create or replace function state.expire_waits(p_items json)
+create or replace function state.expire_waits(p_items json, p_valid_until timestamptz)
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
 as $$
@@ -36,6 +36,7 @@ begin
     on h.project_id = a.project_id and h.agent_id = a.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
+  if v_now > p_valid_until then return; end if;
 
   v_due := array(
     select distinct h.active_agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)

@@ -1,7 +1,8 @@
 -- The PMO ends what nobody else will. Who is overdue is read without locks; the lock statement checks again that the head has not
 -- moved since (turn, epoch, status, updated_at), so that a beat in between keeps its turn. Busy heads are skipped: someone works on them.
 -- Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds, suspended_reap_seconds,
--- inbox_processing_timeout_seconds, max_attempts, watching_since}; p_card_ids bounds how many are ended at once.
+-- inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}; a judgement that arrives after valid_until was asked for
+-- before a pause and is not carried out (W2.10); p_card_ids bounds how many are ended at once.
 create or replace function state.reap(p_settings json, p_card_ids text[])
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
@@ -12,6 +13,7 @@ declare
   v_overdue state.overdue[];
   v_endings state.ending[];
 begin
+  if v_now > (p_settings ->> 'valid_until')::timestamptz then return; end if;
   v_overdue := array(select o from state.overdue(v_now, p_settings, cardinality(p_card_ids)) o);
   if v_overdue = '{}' then return; end if;
 

@@ -1,7 +1,8 @@
 -- W2.1: rows that a worker took and then fell silent on go back to pending with a new epoch: the next worker takes the turn over
 -- from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A turn that was tried
--- p_max_attempts times is left for the PMO to reap. p_watching_since: silence counts only while the watchdog was watching (W2.10).
-create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int, p_watching_since timestamptz, p_limit int)
+-- p_max_attempts times is left for the PMO to reap. p_watching_since: silence counts only while the watchdog was watching;
+-- p_valid_until: what was asked before a pause is not carried out after it (W2.10).
+create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int, p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
 as $$
@@ -13,7 +14,7 @@ declare
   v_projects text[];
   v_agents text[];
 begin
-  if p_watching_since > v_cutoff then return; end if;
+  if p_watching_since > v_cutoff or v_now > p_valid_until then return; end if;
 
   select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id) into v_silent, v_projects, v_agents from (
     select i.inbox_id, h.project_id, h.agent_id from state.agent_inbox i

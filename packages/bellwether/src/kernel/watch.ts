@@ -1,10 +1,11 @@
 /**
  * The verbs of the two watchdogs. They decide nothing about time here: `state.now()` is the clock, the settings are the
- * limits, and `watchingSince` is how long the caller has been watching without a gap (W2.10).
+ * limits, and the watch says since when the caller has been watching without a gap (W2.10).
  */
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { call, type Verdict } from './verdict.js'
+import type { Watch } from './vigil.js'
 
 // Keeps one verb under about 50 ms; the caller comes again while a sweep is full.
 export const sweepMax = 500
@@ -30,7 +31,7 @@ export interface ReapSettings {
 }
 
 /** W2.2f, W2.5, W2.6, W2.9 and the last attempt of W2.1: ends what nobody else will. */
-export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watchingSince: Date): Promise<Verdict[]> {
+export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<Verdict[]> {
   return db.query<Verdict>({
     name: 'bw_reap',
     text: 'select * from state.reap($1::json, $2)',
@@ -42,7 +43,8 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
         suspended_reap_seconds: settings.suspendedReapSeconds,
         inbox_processing_timeout_seconds: settings.inboxProcessingTimeoutSeconds,
         max_attempts: settings.maxAttempts,
-        watching_since: watchingSince.toISOString(),
+        watching_since: watch.since.toISOString(),
+        valid_until: watch.validUntil.toISOString(),
       }),
       Array.from({ length: sweepMax }, () => ids.next()),
     ],
@@ -60,25 +62,26 @@ export const wakePending = (db: Queryable, wakeupSeconds: number, skipSeconds: n
 export const sweepQueued = (db: Queryable, olderThanSeconds: number) => sweep(db, 'sweep_queued', olderThanSeconds, sweepMax)
 
 /** W2.1 */
-export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxAttempts: number, watchingSince: Date) =>
-  sweep(db, 'reclaim', target, timeoutSeconds, maxAttempts, watchingSince, sweepMax)
+export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxAttempts: number, watch: Watch) =>
+  sweep(db, 'reclaim', target, timeoutSeconds, maxAttempts, watch.since, watch.validUntil, sweepMax)
 
 /** Hazard 11: commands that no tool host has started. */
 export const resendCommands = (db: Queryable, target: string, olderThanSeconds: number) =>
   sweep(db, 'resend_commands', target, olderThanSeconds, sweepMax)
 
 /** W2.2: one timeout report for each wait that is due. */
-export async function expireWaits(db: Queryable, ids: Ids, target: string, watchingSince: Date): Promise<Verdict[]> {
+export async function expireWaits(db: Queryable, ids: Ids, target: string, watch: Watch): Promise<Verdict[]> {
   const due = await db.query<object>({
     name: 'bw_due_waits',
     text: 'select * from state.due_waits($1, $2, $3)',
-    values: [target, watchingSince, sweepMax],
+    values: [target, watch.since, sweepMax],
   })
   if (due.length === 0) return []
   return call(
     db,
     'expire_waits',
     due.map((wait) => ({ ...wait, inbox_id: ids.next(), card_id: ids.next() })),
+    watch.validUntil,
   )
 }
 

@@ -137,10 +137,13 @@ export function loadSettings(options: {
   gatherFile(gathered, join(options.folder, settingsFile))
   gatherEnvironment(gathered, options.env)
   if (gathered.problems.length > 0) {
-    throw new InvalidInput(`the settings have ${gathered.problems.length} problem(s):\n${gathered.problems.join('\n')}`, {
-      code: 'invalid_settings',
-      hint: 'correct every line named above; docs/configuration.md lists all settings',
-    })
+    throw new InvalidInput(
+      `the settings have ${gathered.problems.length} problem(s):\n${gathered.problems.join('\n')}`,
+      {
+        code: 'invalid_settings',
+        hint: 'correct every line named above; docs/configuration.md lists all settings',
+      },
+    )
   }
   const { values } = gathered
   return {

@@ -31,7 +31,10 @@ const pmo = z.object({
   dispatched_retry_seconds: seconds(10, 'A leased turn that nobody started is announced again after this long.'),
   dispatched_timeout_seconds: seconds(30, 'A leased turn that nobody started is ended after this long.'),
   pending_wakeup_seconds: seconds(5, 'A pending inbox row older than this is announced again.'),
-  pending_wakeup_skip_seconds: seconds(60, 'Pending rows older than this are no longer announced; other rules end them.'),
+  pending_wakeup_skip_seconds: seconds(
+    60,
+    'Pending rows older than this are no longer announced; other rules end them.',
+  ),
   active_reap_seconds: seconds(300, 'A running turn without a beat is ended after this long.'),
   suspended_reap_seconds: seconds(300, 'A suspended turn past its resume deadline is ended after this long.'),
   max_queue_seconds: seconds(3_600, 'A turn that waited in the queue for longer is ended.', { max: 30 * daySeconds }),
@@ -56,7 +59,9 @@ const view = z.object({
   audit_interval_seconds: seconds(43_200, 'How often the leading sensor scans everything.', { max: longestSeconds }),
   sentinel_interval_seconds: seconds(300, 'How often suspect files are looked at again.', { max: longestSeconds }),
   hot_file_threshold_seconds: seconds(60, 'A file changed more recently than this is a suspect.'),
-  tombstone_ttl_seconds: seconds(3_600, 'How long a deletion is remembered against late reports.', { max: longestSeconds }),
+  tombstone_ttl_seconds: seconds(3_600, 'How long a deletion is remembered against late reports.', {
+    max: longestSeconds,
+  }),
   live: z.boolean().default(true).describe('Whether changes are reported as they happen, not only by scans.'),
 })
 

@@ -272,7 +272,11 @@ describe('the NATS stream', () => {
   it('refuses an event that no stream would take, before anything is sent', async () => {
     const stream = open()
     await stream.lastCursor()
-    const bad = [{ ...event(2), subject: 'elsewhere.evt' }, { ...event(2), cursor: 'x' }, { ...event(2), msgId: 'a\r\nb' }]
+    const bad = [
+      { ...event(2), subject: 'elsewhere.evt' },
+      { ...event(2), cursor: 'x' },
+      { ...event(2), msgId: 'a\r\nb' },
+    ]
     for (const one of bad) {
       await expect(stream.publish([event(1), one])).rejects.toMatchObject({ code: 'invalid_event' })
     }

@@ -1,0 +1,86 @@
+/**
+ * Restate, tuned: kept-alive connections to its ingress, the SDK's line per invocation off, four partitions (its 24 are
+ * for bigger machines than two cores), and bulk as one durable call whose handler sends the 500 jobs, which costs a
+ * tenth of 500 requests. Always holds: a job counts as finished when its invocation is completed. The server cannot be
+ * told to hold work back, so filling and draining are not told apart. Leaves to others: the server's process
+ * (restate-server.mjs), how it is measured (../measure.ts).
+ */
+import './promise-with-resolvers.mjs'
+import { once } from 'node:events'
+import http from 'node:http'
+import http2 from 'node:http2'
+import * as restate from '@restatedev/restate-sdk'
+import { expectCount, measurePeer } from './child.mjs'
+import { freePorts, startRestate } from './x-server.mjs'
+
+const jsonType = { 'content-type': 'application/json', accept: 'application/json' }
+
+await measurePeer(async ({ folder, ran }) => {
+  const noop = restate.service({ name: 'noop', handlers: { run: async (_, job) => ran(job) } })
+  const send = (ctx, jobs) => jobs.forEach((job) => ctx.serviceSendClient(noop).run(job))
+  const bulk = restate.service({ name: 'bulk', handlers: { run: async (ctx, jobs) => send(ctx, jobs) } })
+
+  const [port] = await freePorts(1)
+  const endpoint = http2.createServer(restate.createEndpointHandler({ services: [noop, bulk], logger: () => {} }))
+  const sessions = new Set()
+  endpoint.on('session', (session) => sessions.add(session))
+  endpoint.listen(port, '127.0.0.1')
+  await once(endpoint, 'listening')
+  const server = await startRestate(folder)
+  const admin = async (path, body) => {
+    const answer = await fetch(`${server.adminUrl}${path}`, {
+      method: 'POST',
+      headers: jsonType,
+      body: JSON.stringify(body),
+    })
+    if (!answer.ok) throw new Error(`restate refused ${path}: ${await answer.text()}`)
+    return answer.json()
+  }
+  const agent = new http.Agent({ keepAlive: true })
+  const close = async () => {
+    agent.destroy()
+    await server.stop()
+    for (const session of sessions) session.destroy()
+    endpoint.close()
+  }
+  const count = async (where) => {
+    const query = `select count(1) as found from sys_invocation where ${where}`
+    return Number((await admin('/query', { query })).rows[0].found)
+  }
+  try {
+    await admin('/deployments', { uri: `http://127.0.0.1:${port}` })
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return {
+    pausable: false,
+    bulkCallers: 4,
+    enqueueMany: (jobs) => process.env.HTTP ? Promise.all(jobs.map((j) => post(agent, server.ingressPort, '/noop/run/send', j))) : post(agent, server.ingressPort, '/bulk/run/send', jobs),
+    enqueueOne: (job) => process.env.FETCH ? fetch('http://127.0.0.1:' + server.ingressPort + '/noop/run/send', { method: 'POST', headers: jsonType, body: String(job) }).then((r) => r.text()) : post(agent, server.ingressPort, '/noop/run/send', job),
+    startWorker: async () => {},
+    stopWorker: async () => {},
+    unfinished: () => count(`status <> 'completed'`),
+    settle: async () => {},
+    verify: async (total) =>
+      expectCount('completed invocations', await count(`target_service_name = 'noop' and status = 'completed'`), total),
+    close,
+  }
+})
+
+/** node:http rather than fetch: a third of the processor time per request, which is the peer's to use. */
+function post(agent, port, path, body) {
+  return new Promise((resolve, reject) => {
+    const request = http.request(
+      { host: '127.0.0.1', port, path, method: 'POST', agent, headers: jsonType },
+      (answer) => {
+        answer.resume().on('error', reject)
+        answer.on('end', () =>
+          answer.statusCode < 300 ? resolve() : reject(new Error(`${path}: ${answer.statusCode}`)),
+        )
+      },
+    )
+    request.on('error', reject)
+    request.end(JSON.stringify(body))
+  })
+}

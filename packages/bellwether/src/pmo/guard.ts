@@ -1,0 +1,67 @@
+/**
+ * The PMO's watchdog: W2.2f and W2.4–W2.10. One step looks at everything once. Several PMOs may step at the same time: the
+ * verbs skip what another one holds, and every ending is fenced. Rules do not depend on each other: one that fails is
+ * reported and the others still run.
+ */
+import type { Kernel } from '../kernel/kernel.js'
+import type { Verdict } from '../kernel/verdict.js'
+import { keepVigil } from '../kernel/vigil.js'
+import { databaseNow, forgetFuture, reap, retryDispatched, sweepMax, sweepQueued, wakePending, type ReapSettings } from '../kernel/watch.js'
+import type { Clock } from '../ports/clock.js'
+
+export interface GuardSettings extends ReapSettings {
+  readonly watchdogIntervalSeconds: number
+  readonly dispatchedRetrySeconds: number
+  readonly pendingWakeupSeconds: number
+  readonly pendingWakeupSkipSeconds: number
+}
+
+export interface Guard {
+  /** One look at everything; answers what was done. */
+  step(): Promise<readonly Verdict[]>
+}
+
+// A rule that is still full after this many rounds goes on at the next step: one rule must not starve the others.
+const roundsMax = 20
+
+export function openGuard({ kernel, clock, settings }: { kernel: Kernel; clock: Clock; settings: GuardSettings }): Guard {
+  const { db, ids } = kernel
+  const vigil = keepVigil(settings.watchdogIntervalSeconds)
+
+  return {
+    async step() {
+      const watch = vigil.look(await databaseNow(db), clock.monotonicMs())
+      if (watch.setBack) await forgetFuture(db)
+      const done: Verdict[] = []
+      const errors: unknown[] = []
+      const rules = [
+        () => sweepQueued(db, settings.watchdogIntervalSeconds),
+        () => retryDispatched(db, settings.dispatchedRetrySeconds),
+        () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds),
+        () => reap(db, ids, settings, watch),
+      ]
+      for (const [position, rule] of rules.entries()) {
+        // Only endings and leases use themselves up; announcing the same rows again in one step helps nobody.
+        const rounds = position === 0 || position === 3 ? roundsMax : 1
+        try {
+          done.push(...(await repeat(rule, rounds)))
+        } catch (error) {
+          errors.push(error)
+        }
+      }
+      await kernel.ring(done)
+      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} of the watchdog's rules failed`)
+      return done
+    },
+  }
+}
+
+async function repeat(rule: () => Promise<Verdict[]>, rounds: number): Promise<Verdict[]> {
+  const all: Verdict[] = []
+  for (let round = 0; round < rounds; round += 1) {
+    const verdicts = await rule()
+    all.push(...verdicts)
+    if (verdicts.length < sweepMax) break
+  }
+  return all
+}

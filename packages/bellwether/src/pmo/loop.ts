@@ -1,0 +1,33 @@
+/** A PMO that runs: the guard, the relay and retention, each on its own loop. Any number of them may run at once. */
+import type { Kernel } from '../kernel/kernel.js'
+import { prune } from '../kernel/watch.js'
+import type { Clock } from '../ports/clock.js'
+import type { Log } from '../ports/log.js'
+import { loop } from '../ports/loop.js'
+import type { EventStream } from '../ports/stream/stream.js'
+import { openGuard, type GuardSettings } from './guard.js'
+import { openRelay } from './relay.js'
+
+export interface PmoOptions {
+  readonly kernel: Kernel
+  readonly stream: EventStream
+  readonly clock: Clock
+  readonly log: Log
+  readonly signal: AbortSignal
+  readonly settings: GuardSettings & { readonly retentionDays: number; readonly relayPollMs: number }
+}
+
+const pruneEveryMs = 60_000
+
+export async function runPmo({ kernel, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
+  const guard = openGuard({ kernel, clock, settings })
+  const relay = openRelay({ db: kernel.db, stream })
+  const common = { clock, log, signal }
+  await Promise.all([
+    loop({ ...common, name: 'guard', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => guard.step()),
+    loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
+    loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
+      while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
+    }),
+  ])
+}

@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { settingRows } from './schema.js'
+import { lineOf } from './toml.js'
+import { editDistance, nearest } from './nearest.js'
+
+describe('the rows of the settings', () => {
+  it('describe every setting, with bounds on every number and a unit in every duration [W4.1]', () => {
+    const rows = settingRows()
+    expect(rows.length).toBeGreaterThan(30)
+    const numbers = rows.filter((row) => row.type === 'number' || row.type === 'integer')
+    const offenders = {
+      description: rows.filter((row) => !/^[A-Z].*\.$/.test(row.description)),
+      bounds: numbers.filter((row) => row.min === undefined || row.max === undefined || row.default === undefined),
+      unit: rows.filter((row) => row.type === 'number' && !row.key.endsWith('_seconds')),
+      positive: numbers.filter((row) => row.key !== 'port' && !((row.min ?? 0) > 0)),
+    }
+    expect(offenders).toEqual({ description: [], bounds: [], unit: [], positive: [] })
+    expect(rows.find((row) => row.key === 'port')).toEqual({
+      section: 'server',
+      key: 'port',
+      type: 'integer',
+      default: 7717,
+      min: 0,
+      max: 65_535,
+      description: 'The port to listen on; 0 picks a free one.',
+    })
+  })
+})
+
+describe('the nearest name', () => {
+  it('counts a swap of neighbours as one step', () => {
+    expect([editDistance('abc', 'acb'), editDistance('', 'abc'), editDistance('kitten', 'sitting')]).toEqual([1, 3, 3])
+  })
+  it('prefers the written section at equal distance, and finds a key in the wrong section', () => {
+    const names = ['pmo.watchdog_interval_seconds', 'worker.watchdog_interval_seconds', 'worker.beat_seconds']
+    expect(nearest('worker.watchdog_intervall_seconds', names)).toBe('worker.watchdog_interval_seconds')
+    expect(nearest('pmo.beat_seconds', names)).toBe('worker.beat_seconds')
+  })
+})
+
+describe('the line of a key', () => {
+  it('is found in tables, dotted and quoted keys, and not inside multi-line strings', () => {
+    const text = [
+      'a = """',
+      'b = 1',
+      '"""',
+      'x."y" = 2',
+      '[ "t" ] # c',
+      "'b' = 3",
+      'c.d = 4',
+      'e = { f = 1, g = 2 }',
+    ].join('\n')
+    expect(['a', 'x.y', 't', 't.b', 't.c.d', 't.c', 't.e.g', 't.zz', 'none'].map((path) => lineOf(text, path))).toEqual(
+      [1, 4, 5, 6, 7, 7, 8, 5, undefined],
+    )
+  })
+})

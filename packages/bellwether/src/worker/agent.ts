@@ -1,0 +1,38 @@
+/** What a function agent is: called with a turn, it answers how the turn goes on. Called again, from the cards, after each wait. */
+import type { Activity } from '@bellwether/protocol'
+import type { NewCard } from '../kernel/cards.js'
+import type { ClaimedTurn } from '../kernel/claim.js'
+import type { Delivery } from '../kernel/deliver.js'
+import type { ToolResult } from '../kernel/resume.js'
+import type { Step } from '../kernel/record.js'
+import type { ToolCall } from '../kernel/suspend.js'
+import type { Hydrated } from './hydrate.js'
+
+export interface TurnContext {
+  readonly turn: ClaimedTurn
+  /** Fires when the fence is lost, the turn is stopped, or the worker goes down: stop at once, nothing more will be taken. */
+  readonly signal: AbortSignal
+  /** The results that the turn waited for, in the order of its calls; empty at its start. */
+  readonly results: readonly ToolResult[]
+  /** Everything the turn may know. Throws when the fence is lost. */
+  hydrate(): Promise<Hydrated>
+  /** Writes cards into the output box, and a step. Throws when the fence is lost. */
+  record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<void>
+  /** Says what the turn is busy with; it also counts as a beat. Throws when the fence is lost. */
+  activity(activity: Activity, currentTool?: string): Promise<void>
+  newId(): string
+}
+
+export type TurnAction =
+  | { readonly deliver: Delivery['content']; readonly status?: Delivery['status']; readonly error?: string }
+  | { readonly suspend: { readonly calls: readonly ToolCall[]; readonly stepId?: string } }
+
+export type AgentFunction = (context: TurnContext) => Promise<TurnAction>
+
+/** Thrown into an agent's code when the turn is no longer its own: expected, and ended silently. */
+export class FenceLost extends Error {
+  constructor(readonly agentTurnId: string) {
+    super(`turn ${agentTurnId} belongs to someone else now`)
+    this.name = 'FenceLost'
+  }
+}

@@ -1,0 +1,56 @@
+/** A worker that runs: wait for the bell or the poll, step; beat; watch. Ends when its signal fires, after a drain. */
+import { subjects } from '@bellwether/protocol'
+import type { Bell } from '../ports/bell/bell.js'
+import { loop, makeWake } from '../ports/loop.js'
+import { openWatchdog, type WatchdogSettings } from './watchdog.js'
+import { openWorker, type Worker, type WorkerOptions } from './worker.js'
+
+export interface LoopSettings extends WatchdogSettings {
+  readonly pollSeconds: number
+  readonly beatSeconds: number
+  readonly drainSeconds: number
+}
+
+// A head that is busy with someone else is free again within a transaction; nobody gains from asking faster.
+const againMs = 5
+
+export interface RunningWorker {
+  readonly worker: Worker
+  /** Resolves when the worker has drained after its signal fired. */
+  readonly ended: Promise<void>
+}
+
+export async function runWorker(
+  options: WorkerOptions & { readonly bell: Bell; readonly signal: AbortSignal; readonly loop: LoopSettings },
+): Promise<RunningWorker> {
+  const { bell, clock, log, signal, workerTarget, loop: settings } = options
+  const worker = openWorker(options)
+  const watchdog = openWatchdog({ ...options, worker, watchdog: settings })
+  const wake = makeWake(clock)
+  const listening = await bell.listen(subjects.anyWakeup(workerTarget), () => wake.now())
+
+  async function claimAll(): Promise<void> {
+    while (!signal.aborted) {
+      await worker.room()
+      const { started, again } = await worker.step()
+      if (started === 0) {
+        if (!again) return
+        await clock.sleep(againMs, signal)
+      }
+    }
+  }
+
+  const common = { clock, log, signal }
+  const loops = Promise.all([
+    loop({ ...common, name: 'claim', intervalMs: settings.pollSeconds * 1_000 }, claimAll, wake),
+    loop({ ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000 }, () => worker.beat()),
+    loop({ ...common, name: 'worker watchdog', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => watchdog.step()),
+  ])
+  return {
+    worker,
+    ended: loops.then(async () => {
+      await listening.stop()
+      await worker.drain(settings.drainSeconds * 1_000)
+    }),
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * One turn, from claim to settled. The agent's function is called; what it answers becomes a delivery or a suspension. A
+ * function that throws fails the turn with its message: every turn ends. Losing the fence ends silently: another has it.
+ */
+import { InvalidInput, Retryable } from '@bellwether/protocol'
+import type { ClaimedTurn } from '../kernel/claim.js'
+import type { Delivery } from '../kernel/deliver.js'
+import type { ToolResult } from '../kernel/resume.js'
+import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
+import { hydrate } from './hydrate.js'
+import type { Scope, WorkerOptions } from './worker.js'
+
+export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
+  const { kernel, log } = options
+  const { turn } = scope
+  const { signal } = scope.abort
+  try {
+    const results = turn.kind === 'resume' ? await kernel.readResults(turn.agentTurnId) : []
+    if (results.some((result) => result.after_execution === 'terminate')) {
+      // T3.3c: the result is the deliverable; no further step. Straight from suspended, so that it cannot be half done.
+      await settle(options, turn, signal, { deliver: { text: textOf(results) } })
+      return
+    }
+    if (turn.kind === 'resume') {
+      if ((await kernel.resume(turn, options.workerId)) === 'stale') return
+      scope.held = true
+    }
+    const action = await act(options, turn, signal, results)
+    if (signal.aborted) return
+    await settle(options, turn, signal, action)
+  } catch (error) {
+    if (error instanceof FenceLost || signal.aborted) return
+    log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'a turn could not be settled; the watchdogs will end it')
+  }
+}
+
+async function act(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, results: readonly ToolResult[]): Promise<TurnAction> {
+  const run = options.agent(turn)
+  if (run === undefined) {
+    return { deliver: { text: `No function for agent ${turn.agentId}.` }, status: 'failed', error: 'no_executor' }
+  }
+  try {
+    return await run(contextOf(options, turn, signal, results))
+  } catch (error) {
+    if (error instanceof FenceLost || signal.aborted) throw error
+    return failure(error)
+  }
+}
+
+function contextOf(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, results: readonly ToolResult[]): TurnContext {
+  const { kernel } = options
+  const held = <T>(answer: T | 'stale'): T => {
+    if (answer === 'stale' || signal.aborted) throw new FenceLost(turn.agentTurnId)
+    return answer
+  }
+  return {
+    turn,
+    signal,
+    results,
+    newId: () => kernel.ids.next(),
+    hydrate: async () => held(await hydrate(kernel.db, turn)),
+    async record(writing) {
+      held(await kernel.record({ ...turn, ...writing }))
+    },
+    async activity(activity, currentTool) {
+      const alive = await kernel.beat([{ ...turn, activity, ...(currentTool === undefined ? {} : { currentTool }) }], options.workerId)
+      held(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
+    },
+  }
+}
+
+async function settle(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, action: TurnAction): Promise<void> {
+  const { kernel, settings } = options
+  if ('suspend' in action) {
+    const { calls, stepId = kernel.ids.next() } = action.suspend
+    try {
+      await persist(options, signal, () => kernel.suspend({ ...turn, stepId, calls }, settings.suspendTimeoutSeconds))
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error
+      await settle(options, turn, signal, failure(error))
+    }
+    return
+  }
+  const delivery: Delivery = {
+    ...turn,
+    status: action.status ?? 'success',
+    content: action.deliver,
+    ...(action.error === undefined ? {} : { error: action.error }),
+  }
+  try {
+    const answer = await persist(options, signal, () => kernel.deliver(delivery))
+    if (answer.what === 'refused') {
+      const missing = answer.missing.join(', ')
+      await settle(options, turn, signal, {
+        deliver: { text: `The result lacks required fields: ${missing}.` },
+        status: 'failed',
+        error: 'missing_result_fields',
+      })
+    }
+  } catch (error) {
+    // What the agent made cannot be stored (too large, not text): the turn ends all the same, and says why.
+    if (!(error instanceof InvalidInput)) throw error
+    await settle(options, turn, signal, failure(error))
+  }
+}
+
+// Long enough for a database to restart; past it the turn is the watchdogs' to end.
+const persistMaxMs = 300_000
+const pauseMs = 200
+
+/** Repeats a verb while the database is away: the fence makes a repetition harmless (hazard 12). */
+async function persist<T>(options: WorkerOptions, signal: AbortSignal, verb: () => Promise<T>): Promise<T> {
+  const { clock } = options
+  const startedMs = clock.monotonicMs()
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await verb()
+    } catch (error) {
+      const spentMs = clock.monotonicMs() - startedMs
+      if (!(error instanceof Retryable) || signal.aborted || spentMs > persistMaxMs) throw error
+      await clock.sleep(Math.min(5_000, pauseMs * 2 ** Math.min(attempt, 5)), signal)
+    }
+  }
+}
+
+function failure(error: unknown): TurnAction {
+  const message = error instanceof Error ? error.message : String(error)
+  const code = error instanceof InvalidInput ? error.code : 'agent_failed'
+  return { deliver: { text: printable(message) }, status: 'failed', error: code }
+}
+
+/** A message that can be stored whatever it holds. */
+function printable(text: string): string {
+  return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
+}
+
+function textOf(results: readonly ToolResult[]): string {
+  return results
+    .map((one) => (typeof one.result === 'string' ? one.result : JSON.stringify(one.result ?? one.error)))
+    .join('\n')
+}

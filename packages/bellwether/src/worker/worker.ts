@@ -1,0 +1,116 @@
+/**
+ * A worker: claims what it can start now, runs each turn in its own scope, settles what it answers. Every write is fenced; a
+ * fence that is lost aborts the scope, and nothing that it still says is taken. The loop around it only waits and steps.
+ */
+import type { Claimant, ClaimedTurn } from '../kernel/claim.js'
+import type { Kernel } from '../kernel/kernel.js'
+import type { Clock } from '../ports/clock.js'
+import type { Log } from '../ports/log.js'
+import type { AgentFunction } from './agent.js'
+import { runTurn } from './run-turn.js'
+
+export interface WorkerSettings {
+  readonly concurrency: number
+  readonly suspendTimeoutSeconds: number
+  readonly resumeLeaseSeconds: number
+  readonly inboxProcessingTimeoutSeconds: number
+}
+
+export interface WorkerOptions {
+  readonly kernel: Kernel
+  readonly clock: Clock
+  readonly log: Log
+  readonly workerId: string
+  readonly workerTarget: string
+  readonly settings: WorkerSettings
+  /** The function that does an agent's turns. */
+  readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
+}
+
+/** One running turn. `held`: the head is running under its fence, so that a beat which does not name it has lost it. */
+export interface Scope {
+  readonly turn: ClaimedTurn
+  readonly abort: AbortController
+  held: boolean
+  done: Promise<void>
+}
+
+export interface Worker {
+  readonly workerId: string
+  readonly running: ReadonlyMap<string, Scope>
+  /** Claims and starts what there is room for. */
+  step(): Promise<{ started: number; again: boolean }>
+  /** Runs turns that came another way: the watchdog's reconcile. */
+  start(turns: readonly ClaimedTurn[]): void
+  /** Renews every running turn; aborts those whose fence is gone. */
+  beat(): Promise<void>
+  /** Resolves when something has finished, so that there is room. */
+  room(): Promise<void>
+  /** Stops claiming, waits for what runs, then aborts the rest: their rows are reclaimed by whoever is alive. */
+  drain(graceMs: number): Promise<void>
+}
+
+export function openWorker(options: WorkerOptions): Worker {
+  const { kernel, clock, workerId, workerTarget, settings } = options
+  const running = new Map<string, Scope>()
+  let draining = false
+  const freed: (() => void)[] = []
+  let lastBeatMs = clock.monotonicMs()
+
+  function start(turns: readonly ClaimedTurn[]): void {
+    for (const turn of turns) {
+      const scope: Scope = { turn, abort: new AbortController(), held: turn.kind === 'turn', done: Promise.resolve() }
+      running.set(turn.agentTurnId, scope)
+      scope.done = runTurn(options, scope).finally(() => {
+        if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
+        for (const free of freed.splice(0)) free()
+      })
+    }
+  }
+
+  return {
+    workerId,
+    running,
+    start,
+    async step() {
+      const max = settings.concurrency - running.size
+      if (draining || max <= 0) return { started: 0, again: false }
+      const claimant: Claimant = { workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
+      const { turns, again } = await kernel.claim(claimant)
+      start(turns)
+      return { started: turns.length, again }
+    },
+    async beat() {
+      const scopes = [...running.values()].filter((scope) => scope.held)
+      if (scopes.length === 0) {
+        lastBeatMs = clock.monotonicMs()
+        return
+      }
+      try {
+        const alive = await kernel.beat(
+          scopes.map((scope) => scope.turn),
+          workerId,
+        )
+        lastBeatMs = clock.monotonicMs()
+        for (const scope of scopes) {
+          if (!alive.has(scope.turn.agentTurnId)) scope.abort.abort('fence_lost')
+        }
+      } catch (error) {
+        // Nobody vouches for these turns any more: whoever judges us silent has fenced us out, or is about to.
+        if (clock.monotonicMs() - lastBeatMs > settings.inboxProcessingTimeoutSeconds * 1_000) {
+          for (const scope of scopes) scope.abort.abort('no_beat')
+        }
+        throw error
+      }
+    },
+    room: () => (running.size < settings.concurrency ? Promise.resolve() : new Promise((resolve) => freed.push(resolve))),
+    async drain(graceMs) {
+      draining = true
+      const finished = Promise.all([...running.values()].map((scope) => scope.done))
+      const giveUp = new AbortController()
+      await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])
+      giveUp.abort()
+      for (const scope of running.values()) scope.abort.abort('draining')
+    },
+  }
+}
