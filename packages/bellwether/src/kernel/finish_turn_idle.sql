@@ -53,24 +53,23 @@ begin
       -- A bumped epoch on the row, too: whoever still holds the old fence finds another's, not its own (hazard 12).
       turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
     from ended d where i.inbox_id = d.inbox_id
-  ), task_event as (
+  ), announced as (
+    -- One statement, in order: the task event, then the state.
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select project_id, 'bw.v1.' || project_id || '.' || channel_id || '.evt.agent.' || agent_id || '.task', 'task',
-      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', outcome, 'error', error,
-        'traceparent', traceparent,
-        'deliverable_error', case when output_box_id is null then 'no_output_box' end))
-      || jsonb_build_object('output_box_id', output_box_id,
-        'deliverable_card_id', case when output_box_id is not null then card_id end),
-      agent_turn_id, v_now
-    from ended
-  ), state_event as (
-    insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select project_id, 'bw.v1.' || project_id || '.' || channel_id || '.evt.agent.' || agent_id || '.state', 'state',
-      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'idle',
-        'turn_epoch', epoch + bump_epoch::int, 'error', error, 'traceparent', traceparent,
-        'metadata', jsonb_build_object('waiting_tool_count', 0))),
-      agent_turn_id, v_now
-    from ended where active
+    select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.' || k.kind, k.kind,
+      case k.kind when 'task' then
+        jsonb_strip_nulls(jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome, 'error', d.error,
+          'traceparent', d.traceparent, 'deliverable_error', case when d.output_box_id is null then 'no_output_box' end))
+        || jsonb_build_object('output_box_id', d.output_box_id,
+          'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+      else
+        jsonb_strip_nulls(jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle',
+          'turn_epoch', d.epoch + d.bump_epoch::int, 'error', d.error, 'traceparent', d.traceparent,
+          'metadata', jsonb_build_object('waiting_tool_count', 0))) end,
+      d.agent_turn_id, v_now
+    from ended d cross join (values ('task'), ('state')) as k (kind)
+    where k.kind = 'task' or d.active
+    order by d.agent_turn_id, k.kind desc
   ), idled as (
     update state.agent_state_head h set
       status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null, active_channel_id = null,

@@ -21,8 +21,8 @@ begin
 
   if v_live <> '{}' then
     with items as materialized (
-      select x.*, h.output_box_id, h.active_channel_id, x.ord from json_to_recordset(p_items) with ordinality as x (project_id text, agent_id text,
-        agent_turn_id text, cards json, ord bigint)
+      select x.*, h.output_box_id from rows from (json_to_recordset(p_items) as (project_id text, agent_id text, agent_turn_id text, cards json))
+        with ordinality as x (project_id, agent_id, agent_turn_id, cards, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       where x.agent_turn_id = any (v_live) and x.cards is not null
     ), made as (

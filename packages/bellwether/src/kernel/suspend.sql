@@ -52,23 +52,25 @@ begin
       insert into state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, tool_call_card_id,
         after_execution, idempotent, sent_at, created_at)
       select project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, card_id, after_execution, idempotent, v_now, v_now from calls
-    ), commands as (
-      insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-      select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target, 'command',
-        jsonb_strip_nulls(jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch, 'step_id', step_id,
-          'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution', after_execution, 'tool_call_card_id', card_id,
-          'traceparent', traceparent)), agent_turn_id, v_now
-      from calls order by agent_turn_id, ord
     ), sums as (
       select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting, max(seconds) as seconds,
         min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
     ), announced as (
+      -- One statement, in order: the commands, then the state.
       insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-      select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state', 'state',
-        jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'suspended', 'turn_epoch', turn_epoch,
-          'traceparent', traceparent, 'metadata',
-          jsonb_build_object('activity', 'awaiting_tool_result', 'current_tool', tool, 'waiting_tool_count', waiting))), agent_turn_id, v_now
-      from sums
+      select project_id, subject, kind, jsonb_strip_nulls(payload), agent_turn_id, v_now from (
+        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target as subject, 'command' as kind,
+          jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch, 'step_id', step_id,
+            'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution', after_execution, 'tool_call_card_id', card_id,
+            'traceparent', traceparent) as payload, agent_turn_id, ord
+        from calls
+        union all
+        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state', 'state',
+          jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'suspended', 'turn_epoch', turn_epoch,
+            'traceparent', traceparent, 'metadata',
+            jsonb_build_object('activity', 'awaiting_tool_result', 'current_tool', tool, 'waiting_tool_count', waiting)), agent_turn_id, null
+        from sums
+      ) said order by agent_turn_id, ord nulls last
     )
     update state.agent_state_head h set
       status = 'suspended', waiting_tool_count = s.waiting, resume_seconds = s.seconds, resume_deadline = v_now + make_interval(secs => s.seconds),

@@ -18,8 +18,9 @@ begin
   return query
   with items as materialized (
     select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target, coalesce(x.channel_id, 'public') as channel
-    from json_to_recordset(p_items) with ordinality as x (inbox_id text, agent_turn_id text, project_id text, agent_id text, action_id text,
-      channel_id text, traceparent text, payload jsonb, ord bigint)
+    from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text, action_id text,
+      channel_id text, traceparent text, payload jsonb)) with ordinality
+      as x (inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id, traceparent, payload, ord)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.status = 'idle'
       and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id)

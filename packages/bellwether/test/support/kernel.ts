@@ -1,0 +1,92 @@
+/**
+ * A kernel on a fresh real database, with a bell that remembers and a clock that can be moved: `advance(seconds)` shifts
+ * `state.now()` for this database only. Watchdogs get a monotonic clock that moves with it.
+ */
+import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
+import { migrate } from '../../src/kernel/schema/migrate.js'
+import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import type { Bell, Ring } from '../../src/ports/bell/bell.js'
+import { systemClock, type Clock } from '../../src/ports/clock.js'
+import type { Database } from '../../src/ports/database/database.js'
+import { uuidv7, type Ids } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { freshDatabase } from './postgres.js'
+
+export const project = 'p'
+export const target = 'w'
+
+export interface TestKernel {
+  readonly url: string
+  readonly db: Database
+  readonly kernel: Kernel
+  readonly ids: Ids
+  readonly clock: Clock
+  /** Every ring since the last call of `rings()`. */
+  rings(): Ring[]
+  /** Moves `state.now()` and the monotonic clock forward (or, by a negative number, the database's clock back). */
+  advance(seconds: number): Promise<void>
+  /** Adds agents to the project, on one target. */
+  agents(...names: string[]): Promise<void>
+  claim(max?: number, workerId?: string): Promise<readonly ClaimedTurn[]>
+  /** Enqueues and claims: a running turn of this agent. */
+  running(agentId: string): Promise<ClaimedTurn>
+  one<Row extends object>(text: string, ...values: unknown[]): Promise<Row>
+  all<Row extends object>(text: string, ...values: unknown[]): Promise<Row[]>
+  drop(): Promise<void>
+}
+
+export async function testKernel(): Promise<TestKernel> {
+  const { url, db, drop } = await freshDatabase()
+  await migrate(db)
+  await db.query({
+    text: `create table state.test_clock (offset_seconds double precision not null);
+      insert into state.test_clock values (0);
+      create or replace function state.now() returns timestamptz language sql volatile as
+        'select clock_timestamp() + make_interval(secs => (select offset_seconds from state.test_clock))';`,
+  })
+  let heard: Ring[] = []
+  let offsetMs = 0
+  const bell: Bell = {
+    kind: 'notify',
+    ring: async (rings) => void heard.push(...rings),
+    listen: async () => ({ stop: async () => undefined }),
+    close: async () => undefined,
+  }
+  const ids = uuidv7(systemClock, systemRandom)
+  const kernel = openKernel({ db, bell, ids })
+  const all = <Row extends object>(text: string, ...values: unknown[]) => db.query<Row>({ text, values })
+  const one = async <Row extends object>(text: string, ...values: unknown[]) => {
+    const rows = await all<Row>(text, ...values)
+    if (rows.length !== 1) throw new Error(`${rows.length} rows instead of one: ${text}`)
+    return rows[0]!
+  }
+  const claim = async (max = 100, workerId = 'worker-1') =>
+    (await kernel.claim({ workerTarget: target, workerId, max, resumeLeaseSeconds: 30 })).turns
+  return {
+    url,
+    db,
+    kernel,
+    ids,
+    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + offsetMs },
+    rings: () => {
+      const rings = heard
+      heard = []
+      return rings
+    },
+    async advance(seconds) {
+      offsetMs += Math.max(0, seconds) * 1_000
+      await db.query({ text: 'update state.test_clock set offset_seconds = offset_seconds + $1', values: [seconds] })
+    },
+    agents: (...names) => kernel.putAgents(names.map((agentId) => ({ projectId: project, agentId, workerTarget: target }))),
+    claim,
+    async running(agentId) {
+      await kernel.enqueue({ projectId: project, agentId, instruction: 'do it' })
+      const turn = (await claim()).find((one) => one.agentId === agentId)
+      if (turn === undefined) throw new Error(`agent ${agentId} was not claimed`)
+      return turn
+    },
+    one,
+    all,
+    drop,
+  }
+}
