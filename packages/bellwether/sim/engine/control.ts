@@ -138,7 +138,7 @@ export class Control implements Queryable {
 
   /** Some backend may wait at a gate or be frozen, so they are ended and not asked. */
   async close(): Promise<void> {
-    await Promise.all([...this.#all].map((wire) => wire.kill()))
+    for (const wire of this.#all) await wire.kill()
     await this.#client.end()
   }
 }

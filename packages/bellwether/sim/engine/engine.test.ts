@@ -125,14 +125,6 @@ describe('determinism', () => {
     ]
     expect(one.trace).toEqual(two.trace)
   })
-
-  it('empties the tables between runs, and keeps what was there when the world was opened', async () => {
-    await run(world, bumping('bump_locked'), { seed: 1 })
-    expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 2 }])
-    await world.reset(0)
-    expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 0 }])
-    expect(await world.db.query({ text: 'select * from toy.inbox' })).toEqual([])
-  })
 })
 
 describe('plans', () => {

@@ -54,6 +54,13 @@ create or replace function sim.now() returns timestamptz language sql volatile a
   $$ select timestamptz 'epoch' + pg_sequence_last_value('sim.clock'::regclass) * interval '1 microsecond' $$;
 `
 
+/** For as long as the session lives. Two schedulers would take each other's keys. */
+export async function claimDatabase(db: Queryable): Promise<boolean> {
+  const text = `select pg_try_advisory_lock(${gateClass}, -1) as mine`
+  const [row] = await db.query<{ mine: boolean }>({ text })
+  return row?.mine === true
+}
+
 export async function installGates(db: Queryable): Promise<void> {
   await db.query({ text: world })
 }

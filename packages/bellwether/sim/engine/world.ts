@@ -6,7 +6,8 @@
 import type { Queryable } from '../../src/ports/database/database.js'
 import { types } from '../../src/ports/database/pg-types.js'
 import { Control } from './control.js'
-import { installGates, instrumentSchema, replaceClock } from './install.js'
+import { claimDatabase, installGates, instrumentSchema, replaceClock } from './install.js'
+import { installReset, type Emptying } from './reset.js'
 
 export interface WorldOptions {
   /** A database of its own, already migrated; the role must be a superuser. */
@@ -15,6 +16,8 @@ export interface WorldOptions {
   readonly schemas: readonly string[]
   /** The function that tells the time in SQL; it will tell the world's. `state.now` for the kernel. */
   readonly now?: string
+  /** 'truncate' unless told. */
+  readonly emptying?: Emptying
 }
 
 export interface World {
@@ -29,11 +32,26 @@ export interface World {
 
 export async function openWorld(options: WorldOptions): Promise<World> {
   const control = await Control.open({ connectionString: options.url, types })
+  try {
+    const instrumented = await prepare(control, options)
+    return worldOf(control, instrumented)
+  } catch (error) {
+    await control.close()
+    throw error
+  }
+}
+
+async function prepare(control: Control, options: WorldOptions): Promise<string[]> {
+  if (!(await claimDatabase(control))) throw new Error('another world runs in this database')
   await installGates(control)
   if (options.now !== undefined) await replaceClock(control, options.now)
   const instrumented: string[] = []
   for (const schema of options.schemas) instrumented.push(...(await instrumentSchema(control, schema)))
-  await installReset(control, options.schemas)
+  await installReset(control, options.schemas, options.emptying ?? 'truncate')
+  return instrumented
+}
+
+function worldOf(control: Control, instrumented: readonly string[]): World {
   return {
     db: control,
     control,
@@ -44,59 +62,3 @@ export async function openWorld(options: WorldOptions): Promise<World> {
     close: () => control.close(),
   }
 }
-
-interface TableRow {
-  readonly name: string
-  readonly columns: string
-  readonly seeded: boolean
-}
-
-/**
- * Truncates what was written (pages, or other rows than the seeded ones), which also puts rows back in the same physical
- * order every time; gives sequences their first value; and keeps autovacuum away, whose statistics would change plans
- * between runs. Foreign keys may carry a truncation further: a seeded table found empty is filled again.
- */
-async function installReset(db: Queryable, schemas: readonly string[]): Promise<void> {
-  const tables = await db.query<TableRow>({ text: tablesQuery, values: [schemas] })
-  const touched: string[] = []
-  const refill: string[] = []
-  for (const [index, { name, columns, seeded }] of tables.entries()) {
-    await db.query({ text: `alter table ${name} set (autovacuum_enabled = false)` })
-    if (!seeded) {
-      touched.push(`pg_relation_size('${name}') > 0`)
-      continue
-    }
-    const copy = `sim.seed_${index}`
-    await db.query({ text: `drop table if exists ${copy}; create table ${copy} as select ${columns} from ${name}` })
-    const rows = (table: string): string =>
-      `(select md5(string_agg(r::text, '|' order by r.ctid)) from (select ctid, ${columns} from ${table}) r)`
-    touched.push(`${rows(name)} is distinct from ${rows(copy)}`)
-    refill.push(`if not exists (select 1 from ${name}) then
-      insert into ${name} (${columns}) overriding system value select ${columns} from ${copy} order by ctid; end if;`)
-  }
-  const collect = tables.map(
-    ({ name }, index) => `if ${touched[index]!} then names := names || '${name}'::text; end if;`,
-  )
-  const spaces = schemas.map((schema) => `'${schema}'::regnamespace`).join(', ')
-  const text = `
-    create or replace function sim.reset() returns void language plpgsql set session_replication_role = replica as $sim$
-    declare names text[] := '{}';
-    begin
-      ${collect.join('\n')}
-      if names <> '{}' then
-        execute 'truncate ' || array_to_string(names, ', ') || ' restart identity cascade';
-        ${refill.join('\n')}
-      end if;
-      perform setval(s.seqrelid::regclass, s.seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
-      where c.relnamespace in (${spaces});
-    end $sim$`
-  await db.query({ text })
-}
-
-const tablesQuery = `
-  select c.oid::regclass::text as name, a.columns,
-    query_to_xml('select 1 from ' || c.oid::regclass || ' limit 1', false, true, '')::text <> '' as seeded
-  from pg_class c, lateral (
-    select coalesce(string_agg(quote_ident(attname), ', ' order by attnum), '') as columns from pg_attribute
-    where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '') a
-  where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind = 'r' order by 1`

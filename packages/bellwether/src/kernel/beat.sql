@@ -3,7 +3,7 @@
 -- activity?, current_tool?}.
 create or replace function state.beat(p_items json, p_worker text default null)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -21,8 +21,8 @@ begin
     select x.*, h.active_channel_id, i.inbox_id, i.traceparent,
       x.activity is not null and (h.activity, h.current_tool) is distinct from (x.activity, x.current_tool) as changed
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, activity text, current_tool text)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-    left join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
+    cross join lateral state.head(x.project_id, x.agent_id) h
+    left join lateral state.turn_row(x.agent_turn_id) i on true
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
   ), beaten as (
     update state.agent_state_head h set updated_at = v_now,

@@ -10,7 +10,7 @@ returns table (what text, project_id text, agent_id text, agent_turn_id text, tu
   channel_id text, message_type text, payload jsonb, attempts int, recursion_depth int, traceparent text, correlation_id text,
   profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
 language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -25,40 +25,33 @@ begin
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending'
     order by i.created_at, i.inbox_id limit p_max
-    for no key update of h skip locked) h;
+    for no key update of h skip locked for update of i skip locked) h;
   v_now := state.now();
 
   if v_agents is not null then
     -- Turns: the common case, one statement for the whole batch.
     return query
     with rows as materialized (
-      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status
+      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline
       from (select distinct u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id)) a
-      join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
-      join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+      cross join lateral state.head(a.project_id, a.agent_id) h
+      cross join lateral state.turn_row(h.active_agent_turn_id) i
       where i.status = 'pending' and i.turn_epoch = h.turn_epoch and i.agent_id = h.agent_id and i.project_id = h.project_id
         and h.status in ('dispatched', 'running')
-      for update of i skip locked
+      order by i.created_at, i.inbox_id
     ), started as (
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
       from rows r where h.project_id = r.project_id and h.agent_id = r.agent_id
-      returning h.project_id, h.agent_id, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline
-    ), taken as (
-      update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now, started_at = coalesce(i.started_at, v_now)
-      from rows r where i.inbox_id = r.inbox_id
-      returning i.*, r.head_status
     )
-    select 'turn', t.project_id, t.agent_id, t.agent_turn_id, t.turn_epoch, t.inbox_id, t.worker_target, t.channel_id, t.message_type, t.payload,
-      t.attempts, t.recursion_depth, t.traceparent, t.correlation_id, s.profile_id, s.context_box_id, s.output_box_id, s.turn_deadline,
-      jsonb_build_object('taken_over', t.head_status = 'running')
-    from taken t join started s on s.project_id = t.project_id and s.agent_id = t.agent_id
-    order by t.created_at, t.inbox_id;
+    update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now, started_at = coalesce(i.started_at, v_now)
+    from rows r where i.inbox_id = r.inbox_id
+    returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, i.message_type, i.payload,
+      i.attempts, i.recursion_depth, i.traceparent, i.correlation_id, r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
+      case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end;
 
     -- Whatever else was pending for these agents.
     v_others := array(
-      select i.inbox_id from state.agent_inbox i join unnest(v_seen) s (inbox_id) on s.inbox_id = i.inbox_id
-      where i.status = 'pending'
-      for update of i skip locked);
+      select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i where i.status = 'pending');
     if v_others <> '{}' then
       return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
         h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent, h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id,

@@ -4,7 +4,7 @@
 -- 'refused' with the required result fields that are missing (T4.2a); the next leased turns follow as 'leased'.
 create or replace function state.deliver(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -19,7 +19,7 @@ begin
     select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error, x.card_id, x.content, null)::state.ending
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text,
       card_id text, content jsonb)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
       and (x.status <> 'success' or h.context_box_id is null or state.missing_fields(h.context_box_id, x.content) is null)
@@ -42,7 +42,7 @@ begin
       then jsonb_build_object('missing', state.missing_fields(h.context_box_id, x.content)) end
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, content jsonb)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-  left join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
+  left join lateral state.turn_row(x.agent_turn_id) i on true
   where x.agent_turn_id <> all (v_live);
 end $$;
 

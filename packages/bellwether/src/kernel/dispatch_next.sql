@@ -30,16 +30,16 @@ begin
       where o.output_box_id = coalesce(q.payload ->> 'output_box_id', h.output_box_id) and o.active_agent_turn_id is not null)
     order by coalesce(q.payload ->> 'output_box_id', h.output_box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
+    -- The head's lock covers its queue: what was chosen is still queued.
     update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch
-    from chosen c where i.inbox_id = c.inbox_id and i.status = 'queued'
-    returning i.inbox_id
+    from chosen c where i.inbox_id = c.inbox_id
   )
   update state.agent_state_head h set
     status = 'dispatched', turn_epoch = c.epoch, active_agent_turn_id = c.agent_turn_id, active_channel_id = c.channel_id,
     active_recursion_depth = c.recursion_depth, parent_step_id = c.parent_step_id, trace_id = split_part(c.traceparent, '-', 2),
     context_box_id = c.context_box_id, output_box_id = c.output_box_id, leased_at = v_now, updated_at = v_now,
     turn_deadline = v_now + make_interval(secs => coalesce(c.turn_deadline_seconds, v_deadline_seconds))
-  from chosen c join promoted p on p.inbox_id = c.inbox_id
+  from chosen c
   where h.project_id = c.project_id and h.agent_id = c.agent_id and h.status = 'idle'
   returning 'leased', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, c.inbox_id, h.worker_target, h.active_channel_id, null::jsonb;
 end $$;

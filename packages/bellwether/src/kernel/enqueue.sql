@@ -4,14 +4,14 @@
 -- The same ids or the same correlation id again change nothing and are told what is there ('duplicate').
 create or replace function state.enqueue(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
   v_max_depth int;
   v_locked int;
-  v_inserted text[];
+  v_inserted int;
   v_projects text[];
   v_agents text[];
 begin
@@ -40,46 +40,52 @@ begin
   v_now := state.now();
   select l.max_recursion_depth into v_max_depth from state.limits l;
 
+  -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
+  -- or correlation id inside one batch is the caller's error and fails the batch.
+  return query
   with items as materialized (
     select x.*, h.worker_target from json_to_recordset(p_items) as x (
       inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
       traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-    where coalesce(x.recursion_depth, 0) <= v_max_depth and not exists (
-      select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
-  ), inserted as (
-    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id,
-      agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
-    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', 'queued', correlation_id,
-      agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
-    from items
-    on conflict do nothing
-    returning inbox_id
+    where coalesce(x.recursion_depth, 0) <= v_max_depth
+      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
+      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id)
+      and (x.correlation_id is null or not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
+        and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action')))
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id, source_agent_turn_id, source_step_id,
       target_agent_id, target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
-    select i.inbox_id, i.project_id, 'enqueue', 'request', i.source_agent_id, i.source_agent_turn_id, i.source_step_id,
-      i.agent_id, i.agent_turn_id, i.correlation_id, split_part(i.traceparent, '-', 2), i.parent_step_id, coalesce(i.recursion_depth, 0), v_now
-    from items i join inserted n on n.inbox_id = i.inbox_id
+    select inbox_id, project_id, 'enqueue', 'request', source_agent_id, source_agent_turn_id, source_step_id,
+      agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id, coalesce(recursion_depth, 0), v_now
+    from items
   )
-  select array_agg(inbox_id) into v_inserted from inserted;
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id,
+    agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
+  select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', 'queued', correlation_id,
+    agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
+  from items
+  returning 'enqueued', project_id, agent_id, agent_turn_id, null::bigint, inbox_id, null::text, channel_id, null::jsonb;
+  get diagnostics v_inserted = row_count;
 
   perform state.make_boxes((
     select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
     from json_to_recordset(p_items) as x (inbox_id text, project_id text, box json)
-    where x.box is not null and x.inbox_id = any (v_inserted)));
+    where x.box is not null and exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id and i.created_at = v_now)
+    having count(*) > 0));
 
   return query select * from state.dispatch_next(v_projects, v_agents);
 
-  -- What became of each item, read in a statement of its own: a conflicting row may have been committed meanwhile (hazard 12).
+  if v_inserted = json_array_length(p_items) then return; end if;
+
+  -- What became of the others, read in a statement of its own (hazard 12).
   return query
   select case
       when h.agent_id is null then 'unknown_agent'
       when coalesce(x.recursion_depth, 0) > v_max_depth then 'recursion_depth_exceeded'
-      when r.inbox_id is null then 'agent_retired'
-      when coalesce(r.inbox_id = any (v_inserted), false) then 'enqueued' else 'duplicate' end,
+      when r.inbox_id is null then 'agent_retired' else 'duplicate' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, r.channel_id,
-    case when not coalesce(r.inbox_id = any (v_inserted), true) then jsonb_build_object('inbox_id', r.inbox_id, 'status', r.status) end
+    jsonb_build_object('inbox_id', r.inbox_id, 'status', r.status)
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, correlation_id text, recursion_depth int)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
   left join lateral (
@@ -88,5 +94,6 @@ begin
     (select * from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id and i.correlation_id = x.correlation_id
       and i.message_type in ('turn', 'ui_action'))
     limit 1
-  ) r on true;
+  ) r on true
+  where r.inbox_id is distinct from x.inbox_id or r.created_at <> v_now;
 end $$;

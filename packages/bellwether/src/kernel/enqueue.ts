@@ -36,7 +36,12 @@ export interface Enqueued {
   readonly duplicate: boolean
 }
 
-type Row = Record<string, unknown> & { readonly inbox_id: string }
+type Row = Readonly<Record<string, unknown>> & {
+  readonly inbox_id: string
+  readonly project_id: string
+  readonly agent_id: string
+  readonly correlation_id: string | undefined
+}
 
 /** Checks a turn and gives it its ids. Throws before anything is written. */
 export function turnRow(ids: Ids, turn: NewTurn): Row {
@@ -83,19 +88,34 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
   }
 }
 
-export async function enqueue(db: Queryable, rows: readonly Row[]): Promise<Verdict[]> {
-  return call(db, 'enqueue', rows)
+/** Puts rows into inboxes and says, row by row, what became of them; the leases that it made are among the verdicts. */
+export async function enqueue(db: Queryable, rows: readonly Row[]): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: Verdict[] }> {
+  // The same correlation id twice in one batch is one turn asked for twice.
+  const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
+  const verdicts = await call(db, 'enqueue', [...firsts.values()].toReversed())
+  const leased = new Set(verdicts.filter((verdict) => verdict.what === 'leased').map((verdict) => verdict.inbox_id))
+  const byRow = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]))
+  const results = rows.map((row) => {
+    const first = firsts.get(keyOf(row))!
+    const result = enqueued(first, byRow, leased)
+    return first === row || result instanceof InvalidInput ? result : { ...result, duplicate: true }
+  })
+  return { results, verdicts }
 }
 
-/** What became of one row of a batch. */
-export function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>): Enqueued | InvalidInput {
+function keyOf(row: Row): string {
+  return row.correlation_id === undefined ? row.inbox_id : `${row.project_id} ${row.agent_id} ${row.correlation_id}`
+}
+
+/** What became of one row of a batch. `leased`: the inbox rows whose agents were idle. */
+function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>, leased: ReadonlySet<string>): Enqueued | InvalidInput {
   const verdict = verdicts.get(row.inbox_id)
   switch (verdict?.what) {
     case 'enqueued':
       return {
         agentTurnId: verdict.agent_turn_id,
         inboxId: verdict.inbox_id,
-        status: verdict.turn_epoch === null ? 'queued' : 'pending',
+        status: leased.has(verdict.inbox_id) ? 'pending' : 'queued',
         duplicate: false,
       }
     case 'duplicate': {

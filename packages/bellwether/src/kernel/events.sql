@@ -3,7 +3,7 @@
 create or replace function state.read_events(p_xid xid8, p_event_id bigint, p_limit int)
 returns table (xid xid8, event_id bigint, project_id text, subject text, kind text, payload jsonb, agent_turn_id text, created_at timestamptz)
 language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set enable_bitmapscan = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

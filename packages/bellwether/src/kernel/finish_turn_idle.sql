@@ -12,7 +12,7 @@ begin
   -- Whatever a suspended turn still waits for is no longer waited for.
   v_suspended := array(
     select e.agent_turn_id from unnest(p_endings) e
-    join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
+    cross join lateral state.head(e.project_id, e.agent_id) h
     where h.active_agent_turn_id = e.agent_turn_id and h.status = 'suspended');
   if v_suspended <> '{}' then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
@@ -32,7 +32,7 @@ begin
       coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
     from unnest(p_endings) e
     join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
-    left join state.agent_inbox i on i.agent_turn_id = e.agent_turn_id and i.message_type in ('turn', 'ui_action')
+    left join lateral state.turn_row(e.agent_turn_id) i on true
   ), card as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
     select card_id, project_id, 'task.deliverable', 'assistant', content,

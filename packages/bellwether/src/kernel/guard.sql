@@ -4,7 +4,7 @@
 -- wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
 create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -55,7 +55,7 @@ end $$;
 -- agent does not exist, is the row put aside, with the reason on it.
 create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -98,7 +98,7 @@ end $$;
 -- W2.8: a queued turn on an idle agent that nobody leased.
 create or replace function state.sweep_queued(p_older_than_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -107,9 +107,11 @@ declare
   v_agents text[];
 begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
-    select h.project_id, h.agent_id from state.agent_inbox i
-    join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.status = 'queued' and i.created_at < v_now - make_interval(secs => p_older_than_seconds) and h.status = 'idle'
+    -- One row an agent: a long queue that cannot be leased now (T5.3) must not hide the others.
+    select h.project_id, h.agent_id from (select distinct i.project_id, i.agent_id from state.agent_inbox i
+      where i.status = 'queued' and i.created_at < v_now - make_interval(secs => p_older_than_seconds)) q
+    join state.agent_state_head h on h.project_id = q.project_id and h.agent_id = q.agent_id
+    where h.status = 'idle'
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
@@ -122,18 +124,27 @@ begin
   select * from leased;
 end $$;
 
--- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up.
+-- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up. A second of
+-- grace: what was written while this runs is not from the future.
 create or replace function state.forget_future() returns int language plpgsql as $$
 declare
   v_now timestamptz := state.now();
+  v_future timestamptz := v_now + interval '1 second';
   v_rows int;
 begin
+  perform from state.agent_state_head h where h.active_agent_turn_id is not null and h.updated_at > v_future
+  order by h.project_id, h.agent_id for no key update of h;
+  -- A resume lease of such a turn may never run out; whoever holds it and lives is fenced all the same.
+  update state.turn_resume_ledger l set lease_expires_at = v_now from state.agent_state_head h
+  where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id and l.status = 'processing';
   update state.agent_state_head h set updated_at = v_now,
     leased_at = least(h.leased_at, v_now), turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
     resume_deadline = least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0)))
-  where h.active_agent_turn_id is not null and h.updated_at > v_now;
+  where h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
-  update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_now;
+  update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;
+  update state.workers w set seen_at = least(w.seen_at, v_now), last_claim_at = least(w.last_claim_at, v_now)
+  where w.seen_at > v_future or w.last_claim_at > v_future;
   if v_rows > 0 then
     insert into state.interventions (kind, reason, after, created_at)
     values ('clock_set_back', 'signs of life lay in the future', jsonb_build_object('agents', v_rows), v_now);

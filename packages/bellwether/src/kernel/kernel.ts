@@ -11,7 +11,7 @@ import { makeBox, readBoxes, readCard, type Card, type NewBox } from './cards.js
 import { claim, reconcile, type Claimant, type ClaimedTurn } from './claim.js'
 import { coalesce } from './coalesce.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './deliver.js'
-import { enqueue, enqueued, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
+import { enqueue, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
 import { record, type Writing } from './record.js'
 import { report, type Receipt, type ReportResult } from './report.js'
 import { resume, readResults, type ToolResult } from './resume.js'
@@ -64,9 +64,9 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
   }
 
   async function enqueueRows(rows: readonly ReturnType<typeof turnRow>[]): Promise<(Enqueued | InvalidInput)[]> {
-    const verdicts = await rung(await enqueue(db, rows))
-    const byRow = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]))
-    return rows.map((row) => enqueued(row, byRow))
+    const { results, verdicts } = await enqueue(db, rows)
+    await rung(verdicts)
+    return results
   }
   const enqueueOne = coalesce(enqueueRows, singles)
 

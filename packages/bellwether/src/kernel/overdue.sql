@@ -35,7 +35,7 @@ begin
     select 'failed', 'max_attempts'
     where h.status = 'running' and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
       and exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
-        and i.status = 'processing' and i.attempts >= s.max_attempts)
+        and i.status = 'processing' and i.attempts + 1 >= s.max_attempts)
     union all
     -- W2.2f: it waits for something that will not come: no deadline lies ahead, and receipts, if any, are not being claimed.
     select 'failed', 'suspended_unresumable'

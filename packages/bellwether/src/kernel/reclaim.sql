@@ -1,10 +1,10 @@
 -- W2.1: rows that a worker took and then fell silent on go back to pending with a new epoch: the next worker takes the turn over
--- from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A turn that was tried
--- p_max_attempts times is left for the PMO to reap. p_watching_since: silence counts only while the watchdog was watching;
+-- from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A turn that
+-- p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap. p_watching_since: silence counts only while the watchdog was watching;
 -- p_valid_until: what was asked before a pause is not carried out after it (W2.10).
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int, p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -21,7 +21,7 @@ begin
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
-      and not (i.attempts >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
+      and not (i.attempts + 1 >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
     limit p_limit for no key update of h skip locked) s;
   if v_silent is null then return; end if;
 
@@ -46,6 +46,12 @@ begin
   returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
 
   -- Receipts go back as they are; a row that claims a turn its agent does not have is not work.
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, 'row taken and silent for ' || p_timeout_seconds || ' s',
+    jsonb_build_object('inbox', i.status, 'claimed_by', i.claimed_by, 'processed_at', i.processed_at),
+    jsonb_build_object('inbox', case when i.message_type in ('turn', 'ui_action') then 'error' else 'pending' end), v_now
+  from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
+  where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff;
   return query
   update state.agent_inbox i set
     status = case when i.message_type in ('turn', 'ui_action') then 'error' else 'pending' end,

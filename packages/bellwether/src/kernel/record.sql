@@ -4,7 +4,7 @@
 -- step?: {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -42,7 +42,7 @@ begin
       select x.project_id, x.agent_id, x.agent_turn_id, h.active_channel_id, i.traceparent, s.*
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, step json)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-      left join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
+      left join lateral state.turn_row(x.agent_turn_id) i on true
       cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[], metadata jsonb, error text)
       where x.agent_turn_id = any (v_live) and x.step is not null
     ), written as (

@@ -4,7 +4,7 @@
 -- agent_turn_id?, turn_epoch?, inbox_id, card_id}.
 create or replace function state.report(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -29,7 +29,7 @@ begin
       error jsonb, after_execution text, agent_turn_id text, turn_epoch bigint)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
     join state.agent_state_head h on h.project_id = w.project_id and h.agent_id = w.agent_id
-    left join state.agent_inbox i on i.agent_turn_id = w.agent_turn_id and i.message_type in ('turn', 'ui_action')
+    left join lateral state.turn_row(w.agent_turn_id) i on true
     where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and w.wait_status = 'waiting'
       and (x.agent_turn_id is null or x.agent_turn_id = w.agent_turn_id) and (x.turn_epoch is null or x.turn_epoch = w.turn_epoch)
       and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id

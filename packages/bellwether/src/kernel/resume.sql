@@ -2,7 +2,7 @@
 -- 'stale' when another worker resumed it first or the turn is over. Items: {project_id, agent_id, agent_turn_id, turn_epoch}.
 create or replace function state.resume(p_items json, p_worker text)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -38,7 +38,7 @@ begin
     select r.project_id, 'bw.v1.' || r.project_id || '.' || r.active_channel_id || '.evt.agent.' || r.agent_id || '.state', 'state',
       jsonb_strip_nulls(jsonb_build_object('agent_turn_id', r.active_agent_turn_id, 'agent_id', r.agent_id, 'status', 'running', 'turn_epoch', r.turn_epoch,
         'traceparent', i.traceparent, 'metadata', jsonb_build_object('activity', 'thinking', 'waiting_tool_count', 0))), r.active_agent_turn_id, v_now
-    from resumed r left join state.agent_inbox i on i.agent_turn_id = r.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+    from resumed r left join lateral state.turn_row(r.active_agent_turn_id) i on true
   )
   select 'resumed', project_id, agent_id, active_agent_turn_id, turn_epoch, null::text, null::text, null::text, null::jsonb from resumed;
 

@@ -1,7 +1,7 @@
 -- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target, never the head's
 -- state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
 create or replace function state.put_agents(p_items json) returns void language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 -- after_execution?, timeout_seconds?, idempotent?}]}. A tool declared in resource.tools speaks for itself where the call is silent.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -38,7 +38,7 @@ begin
         after_execution text, timeout_seconds double precision, idempotent boolean)) with ordinality
         as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-      left join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
+      left join lateral state.turn_row(x.agent_turn_id) i on true
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
       where x.agent_turn_id = any (v_live)
     ), made as (

@@ -36,7 +36,7 @@ end $$;
 
 create or replace function state.resend_commands(p_target text, p_older_than_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
 #variable_conflict use_column
 declare
@@ -48,7 +48,7 @@ begin
       h.active_channel_id, i.traceparent, coalesce(t.target_subject, 'cmd.tool.' || w.tool_name || '.call') as target
     from state.agent_state_head h
     join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
-    left join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+    left join lateral state.turn_row(h.active_agent_turn_id) i on true
     left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
     where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target and h.resume_deadline > v_now
       and w.wait_status = 'waiting' and w.started_by is null and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)

@@ -27,14 +27,23 @@ const roundsMax = 20
 export function openGuard({ kernel, clock, settings }: { kernel: Kernel; clock: Clock; settings: GuardSettings }): Guard {
   const { db, ids } = kernel
   const vigil = keepVigil(settings.watchdogIntervalSeconds)
+  // The clock may have been set back before we began to watch; and a check that failed is still to be done.
+  let futureUnchecked = true
+
+  async function mendClock(): Promise<Verdict[]> {
+    if (futureUnchecked) await forgetFuture(db)
+    futureUnchecked = false
+    return []
+  }
 
   return {
     async step() {
       const watch = vigil.look(await databaseNow(db), clock.monotonicMs())
-      if (watch.setBack) await forgetFuture(db)
+      futureUnchecked ||= watch.setBack
       const done: Verdict[] = []
       const errors: unknown[] = []
       const rules = [
+        mendClock,
         () => sweepQueued(db, settings.watchdogIntervalSeconds),
         () => retryDispatched(db, settings.dispatchedRetrySeconds),
         () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds),
@@ -42,7 +51,7 @@ export function openGuard({ kernel, clock, settings }: { kernel: Kernel; clock: 
       ]
       for (const [position, rule] of rules.entries()) {
         // Only endings and leases use themselves up; announcing the same rows again in one step helps nobody.
-        const rounds = position === 0 || position === 3 ? roundsMax : 1
+        const rounds = position === 1 || position === 4 ? roundsMax : 1
         try {
           done.push(...(await repeat(rule, rounds)))
         } catch (error) {

@@ -15,7 +15,8 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
   const { turn } = scope
   const { signal } = scope.abort
   try {
-    const results = turn.kind === 'resume' ? await kernel.readResults(turn.agentTurnId) : []
+    // A takeover goes on where the dead worker stood: what it had resumed with is still what was answered last (W2.3b).
+    const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
     if (results.some((result) => result.after_execution === 'terminate')) {
       // T3.3c: the result is the deliverable; no further step. Straight from suspended, so that it cannot be half done.
       await settle(options, turn, signal, { deliver: { text: textOf(results) } })

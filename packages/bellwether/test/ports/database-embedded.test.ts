@@ -166,7 +166,8 @@ describe('one process per folder', () => {
 
   it('lets exactly one of several simultaneous first starts in', async () => {
     const outcomes = await Promise.allSettled([start(), start(), start()])
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    const refused = outcomes.filter((outcome) => outcome.status === 'rejected')
+    expect(refused.map(({ reason }) => (reason as Terminal).code)).toEqual(['folder_in_use', 'folder_in_use'])
   })
 })
 
@@ -233,7 +234,7 @@ function inUse(error: unknown): undefined {
 describe('after the server was killed', () => {
   beforeEach(copyTemplate)
 
-  it('says so, frees the folder, and the next start recovers on the same port with open sessions about', async () => {
+  it('says so, frees the folder, and the next start recovers on the same port', async () => {
     const first = await start()
     const db = await openDatabase({ url: first.url, poolSize: 2 })
     await db.query({ text: 'create table kept as select 7 as n' })
@@ -250,6 +251,28 @@ describe('after the server was killed', () => {
     const second = await start()
     expect(second.port).toBe(first.port)
     expect(await db.query({ text: 'select n from kept' })).toEqual([{ n: 7 }])
+    await db.close()
+  })
+
+  it('waits for sessions that have not noticed yet, since they still write to the shared memory', async () => {
+    const first = await start()
+    const db = await openDatabase({ url: first.url, poolSize: 1 })
+    const busy = db.query({
+      text: `do $$ declare over timestamptz := clock_timestamp() + interval '2s';
+             begin while clock_timestamp() < over loop end loop; end $$`,
+    })
+    const seeBusy = `select from pg_stat_activity where query like 'do %' and state = 'active'`
+    await until('the session is busy', async () => (await ask(first.url, seeBusy))[0])
+    process.kill(first.pid, 'SIGKILL')
+    await first.exited
+    const order: string[] = []
+    const [second] = await Promise.all([
+      start().finally(() => void order.push('started')),
+      busy.finally(() => void order.push('session over')),
+    ])
+    expect(order).toEqual(['session over', 'started'])
+    expect(await readFile(join(dataDir, 'server.log'), 'utf8')).toContain('pre-existing shared memory block')
+    expect(await ask(second.url, 'select 1 as one')).toEqual([{ one: 1 }])
     await db.close()
   })
 

@@ -38,10 +38,9 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
   }
 }
 
-/** Hot: one promise over the driver's. The copy is needed, because the driver writes into the object it is given. */
+/** Hot: one promise over the driver's. The driver copies the statement before it adds its own fields. */
 function send<Row extends object>(pool: pg.Pool, statement: Statement): Promise<Row[]> {
-  const { name, text, values } = statement
-  return pool.query({ name, text, values: values as unknown[] }).then(rowsOf<Row>, fail)
+  return pool.query(statement as pg.QueryConfig).then(rowsOf<Row>, fail)
 }
 
 function rowsOf<Row>(result: { readonly rows: unknown[] }): Row[] {
@@ -57,9 +56,9 @@ async function transaction<T>(pool: pg.Pool, run: (tx: Queryable) => Promise<T>)
   let over = false
   let broken: unknown
   const tx: Queryable = {
-    query: <Row extends object>({ name, text, values }: Statement) => {
+    query: <Row extends object>(statement: Statement) => {
       if (over) return Promise.reject(transactionOver())
-      return client.query({ name, text, values: values as unknown[] }).then(rowsOf<Row>, (error: unknown) => {
+      return client.query(statement as pg.QueryConfig).then(rowsOf<Row>, (error: unknown) => {
         if (isBroken(error)) broken = error
         throw translated(error)
       })

@@ -1,0 +1,76 @@
+/**
+ * Empties the schemas under test between runs: `select sim.reset()`, one round trip. What was in a table when the world
+ * was opened (rows that migrations seeded) is there again afterwards, and sequences start anew. Autovacuum is kept away,
+ * whose statistics would change plans between runs. Nothing may be open on the tables meanwhile: run.ts sees to that.
+ */
+import type { Queryable } from '../../src/ports/database/database.js'
+
+/**
+ * 'truncate' is exact: rows lie in the same physical order every time, so that even a query without ORDER BY answers the
+ * same. 'delete' is about ten times faster and keeps cached plans: for hunting through many seeds.
+ */
+export type Emptying = 'truncate' | 'delete'
+
+interface TableRow {
+  readonly name: string
+  /** All but the generated ones, which cannot be inserted. */
+  readonly columns: string
+  readonly seeded: boolean
+}
+
+const tablesQuery = `
+  select c.oid::regclass::text as name, a.columns,
+    query_to_xml('select 1 from ' || c.oid::regclass || ' limit 1', false, true, '')::text <> '' as seeded
+  from pg_class c, lateral (
+    select coalesce(string_agg(quote_ident(attname), ', ' order by attnum), '') as columns from pg_attribute
+    where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '') a
+  where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind = 'r' order by 1`
+
+// Dead rows above this cost more than a truncation.
+const deleteMaxBytes = 1_000_000
+
+export async function installReset(db: Queryable, schemas: readonly string[], emptying: Emptying): Promise<void> {
+  // A world was here before: what its last run left is no seed.
+  const [earlier] = await db.query<{ there: boolean }>({ text: `select to_regproc('sim.reset') is not null as there` })
+  if (earlier?.there) await db.query({ text: 'select sim.reset()' })
+  const tables = await db.query<TableRow>({ text: tablesQuery, values: [schemas] })
+  const empty: string[] = []
+  const refill: string[] = []
+  for (const [index, table] of tables.entries()) {
+    const { name, columns, seeded } = table
+    await db.query({ text: `alter table ${name} set (autovacuum_enabled = false)` })
+    const copy = `sim.seed_${index}`
+    if (seeded) {
+      await db.query({ text: `drop table if exists ${copy}; create table ${copy} as select ${columns} from ${name}` })
+      // Also when a foreign key carried somebody else's truncation here.
+      refill.push(`if not exists (select 1 from ${name}) then
+        insert into ${name} (${columns}) overriding system value select ${columns} from ${copy} order by ctid; end if;`)
+    }
+    const written = seeded ? differs(table, copy, emptying) : `pg_relation_size('${name}') > 0`
+    const byDelete = emptying === 'delete' ? `pg_relation_size('${name}') < ${deleteMaxBytes}` : 'false'
+    empty.push(`if ${written} then
+      if ${byDelete} then delete from ${name}; else names := names || '${name}'::text; end if; end if;`)
+  }
+  const spaces = schemas.map((schema) => `'${schema}'::regnamespace`).join(', ')
+  const text = `
+    create or replace function sim.reset() returns void language plpgsql set session_replication_role = replica as $sim$
+    declare names text[] := '{}';
+    begin
+      ${empty.join('\n')}
+      if names <> '{}' then
+        execute 'truncate ' || array_to_string(names, ', ') || ' restart identity cascade';
+      end if;
+      ${refill.join('\n')}
+      perform setval(s.seqrelid::regclass, s.seqstart, false) from pg_sequence s join pg_class c on c.oid = s.seqrelid
+      where c.relnamespace in (${spaces});
+    end $sim$`
+  await db.query({ text })
+}
+
+/** Whether a seeded table is not as it was; for 'truncate' also the places of its rows count. */
+function differs({ name, columns }: TableRow, copy: string, emptying: Emptying): string {
+  const row = emptying === 'truncate' ? 'r' : `row(${columns})`
+  const print = (table: string): string =>
+    `(select md5(string_agg(${row}::text, '|' order by ${row}::text)) from (select ctid, ${columns} from ${table}) r)`
+  return `${print(name)} is distinct from ${print(copy)}`
+}
