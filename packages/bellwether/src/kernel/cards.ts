@@ -63,15 +63,18 @@ export async function makeBox(db: Queryable, ids: Ids, box: NewBox): Promise<str
     card_ids: box.cardIds ?? [],
     cards: (box.cards ?? []).map((card) => cardRow(ids, card)),
   }
-  try {
-    await db.query({ name: 'bw_make_boxes', text: 'select state.make_boxes($1::json)', values: [JSON.stringify([row])] })
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'BW003') {
-      throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
-    }
-    throw error
-  }
+  await db
+    .query({ name: 'bw_make_boxes', text: 'select state.make_boxes($1::json)', values: [JSON.stringify([row])] })
+    .catch(unknownCard)
   return boxId
+}
+
+/** Says of a card or box that is not there what it is: the caller's mistake. */
+export function unknownCard(error: unknown): never {
+  if (error instanceof Error && 'code' in error && error.code === 'BW003') {
+    throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
+  }
+  throw error
 }
 
 /** The cards of boxes, in order, a box after the other. */

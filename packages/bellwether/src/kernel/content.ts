@@ -20,8 +20,7 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
   if (depth > depthMax) {
     throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, { code: 'content_too_deep', hint: 'flatten it' })
   }
-  const text = JSON.stringify(value)
-  if (text === undefined) throw new InvalidInput(`${what} is not JSON`, { code: 'not_json' })
+  const text = jsonOf(value, what)
   const bytes = Buffer.byteLength(text)
   if (bytes > maxBytes) {
     throw new InvalidInput(`${what} is ${bytes} bytes; the limit is ${maxBytes}`, {
@@ -35,6 +34,18 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
       hint: 'remove it, or encode binary data (base64)',
     })
   }
+}
+
+function jsonOf(value: unknown, what: string): string {
+  let text: string | undefined
+  let cause: unknown
+  try {
+    text = JSON.stringify(value)
+  } catch (error) {
+    cause = error
+  }
+  if (text === undefined) throw new InvalidInput(`${what} is not JSON`, { code: 'not_json', cause })
+  return text
 }
 
 function depthOf(value: unknown, limit: number): number {

@@ -2,7 +2,7 @@
 import type { Outcome } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
-import { cardMaxBytes, storable } from './content.js'
+import { cardMaxBytes, plainText, storable } from './content.js'
 import { call, fenceRow, type Fence, type Verdict } from './verdict.js'
 
 export interface Delivery extends Fence {
@@ -22,7 +22,7 @@ export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknow
     ...fenceRow(delivery),
     agent_turn_id: delivery.agentTurnId,
     status: delivery.status,
-    error: delivery.error,
+    error: delivery.error === undefined ? undefined : plainText(delivery.error, 'error'),
     card_id: ids.next(),
     content: delivery.content,
   }

@@ -76,16 +76,20 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     project_id: token(turn.projectId, 'project'),
     agent_id: token(turn.agentId, 'agent'),
     channel_id: turn.channelId === undefined ? undefined : token(turn.channelId, 'channel'),
-    correlation_id: turn.correlationId === undefined ? undefined : plainText(turn.correlationId, 'correlation_id'),
+    correlation_id: optional(turn.correlationId, 'correlation_id'),
     recursion_depth: depth,
     traceparent: traceparentOf(agentTurnId, turn.traceparent),
-    parent_step_id: turn.parentStepId,
-    source_agent_id: turn.source?.agentId,
-    source_agent_turn_id: turn.source?.agentTurnId,
-    source_step_id: turn.source?.stepId,
+    parent_step_id: optional(turn.parentStepId, 'parent_step_id'),
+    source_agent_id: optional(turn.source?.agentId, 'source_agent_id'),
+    source_agent_turn_id: optional(turn.source?.agentTurnId, 'source_agent_turn_id'),
+    source_step_id: optional(turn.source?.stepId, 'source_step_id'),
     payload,
     box,
   }
+}
+
+function optional(text: string | undefined, what: string): string | undefined {
+  return text === undefined ? undefined : plainText(text, what)
 }
 
 /** Puts rows into inboxes and says, row by row, what became of them; the leases that it made are among the verdicts. */

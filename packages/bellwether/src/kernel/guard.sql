@@ -139,7 +139,7 @@ begin
   where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id and l.status = 'processing';
   update state.agent_state_head h set updated_at = v_now,
     leased_at = least(h.leased_at, v_now), turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
-    resume_deadline = least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0)))
+    resume_deadline = case when h.resume_deadline is not null then least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0))) end
   where h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
   update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;

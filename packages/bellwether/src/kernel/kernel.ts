@@ -18,6 +18,7 @@ import { resume, readResults, type ToolResult } from './resume.js'
 import { putAgents, putTool, type Agent, type Tool } from './roster.js'
 import { stop, type Stopping, type StopResult } from './stop.js'
 import { suspend, type Suspension } from './suspend.js'
+import { swapBox, type BoxSwap } from './swap-box.js'
 import { startTool, type StartedTool } from './tools.js'
 import { uiAction, type UiAction } from './ui-action.js'
 import { ringsFor, type Fence, type Verdict } from './verdict.js'
@@ -40,10 +41,13 @@ export interface Kernel {
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
 
-  claim(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean }>
+  /** `refused`: rows that named no turn or not their agent's, and receipts that came too late (T3.2b). */
+  claim(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean; refused: readonly Verdict[] }>
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
   beat(beats: readonly Beat[], workerId: string | null): Promise<Set<string>>
   record(writing: Writing): Promise<'recorded' | 'stale'>
+  /** Compaction: a new output box for a running turn; answers its id. */
+  swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
   suspend(suspension: Suspension, suspendSeconds: number): Promise<'suspended' | 'already' | 'stale'>
   resume(fence: Fence, workerId: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
@@ -111,13 +115,14 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     async claim(claimant) {
       const { turns, again, others } = await claim(db, claimant)
       await rung(others)
-      return { turns, again }
+      return { turns, again, refused: others.filter((verdict) => verdict.what === 'refused') }
     },
     async reconcile(claimant) {
       return (await reconcile(db, claimant)).turns
     },
     beat: (beats, workerId) => beat(db, beats, workerId),
     record: (writing) => record(db, ids, writing),
+    swapBox: (swap) => swapBox(db, ids, swap),
     suspend: (suspension, suspendSeconds) => suspend(db, ids, suspension, suspendSeconds),
     resume: (fence, workerId) => resume(db, fence, workerId),
     readResults: (agentTurnId) => readResults(db, agentTurnId),

@@ -2,6 +2,7 @@
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardRow, type NewCard } from './cards.js'
+import { payloadMaxBytes, plainText, storable } from './content.js'
 import { call, fenceRow, type Fence } from './verdict.js'
 
 export interface Step {
@@ -24,15 +25,20 @@ export async function record(db: Queryable, ids: Ids, writing: Writing): Promise
     {
       ...fenceRow(writing),
       cards: writing.cards?.map((card) => cardRow(ids, card)),
-      step: step && {
-        step_id: step.stepId,
-        phase: step.phase,
-        status: step.status,
-        tool_call_ids: step.toolCallIds,
-        metadata: step.metadata,
-        error: step.error,
-      },
+      step: step && stepRow(step),
     },
   ])
   return verdict?.what === 'recorded' ? 'recorded' : 'stale'
+}
+
+function stepRow(step: Step): Record<string, unknown> {
+  if (step.metadata !== undefined) storable(step.metadata, 'the metadata of a step', payloadMaxBytes)
+  return {
+    step_id: plainText(step.stepId, 'step_id'),
+    phase: plainText(step.phase, 'phase'),
+    status: plainText(step.status, 'status'),
+    tool_call_ids: step.toolCallIds?.map((id) => plainText(id, 'tool_call_id')),
+    metadata: step.metadata,
+    error: step.error === undefined ? undefined : plainText(step.error, 'error', 10_000),
+  }
 }

@@ -1,5 +1,5 @@
 /** Receipts: what a tool (or a watchdog in its place) has to say. One that nobody waits for is acknowledged and changes nothing. */
-import { InvalidInput, type AfterExecution, type ResultStatus } from '@bellwether/protocol'
+import { InvalidInput, token, type AfterExecution, type ResultStatus } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
@@ -23,7 +23,7 @@ export async function report(db: Queryable, ids: Ids, receipts: readonly Receipt
     storable(receipt.result ?? null, `the result of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)
     storable(receipt.error ?? null, `the error of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)
     return {
-      project_id: receipt.projectId,
+      project_id: token(receipt.projectId, 'project'),
       tool_call_id: plainText(receipt.toolCallId, 'tool_call_id'),
       message_type: 'tool_result',
       status: receipt.status,

@@ -1,4 +1,5 @@
 /** Stop: ends an active turn, cancels a queued one; which of the two is decided under the lock (T3.6, hazard 9). */
+import { token } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { plainText } from './content.js'
@@ -15,7 +16,7 @@ export type StopResult = 'ended' | 'already' | 'unknown_turn'
 export async function stop(db: Queryable, ids: Ids, stopping: Stopping): Promise<{ result: StopResult; verdicts: Verdict[] }> {
   const verdicts = await call(db, 'stop', [
     {
-      project_id: stopping.projectId,
+      project_id: token(stopping.projectId, 'project'),
       agent_turn_id: plainText(stopping.agentTurnId, 'agent_turn_id'),
       inbox_id: ids.next(),
       card_id: ids.next(),

@@ -45,7 +45,7 @@ export async function suspend(
       idempotent: one.idempotent,
     }
   })
-  const [verdict] = await call(db, 'suspend', [{ ...fenceRow(suspension), step_id: suspension.stepId, calls: rows }], suspendSeconds)
+  const [verdict] = await call(db, 'suspend', [{ ...fenceRow(suspension), step_id: plainText(suspension.stepId, 'step_id'), calls: rows }], suspendSeconds)
   switch (verdict?.what) {
     case 'suspended':
     case 'already':

@@ -12,7 +12,7 @@ export interface TurnContext {
   readonly turn: ClaimedTurn
   /** Fires when the fence is lost, the turn is stopped, or the worker goes down: stop at once, nothing more will be taken. */
   readonly signal: AbortSignal
-  /** The results that the turn waited for, in the order of its calls; empty at its start. */
+  /** The results that the turn waited for, in the order of its calls; empty at its start. A refused submit_result is one too. */
   readonly results: readonly ToolResult[]
   /** Everything the turn may know. Throws when the fence is lost. */
   hydrate(): Promise<Hydrated>

@@ -16,7 +16,7 @@ const againMs = 5
 
 export interface RunningWorker {
   readonly worker: Worker
-  /** Resolves when the worker has drained after its signal fired. */
+  /** Resolves when the worker has drained after its signal fired; `worker.running` then holds what had to be given up. */
   readonly ended: Promise<void>
 }
 
@@ -41,16 +41,22 @@ export async function runWorker(
   }
 
   const common = { clock, log, signal }
+  // Beats go on while the worker drains: what still runs is alive, and must not be given to another.
+  const drained = new AbortController()
+  const beating = loop({ ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000, signal: drained.signal }, () => worker.beat())
   const loops = Promise.all([
     loop({ ...common, name: 'claim', intervalMs: settings.pollSeconds * 1_000 }, claimAll, wake),
-    loop({ ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000 }, () => worker.beat()),
     loop({ ...common, name: 'worker watchdog', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => watchdog.step()),
   ])
+  if (signal.aborted) worker.stopClaiming()
+  else signal.addEventListener('abort', () => worker.stopClaiming(), { once: true })
   return {
     worker,
     ended: loops.then(async () => {
       await listening.stop()
       await worker.drain(settings.drainSeconds * 1_000)
+      drained.abort()
+      await beating
     }),
   }
 }

@@ -8,6 +8,7 @@ import type { Delivery } from '../kernel/deliver.js'
 import type { ToolResult } from '../kernel/resume.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import { hydrate } from './hydrate.js'
+import { decideSubmission, submitResultName, wantedFields, type Submission } from './submit-result.js'
 import type { Scope, WorkerOptions } from './worker.js'
 
 export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
@@ -26,13 +27,58 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
       if ((await kernel.resume(turn, options.workerId)) === 'stale') return
       scope.held = true
     }
-    const action = await act(options, turn, signal, results)
+    const action = await actUntilSubmitted(options, turn, signal, results)
     if (signal.aborted) return
     await settle(options, turn, signal, action)
   } catch (error) {
     if (error instanceof FenceLost || signal.aborted) return
     log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'a turn could not be settled; the watchdogs will end it')
   }
+}
+
+// An agent that was told three times what is missing will not find it.
+const refusalsMax = 3
+
+/** T4.4: a step that calls submit_result ends the turn, or is told at once what is wrong with it; nothing is sent or waited for. */
+async function actUntilSubmitted(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  results: readonly ToolResult[],
+): Promise<TurnAction> {
+  let action = await act(options, turn, signal, results)
+  for (let refusals = 1; ; refusals += 1) {
+    const submission = await submissionIn(options, turn, signal, action)
+    if (submission === undefined) return action
+    if ('deliver' in submission) return { deliver: submission.deliver }
+    const { refuse, call } = submission
+    if (refusals === refusalsMax) {
+      return { deliver: { text: `The result was refused: ${refuse.message}.` }, status: 'failed', error: `submit_result_${refuse.code}` }
+    }
+    const answer: ToolResult = {
+      tool_call_id: call.toolCallId,
+      tool_name: submitResultName,
+      step_id: ('suspend' in action ? action.suspend.stepId : undefined) ?? options.kernel.ids.next(),
+      wait_status: 'applied',
+      after_execution: 'suspend',
+      status: 'failed',
+      result: null,
+      error: { code: refuse.code, message: refuse.message },
+    }
+    action = await act(options, turn, signal, [answer])
+  }
+}
+
+async function submissionIn(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  action: TurnAction,
+): Promise<Submission | undefined> {
+  if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName)) return undefined
+  const known = await persist(options, signal, () => hydrate(options.kernel.db, turn))
+  if (known === 'stale') throw new FenceLost(turn.agentTurnId)
+  return decideSubmission(action.suspend.calls, wantedFields(known.context))
 }
 
 async function act(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, results: readonly ToolResult[]): Promise<TurnAction> {

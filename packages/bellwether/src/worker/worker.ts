@@ -46,6 +46,8 @@ export interface Worker {
   beat(): Promise<void>
   /** Resolves when something has finished, so that there is room. */
   room(): Promise<void>
+  /** Claims nothing more; whoever waits for room is let go. */
+  stopClaiming(): void
   /** Stops claiming, waits for what runs, then aborts the rest: their rows are reclaimed by whoever is alive. */
   drain(graceMs: number): Promise<void>
 }
@@ -57,13 +59,24 @@ export function openWorker(options: WorkerOptions): Worker {
   const freed: (() => void)[] = []
   let lastBeatMs = clock.monotonicMs()
 
+  function letGo(): void {
+    for (const free of freed.splice(0)) free()
+  }
+
+  function stopClaiming(): void {
+    draining = true
+    letGo()
+  }
+
   function start(turns: readonly ClaimedTurn[]): void {
     for (const turn of turns) {
+      // The same turn again: it was reclaimed from us, so the scope that still runs it has lost its fence.
+      running.get(turn.agentTurnId)?.abort.abort('fence_lost')
       const scope: Scope = { turn, abort: new AbortController(), held: turn.kind === 'turn', done: Promise.resolve() }
       running.set(turn.agentTurnId, scope)
       scope.done = runTurn(options, scope).finally(() => {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
-        for (const free of freed.splice(0)) free()
+        letGo()
       })
     }
   }
@@ -76,7 +89,10 @@ export function openWorker(options: WorkerOptions): Worker {
       const max = settings.concurrency - running.size
       if (draining || max <= 0) return { started: 0, again: false }
       const claimant: Claimant = { workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
-      const { turns, again } = await kernel.claim(claimant)
+      const { turns, again, refused } = await kernel.claim(claimant)
+      for (const { project_id, agent_id, inbox_id, detail } of refused) {
+        options.log.warn({ project_id, agent_id, inbox_id, detail }, 'an inbox row was refused')
+      }
       start(turns)
       return { started: turns.length, again }
     },
@@ -103,9 +119,10 @@ export function openWorker(options: WorkerOptions): Worker {
         throw error
       }
     },
-    room: () => (running.size < settings.concurrency ? Promise.resolve() : new Promise((resolve) => freed.push(resolve))),
+    stopClaiming,
+    room: () => (draining || running.size < settings.concurrency ? Promise.resolve() : new Promise((resolve) => freed.push(resolve))),
     async drain(graceMs) {
-      draining = true
+      stopClaiming()
       const finished = Promise.all([...running.values()].map((scope) => scope.done))
       const giveUp = new AbortController()
       await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])

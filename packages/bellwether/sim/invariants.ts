@@ -1,0 +1,120 @@
+/**
+ * What must hold, as queries that return offenders. `always` after every COMMIT, whatever has crashed; `settled` once every
+ * turn has ended. The names are what mutations must break.
+ */
+import type { Invariant } from './engine/index.js'
+
+const turns = "message_type in ('turn', 'ui_action')"
+
+export const always: readonly Invariant[] = [
+  {
+    name: 'no idle agent leaves a turn queued',
+    sql: `select i.agent_id, i.agent_turn_id from state.agent_inbox i
+      join state.agent_state_head h using (project_id, agent_id) where i.status = 'queued' and h.status = 'idle'`,
+  },
+  {
+    name: 'an active head and its inbox row agree',
+    sql: `select h.agent_id, h.status, h.turn_epoch, i.status as inbox, i.turn_epoch as inbox_epoch from state.agent_state_head h
+      left join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.${turns}
+      where h.status <> 'idle' and (i.inbox_id is null or i.ended_at is not null or i.turn_epoch is distinct from h.turn_epoch
+        or i.status not in ('pending', 'processing') or (h.status = 'dispatched' and i.status <> 'pending')
+        or (h.status = 'suspended' and i.status <> 'processing'))`,
+  },
+  {
+    name: 'a row that is being worked on belongs to an active head',
+    sql: `select i.agent_id, i.agent_turn_id, i.status from state.agent_inbox i
+      left join state.agent_state_head h on h.active_agent_turn_id = i.agent_turn_id
+      where i.${turns} and i.status in ('pending', 'processing') and h.agent_id is null`,
+  },
+  {
+    name: 'every ended turn has exactly one task event, and only ended turns have one',
+    sql: `select i.agent_turn_id, i.ended_at, count(e.*) from state.agent_inbox i
+      left join state.events e on e.agent_turn_id = i.agent_turn_id and e.kind = 'task'
+      where i.${turns} group by 1, 2 having count(e.*) <> (i.ended_at is not null)::int`,
+  },
+  {
+    name: 'every ended turn has its deliverable in an output box',
+    sql: `select i.agent_turn_id, i.deliverable_card_id from state.agent_inbox i
+      where i.${turns} and i.ended_at is not null and not exists (
+        select from cards.cards c join cards.box_cards x on x.card_id = c.card_id
+        where c.card_id = i.deliverable_card_id and c.type = 'task.deliverable')`,
+  },
+  {
+    name: 'a turn has one deliverable',
+    sql: `select metadata ->> 'agent_turn_id' as turn, count(*) from cards.cards where type = 'task.deliverable' group by 1 having count(*) > 1`,
+  },
+  {
+    // By sequence numbers, not by time: clocks jump here.
+    name: 'nothing is written for a turn after its end',
+    sql: `select c.card_id from state.agent_inbox i
+      join cards.box_cards d on d.card_id = i.deliverable_card_id
+      join cards.box_cards x on x.box_id = d.box_id and x.position > d.position
+      join cards.cards c on c.card_id = x.card_id and c.metadata ->> 'agent_turn_id' = i.agent_turn_id
+      union all
+      select s.payload ->> 'step_id' from state.events t
+      join state.events s on s.agent_turn_id = t.agent_turn_id and s.kind in ('step', 'command') and s.event_id > t.event_id
+      where t.kind = 'task'`,
+  },
+  {
+    name: 'one worker holds a fence',
+    sql: `select agent_turn_id, turn_epoch, array_agg(distinct worker) from state.sim_claims group by 1, 2 having count(distinct worker) > 1`,
+  },
+  {
+    name: 'the head counts its waits',
+    sql: `select h.agent_id, h.waiting_tool_count, count(w.*) from state.agent_state_head h
+      left join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch and w.wait_status = 'waiting'
+      where h.status = 'suspended' group by h.project_id, h.agent_id having count(w.*) <> h.waiting_tool_count`,
+  },
+  {
+    name: 'a turn whose results are all there can be resumed',
+    sql: `select h.agent_id from state.agent_state_head h where h.status = 'suspended' and h.waiting_tool_count = 0
+      and not exists (select from state.turn_resume_ledger l where l.agent_turn_id = h.active_agent_turn_id and l.status <> 'applied')`,
+  },
+  {
+    name: 'a tool call acts once',
+    sql: `select tool_call_id, count(*) from state.sim_effects group by 1 having count(*) > 1`,
+  },
+  {
+    name: 'every enqueue is one turn and one edge',
+    sql: `select i.inbox_id from state.agent_inbox i where not exists (select from state.execution_edges e where e.edge_id = i.inbox_id)
+      union all select project_id || correlation_id from state.agent_inbox where ${turns} and correlation_id is not null
+      group by project_id, agent_id, correlation_id having count(*) > 1`,
+  },
+  {
+    name: "the worker's watchdog ends nothing",
+    sql: `select agent_turn_id from state.force_terminations f where not exists (
+      select from state.interventions v where v.agent_turn_id = f.agent_turn_id and v.kind = 'reap')`,
+  },
+]
+
+export const settled: readonly Invariant[] = [
+  {
+    name: 'every turn ended',
+    sql: `select agent_turn_id, status from state.turns where ended_at is null`,
+  },
+  {
+    name: 'every event was seen once by a reader of the cursor',
+    sql: `select e.event_id, count(s.*) from state.events e left join state.sim_seen s on s.event_id = e.event_id
+      group by 1 having count(s.*) <> 1`,
+  },
+  {
+    name: 'every event was published once, in order',
+    sql: `select e.event_id, count(p.*) from state.events e left join state.sim_published p on p.cursor = e.xid || ':' || e.event_id
+      where e.kind <> 'command' group by 1 having count(p.*) <> 1
+      union all
+      select seq, -1 from (select seq, cursor, lag(cursor) over (order by seq) as before from state.sim_published) o
+      where (split_part(cursor, ':', 1)::numeric, split_part(cursor, ':', 2)::numeric)
+        < (split_part(before, ':', 1)::numeric, split_part(before, ':', 2)::numeric)`,
+  },
+  {
+    name: 'every turn whose wait was applied has its result once',
+    sql: `select w.tool_call_id from state.turn_waiting_tools w where w.wait_status in ('received', 'waiting')
+      union all select x.card_id from cards.box_cards x group by x.box_id, x.card_id having count(*) > 1`,
+  },
+]
+
+/** For scenarios in which no worker dies: then nobody may be taken for dead. */
+export const nobodyDied: Invariant = {
+  name: 'no live turn is taken for dead',
+  sql: `select agent_turn_id, kind, reason from state.interventions where kind in ('reap', 'reclaim')`,
+}

@@ -1,0 +1,82 @@
+/**
+ * `npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--url URL] [--stop] [--json]`: plays seeds and says what it
+ * found. Without --url it starts a PostgreSQL of its own. The hash is over all traces: the same seeds give the same hash.
+ */
+import { createHash } from 'node:crypto'
+import { parseArgs } from 'node:util'
+import { systemClock } from '../src/ports/clock.js'
+import { ownCluster } from './cluster.js'
+import { play, storyOf, type Found } from './play.js'
+import { stories, type StoryName } from './scenarios.js'
+import { openKernelWorld } from './stage.js'
+
+const { values: given } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '20' },
+    from: { type: 'string', default: '1' },
+    story: { type: 'string' },
+    calm: { type: 'boolean', default: false },
+    stop: { type: 'boolean', default: false },
+    url: { type: 'string' },
+    json: { type: 'boolean', default: false },
+  },
+})
+
+function usage(problem: string): never {
+  process.stderr.write(`${problem}\nusage: npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--stop] [--url URL] [--json]\n`)
+  process.exit(2)
+}
+
+function whole(text: string, name: string): number {
+  const value = Number(text)
+  if (!Number.isSafeInteger(value) || value < 1) usage(`--${name} must be a whole number from 1, not ${JSON.stringify(text)}`)
+  return value
+}
+
+const seeds = whole(given.seeds, 'seeds')
+const from = whole(given.from, 'from')
+if (given.story !== undefined && !(given.story in stories)) {
+  usage(`there is no story ${JSON.stringify(given.story)}; there are: ${Object.keys(stories).join(', ')}`)
+}
+
+const cluster = given.url === undefined ? await ownCluster() : undefined
+const world = await openKernelWorld(given.url ?? (await cluster!.database()))
+const startedMs = systemClock.monotonicMs()
+const hash = createHash('sha256')
+const found: Found[] = []
+let steps = 0
+let played = 0
+try {
+  for (let seed = from; seed < from + seeds; seed += 1) {
+    const story = (given.story as StoryName | undefined) ?? storyOf(seed)
+    const result = await play(world, seed, story, !given.calm)
+    hash.update(result.hash)
+    steps += result.steps
+    played += 1
+    if (result.found !== undefined) {
+      found.push(result.found)
+      process.stderr.write(`seed ${seed} (${story}): ${result.found.finding}\n`)
+    }
+    if (process.stderr.isTTY || seed % 10 === 0) process.stderr.write(`${played} of ${seeds} seeds, ${found.length} findings\n`)
+    if (given.stop && found.length > 0) break
+  }
+} finally {
+  await world.close()
+  await cluster?.remove()
+}
+
+const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
+const report = {
+  ran: { seeds: played, from, story: given.story ?? 'all', faults: !given.calm },
+  figures: { steps, seconds: Math.round(seconds), steps_per_s: Math.round(steps / seconds) },
+  trace: hash.digest('hex').slice(0, 16),
+  found,
+}
+if (given.json) process.stdout.write(`${JSON.stringify(report)}\n`)
+else {
+  for (const one of found) {
+    process.stdout.write(`\nseed ${one.seed}, ${one.story}: ${one.finding}\nsmallest plan: ${JSON.stringify(one.plan)}\n${one.trace.join('\n')}\n`)
+  }
+  process.stdout.write(`${played} seeds, ${steps} steps in ${Math.round(seconds)} s, trace ${report.trace}: ${found.length} findings\n`)
+}
+process.exitCode = found.length === 0 ? 0 : 1

@@ -1,0 +1,81 @@
+/**
+ * One seed: a story, a fault plan, a schedule, all from the number. Faults stop after a while (`calmAfter`): until then
+ * nothing may break, afterwards everything must end. A plan that finds something is shrunk to the smallest that still does.
+ */
+import fc from 'fast-check'
+import { arbitraryPlan, findingText, noFaults, run, type Outcome, type Plan, type World } from './engine/index.js'
+import { stories, type Story, type StoryName } from './scenarios.js'
+
+export interface Found {
+  readonly seed: number
+  readonly story: StoryName
+  readonly finding: string
+  /** The invariant's name, or the kind of the finding. */
+  readonly breaks: string
+  readonly plan: Plan
+  readonly trace: readonly string[]
+}
+
+export interface Played {
+  readonly found: Found | undefined
+  readonly hash: string
+  readonly steps: number
+}
+
+// Faults strike within the first third of a typical run; the rest is the proof that it recovers.
+const calmAfter = 1_500
+const maxSteps = 40_000
+// Each attempt is a whole run.
+const shrinksMax = 40
+
+/** Mostly the fleet; every third seed one of the small stories, in turn. */
+export function storyOf(seed: number): StoryName {
+  const small = (Object.keys(stories) as StoryName[]).filter((name) => name !== 'fleet')
+  return seed % 3 === 0 ? small[(seed / 3) % small.length]! : 'fleet'
+}
+
+/** Stories that promise that nobody is taken for dead must not kill anybody. */
+const gentle = ['slow', 'clock-jump', 'time-passes'] as const
+
+export async function play(world: World, seed: number, name: StoryName, faults: boolean): Promise<Played> {
+  const story: Story = stories[name]
+  const peaceful = story.atEnd.some((invariant) => invariant.name === 'no live turn is taken for dead')
+  const plans = arbitraryPlan({
+    fibres: peaceful ? story.fibres.filter((fibre) => fibre.startsWith('guard')) : story.fibres,
+    yields: story.yields,
+    ...(peaceful ? { kinds: gentle } : {}),
+  })
+  let first: Outcome | undefined
+  let worst: { outcome: Outcome; plan: Plan } | undefined
+  const attempt = async (plan: Plan): Promise<boolean> => {
+    const outcome = await run(world, story.scenario, {
+      seed,
+      plan: { ...plan, calmAfter },
+      always: story.always,
+      atEnd: story.atEnd,
+      maxSteps,
+    })
+    first ??= outcome
+    if (outcome.finding !== undefined) worst = { outcome, plan }
+    return outcome.finding === undefined
+  }
+  if (faults) {
+    await fc.check(fc.asyncProperty(plans, attempt), { seed, numRuns: 1, maxSkipsPerRun: 0, interruptAfterTimeLimit: 120_000, markInterruptAsFailure: false })
+  } else {
+    await attempt(noFaults)
+  }
+  if (first === undefined) throw new Error(`seed ${seed} was not played`)
+  return { found: worst && foundOf(seed, name, worst), hash: first.hash, steps: first.steps }
+}
+
+function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: Outcome; plan: Plan }): Found {
+  const finding = outcome.finding!
+  return {
+    seed,
+    story,
+    plan,
+    finding: findingText(finding),
+    breaks: finding.kind === 'broken' ? finding.invariant : finding.kind,
+    trace: outcome.trace.slice(-shrinksMax),
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * The stories. Each prepares its agents, spawns its actors and says which invariants hold at its end. `fleet` is the one
+ * that random seeds play; the others are small enough to crash them at every statement, or made for one hazard.
+ */
+import { putAgents, setLimits } from '../src/kernel/roster.js'
+import { client, guard, observer, project, reader, relay, target, toolHost, worker, type Shelf, type Wanted } from './cast.js'
+import type { Invariant, Scenario, Stage } from './engine/index.js'
+import { always, nobodyDied, settled } from './invariants.js'
+
+export interface Story {
+  readonly scenario: Scenario
+  readonly always: readonly Invariant[]
+  readonly atEnd: readonly Invariant[]
+  /** The fibres that plans may hit. */
+  readonly fibres: readonly string[]
+  /** About how many yields they come to. */
+  readonly yields: number
+}
+
+async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
+  await setLimits(stage.db, { turnDeadlineSeconds: 1_800, maxRecursionDepth: 20 })
+  await putAgents(
+    stage.db,
+    stage.ids,
+    agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })),
+  )
+}
+
+const daemon = { daemon: true, restart: true }
+
+interface Cast {
+  readonly agents: readonly string[]
+  readonly clients: Readonly<Record<string, readonly Wanted[]>>
+  readonly workers?: number
+  readonly guards?: number
+  readonly hosts?: number
+  readonly relays?: number
+  readonly readers?: boolean
+  readonly concurrency?: number
+}
+
+function story(cast: Cast, extra: readonly Invariant[] = []): Story {
+  const { workers = 1, guards = 1, hosts = 0, relays = 0, readers = false } = cast
+  const names = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index + 1}`)
+  const fibres = [
+    ...Object.keys(cast.clients),
+    ...names('worker', workers),
+    ...names('guard', guards),
+    ...names('host', hosts),
+    ...names('relay', relays),
+  ]
+  const unread = settled.filter(({ name }) => (readers || !name.includes('seen')) && (relays > 0 || !name.includes('published')))
+  return {
+    fibres,
+    yields: 150,
+    always,
+    atEnd: [...unread, ...extra],
+    async scenario(stage) {
+      const shelf: Shelf = { kept: [] }
+      await prepare(stage, cast.agents)
+      for (const [name, wanted] of Object.entries(cast.clients)) stage.spawn(name, client(wanted), { restart: true })
+      for (const name of names('worker', workers)) {
+        stage.spawn(name, worker(cast.concurrency === undefined ? {} : { concurrency: cast.concurrency }), daemon)
+      }
+      for (const name of names('guard', guards)) stage.spawn(name, guard, daemon)
+      for (const name of names('host', hosts)) stage.spawn(name, toolHost, daemon)
+      for (const name of names('relay', relays)) stage.spawn(name, relay(shelf), daemon)
+      if (readers) stage.spawn('reader', reader, { daemon: true })
+      const keys = Object.values(cast.clients).flatMap((wanted) => wanted.map(({ key }) => key))
+      stage.spawn('observer', observer(keys, shelf))
+    },
+  }
+}
+
+export const stories = {
+  fleet: story({
+    agents: ['ann', 'bob', 'cid'],
+    clients: {
+      client1: [
+        { agentId: 'ann', key: 'a1', script: { writes: 1 } },
+        { agentId: 'bob', key: 'b1', script: { tools: ['answers', 'twice'] } },
+        { agentId: 'ann', key: 'a2', script: { tools: ['answers', 'silent'] } },
+      ],
+      client2: [
+        { agentId: 'ann', key: 'a3', stop: true },
+        { agentId: 'cid', key: 'c1', script: { tools: ['terminates'] } },
+        { agentId: 'bob', key: 'b2', script: { workMs: 30_000, writes: 1 } },
+      ],
+    },
+    workers: 2,
+    guards: 2,
+    hosts: 2,
+    relays: 2,
+    readers: true,
+  }),
+  plain: story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { writes: 1 } }, { agentId: 'ann', key: 'a2' }] } }),
+  tools: story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'answers'] } }] }, hosts: 2 }),
+  'late and duplicate results': story({
+    agents: ['ann'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['twice', 'terminates'] } }] },
+    workers: 2,
+    hosts: 1,
+  }),
+  'tool timeout': story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'silent'] } }] }, hosts: 1 }),
+  stop: story({
+    agents: ['ann'],
+    clients: {
+      client1: [{ agentId: 'ann', key: 'a1', script: { workMs: 1_000, writes: 2 }, stop: true }],
+      client2: [{ agentId: 'ann', key: 'a2', script: {}, stop: true }],
+    },
+  }),
+  'cancel races a lease': story({
+    agents: ['ann'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'ann', key: 'a2', stop: true }], client2: [{ agentId: 'ann', key: 'a3' }] },
+  }),
+  'dispatch timeout': story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'ann', key: 'a2' }] }, workers: 0, guards: 2 }),
+  'reap and reclaim': story({
+    agents: ['ann', 'bob'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1', script: { writes: 3 } }, { agentId: 'bob', key: 'b1', script: { workMs: 30_000, writes: 2 } }] },
+    workers: 2,
+  }),
+  overload: story(
+    {
+      agents: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'],
+      clients: {
+        client1: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'].map((agentId) => ({ agentId, key: agentId, script: { workMs: 40_000 } })),
+      },
+      concurrency: 1,
+    },
+    [nobodyDied],
+  ),
+  'blind judge': story(
+    {
+      agents: ['ann', 'bob'],
+      clients: {
+        client1: [
+          { agentId: 'ann', key: 'a1', script: { workMs: 120_000 } },
+          { agentId: 'bob', key: 'b1', script: { workMs: 120_000 } },
+        ],
+      },
+      guards: 2,
+    },
+    [nobodyDied],
+  ),
+} as const satisfies Record<string, Story>
+
+export type StoryName = keyof typeof stories

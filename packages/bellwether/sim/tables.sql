@@ -1,0 +1,5 @@
+-- What the simulation's actors write down about themselves, for the invariants.
+create table state.sim_claims (agent_turn_id text, turn_epoch bigint, worker text);
+create table state.sim_effects (tool_call_id text, host text);
+create table state.sim_seen (event_id bigint);
+create table state.sim_published (seq int, cursor text, msg_id text);

@@ -1,0 +1,72 @@
+/**
+ * Did every turn end, once? Asked of the database about turns whose ids the caller kept: a row, an end, one task event, one
+ * deliverable in the output box. Reads only; nothing is taken on trust.
+ */
+import type { Queryable } from '../ports/database/database.js'
+
+export interface Audit {
+  readonly turns: number
+  readonly outcomes: Readonly<Record<string, number>>
+  readonly interventions: Readonly<Record<string, number>>
+  /** Turns taken over by a second worker. */
+  readonly takenOver: number
+  readonly taskEvents: number
+  /** Known to the kernel and not ended. */
+  readonly stuck: readonly string[]
+  /** Unknown to the kernel, or ended without exactly one task event and one deliverable. */
+  readonly lost: readonly string[]
+}
+
+interface Row {
+  readonly agent_turn_id: string
+  readonly known: boolean
+  readonly outcome: string | null
+  readonly attempts: number | null
+  readonly task_events: number
+  readonly deliverables: number
+}
+
+export async function auditTurns(db: Queryable, projectId: string, turnIds: readonly string[], target: string): Promise<Audit> {
+  const rows = await db.query<Row>({
+    text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome, t.attempts,
+        (select count(*)::int from state.events e where e.agent_turn_id = w.agent_turn_id and e.kind = 'task') as task_events,
+        (select count(*)::int from cards.box_cards b join cards.cards c on c.card_id = b.card_id
+          where b.box_id = h.output_box_id and c.type = 'task.deliverable' and c.metadata ->> 'agent_turn_id' = w.agent_turn_id
+            and c.card_id = t.deliverable_card_id) as deliverables
+      from unnest($2::text[]) as w (agent_turn_id)
+      left join state.turns t on t.agent_turn_id = w.agent_turn_id and t.project_id = $1
+      left join state.agent_state_head h on h.project_id = t.project_id and h.agent_id = t.agent_id`,
+    values: [projectId, turnIds],
+  })
+  const kinds = await db.query<{ kind: string; times: number }>({
+    // A repeated ring is noted for a target, not for a project.
+    text: `select kind, count(*)::int as times from state.interventions
+      where project_id = $1 or (project_id is null and after ->> 'worker_target' = $2) group by kind order by kind`,
+    values: [projectId, target],
+  })
+  // Deliverables that no turn names would be effects of a worker that had lost its fence.
+  const strays = await db.query<{ agent_turn_id: string }>({
+    text: `select c.metadata ->> 'agent_turn_id' as agent_turn_id from cards.cards c
+      where c.project_id = $1 and c.type = 'task.deliverable'
+        and not exists (select from state.turns t where t.deliverable_card_id = c.card_id)`,
+    values: [projectId],
+  })
+  return {
+    turns: rows.length,
+    outcomes: tally(rows.flatMap((row) => row.outcome ?? [])),
+    interventions: Object.fromEntries(kinds.map(({ kind, times }) => [kind, times])),
+    takenOver: rows.filter((row) => (row.attempts ?? 0) > 0).length,
+    taskEvents: rows.reduce((sum, row) => sum + row.task_events, 0),
+    stuck: rows.filter((row) => row.known && row.outcome === null).map((row) => row.agent_turn_id),
+    lost: [
+      ...rows.filter((row) => !row.known || (row.outcome !== null && (row.task_events !== 1 || row.deliverables !== 1))),
+      ...strays,
+    ].map((row) => row.agent_turn_id),
+  }
+}
+
+function tally(words: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const word of words) counts[word] = (counts[word] ?? 0) + 1
+  return counts
+}

@@ -1,0 +1,28 @@
+/** Function agents by name: the agent's id, else its profile's name, else `*`. What a worker's agents file exports. */
+import type { ClaimedTurn } from '../kernel/claim.js'
+import type { AgentFunction } from './agent.js'
+
+export type Agents = Readonly<Record<string, AgentFunction>>
+
+/** Names the type of an agents file, so that an editor can help; changes nothing. */
+export function defineAgents<A extends Agents>(agents: A): A {
+  return agents
+}
+
+/** Undefined: nobody here does this agent's turns. */
+export function agentFor(agents: Agents, turn: Pick<ClaimedTurn, 'agentId' | 'profileId'>): AgentFunction | undefined {
+  const own = named(agents, turn.agentId)
+  const fallback = named(agents, '*')
+  if (own !== undefined || turn.profileId === null) return own ?? fallback
+  return async (context) => {
+    const { profile } = await context.hydrate()
+    const run = (profile === undefined ? undefined : named(agents, profile.name)) ?? fallback
+    if (run !== undefined) return run(context)
+    const who = `agent ${turn.agentId} or profile ${profile?.name ?? turn.profileId}`
+    return { deliver: { text: `No function for ${who}.` }, status: 'failed', error: 'no_executor' }
+  }
+}
+
+function named(agents: Agents, name: string): AgentFunction | undefined {
+  return Object.hasOwn(agents, name) ? agents[name] : undefined
+}

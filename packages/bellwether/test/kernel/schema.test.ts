@@ -1,0 +1,155 @@
+import { activities, cardTypes, inboxStatuses, messageTypes, outcomes, waitStatuses, afterExecutions } from '@bellwether/protocol'
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describeSchema } from '../../src/kernel/schema/describe.js'
+import { migrate } from '../../src/kernel/schema/migrate.js'
+import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { freshDatabase } from '../support/postgres.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+  await t.agents('ann')
+})
+afterAll(() => t.drop())
+
+/** The columns that each status may hold, so that only the edge itself can be at fault. */
+const columns: Readonly<Record<HeadStatus, string>> = {
+  idle: 'active_agent_turn_id = null, turn_deadline = null, leased_at = null, turn_epoch = turn_epoch',
+  dispatched: "active_agent_turn_id = 'x', turn_deadline = state.now(), leased_at = state.now(), turn_epoch = 7",
+  running: "active_agent_turn_id = 'x', turn_deadline = state.now(), leased_at = state.now(), turn_epoch = 7",
+  suspended: "active_agent_turn_id = 'x', turn_deadline = state.now(), leased_at = state.now(), turn_epoch = 7",
+}
+
+async function place(status: HeadStatus): Promise<void> {
+  await t.all('delete from state.agent_state_head')
+  await t.all("insert into state.agent_state_head (project_id, agent_id, worker_target, updated_at) values ($1, 'ann', 'w', state.now())", project)
+  await t.all('alter table state.agent_state_head disable trigger user')
+  await t.all(`update state.agent_state_head set status = '${status}', ${columns[status]}`)
+  await t.all('alter table state.agent_state_head enable trigger user')
+}
+
+const to = (status: HeadStatus) => t.all(`update state.agent_state_head set status = '${status}', ${columns[status]}`)
+
+describe('the state machine', () => {
+  it('[T2.1] state.moves is the TURN table, word for word', async () => {
+    const moves = await t.all('select move, from_statuses, to_status, bumps_epoch from state.moves order by move')
+    const table = Object.entries<Move>(TURN).map(([move, { from, to: to_status, bumpsEpoch }]) => ({
+      move,
+      from_statuses: from,
+      to_status,
+      bumps_epoch: bumpsEpoch,
+    }))
+    expect(moves).toEqual(table.toSorted((a, b) => (a.move < b.move ? -1 : 1)))
+  })
+
+  it('[T2.1] every verb of the TURN table is a function of the database', async () => {
+    const functions = await t.all<{ name: string }>("select proname as name from pg_proc where pronamespace = 'state'::regnamespace")
+    const names = new Set(functions.map((one) => one.name))
+    for (const move of Object.values<Move>(TURN)) expect(names).toContain(move.verb)
+  })
+
+  describe.each(headStatuses)('from %s', (from) => {
+    it.each(headStatuses)(`[T2.1] to %s the database does as the TURN table says`, async (status) => {
+      await place(from)
+      const change = to(status)
+      // Staying what it is changes nothing: only real edges are judged.
+      if (from === status || isLegal(from, status)) await change
+      else await expect(change).rejects.toMatchObject({ code: 'BW001' })
+    })
+  })
+
+  it('[T2.1, T1.5] an epoch never goes back, and a turn is never swapped for another', async () => {
+    await place('running')
+    await expect(t.all('update state.agent_state_head set turn_epoch = 6')).rejects.toMatchObject({ code: 'BW001' })
+    await expect(t.all("update state.agent_state_head set active_agent_turn_id = 'y'")).rejects.toMatchObject({ code: 'BW001' })
+    await t.all('update state.agent_state_head set turn_epoch = 8')
+  })
+
+  it.each([
+    ['idle', "active_agent_turn_id = 'x'", 'idle_holds_nothing'],
+    ['idle', "active_channel_id = 'public'", 'idle_holds_nothing'],
+    ['idle', "expecting_correlation_id = 'a'", 'idle_holds_nothing'],
+    ['idle', 'turn_deadline = state.now()', 'idle_holds_nothing'],
+    ['dispatched', 'active_agent_turn_id = null', 'active_names_its_turn'],
+    ['running', 'turn_deadline = null', 'active_names_its_turn'],
+    ['running', 'leased_at = null', 'active_names_its_turn'],
+    ['running', 'waiting_tool_count = 1', 'only_suspended_waits'],
+    ['running', 'resume_deadline = state.now()', 'only_suspended_waits'],
+    ['suspended', 'waiting_tool_count = -1', 'waits_are_counted'],
+    ['running', "activity = 'napping'", 'activity_is_known'],
+    ['running', "status = 'crashed'", 'status_is_known'],
+  ] as const)('[T2.1, T2.2] a head that is %s cannot have %s', async (status, change, constraint) => {
+    await place(status)
+    await t.all("alter table state.agent_state_head disable trigger user")
+    await expect(t.all(`update state.agent_state_head set ${change}`)).rejects.toMatchObject({ constraint })
+    await t.all("alter table state.agent_state_head enable trigger user")
+  })
+})
+
+describe('the words', () => {
+  it.each([
+    ['state.agent_inbox', 'inbox_status_is_known', inboxStatuses],
+    ['state.agent_inbox', 'message_type_is_known', messageTypes],
+    ['state.agent_inbox', 'outcome_is_known', outcomes],
+    ['cards.cards', 'card_type_is_known', cardTypes],
+    ['state.turn_waiting_tools', 'wait_status_is_known', waitStatuses],
+    ['state.turn_waiting_tools', 'wait_after_execution_is_known', afterExecutions],
+    ['resource.tools', 'after_execution_is_known', afterExecutions],
+    ['state.agent_state_head', 'activity_is_known', activities],
+    ['state.agent_state_head', 'status_is_known', headStatuses],
+  ] as const)('%s %s lists the words of the protocol', async (table, name, words) => {
+    const { text } = await t.one<{ text: string }>(
+      'select pg_get_constraintdef(oid) as text from pg_constraint where conrelid = $1::regclass and conname = $2', table, name)
+    expect([...text.matchAll(/'([^']+)'::text/g)].map((found) => found[1])).toEqual([...words])
+  })
+})
+
+describe('what is written stays', () => {
+  it('cards, box entries and edges cannot be rewritten', async () => {
+    await t.all("delete from state.agent_state_head")
+    await t.agents('ann')
+    await t.running('ann')
+    for (const change of ["cards.cards set content = '{}'", "cards.box_cards set card_id = 'x'", "state.execution_edges set primitive = 'join'"]) {
+      await expect(t.all(`update ${change}`)).rejects.toMatchObject({ code: 'BW002' })
+    }
+  })
+
+  it('[T1.6] a second task event of one turn is refused by the database itself', async () => {
+    const insert = "insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at) values ('p', 's', 'task', '{}', 'one', state.now())"
+    await t.all(insert)
+    await expect(t.all(insert)).rejects.toMatchObject({ constraint: 'one_task_event_per_turn' })
+  })
+})
+
+describe('migrations', () => {
+  it('run once when four processes start at the same time', async () => {
+    const { db, drop } = await freshDatabase()
+    const answers = await Promise.all([migrate(db), migrate(db), migrate(db), migrate(db)])
+    const { applied } = answers.find((one) => one.applied.length > 0)!
+    expect(answers.filter((one) => one.applied.length > 0)).toHaveLength(1)
+    expect(answers.filter((one) => one.verbsReplaced)).toHaveLength(1)
+    expect(await db.query({ text: 'select name from bellwether.migrations order by name' })).toHaveLength(applied.length + 1)
+    await drop()
+  })
+
+  it('that were changed after they ran are refused by name, and so is a newer database', async () => {
+    const { db, drop } = await freshDatabase()
+    await migrate(db)
+    await db.query({ text: "insert into bellwether.migrations (name, checksum) values ('9999_future', 'x')" })
+    await expect(migrate(db)).rejects.toMatchObject({ code: 'database_is_newer' })
+    await db.query({ text: "delete from bellwether.migrations where name = '9999_future'" })
+    await db.query({ text: "update bellwether.migrations set checksum = 'x' where name like '0001%'" })
+    await expect(migrate(db)).rejects.toMatchObject({ code: 'migration_changed' })
+    await drop()
+  })
+
+  it('add up to what schema.sql shows (npm run docs writes it)', async () => {
+    const { db, drop } = await freshDatabase()
+    await migrate(db)
+    const committed = readFileSync(new URL('../../src/kernel/schema/schema.sql', import.meta.url), 'utf8')
+    expect(await describeSchema(db)).toBe(committed)
+    await drop()
+  })
+})

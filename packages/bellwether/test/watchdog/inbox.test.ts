@@ -1,0 +1,144 @@
+/** W2.7 and W2.8: rows that wait although nobody is at fault but the bell. */
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+beforeEach(() => void t.rings())
+afterAll(() => t.drop())
+
+const everything = (turn: string) => t.all('select * from state.agent_inbox where agent_turn_id = $1 order by inbox_id', turn)
+const wakeup = (channel: string, worker = target) => `bw.v1.${project}.${channel}.cmd.agent.${worker}.wakeup`
+
+it('[W2.7a] rings for a row that is pending for too long, and changes nothing in it', async () => {
+  await t.agents('ann')
+  const turn = await suspendOn(t, 'ann', 'a1')
+  await answer(t, 'a1')
+  t.rings()
+  const before = await everything(turn.agentTurnId)
+  const head = await headOf(t, 'ann')
+  const guard = guardOn(t)
+  await guard.step()
+  expect(t.rings()).toEqual([])
+  await pass(t, 10, guard)
+  expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
+  expect(await everything(turn.agentTurnId)).toEqual(before)
+  expect(await headOf(t, 'ann')).toEqual(head)
+  const noted = await t.all<{ after: object }>(`select "after" from state.interventions where kind = 'pending_wakeup' order by intervention_id`)
+  expect(noted.at(-1)?.after).toMatchObject({ worker_target: target, rows: 1 })
+  await t.claim()
+  await pass(t, 10, guard)
+  expect(t.rings()).toEqual([])
+})
+
+it('[W2.7a] rings on the channel of each row, once a target and channel', async () => {
+  await t.agents('bob', 'cat', 'dan')
+  for (const [agentId, channelId] of [['bob', 'one'], ['cat', 'one'], ['dan', 'two']] as const) {
+    await t.kernel.enqueue({ projectId: project, agentId, instruction: 'x', channelId })
+  }
+  t.rings()
+  const guard = guardOn(t, { dispatchedRetrySeconds: 10_000 })
+  await t.advance(6)
+  await guard.step()
+  expect(t.rings().map((ring) => ring.subject).toSorted()).toEqual([wakeup('one'), wakeup('two')])
+  await t.claim()
+})
+
+it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wait and not before', async () => {
+  await t.agents('lost')
+  const insert = (id: string, channel: string | null, agentId = 'lost') =>
+    t.all(
+      `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch)
+       values ($1, $2, $3, 'w', $4, 'tool_result', 'pending', $5, 1)`,
+      id,
+      project,
+      agentId,
+      channel,
+      `${id}-turn`,
+    )
+  await insert('lost-1', null)
+  await insert('kept-1', 'public')
+  await insert('nobody-1', 'public', 'nobody')
+  const guard = guardOn(t)
+  const row = (id: string) =>
+    t.one<{ status: string; watchdog_error: string | null; watchdog_at: Date | null }>('select * from state.agent_inbox where inbox_id = $1', id)
+  await pass(t, 55, guard)
+  expect(await row('lost-1')).toMatchObject({ status: 'pending', watchdog_error: null })
+  await pass(t, 10, guard)
+  expect(await row('lost-1')).toMatchObject({ status: 'skipped', watchdog_error: 'missing_channel', watchdog_at: expect.any(Date) as Date })
+  expect(await row('nobody-1')).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
+  expect(await row('kept-1')).toMatchObject({ status: 'pending', watchdog_error: null })
+  expect(await interventionsOf(t, 'lost-1-turn')).toMatchObject([
+    { kind: 'pending_skipped', reason: 'missing_channel', before: { inbox: 'pending' }, after: { inbox: 'skipped' } },
+  ])
+  await t.claim()
+})
+
+it('[W2.7b] keeps a row without a channel whose agent’s turn tells the channel', async () => {
+  await t.agents('told')
+  const turn = await suspendOn(t, 'told', 't1')
+  await answer(t, 't1')
+  await t.all(`update state.agent_inbox set channel_id = null where correlation_id = 't1'`)
+  await pass(t, 70, guardOn(t))
+  expect(await t.claim()).toMatchObject([{ agentTurnId: turn.agentTurnId, kind: 'resume' }])
+})
+
+/** What a lost dispatch leaves behind: an idle head, a queued row. */
+async function lostDispatch(agentId: string, created = 0): Promise<string> {
+  await t.agents(agentId)
+  const turn = t.ids.next()
+  await t.all(
+    `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, created_at)
+     values ($1, $2, $3, 'w', 'public', 'turn', 'queued', $1, state.now() - make_interval(secs => $4))`,
+    turn,
+    project,
+    agentId,
+    created,
+  )
+  return turn
+}
+
+it('[W2.8] leases a queued turn on an idle agent after one interval, oldest first, and rings', async () => {
+  const older = await lostDispatch('idle', 2)
+  const younger = await lostDispatch('idle', 1)
+  const guard = guardOn(t)
+  await guard.step()
+  expect((await headOf(t, 'idle')).status).toBe('idle')
+  await pass(t, 5, guard)
+  expect(await headOf(t, 'idle')).toMatchObject({ status: 'dispatched', active_agent_turn_id: older })
+  expect(await rowOf(t, older)).toMatchObject({ status: 'pending', turn_epoch: (await headOf(t, 'idle')).turn_epoch })
+  expect(await rowOf(t, younger)).toMatchObject({ status: 'queued', turn_epoch: null })
+  expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
+  expect(await interventionsOf(t, older)).toMatchObject([{ kind: 'queued_dispatch', before: { status: 'idle' }, after: { status: 'dispatched' } }])
+  await t.claim()
+})
+
+it('[W2.8] leaves the queue of a busy agent alone', async () => {
+  await t.agents('busy')
+  const turn = await t.running('busy')
+  const queued = await t.kernel.enqueue({ projectId: project, agentId: 'busy', instruction: 'wait' })
+  await pass(t, 30, guardOn(t))
+  expect(await headOf(t, 'busy')).toMatchObject({ active_agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch })
+  expect(await rowOf(t, queued.agentTurnId)).toMatchObject({ status: 'queued' })
+})
+
+it('[W2.8] a long queue that cannot be leased does not hide the others', async () => {
+  // Its output box is held by another agent's turn (T5.3).
+  await t.agents('aa-holder')
+  const holder = await t.running('aa-holder')
+  await t.agents('aa-blocked')
+  await t.all(
+    `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, payload, created_at)
+     select 'blocked-' || n, $1, 'aa-blocked', 'w', 'public', 'turn', 'queued', 'blocked-' || n, jsonb_build_object('output_box_id', $2::text),
+       state.now() - interval '100 seconds' from generate_series(1, 600) n`,
+    project,
+    holder.outputBoxId,
+  )
+  const turn = await lostDispatch('zz-last', 10)
+  await guardOn(t).step()
+  expect((await headOf(t, 'aa-blocked')).status).toBe('idle')
+  expect((await headOf(t, 'zz-last')).active_agent_turn_id).toBe(turn)
+})

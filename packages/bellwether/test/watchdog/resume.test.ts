@@ -1,0 +1,135 @@
+/** W2.3: a worker that dies between a receipt and what follows it loses nothing, and nothing is applied twice. */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { AgentFunction } from '../../src/worker/agent.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, eventsOf, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf, workerOn } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const ledger = (turn: string) =>
+  t.all<{ status: string; attempts: number }>(
+    'select status, attempts from state.turn_resume_ledger where agent_turn_id = $1 order by tool_call_id',
+    turn,
+  )
+const resultCards = async (boxId: string | null) =>
+  (await t.kernel.readBoxes([boxId])).filter((card) => card.type === 'tool.result').map((card) => card.content)
+
+/** Delivers the results it is handed, and counts how often it was called. */
+function counting() {
+  const calls: unknown[] = []
+  const agent: AgentFunction = async ({ results }) => {
+    calls.push(results.map((one) => one.result))
+    if (results.length === 0) return { suspend: { calls: [{ toolCallId: `again-${calls.length}`, toolName: 'grep', args: {} }] } }
+    return { deliver: { text: JSON.stringify(results.map((one) => one.result)) } }
+  }
+  return { calls, agent }
+}
+const settled = async (worker: ReturnType<typeof workerOn>['worker']) => {
+  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+}
+
+it('[W2.3a] takes an expired resume lease back to pending, and leaves one that runs', async () => {
+  await t.agents('lease')
+  const turn = await suspendOn(t, 'lease', 'l1', 'l2')
+  await answer(t, 'l1')
+  await answer(t, 'l2')
+  expect(await t.claim()).toMatchObject([{ kind: 'resume' }])
+  expect(await ledger(turn.agentTurnId)).toEqual([
+    { status: 'processing', attempts: 1 },
+    { status: 'processing', attempts: 1 },
+  ])
+  const watcher = workerOn(t)
+  await pass(t, 25, watcher)
+  expect((await ledger(turn.agentTurnId)).map((row) => row.status)).toEqual(['processing', 'processing'])
+  await pass(t, 10, watcher)
+  expect((await ledger(turn.agentTurnId)).map((row) => row.status)).toEqual(['pending', 'pending'])
+  expect((await headOf(t, 'lease')).status).toBe('suspended')
+  await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+})
+
+it('[W2.3b] killed between receipt and resume: another worker is fed the results, once', async () => {
+  await t.agents('dead-1')
+  const turn = await suspendOn(t, 'dead-1', 'r1', 'r2')
+  await answer(t, 'r1', { n: 1 })
+  await answer(t, 'r2', { n: 2 })
+  expect(await t.claim()).toMatchObject([{ kind: 'resume', agentTurnId: turn.agentTurnId }])
+  const { calls, agent } = counting()
+  const alive = workerOn(t, { workerId: 'alive', agent })
+  await pass(t, 25, alive)
+  expect(calls).toEqual([])
+  await pass(t, 30, alive)
+  await settled(alive.worker)
+  expect(calls).toEqual([[{ n: 1 }, { n: 2 }]])
+  expect(await resultCards(turn.outputBoxId)).toMatchObject([{ tool_call_id: 'r1' }, { tool_call_id: 'r2' }])
+  expect(await ledger(turn.agentTurnId)).toEqual([
+    { status: 'applied', attempts: 2 },
+    { status: 'applied', attempts: 2 },
+  ])
+  expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'success' }])
+  expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
+    { kind: 'resume_replay', before: { claimed_by: 'worker-1' }, after: { claimed_by: 'alive' } },
+  ])
+  // The dead one wakes up.
+  expect(await t.kernel.resume(turn, 'worker-1')).toBe('stale')
+  expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'mine' } })).toEqual({ what: 'already' })
+  expect(await tasksOf(t, turn.agentTurnId)).toHaveLength(1)
+})
+
+it('[W2.3b] killed between resume and deliver: the turn is taken over with its results, and nothing is applied again', async () => {
+  await t.agents('dead-2')
+  const turn = await suspendOn(t, 'dead-2', 's1')
+  await answer(t, 's1', { n: 7 })
+  await t.claim()
+  expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
+  const before = { cards: await resultCards(turn.outputBoxId), ledger: await ledger(turn.agentTurnId) }
+  expect(before.ledger).toEqual([{ status: 'applied', attempts: 1 }])
+  const { calls, agent } = counting()
+  const alive = workerOn(t, { workerId: 'alive-2', agent })
+  await pass(t, 40, alive)
+  expect(calls).toEqual([])
+  await alive.worker.step()
+  await settled(alive.worker)
+  expect(calls).toEqual([[{ n: 7 }]])
+  expect({ cards: await resultCards(turn.outputBoxId), ledger: await ledger(turn.agentTurnId) }).toEqual(before)
+  expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'success' }])
+  const row = await rowOf(t, turn.agentTurnId)
+  expect(row).toMatchObject({ turn_epoch: turn.turnEpoch + 1, outcome: 'success' })
+  expect((await t.kernel.readCard(row.deliverable_card_id!))?.content).toEqual({ text: '[{"n":7}]' })
+  expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
+})
+
+it('[W2.3b] two workers that are handed the same results: one resumes, the other does nothing', async () => {
+  await t.agents('twice')
+  const turn = await suspendOn(t, 'twice', 'u1')
+  await answer(t, 'u1')
+  const [first] = await t.claim()
+  await pass(t, 35, workerOn(t))
+  const claimant = { workerTarget: 'w', max: 10, resumeLeaseSeconds: 30 }
+  const handed = await Promise.all(['x', 'y'].map((workerId) => t.kernel.reconcile({ ...claimant, workerId })))
+  expect(handed.flat()).toHaveLength(1)
+  const answers = await Promise.all([t.kernel.resume(first!, 'worker-1'), t.kernel.resume(handed.flat()[0]!, 'x')])
+  expect(answers.toSorted()).toEqual(['resumed', 'stale'])
+  expect((await eventsOf(t, turn.agentTurnId)).filter((event) => event.payload.status === 'running')).toHaveLength(1)
+  await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+})
+
+it('[W2.3b] is not fed a turn that still waits, or that ended', async () => {
+  await t.agents('half', 'over')
+  const half = await suspendOn(t, 'half', 'v1', 'v2')
+  const over = await suspendOn(t, 'over', 'w1')
+  await answer(t, 'v1')
+  await answer(t, 'w1')
+  await t.claim()
+  await t.kernel.stop({ projectId: project, agentTurnId: over.agentTurnId })
+  const { calls, agent } = counting()
+  const alive = workerOn(t, { workerId: 'alive-3', agent })
+  await pass(t, 45, alive)
+  await settled(alive.worker)
+  expect(calls).toEqual([])
+  expect(await headOf(t, 'half')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
+  expect(await interventionsOf(t, half.agentTurnId)).not.toContainEqual(expect.objectContaining({ kind: 'resume_replay' }))
+})

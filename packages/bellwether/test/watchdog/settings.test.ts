@@ -1,0 +1,90 @@
+/** W4.1: every timing is a named setting, from the file and from the environment, and it is the one that the watchdogs obey. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { loadSettings } from '../../src/settings/load.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { guardOn, headOf, rowOf } from '../support/watchdog.js'
+
+let folder: string
+let t: TestKernel
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'bellwether-settings-'))
+  t = await testKernel()
+})
+afterAll(async () => {
+  await t.drop()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const timings = {
+  pmo: {
+    watchdog_interval_seconds: 5,
+    dispatched_retry_seconds: 10,
+    dispatched_timeout_seconds: 30,
+    pending_wakeup_seconds: 5,
+    pending_wakeup_skip_seconds: 60,
+    active_reap_seconds: 300,
+    suspended_reap_seconds: 300,
+    max_queue_seconds: 3600,
+    turn_deadline_seconds: 3600,
+  },
+  worker: {
+    inbox_processing_timeout_seconds: 30,
+    watchdog_interval_seconds: 5,
+    suspend_timeout_seconds: 30,
+    resume_lease_seconds: 30,
+    beat_seconds: 5,
+    poll_seconds: 5,
+    max_attempts: 3,
+  },
+} as const
+
+it('[W4.1] has the defaults of the requirement', async () => {
+  expect(loadSettings({ folder, env: {} })).toMatchObject(timings)
+})
+
+for (const [section, keys] of Object.entries(timings)) {
+  for (const key of Object.keys(keys)) {
+    it(`[W4.1] reads ${section}.${key} from the file, and the environment wins over it`, async () => {
+      await writeFile(join(folder, 'bellwether.toml'), `[${section}]\n${key} = 7\n`)
+      expect(loadSettings({ folder, env: {} })).toMatchObject({ [section]: { [key]: 7 } })
+      const env = { [`BELLWETHER__${section}__${key}`.toUpperCase()]: '8' }
+      expect(loadSettings({ folder, env })).toMatchObject({ [section]: { [key]: 8 } })
+      await rm(join(folder, 'bellwether.toml'))
+    })
+  }
+}
+
+it('[W4.1] the guard obeys what the environment says', async () => {
+  const env = {
+    BELLWETHER__PMO__DISPATCHED_TIMEOUT_SECONDS: '3',
+    BELLWETHER__PMO__ACTIVE_REAP_SECONDS: '8',
+    BELLWETHER__PMO__WATCHDOG_INTERVAL_SECONDS: '1',
+  }
+  const { pmo, worker } = loadSettings({ folder, env })
+  const guard = guardOn(t, {
+    watchdogIntervalSeconds: pmo.watchdog_interval_seconds,
+    dispatchedTimeoutSeconds: pmo.dispatched_timeout_seconds,
+    activeReapSeconds: pmo.active_reap_seconds,
+    inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
+  })
+  await t.agents('started', 'not-started')
+  const started = await t.running('started')
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'not-started', instruction: 'x' })
+  const second = async (times: number) => {
+    for (let passed = 0; passed < times; passed += 1) {
+      await t.advance(1)
+      await guard.step()
+    }
+  }
+  await guard.step()
+  await second(2)
+  expect((await headOf(t, 'not-started')).status).toBe('dispatched')
+  await second(2)
+  expect(await rowOf(t, agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
+  expect((await headOf(t, 'started')).status).toBe('running')
+  await second(5)
+  expect(await rowOf(t, started.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
+})

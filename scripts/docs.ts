@@ -1,0 +1,43 @@
+/**
+ * npm run docs: writes the files that are made from the source, so that they can be read without running it. Tests compare
+ * each with what would be written now: schema.sql in packages/bellwether/test/kernel, the pages in docs.test.ts.
+ */
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describeSchema } from '../packages/bellwether/src/kernel/schema/describe.js'
+import { migrate } from '../packages/bellwether/src/kernel/schema/migrate.js'
+import { startEmbedded } from '../packages/bellwether/src/ports/database/embedded.js'
+import { openDatabase } from '../packages/bellwether/src/ports/database/pool.js'
+import { settingsPage, turnPage } from './pages.js'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+async function schemaText(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'bellwether-docs-'))
+  // The server may run under an account of its own.
+  await chmod(folder, 0o755)
+  const log = { info: () => undefined, warn: () => undefined }
+  const server = await startEmbedded({ dataDir: join(folder, 'postgres'), log, settings: { fsync: 'off' } })
+  try {
+    const db = await openDatabase({ url: server.url })
+    await migrate(db)
+    const text = await describeSchema(db)
+    await db.close()
+    return text
+  } finally {
+    await server.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+const files = {
+  'packages/bellwether/src/kernel/schema/schema.sql': await schemaText(),
+  'docs/turn.md': turnPage(),
+  'docs/settings.md': settingsPage(),
+}
+for (const [path, text] of Object.entries(files)) {
+  await writeFile(join(root, path), text)
+  process.stdout.write(`${path}\n`)
+}
