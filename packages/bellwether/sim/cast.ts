@@ -69,7 +69,8 @@ function scripted(fibre: Fibre): AgentFunction {
       const calls = script.tools.map((toolName) => ({ toolCallId: context.newId(), toolName, args: {} }))
       return { suspend: { calls } }
     }
-    return { deliver: { text: 'done' } }
+    // The deliverable names the fence it was made under: an invariant compares it with the one it was taken under.
+    return { deliver: { text: `epoch ${turn.turnEpoch}` } }
   }
 }
 

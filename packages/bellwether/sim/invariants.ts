@@ -56,6 +56,11 @@ export const always: readonly Invariant[] = [
       where t.kind = 'task'`,
   },
   {
+    name: 'a deliverable was made under the fence that it was taken under',
+    sql: `select i.agent_turn_id, i.turn_epoch, c.content from state.agent_inbox i join cards.cards c on c.card_id = i.deliverable_card_id
+      where i.outcome = 'success' and c.content ->> 'text' like 'epoch %' and c.content ->> 'text' <> 'epoch ' || i.turn_epoch`,
+  },
+  {
     name: 'one worker holds a fence',
     sql: `select agent_turn_id, turn_epoch, array_agg(distinct worker) from state.sim_claims group by 1, 2 having count(distinct worker) > 1`,
   },

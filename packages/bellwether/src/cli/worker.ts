@@ -1,12 +1,13 @@
 /** `bellwether worker`: a process that runs the turns of one worker target with function agents from a file. */
+import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { serveWorker } from '../serve.js'
 import { loadAgents } from './agents-file.js'
 import { printLine } from './explain.js'
 
 interface Flags {
-  readonly target: string
-  readonly agents: string
+  readonly target?: string
+  readonly agents?: string
   readonly concurrency?: number
   readonly json?: boolean
   readonly parentPipe?: boolean
@@ -17,16 +18,17 @@ const concurrencyMax = 10_000
 export function workerCommand(finish: (code: number) => void): Command {
   return new Command('worker')
     .description('run turns with function agents, against [database] url')
-    .requiredOption('--target <name>', 'the worker target whose turns this worker takes')
-    .requiredOption('--agents <file>', 'a module whose default export maps agent ids (or profile names, or *) to functions')
+    .option('--target <name>', 'the worker target whose turns this worker takes')
+    .option('--agents <file>', 'a module whose default export maps agent ids (or profile names, or *) to functions')
     .option('--concurrency <n>', 'how many turns at the same time (default: worker.concurrency)', wholeNumber)
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
-      const agents = await loadAgents(flags.agents)
+      const target = needed(flags.target, '--target NAME')
+      const agents = await loadAgents(needed(flags.agents, '--agents FILE'))
       const code = await serveWorker({
         folder: process.cwd(),
-        target: flags.target,
+        target,
         agents,
         parentPipe: flags.parentPipe ?? false,
         ...(flags.concurrency === undefined ? {} : { concurrency: flags.concurrency }),
@@ -38,6 +40,12 @@ export function workerCommand(finish: (code: number) => void): Command {
 
 export function parentPipe(): Option {
   return new Option('--parent-pipe', 'stop when stdin ends: for a parent that holds the other end')
+}
+
+/** Checked here and not by the parser, which would not get to say that another option was mistyped. */
+function needed(value: string | undefined, option: string): string {
+  if (value !== undefined) return value
+  throw new InvalidInput(`a worker needs ${option}`, { code: 'missing_option', hint: 'see: bellwether worker --help' })
 }
 
 function wholeNumber(text: string): number {

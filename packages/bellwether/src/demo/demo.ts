@@ -45,6 +45,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
   const logFile = join(folder, 'demo.log')
   const log = openLog('demo', logFile)
   const lifeline = holdLifeline({ parentPipe: false, log })
+  lifeline.signal.addEventListener('abort', () => screen.say('interrupted: stopping everything'), { once: true })
   const undo: (() => Promise<unknown>)[] = []
   try {
     const { database, dataDir } = await openPlace(options.dataDir, log, (sentence) => screen.say(sentence))
@@ -62,7 +63,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     for (const step of undo.reverse()) {
       await step().catch((error: unknown) => log.error({ err: error }, 'something could not be stopped'))
     }
-    screen.say('everything is stopped')
+    if (undo.length > 0) screen.say('everything is stopped')
     lifeline.release()
   }
 }
@@ -85,7 +86,7 @@ async function perform({ kernel, bell, fleet, log, screen, elapsedMs, signal, un
   await kernel.putAgents(everyone.map((agentId) => ({ projectId, agentId, workerTarget: target })))
 
   const members = new Set<Member>()
-  undo.push(() => Promise.all([...members].map((member) => member.stop())))
+  undo.push(() => Promise.all([...members].map((member) => member.stop(signal.aborted))))
   const add = async (role: 'worker' | 'pmo') => {
     const words = role === 'worker' ? ['--target', target, '--agents', agentsFile] : []
     const member = await startMember(fleet, role, words)
@@ -111,7 +112,7 @@ async function perform({ kernel, bell, fleet, log, screen, elapsedMs, signal, un
     clock: systemClock,
     projectId,
     signal,
-    say: (sentence) => screen.say(sentence),
+    say: (sentence) => (signal.aborted ? undefined : screen.say(sentence)),
     workerOf: (workerId) => [...members].find((member) => member.workerId === workerId),
     async replace(dead) {
       members.delete(dead)

@@ -18,8 +18,8 @@ export interface Member {
   alive(): boolean
   /** SIGKILL: no farewell. */
   kill(): void
-  /** SIGTERM, and SIGKILL when that is not enough. */
-  stop(): Promise<void>
+  /** SIGTERM, and SIGKILL when that is not enough. `hurry`: the pipe is closed instead, and what runs is not waited for. */
+  stop(hurry?: boolean): Promise<void>
 }
 
 export interface FleetOptions {
@@ -54,9 +54,10 @@ export async function startMember(options: FleetOptions, role: 'worker' | 'pmo',
     ended,
     alive,
     kill: () => void child.kill('SIGKILL'),
-    async stop() {
+    async stop(hurry = false) {
       if (!alive()) return
-      child.kill('SIGTERM')
+      if (hurry) child.stdin?.end()
+      else child.kill('SIGTERM')
       const gone = new AbortController()
       void ended.then(() => gone.abort())
       await systemClock.sleep(stopMs, gone.signal)

@@ -1,6 +1,7 @@
 -- Takes turns into inboxes: row + edge in one transaction, idle agents are leased at once (T3.1a, T3.1b, T1.5).
 -- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
--- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]}}.
+-- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]},
+-- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}.
 -- The same ids or the same correlation id again change nothing and are told what is there ('duplicate').
 create or replace function state.enqueue(p_items json)
 returns setof state.verdict language plpgsql
@@ -46,9 +47,14 @@ begin
   with items as materialized (
     select x.*, h.worker_target from json_to_recordset(p_items) as x (
       inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
-      traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb)
+      traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb,
+      given_context_box_id text, given_output_box_id text)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where coalesce(x.recursion_depth, 0) <= v_max_depth
+      and (x.given_context_box_id is null or exists (select from cards.boxes b
+        where b.box_id = x.given_context_box_id and b.project_id = x.project_id and b.kind = 'context'))
+      and (x.given_output_box_id is null or exists (select from cards.boxes b
+        where b.box_id = x.given_output_box_id and b.project_id = x.project_id and b.kind = 'output'))
       and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
       and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id)
       and (x.correlation_id is null or not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
@@ -83,7 +89,10 @@ begin
   select case
       when h.agent_id is null then 'unknown_agent'
       when coalesce(x.recursion_depth, 0) > v_max_depth then 'recursion_depth_exceeded'
-      when r.inbox_id is null then 'agent_retired' else 'duplicate' end,
+      when r.inbox_id is not null then 'duplicate'
+      when exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
+        then 'agent_retired'
+      else 'unknown_box' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, r.channel_id,
     jsonb_build_object('inbox_id', r.inbox_id, 'status', r.status)
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, correlation_id text, recursion_depth int)

@@ -85,6 +85,8 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     source_step_id: optional(turn.source?.stepId, 'source_step_id'),
     payload,
     box,
+    given_context_box_id: turn.contextBoxId,
+    given_output_box_id: turn.outputBoxId,
   }
 }
 
@@ -130,6 +132,11 @@ function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>, leased: Read
       return new InvalidInput(`there is no agent ${verdict.agent_id} in project ${verdict.project_id}`, {
         code: 'unknown_agent',
         hint: 'add it to the roster first',
+      })
+    case 'unknown_box':
+      return new InvalidInput('the context box or the output box is not there', {
+        code: 'unknown_box',
+        hint: 'name boxes of the same project; make a context box first (pack other boxes into it), and leave the output box out',
       })
     case 'agent_retired':
       return new InvalidInput(`agent ${verdict.agent_id} is retired and takes no new turns`, { code: 'agent_retired' })

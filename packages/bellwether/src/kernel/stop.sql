@@ -57,6 +57,9 @@ begin
         i.turn_epoch, i.traceparent, jsonb_build_object('reason', x.reason), v_now, v_now, v_now
       from json_to_recordset(p_items) as x (agent_turn_id text, inbox_id text, reason text)
       join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action') and i.ended_at is null
+      -- A refused row that never was its agent's turn has nothing to stop.
+      join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+        and (i.status = 'queued' or h.active_agent_turn_id = i.agent_turn_id)
       on conflict do nothing
       returning inbox_id, project_id, agent_id, agent_turn_id, traceparent
     ), edges as (

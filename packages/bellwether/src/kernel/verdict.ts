@@ -35,11 +35,26 @@ export async function call<Row extends object = Verdict>(
   ...rest: readonly unknown[]
 ): Promise<Row[]> {
   const more = rest.map((_, position) => `, $${position + 2}`).join('')
-  return db.query<Row>({
+  const statement = {
     name: `bw_${verb}`,
     text: `select * from state.${verb}($1::json${more})`,
     values: [JSON.stringify(items), ...rest],
-  })
+  }
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await db.query<Row>(statement)
+    } catch (error) {
+      if (attempt === boxRacesMax || !isBoxRace(error)) throw error
+    }
+  }
+}
+
+// Each lost race means that another turn won the box: the next look finds it held and leaves the turn in its queue (T5.3).
+const boxRacesMax = 10
+
+/** Two leases at the same instant, of agents that share an output box: the database let one through and undid the other's call. */
+function isBoxRace(error: unknown): boolean {
+  return error instanceof Error && 'constraint' in error && error.constraint === 'head_active_output_box'
 }
 
 /** A fence as the verbs read it. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { ask, calls, cardsIn, eventsOf, fingerprint, finish, headOf, turnRow, waiting, waitsOf } from '../support/looks.js'
+import { until } from '../support/until.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -49,7 +50,6 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
 
 it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops it', async () => {
   await t.agents('b')
-  await t.all("update resource.project_agents set status = 'active'")
   const first = await t.running('b')
   const second = await ask(t, 'b')
   const other = await openDatabase({ url: t.url, poolSize: 2 })
@@ -60,10 +60,10 @@ it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops i
     })
     const pending = stop(second.agentTurnId)
     // It waits for the head that this transaction holds.
-    for (;;) {
-      const [blocked] = await other.query<{ n: number }>({ text: "select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'" })
-      if (blocked!.n > 0) break
-    }
+    await until('the stop waits for the head', async () => {
+      const blocked = await t.all("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+      return blocked.length > 0 || undefined
+    })
     return { pending }
   })
   expect(await stopped.pending).toBe('ended')

@@ -6,6 +6,7 @@ import { openWorker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { calls, eventsOf, headOf, turnRow, waiting, waitsOf, cardsIn, answer, ask } from '../support/looks.js'
 import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -43,7 +44,8 @@ it('[T3.3a] nobody can see a tool command before its tool.call card: they are on
     expect([await cards(), await commands()]).toEqual([[], []])
   })
   expect(await cards()).toHaveLength(1)
-  const [command] = await commands()
+  // The reader's horizon also waits for transactions of other databases in the cluster.
+  const [command] = await until('the command is shown', async () => ((await commands()).length > 0 ? commands() : undefined))
   expect(await t.kernel.readCard(command!.payload.tool_call_card_id as string)).toMatchObject({
     type: 'tool.call', content: { tool_call_id: 'a-1', tool_name: 'grep', arguments: { id: 'a-1' } },
   })

@@ -1,0 +1,160 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { openDatabase } from '../../src/ports/database/pool.js'
+import { hydrate, type Hydrated } from '../../src/worker/hydrate.js'
+import { enqueue, turnRow } from '../../src/kernel/enqueue.js'
+import { openKernel } from '../../src/kernel/kernel.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, ask, calls, cardsIn, fingerprint, finish, headOf, waiting } from '../support/looks.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const thought = (text: string) => ({ type: 'agent.thought' as const, content: { text } })
+const texts = (cards: readonly { content: unknown }[]) => cards.map((card) => (card.content as { text?: string }).text)
+
+it('[T5.1] whatever a turn writes goes to its output box; its context box never changes', async () => {
+  await t.agents('a')
+  const turn = await waiting(t, 'a', calls('a-1'))
+  const context = await cardsIn(t, turn.contextBoxId)
+  await answer(t, 'a-1')
+  await t.claim()
+  await t.kernel.resume(turn, 'w')
+  await t.kernel.record({ ...turn, cards: [thought('one'), thought('two')] })
+  await finish(t, turn)
+  expect(await cardsIn(t, turn.contextBoxId)).toEqual(context)
+  expect((await cardsIn(t, turn.outputBoxId)).map((card) => card.type)).toEqual(
+    ['tool.call', 'tool.result', 'agent.thought', 'agent.thought', 'task.deliverable'])
+})
+
+it('[T5.1] a context box cannot be named as output box, nor the other way round, nor a box of another project', async () => {
+  await t.agents('b')
+  await t.kernel.putAgents([{ projectId: 'q', agentId: 'b', workerTarget: target }])
+  const mine = await t.kernel.makeBox({ projectId: project, cards: [thought('mine')] })
+  const theirs = await t.kernel.makeBox({ projectId: 'q', cards: [thought('theirs')] })
+  const { output_box_id: output } = await headOf(t, 'b')
+  const before = await fingerprint(t.db)
+  for (const boxes of [{ outputBoxId: mine }, { contextBoxId: theirs }, { contextBoxId: 'no-such-box' }, { outputBoxId: 'no-such-box' }, { contextBoxId: output! }]) {
+    await expect(ask(t, 'b', boxes)).rejects.toMatchObject({ code: 'unknown_box' })
+  }
+  expect(await fingerprint(t.db)).toEqual(before)
+  expect(await finish(t, await t.running('b'))).toEqual({ what: 'ended' })
+})
+
+it('[T5.2] the output box is read back on every step and over turns; other boxes are not seen', async () => {
+  await t.agents('c', 'other')
+  await t.kernel.record({ ...(await t.running('other')), cards: [thought('private')] })
+  const first = await t.running('c')
+  await t.kernel.record({ ...first, cards: [thought('first')] })
+  expect(texts(((await hydrate(t.db, first)) as Hydrated).output)).toEqual(['first'])
+  await t.kernel.record({ ...first, cards: [thought('second')] })
+  expect(texts(((await hydrate(t.db, first)) as Hydrated).output)).toEqual(['first', 'second'])
+  await finish(t, first, 'third')
+  const seen = (await hydrate(t.db, await t.running('c'))) as Hydrated
+  expect(texts(seen.output)).toEqual(['first', 'second', 'third'])
+  expect(texts(seen.context)).toEqual(['do it'])
+})
+
+it('[T5.2] another box becomes visible only by packing it into a new context box, as it was then', async () => {
+  await t.agents('d', 'e')
+  const source = await t.running('d')
+  await t.kernel.record({ ...source, cards: [thought('shared')] })
+  const packed = await t.kernel.makeBox({ projectId: project, pack: [source.outputBoxId!], cards: [thought('and this')] })
+  await t.kernel.record({ ...source, cards: [thought('too late')] })
+  await ask(t, 'e', { contextBoxId: packed })
+  const [turn] = (await t.claim()).filter((one) => one.agentId === 'e')
+  expect(texts(((await hydrate(t.db, turn!)) as Hydrated).context)).toEqual(['shared', 'and this'])
+  await expect(t.kernel.makeBox({ projectId: 'q', pack: [packed] })).rejects.toMatchObject({ code: 'unknown_card' })
+})
+
+it('[T5.3] the database refuses a second active turn on one output box', async () => {
+  await t.agents('f', 'g')
+  const turn = await t.running('f')
+  await t.running('g')
+  await expect(t.all("update state.agent_state_head set output_box_id = $1 where agent_id = 'g'", turn.outputBoxId)).rejects.toMatchObject({
+    constraint: 'head_active_output_box',
+  })
+})
+
+it('[T5.3] a turn for a box that another active turn holds waits in its queue until the box is free', async () => {
+  await t.agents('h', 'i')
+  const turn = await t.running('h')
+  const queued = await ask(t, 'i', { outputBoxId: turn.outputBoxId! })
+  expect(queued.status).toBe('queued')
+  await t.all('select * from state.sweep_queued(-1, 100)')
+  expect(await headOf(t, 'i')).toMatchObject({ status: 'idle' })
+  await finish(t, turn)
+  await t.all('select * from state.sweep_queued(-1, 100)')
+  expect(await headOf(t, 'i')).toMatchObject({ status: 'dispatched', output_box_id: turn.outputBoxId })
+})
+
+it('[T5.3] many agents asked at once to share one box: none fails, one works, the others wait', async () => {
+  const agents = Array.from({ length: 12 }, (_, n) => `share-${n}`)
+  await t.agents('owner', ...agents)
+  const { output_box_id: box } = await headOf(t, 'owner')
+  const bell = { kind: 'notify' as const, ring: async () => undefined, listen: async () => ({ stop: async () => undefined }), close: async () => undefined }
+  const db = await openDatabase({ url: t.url, poolSize: 12 })
+  // A kernel each: calls of one kernel would share a batch.
+  await Promise.all(agents.map((agentId) => openKernel({ db, bell, ids: t.ids }).enqueue({ projectId: project, agentId, instruction: 'x', outputBoxId: box! })))
+  const done = []
+  while (done.length < agents.length) {
+    const [holder, ...others] = await t.all('select from state.agent_state_head where output_box_id = $1 and active_agent_turn_id is not null', box)
+    expect(others).toEqual([])
+    if (holder === undefined) await t.all('select * from state.sweep_queued(-1, 100)')
+    for (const turn of await t.claim()) {
+      if (turn.agentId.startsWith('share-')) done.push(await finish(t, turn))
+    }
+  }
+  await db.close()
+})
+
+it('[T5.3] two leases at the same instant that want one box: the later one waits in its queue, and its caller sees no error', async () => {
+  await t.agents('m', 'n')
+  const { output_box_id: outputBoxId } = await headOf(t, 'm')
+  const wish = (agentId: string) => ({ projectId: project, agentId, instruction: 'x', outputBoxId: outputBoxId! })
+  const { later } = await t.db.transaction(async (tx) => {
+    await enqueue(tx, [turnRow(t.ids, wish('m'))])
+    const pending = t.kernel.enqueue(wish('n'))
+    await until('the second lease waits for the first', async () => {
+      const blocked = await t.all("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+      return blocked.length > 0 || undefined
+    })
+    return { later: pending }
+  })
+  expect(await later).toMatchObject({ status: 'queued' })
+  expect(await headOf(t, 'm')).toMatchObject({ status: 'dispatched' })
+})
+
+it('[T5.4] compaction makes a new output box and swaps the pointer; the old box stays as it was', async () => {
+  await t.agents('j')
+  const turn = await t.running('j')
+  await t.kernel.record({ ...turn, cards: [thought('long'), thought('longer'), thought('keep me')] })
+  const old = await cardsIn(t, turn.outputBoxId)
+  const swapped = await t.kernel.swapBox({ ...turn, cardIds: [old[2]!.card_id], cards: [thought('summary')] })
+  expect(swapped).not.toBe('stale')
+  const { output_box_id: box } = await headOf(t, 'j')
+  expect(swapped).toEqual({ boxId: box })
+  expect(texts(await cardsIn(t, box))).toEqual(['keep me', 'summary'])
+  expect(await cardsIn(t, turn.outputBoxId)).toEqual(old)
+  await t.kernel.record({ ...turn, cards: [thought('after')] })
+  await finish(t, turn, 'end')
+  expect(texts(await cardsIn(t, box))).toEqual(['keep me', 'summary', 'after', 'end'])
+  expect(texts(((await hydrate(t.db, await t.running('j'))) as Hydrated).output)).toEqual(['keep me', 'summary', 'after', 'end'])
+})
+
+it('[T5.4] a swap names cards of its own turn only, and is all or nothing', async () => {
+  await t.agents('k', 'l')
+  const stranger = await t.running('l')
+  await t.kernel.record({ ...stranger, cards: [thought('private')] })
+  const [hidden] = await cardsIn(t, stranger.outputBoxId)
+  const turn = await t.running('k')
+  const before = await fingerprint(t.db)
+  await expect(t.kernel.swapBox({ ...turn, cardIds: [hidden!.card_id] })).rejects.toMatchObject({ code: 'unknown_card' })
+  await expect(t.kernel.swapBox({ ...turn, cards: [thought('x')], cardIds: ['nope'] })).rejects.toMatchObject({ code: 'unknown_card' })
+  expect(await t.kernel.swapBox({ ...turn, turnEpoch: 99, cards: [thought('x')] })).toBe('stale')
+  expect(await fingerprint(t.db)).toEqual(before)
+  expect(await finish(t, turn)).toEqual({ what: 'ended' })
+})

@@ -1,0 +1,123 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import { reap, reclaim } from '../../src/kernel/watch.js'
+import type { Fence } from '../../src/kernel/verdict.js'
+import { hydrate } from '../../src/worker/hydrate.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, ask, calls, cardsIn, eventsOf, fingerprint, finish, headOf, turnRow, waiting, watchful } from '../support/looks.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const reapSettings = {
+  dispatchedTimeoutSeconds: 30, maxQueueSeconds: 3_600, activeReapSeconds: 300, suspendedReapSeconds: 300, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3,
+}
+
+/** Everything a worker can say about a turn, under one fence; each verb answers that it was lost. */
+const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
+  beat: async (fence) => ((await t.kernel.beat([fence], 'old')).size === 0 ? 'stale' : 'alive'),
+  activity: async (fence) => ((await t.kernel.beat([{ ...fence, activity: 'executing_tool', currentTool: 'x' }], 'old')).size === 0 ? 'stale' : 'alive'),
+  record: (fence) => t.kernel.record({ ...fence, cards: [{ type: 'agent.thought', content: { text: 'zombie' } }], step: { stepId: t.ids.next(), phase: 'x', status: 'done' } }),
+  suspend: (fence) => t.kernel.suspend({ ...fence, stepId: t.ids.next(), calls: calls(t.ids.next()) }, 30),
+  resume: (fence) => t.kernel.resume(fence, 'old'),
+  swapBox: (fence) => t.kernel.swapBox({ ...fence, cards: [{ type: 'agent.thought', content: {} }] }),
+  deliver: async (fence) => (await finish(t, fence)).what,
+  hydrate: (fence) => hydrate(t.db, fence),
+}
+
+async function nothingMoves(fence: Fence): Promise<void> {
+  const before = await fingerprint(t.db)
+  t.rings()
+  for (const [name, say] of Object.entries(verbs)) expect([name, await say(fence)]).toEqual([name, 'stale'])
+  expect(await fingerprint(t.db)).toEqual(before)
+  expect(t.rings()).toEqual([])
+}
+
+describe('every write is a CAS on the turn and its epoch', () => {
+  it('[T1.2] a fence with another epoch, turn, agent or project writes nothing at all, whatever the verb', async () => {
+    await t.agents('a', 'b')
+    const turn = await t.running('a')
+    await waiting(t, 'b', calls('b-1'))
+    const lies: Fence[] = [
+      { ...turn, turnEpoch: turn.turnEpoch + 1 },
+      { ...turn, turnEpoch: turn.turnEpoch - 1 },
+      { ...turn, agentTurnId: t.ids.next() },
+      { ...turn, agentId: 'b' },
+      { ...turn, projectId: 'other' },
+    ]
+    for (const lie of lies) await nothingMoves(lie)
+    expect(await finish(t, turn)).toEqual({ what: 'ended' })
+  })
+
+  it('[T1.2] the status is part of the fence: a suspended turn that still waits cannot record, suspend, resume or deliver', async () => {
+    await t.agents('c')
+    const turn = await waiting(t, 'c', calls('c-1', 'c-2'))
+    await answer(t, 'c-1')
+    await t.claim()
+    const before = await fingerprint(t.db)
+    for (const name of ['beat', 'record', 'suspend', 'resume', 'swapBox', 'deliver']) expect([name, await verbs[name]!(turn)]).toEqual([name, 'stale'])
+    expect(await fingerprint(t.db)).toEqual(before)
+  })
+})
+
+describe('a worker that fell silent', () => {
+  async function silent(agent: string): Promise<ClaimedTurn> {
+    await t.agents(agent)
+    const turn = await t.running(agent)
+    await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half done' } }] })
+    await t.advance(31)
+    return turn
+  }
+
+  it('[T8.1] is taken over with a new epoch, from its cards, and nothing it still sends changes a row', async () => {
+    const old = await silent('d')
+    await reclaim(t.db, target, 30, 3, watchful)
+    expect(await headOf(t, 'd')).toMatchObject({ status: 'running', turn_epoch: old.turnEpoch + 1 })
+    await nothingMoves(old)
+    const [next] = (await t.claim(9, 'worker-2')).filter((turn) => turn.agentId === 'd')
+    expect(next).toMatchObject({ agentTurnId: old.agentTurnId, turnEpoch: old.turnEpoch + 1, takenOver: true, attempts: 1 })
+    await nothingMoves(old)
+    expect((await cardsIn(t, next!.outputBoxId)).map((card) => card.content)).toEqual([{ text: 'half done' }])
+    expect(await finish(t, next!)).toEqual({ what: 'ended' })
+    await nothingMoves(old)
+    expect(await eventsOf(t, old.agentTurnId, 'task')).toHaveLength(1)
+  })
+
+  it('[T8.1] is reaped with a new epoch, and nothing it still sends changes a row', async () => {
+    const old = await silent('e')
+    await t.advance(300)
+    await reap(t.db, t.ids, reapSettings, watchful)
+    expect(await headOf(t, 'e')).toMatchObject({ status: 'idle', turn_epoch: old.turnEpoch + 1 })
+    await nothingMoves(old)
+    // Nor does it disturb the turn that comes after.
+    const next = await t.running('e')
+    await nothingMoves(old)
+    expect(next.turnEpoch).toBe(old.turnEpoch + 2)
+    expect(await finish(t, next)).toEqual({ what: 'ended' })
+  })
+
+  it('[T8.1] that was stopped cannot deliver its way back, and is told stale rather than already', async () => {
+    await t.agents('f')
+    const old = await t.running('f')
+    await t.kernel.stop({ projectId: project, agentTurnId: old.agentTurnId })
+    await nothingMoves(old)
+    expect(await turnRow(t, old.agentTurnId)).toMatchObject({ outcome: 'canceled', turn_epoch: old.turnEpoch + 1 })
+  })
+})
+
+it('[T1.2] a write that has passed its fence holds the head: a reap waits for it, and none slips in between', async () => {
+  await t.agents('g')
+  const turn = await t.running('g')
+  const writing = JSON.stringify([{ project_id: project, agent_id: 'g', agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch, cards: [{ card_id: t.ids.next(), type: 'agent.thought', content: {} }] }])
+  await t.advance(400)
+  await t.db.transaction(async (tx) => {
+    await tx.query({ text: 'select * from state.record($1::json)', values: [writing] })
+    expect(await reap(t.db, t.ids, reapSettings, watchful)).toEqual([])
+  })
+  const verdicts = await reap(t.db, t.ids, reapSettings, watchful)
+  expect(verdicts.filter((one) => one.agent_turn_id === turn.agentTurnId)).toMatchObject([{ what: 'ended' }])
+  expect(await ask(t, 'g')).toMatchObject({ status: 'pending' })
+})

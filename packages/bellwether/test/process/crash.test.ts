@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { startFleet } from '../support/fleet.js'
+import { doubledEffects, startLoad } from '../support/load.js'
+import { startNats, type NatsServer } from '../support/nats.js'
+import { testCluster, type TestCluster } from '../support/postgres.js'
+
+let cluster: TestCluster
+let nats: NatsServer
+beforeAll(async () => {
+  cluster = await testCluster({ durable: true })
+  nats = await startNats()
+})
+afterAll(async () => {
+  await nats.stop()
+  await cluster.remove()
+})
+
+/** Two PMOs and three workers under load, on a database of their own. */
+async function world(bell: 'notify' | 'nats') {
+  const database = await cluster.createDatabase()
+  onTestFinished(() => database.drop())
+  const place = { url: database.url, ...(bell === 'nats' ? { natsUrl: nats.url } : {}) }
+  const load = await startLoad(place)
+  onTestFinished(() => load.stop())
+  const fleet = await startFleet({ ...place, workers: 3, pmos: 2 })
+  onTestFinished(() => fleet.stop())
+  await load.progress(40)
+  return { load, fleet }
+}
+
+describe.each(['notify', 'nats'] as const)('under load, with the %s bell', (bell) => {
+  it('[T1.6] [W2.1] every turn ends once though workers and PMOs are killed with SIGKILL', { timeout: 60_000 }, async () => {
+    const { load, fleet } = await world(bell)
+
+    const victim = fleet.workers[0]!
+    const id = (await victim.ready())['worker_id']
+    await load.sees('the victim runs a turn', "select 1 from state.turns where claimed_by = $1 and status = 'running'", id)
+    victim.signal('SIGKILL')
+    await fleet.add('worker')
+    await load.progress(40)
+
+    fleet.pmos[0]!.signal('SIGKILL')
+    await load.progress(40)
+    fleet.pmos[1]!.signal('SIGKILL')
+    await fleet.pmos[1]!.ended
+    // Nobody guards now, and nobody relays commands; both begin again with the next PMO.
+    await fleet.add('pmo')
+    await load.progress(40)
+
+    const audit = await load.settle()
+    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+    expect(audit.takenOver).toBeGreaterThan(0)
+    expect(await doubledEffects(load)).toEqual([])
+  })
+})

@@ -1,0 +1,46 @@
+/** Agents of the process tests: plain turns, turns with tools, and slow ones; each leaves one note per attempt, to be counted. */
+import { systemClock } from '../../src/ports/clock.js'
+import type { AgentFunction, TurnContext } from '../../src/worker/agent.js'
+import { defineAgents } from '../../src/worker/agents.js'
+
+const note = (turn: TurnContext) =>
+  turn.record({
+    cards: [
+      {
+        type: 'agent.thought',
+        content: { epoch: turn.turn.turnEpoch },
+        metadata: { agent_turn_id: turn.turn.agentTurnId, epoch: turn.turn.turnEpoch },
+      },
+    ],
+  })
+
+const plain: AgentFunction = async (turn) => {
+  await systemClock.sleep(20, turn.signal)
+  await note(turn)
+  return { deliver: { text: `by ${process.pid}` } }
+}
+
+const asking: AgentFunction = async (turn) => {
+  if (turn.results.length === 0) {
+    const calls = ['a', 'b'].map((args) => ({ toolCallId: turn.newId(), toolName: 'echo', args, idempotent: true }))
+    return { suspend: { calls } }
+  }
+  await note(turn)
+  return { deliver: { text: turn.results.map((result) => `${result.status} ${JSON.stringify(result.result)}`).join(', ') } }
+}
+
+const slow: AgentFunction = async (turn) => {
+  await systemClock.sleep(1_500, turn.signal)
+  return plain(turn)
+}
+
+/** By the first word of the agent's id. */
+const kinds: Readonly<Record<string, AgentFunction>> = { plain, asking, slow }
+
+export default defineAgents({
+  '*': (turn) => {
+    const run = kinds[turn.turn.agentId.split('-')[0] ?? '']
+    if (run === undefined) throw new Error(`no such kind of agent: ${turn.turn.agentId}`)
+    return run(turn)
+  },
+})

@@ -1,0 +1,74 @@
+/**
+ * Workers and PMOs as real processes on one database, with timings short enough for tests. Always: `stop` ends them all,
+ * also the ones that are frozen.
+ */
+import { fileURLToPath } from 'node:url'
+import { runCli, type Cli } from './process.js'
+import { testFolder } from './postgres.js'
+
+const agents = fileURLToPath(new URL('./fleet-agents.ts', import.meta.url))
+
+export const target = 'fleet'
+
+/** Seconds; watchdogs look every half second, so that a gap of their own is 1.5 s. */
+const timings: Readonly<Record<string, string>> = {
+  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '3',
+  WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
+  WORKER__SUSPEND_TIMEOUT_SECONDS: '5',
+  WORKER__RESUME_LEASE_SECONDS: '3',
+  WORKER__BEAT_SECONDS: '0.5',
+  WORKER__POLL_SECONDS: '1',
+  WORKER__MAX_ATTEMPTS: '5',
+  WORKER__CONCURRENCY: '8',
+  PMO__WATCHDOG_INTERVAL_SECONDS: '0.5',
+  PMO__DISPATCHED_RETRY_SECONDS: '2',
+  PMO__DISPATCHED_TIMEOUT_SECONDS: '15',
+  PMO__PENDING_WAKEUP_SECONDS: '1',
+  PMO__ACTIVE_REAP_SECONDS: '15',
+  PMO__SUSPENDED_REAP_SECONDS: '15',
+  DATABASE__POOL_SIZE: '4',
+}
+
+export interface Fleet {
+  readonly workers: readonly Cli[]
+  readonly pmos: readonly Cli[]
+  add(role: 'worker' | 'pmo'): Promise<Cli>
+  stop(): Promise<void>
+}
+
+export interface FleetOptions {
+  readonly url: string
+  readonly natsUrl?: string
+  readonly workers: number
+  readonly pmos: number
+}
+
+export async function startFleet(options: FleetOptions): Promise<Fleet> {
+  const cwd = await testFolder()
+  const settings = { ...timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
+  const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
+  const crews: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
+
+  async function add(role: 'worker' | 'pmo'): Promise<Cli> {
+    const words = role === 'worker' ? ['--target', target, '--agents', agents] : []
+    const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd, env })
+    crews[role].push(cli)
+    await cli.ready()
+    return cli
+  }
+
+  await Promise.all([
+    ...Array.from({ length: options.workers }, () => add('worker')),
+    ...Array.from({ length: options.pmos }, () => add('pmo')),
+  ])
+  return {
+    workers: crews.worker,
+    pmos: crews.pmo,
+    add,
+    async stop() {
+      const all = [...crews.worker, ...crews.pmo].filter((cli) => cli.alive())
+      for (const cli of all) cli.signal('SIGKILL')
+      await Promise.all(all.map((cli) => cli.ended))
+    },
+  }
+}

@@ -1,0 +1,122 @@
+/**
+ * A continuous load of turns from one enqueuer, as a careful client does it: every turn has a correlation id, and an enqueue
+ * that is in doubt is repeated with the same one. Tools are answered here. At the end the database is asked what became of
+ * every turn: `settle` waits for the last one to end and `offenders` is empty or the test fails.
+ */
+import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { auditTurns, type Audit } from '../../src/demo/audit.js'
+import { hostTools } from '../../src/demo/tool-host.js'
+import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
+import { migrate } from '../../src/kernel/schema/migrate.js'
+import { natsBell } from '../../src/ports/bell/nats.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { openDatabase } from '../../src/ports/database/pool.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { target } from './fleet.js'
+import { quietLog } from './quiet-log.js'
+import { until } from './until.js'
+
+export const project = 'p'
+
+export interface Load {
+  readonly kernel: Kernel
+  readonly turnIds: readonly string[]
+  /** Waits until this many more turns have ended: the fleet is at work. */
+  progress(turns: number, withinMs?: number): Promise<void>
+  /** Resolves once this condition, a query that returns a row, holds. */
+  sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
+  /** Stops enqueuing, waits for the last turn to end, and audits them all. */
+  settle(withinMs?: number): Promise<Audit>
+  stop(): Promise<void>
+}
+
+export interface LoadOptions {
+  readonly url: string
+  readonly natsUrl?: string
+  /** Turns that may be open at once; the enqueuer waits above it. */
+  readonly open?: number
+}
+
+const agents = [...Array(8).keys()].flatMap((number) => [`plain-${number}`, `asking-${number}`]).concat('slow-0', 'slow-1')
+
+export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promise<Load> {
+  const db = await openDatabase({ url, applicationName: 'load', poolSize: 4, connectTimeoutMs: 2_000 })
+  await migrate(db)
+  const bell = natsUrl === undefined ? notifyBell({ url, log: quietLog }) : natsBell({ servers: natsUrl, log: quietLog })
+  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  await kernel.putAgents(agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
+  const stopping = new AbortController()
+  const over = new AbortController()
+  const tools = { echo: async (args: unknown) => args }
+  const common = { kernel, bell, clock: systemClock, log: quietLog, signal: over.signal }
+  const host = await hostTools({ ...common, host: 'load', projectId: project, tools })
+  const turnIds: string[] = []
+
+  async function insist<T>(call: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await call()
+      } catch (error) {
+        if (!(error instanceof Retryable) || over.signal.aborted) throw error
+        await systemClock.sleep(50, over.signal)
+      }
+    }
+  }
+
+  const count = async (text: string) => {
+    const [row] = await insist(() => db.query<{ n: number }>({ text, values: [project] }))
+    return row?.n ?? 0
+  }
+  const openTurns = () => count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is null')
+  const endedTurns = () => count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is not null')
+
+  async function enqueueAll(): Promise<void> {
+    for (let round = 0; !stopping.signal.aborted; round += 1) {
+      const names = agents.map((agentId) => ({ projectId: project, agentId, instruction: 'go', correlationId: `${agentId}-${round}` }))
+      const answers = await insist(() => kernel.enqueueMany(names))
+      for (const answer of answers) {
+        if (answer instanceof InvalidInput) throw answer
+        turnIds.push(answer.agentTurnId)
+      }
+      while (!stopping.signal.aborted && (await openTurns()) > open - agents.length) await systemClock.sleep(20, stopping.signal)
+    }
+  }
+  const enqueuing = enqueueAll()
+  enqueuing.catch(() => undefined) // told by settle()
+
+  return {
+    kernel,
+    turnIds,
+    async progress(turns, withinMs = 30_000) {
+      const before = await endedTurns()
+      await until(`${turns} more turns ended`, async () => ((await endedTurns()) >= before + turns ? true : undefined), withinMs)
+    },
+    sees: (what, text, ...values) =>
+      until(what, async () => (await insist(() => db.query<Record<string, unknown>>({ text, values })))[0], 20_000),
+    async settle(withinMs = 40_000) {
+      stopping.abort()
+      await enqueuing
+      await until('every turn has ended', async () => ((await openTurns()) === 0 ? true : undefined), withinMs)
+      return auditTurns(db, project, turnIds, target)
+    },
+    async stop() {
+      stopping.abort()
+      over.abort()
+      await enqueuing.catch(() => undefined) // told by settle()
+      await host.stop()
+      await bell.close()
+      await db.close()
+    },
+  }
+}
+
+/** The notes of the attempts: more than one for the same turn and epoch would be an effect that a fence let through twice. */
+export async function doubledEffects(load: Load): Promise<Record<string, unknown>[]> {
+  return load.kernel.db.query({
+    text: `select metadata ->> 'agent_turn_id' as turn, metadata ->> 'epoch' as epoch, count(*)::int as notes
+      from cards.cards where project_id = $1 and type = 'agent.thought' group by 1, 2 having count(*) > 1`,
+    values: [project],
+  })
+}

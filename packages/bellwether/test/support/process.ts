@@ -1,0 +1,62 @@
+/**
+ * The command line as a real child process, run from source. Always: what it said on stderr is kept for whoever asks why;
+ * no child outlives the test, because its stdin is a pipe from us.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { until } from './until.js'
+
+const main = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
+// By its path: the children run in folders from where packages cannot be found.
+const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
+/** What node runs to be the command line. */
+export const program: readonly string[] = ['--import', tsx, '--conditions=@bellwether/source', main]
+
+export interface Cli {
+  readonly child: ChildProcess
+  readonly pid: number
+  readonly ended: Promise<number | NodeJS.Signals | null>
+  alive(): boolean
+  stdout(): string
+  stderr(): string
+  /** The first line on stdout, as JSON. */
+  ready(withinMs?: number): Promise<Readonly<Record<string, unknown>>>
+  signal(name: NodeJS.Signals): void
+}
+
+export interface CliOptions {
+  readonly cwd: string
+  readonly env?: Readonly<Record<string, string>>
+}
+
+export function runCli(words: readonly string[], { cwd, env = {} }: CliOptions): Cli {
+  const child = spawn(process.execPath, [...program, ...words], { cwd, env: { ...process.env, ...env }, stdio: 'pipe' })
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
+  child.stderr.on('data', (data: Buffer) => (stderr = (stderr + data.toString()).slice(-100_000)))
+  child.stdin.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
+  const ended = new Promise<number | NodeJS.Signals | null>((resolve) => {
+    child.once('close', (code, signal) => resolve(code ?? signal))
+  })
+  const alive = () => child.exitCode === null && child.signalCode === null
+  return {
+    child,
+    pid: child.pid ?? 0,
+    ended,
+    alive,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    ready: (withinMs = 30_000) =>
+      until(
+        `ready line of ${words.join(' ')}`,
+        async () => {
+          if (stdout.includes('\n')) return JSON.parse(stdout.slice(0, stdout.indexOf('\n'))) as Record<string, unknown>
+          if (!alive()) throw new Error(`${words.join(' ')} ended before it was ready:\n${stderr}`)
+          return undefined
+        },
+        withinMs,
+      ),
+    signal: (name) => void child.kill(name),
+  }
+}

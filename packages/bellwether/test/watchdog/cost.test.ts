@@ -1,0 +1,126 @@
+/** What watching costs: sweeps walk indexes, however many agents there are; beats touch no index at all (hazard 14). */
+import pg from 'pg'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { beat } from '../../src/kernel/beat.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { openDatabase } from '../../src/ports/database/pool.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { guardOn } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+it('beats are HOT, all of them: head and inbox row', async () => {
+  const agents = Array.from({ length: 20 }, (_, index) => `beating-${index}`)
+  await t.agents(...agents)
+  for (const agentId of agents) await t.kernel.enqueue({ projectId: project, agentId, instruction: 'x' })
+  const turns = await t.claim()
+  // One connection, so that its counters can be flushed and read.
+  const db = await openDatabase({ url: t.url, poolSize: 1 })
+  const updates = async () => {
+    await db.query({ text: 'select pg_stat_force_next_flush()' })
+    return db.query<{ relname: string; updated: number; hot: number }>({
+      text: `select relname, n_tup_upd::int as updated, n_tup_hot_upd::int as hot from pg_stat_user_tables
+        where relname in ('agent_state_head', 'agent_inbox') order by relname`,
+    })
+  }
+  // What came before was counted on the pool's connections: let it settle, then look at the difference.
+  await t.all('select pg_stat_force_next_flush()')
+  const before = await updates()
+  for (let times = 0; times < 50; times += 1) expect((await beat(db, turns, 'worker-1')).size).toBe(20)
+  const after = await updates()
+  await db.close()
+  for (const [index, { relname, updated, hot }] of after.entries()) {
+    const was = before[index]!
+    expect({ relname, updated: updated - was.updated, hot: hot - was.hot }).toEqual({ relname, updated: 1_000, hot: 1_000 })
+  }
+  for (const turn of turns) await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })
+})
+
+const agentCount = 100_000
+const activeCount = 20_000
+const overdueCount = 1_000
+
+async function fill(): Promise<void> {
+  await t.all(`select state.put_agents('[{"project_id": "p", "agent_id": "seed", "worker_target": "w", "box_id": "seed-box"}]')`)
+  // Heads only: nobody enqueues here. Every fifth is active; of these every twentieth has been silent for too long.
+  await t.all(
+    `insert into state.agent_state_head (project_id, agent_id, status, worker_target, output_box_id, updated_at, turn_epoch, active_agent_turn_id,
+       active_channel_id, turn_deadline, leased_at)
+     select $1, 'many-' || n, case when n % 5 = 0 then 'running' else 'idle' end, 'w', 'box-' || n,
+       state.now() - make_interval(secs => case when n % 100 = 0 then 400 else 0 end), 1,
+       case when n % 5 = 0 then 'turn-' || n end, case when n % 5 = 0 then 'public' end,
+       case when n % 5 = 0 then state.now() + interval '1 hour' end, case when n % 5 = 0 then state.now() end
+     from generate_series(1, $2::int) n`,
+    project,
+    agentCount,
+  )
+  await t.all(
+    `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch, processed_at, claimed_by)
+     select 'row-' || n, $1, 'many-' || n, 'w', 'public', 'turn', 'processing', 'turn-' || n, 1, state.now(), 'x'
+     from generate_series(5, $2::int, 5) n`,
+    project,
+    agentCount,
+  )
+  await t.all('analyze state.agent_state_head')
+  await t.all('analyze state.agent_inbox')
+}
+
+/** The plans of every statement inside a verb, as they were run; rolled back. */
+async function plansOf(sql: string): Promise<string> {
+  const client = new pg.Client({ connectionString: t.url })
+  await client.connect()
+  const plans: string[] = []
+  client.on('notice', (notice) => plans.push(notice.message ?? ''))
+  try {
+    await client.query(`load 'auto_explain'`)
+    for (const set of ['log_min_duration = 0', 'log_nested_statements = on', `log_level = 'notice'`]) await client.query(`set auto_explain.${set}`)
+    await client.query('begin')
+    await client.query(sql)
+    await client.query('rollback')
+  } finally {
+    await client.end()
+  }
+  return plans.join('\n')
+}
+
+it('one guard step over 100,000 agents with 1 % overdue uses no sequential scan and ends them all', { timeout: 120_000 }, async () => {
+  const guard = guardOn(t, { watchdogIntervalSeconds: 200 })
+  await guard.step()
+  await t.advance(310)
+  await fill()
+  const settings = {
+    dispatched_timeout_seconds: 30,
+    max_queue_seconds: 3600,
+    active_reap_seconds: 300,
+    suspended_reap_seconds: 300,
+    inbox_processing_timeout_seconds: 30,
+    max_attempts: 3,
+    watching_since: '2000-01-01T00:00:00Z',
+    valid_until: '2100-01-01T00:00:00Z',
+  }
+  const cards = `array(select 'card-' || n from generate_series(1, 500) n)`
+  const sweeps = {
+    overdue: `select * from state.reap('${JSON.stringify(settings)}', ${cards})`,
+    retry_dispatched: 'select * from state.retry_dispatched(10, 500)',
+    wake_pending: 'select * from state.wake_pending(5, 60, 500)',
+    sweep_queued: 'select * from state.sweep_queued(5, 500)',
+    reclaim: `select * from state.reclaim('w', 30, 3, '2000-01-01', '2100-01-01', 500)`,
+  }
+  for (const [name, sql] of Object.entries(sweeps)) {
+    const plan = await plansOf(sql)
+    expect(plan, name).toMatch(/agent_state_head|agent_inbox/)
+    expect(plan.match(/Seq Scan on (?:state\.)?(?:agent_state_head|agent_inbox|workers|interventions|events)\b.*/g) ?? [], name).toEqual([])
+  }
+
+  const startedMs = systemClock.monotonicMs()
+  const done = await guard.step()
+  const tookMs = systemClock.monotonicMs() - startedMs
+  console.info(`one guard step, ${agentCount} agents, ${activeCount} active, ${overdueCount} overdue: ${tookMs.toFixed(0)} ms`)
+  expect(done.filter((verdict) => verdict.what === 'ended')).toHaveLength(overdueCount)
+  const { n } = await t.one<{ n: number }>(`select count(*)::int as n from state.agent_state_head where status = 'running'`)
+  expect(n).toBe(activeCount - overdueCount)
+})
