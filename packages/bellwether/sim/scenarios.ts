@@ -4,8 +4,9 @@
  */
 import { putAgents, setLimits } from '../src/kernel/roster.js'
 import { client, guard, observer, project, reader, relay, target, toolHost, worker, type Shelf, type Wanted } from './cast.js'
-import type { Invariant, Scenario, Stage } from './engine/index.js'
+import type { Invariant, Plan, Scenario, Stage } from './engine/index.js'
 import { always, nobodyDied, settled } from './invariants.js'
+import { duels } from './duels.js'
 
 export interface Story {
   readonly scenario: Scenario
@@ -15,6 +16,8 @@ export interface Story {
   readonly fibres: readonly string[]
   /** About how many yields they come to. */
   readonly yields: number
+  /** Instead of an arbitrary plan: the fault that the story is about. */
+  readonly plan?: (seed: number) => Plan
 }
 
 async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
@@ -39,7 +42,7 @@ interface Cast {
   readonly concurrency?: number
 }
 
-function story(cast: Cast, extra: readonly Invariant[] = []): Story {
+function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan']): Story {
   const { workers = 1, guards = 1, hosts = 0, relays = 0, readers = false } = cast
   const names = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index + 1}`)
   const fibres = [
@@ -54,6 +57,7 @@ function story(cast: Cast, extra: readonly Invariant[] = []): Story {
     fibres,
     yields: 150,
     always,
+    ...(plan === undefined ? {} : { plan }),
     atEnd: [...unread, ...extra],
     async scenario(stage) {
       const shelf: Shelf = { kept: [] }
@@ -138,10 +142,24 @@ export const stories = {
           { agentId: 'bob', key: 'b1', script: { workMs: 120_000 } },
         ],
       },
-      guards: 2,
     },
     [nobodyDied],
+    // Half of the seeds: the clock jumps by an hour before one of the guard's or the worker's statements. The others: it is paused.
+    (seed) => {
+      const at = { fibre: seed % 3 === 0 ? 'worker1' : 'guard1', nth: 4 + (seed % 60) }
+      return { faults: [seed % 2 === 0 ? { kind: 'clock-jump', at, ms: 3_600_000 } : { kind: 'slow', at, steps: 400 }] }
+    },
   ),
+  'every bell is lost': story(
+    {
+      agents: ['ann', 'bob'],
+      clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'bob', key: 'b1', script: { tools: ['answers'] } }, { agentId: 'ann', key: 'a2' }] },
+      hosts: 1,
+    },
+    [nobodyDied],
+    () => ({ faults: [], bell: { drop: 1, duplicate: 0, late: 0, lateMs: 1 } }),
+  ),
+  ...duels,
 } as const satisfies Record<string, Story>
 
 export type StoryName = keyof typeof stories

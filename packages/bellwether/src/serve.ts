@@ -75,7 +75,15 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
         },
       },
     })
-    options.onReady?.({ ready: true, role: 'worker', worker_id: workerId, target, concurrency, bell: house.bell.kind, pid: process.pid })
+    options.onReady?.({
+      ready: true,
+      role: 'worker',
+      worker_id: workerId,
+      target,
+      concurrency,
+      bell: house.bell.kind,
+      pid: process.pid,
+    })
     log.info({ worker_id: workerId, target, concurrency, bell: house.bell.kind }, 'the worker is ready')
     await running.ended
     const left = running.worker.running.size
@@ -86,7 +94,10 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
 
 export async function servePmo(options: ServeOptions): Promise<number> {
   return serve(options, 'pmo', async (house, { pmo, worker }, lifeline, log) => {
-    await setLimits(house.kernel.db, { turnDeadlineSeconds: pmo.turn_deadline_seconds, maxRecursionDepth: pmo.max_recursion_depth })
+    await setLimits(house.kernel.db, {
+      turnDeadlineSeconds: pmo.turn_deadline_seconds,
+      maxRecursionDepth: pmo.max_recursion_depth,
+    })
     const running = runPmo({
       kernel: house.kernel,
       stream: house.stream(),
@@ -123,7 +134,14 @@ async function serve(options: ServeOptions, role: string, run: Run): Promise<num
   const lifeline = holdLifeline({ parentPipe: options.parentPipe ?? false, log })
   try {
     const name = `bellwether ${role}`
-    const house = await openHouse({ settings, log, clock: systemClock, random: systemRandom, name, signal: lifeline.signal })
+    const house = await openHouse({
+      settings,
+      log,
+      clock: systemClock,
+      random: systemRandom,
+      name,
+      signal: lifeline.signal,
+    })
     try {
       return await run(house, settings, lifeline, log)
     } finally {

@@ -8,6 +8,12 @@ export function demoCommand(finish: (code: number) => void): Command {
     .description('run a small fleet here, crash it on stage, and show that every turn ended')
     .option('--data <dir>', 'where the embedded database lives', '.bellwether/demo')
     .action(async (flags: { readonly data: string }) => {
-      finish(await runDemo({ dataDir: flags.data, env: environment(), program: [...process.execArgv, process.argv[1] ?? ''] }))
+      finish(
+        await runDemo({
+          dataDir: flags.data,
+          env: environment(),
+          program: [...process.execArgv, process.argv[1] ?? ''],
+        }),
+      )
     })
 }

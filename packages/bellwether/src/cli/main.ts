@@ -20,7 +20,12 @@ function build(finish: (code: number) => void): Command {
     .exitOverride()
     .configureOutput({ outputError: () => undefined })
   for (const make of commands) {
-    program.addCommand(make(finish).exitOverride().configureOutput({ outputError: () => undefined }).showSuggestionAfterError(false))
+    program.addCommand(
+      make(finish)
+        .exitOverride()
+        .configureOutput({ outputError: () => undefined })
+        .showSuggestionAfterError(false),
+    )
   }
   return program
 }
@@ -30,7 +35,10 @@ function suggestion(program: Command, error: CommanderError, words: readonly str
   const wrong = /'(-{0,2}[^'\s]+)/.exec(error.message)?.[1]
   const within = program.commands.find((command) => words.includes(command.name()))
   if (wrong !== undefined && error.code === 'commander.unknownCommand') {
-    return `Did you mean: bellwether ${nearest(wrong, program.commands.map((command) => command.name()))}?`
+    return `Did you mean: bellwether ${nearest(
+      wrong,
+      program.commands.map((command) => command.name()),
+    )}?`
   }
   if (wrong !== undefined && error.code === 'commander.unknownOption') {
     const options = ['--help', ...(within ?? program).options.flatMap((option) => option.long ?? [])]
@@ -51,7 +59,8 @@ async function main(words: readonly string[]): Promise<number> {
     if (!(error instanceof CommanderError)) return explain(error)
     if (error.exitCode === 0) return exitCodes.ok
     // Without a command the help itself is the answer, and it has been printed.
-    if (error.code !== 'commander.help') process.stderr.write(`${error.message}\n${suggestion(program, error, words)}\n`)
+    if (error.code !== 'commander.help')
+      process.stderr.write(`${error.message}\n${suggestion(program, error, words)}\n`)
     return exitCodes.usage
   }
 }

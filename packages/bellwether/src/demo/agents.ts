@@ -16,7 +16,9 @@ const nightMs = 55_000
 const writer: AgentFunction = async (turn) => {
   await turn.activity('thinking')
   await systemClock.sleep(between(200, 1_200), turn.signal)
-  await turn.record({ cards: [{ type: 'agent.thought', content: { text: 'Short sentences first.' }, metadata: mine(turn) }] })
+  await turn.record({
+    cards: [{ type: 'agent.thought', content: { text: 'Short sentences first.' }, metadata: mine(turn) }],
+  })
   return { deliver: { text: 'A paragraph.' } }
 }
 
@@ -26,24 +28,34 @@ const researcher: AgentFunction = async (turn) => {
     const found = turn.results.filter((result) => result.status === 'success').length
     return { deliver: { text: `${found} of ${turn.results.length} questions answered.` } }
   }
-  const ask = (question: string) => ({ toolCallId: turn.newId(), toolName: tools.lookUp, args: { question }, idempotent: true })
+  const ask = (question: string) => ({
+    toolCallId: turn.newId(),
+    toolName: tools.lookUp,
+    args: { question },
+    idempotent: true,
+  })
   return { suspend: { calls: [ask('who'), ask('when')] } }
 }
 
 /** Its tool never answers: the watchdog does, and the turn ends all the same. */
 const pigeonKeeper: AgentFunction = async (turn) => {
   const [result] = turn.results
-  if (result === undefined) return { suspend: { calls: [{ toolCallId: turn.newId(), toolName: tools.pigeonPost, args: { to: 'Reuter' } }] } }
+  if (result === undefined)
+    return { suspend: { calls: [{ toolCallId: turn.newId(), toolName: tools.pigeonPost, args: { to: 'Reuter' } }] } }
   return { deliver: { text: `The pigeon: ${result.error?.code ?? result.status}. Nothing was sent twice.` } }
 }
 
 /** Writes each lap down; whoever takes the turn over goes on from the last lap that stands in the box. */
 const marathon: AgentFunction = async (turn) => {
   const { output } = await turn.hydrate()
-  const run = output.filter((card) => card.type === 'agent.thought' && card.metadata['agent_turn_id'] === turn.turn.agentTurnId).length
+  const run = output.filter(
+    (card) => card.type === 'agent.thought' && card.metadata['agent_turn_id'] === turn.turn.agentTurnId,
+  ).length
   for (let lap = run + 1; lap <= laps; lap += 1) {
     await systemClock.sleep(lapMs, turn.signal)
-    await turn.record({ cards: [{ type: 'agent.thought', content: { lap, epoch: turn.turn.turnEpoch }, metadata: mine(turn) }] })
+    await turn.record({
+      cards: [{ type: 'agent.thought', content: { lap, epoch: turn.turn.turnEpoch }, metadata: mine(turn) }],
+    })
   }
   return { deliver: { text: `${laps} laps; this worker ran from lap ${run + 1}.` } }
 }

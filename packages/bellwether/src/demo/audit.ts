@@ -26,7 +26,12 @@ interface Row {
   readonly deliverables: number
 }
 
-export async function auditTurns(db: Queryable, projectId: string, turnIds: readonly string[], target: string): Promise<Audit> {
+export async function auditTurns(
+  db: Queryable,
+  projectId: string,
+  turnIds: readonly string[],
+  target: string,
+): Promise<Audit> {
   const rows = await db.query<Row>({
     text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome, t.attempts,
         (select count(*)::int from state.events e where e.agent_turn_id = w.agent_turn_id and e.kind = 'task') as task_events,
@@ -59,7 +64,9 @@ export async function auditTurns(db: Queryable, projectId: string, turnIds: read
     taskEvents: rows.reduce((sum, row) => sum + row.task_events, 0),
     stuck: rows.filter((row) => row.known && row.outcome === null).map((row) => row.agent_turn_id),
     lost: [
-      ...rows.filter((row) => !row.known || (row.outcome !== null && (row.task_events !== 1 || row.deliverables !== 1))),
+      ...rows.filter(
+        (row) => !row.known || (row.outcome !== null && (row.task_events !== 1 || row.deliverables !== 1)),
+      ),
       ...strays,
     ].map((row) => row.agent_turn_id),
   }

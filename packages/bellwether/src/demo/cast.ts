@@ -7,7 +7,13 @@ export const cast = {
   sleeper: 'sleeper',
 } as const
 
-export const everyone: readonly string[] = [...cast.writers, ...cast.researchers, cast.pigeonKeeper, cast.marathon, cast.sleeper]
+export const everyone: readonly string[] = [
+  ...cast.writers,
+  ...cast.researchers,
+  cast.pigeonKeeper,
+  cast.marathon,
+  cast.sleeper,
+]
 
 export const tools = { lookUp: 'look-up', pigeonPost: 'pigeon-post' } as const
 

@@ -34,7 +34,9 @@ export interface DemoOptions {
 
 const workers = 2
 const interrupted = 130
-const agentsFile = fileURLToPath(new URL(import.meta.url.endsWith('.ts') ? './agents.ts' : './agents.js', import.meta.url))
+const agentsFile = fileURLToPath(
+  new URL(import.meta.url.endsWith('.ts') ? './agents.ts' : './agents.js', import.meta.url),
+)
 const lookEveryMs = 100
 
 export async function runDemo(options: DemoOptions): Promise<number> {
@@ -51,7 +53,9 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     const { database, dataDir } = await openPlace(options.dataDir, log, (sentence) => screen.say(sentence))
     undo.push(() => database.stop())
     await truncate(logFile) // the folder is ours only now; each line is appended, so the log goes on from here
-    screen.say(`PostgreSQL ${database.adopted ? 'of an earlier run taken over' : 'started'} (pid ${database.pid}, ${dataDir})`)
+    screen.say(
+      `PostgreSQL ${database.adopted ? 'of an earlier run taken over' : 'started'} (pid ${database.pid}, ${dataDir})`,
+    )
     const env = { ...withoutSettings(options.env), ...timings, BELLWETHER__DATABASE__URL: database.url }
     const fleet: FleetOptions = { program: options.program, env, folder, logFile }
     const { kernel, bell, close } = await openOwn(database.url, log)
@@ -60,7 +64,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     return lifeline.signal.aborted ? interrupted : code
   } finally {
     screen.clear()
-    for (const step of undo.reverse()) {
+    for (const step of undo.toReversed()) {
       await step().catch((error: unknown) => log.error({ err: error }, 'something could not be stopped'))
     }
     if (undo.length > 0) screen.say('everything is stopped')
@@ -97,10 +101,21 @@ async function perform({ kernel, bell, fleet, log, screen, elapsedMs, signal, un
   screen.say(`a PMO and ${workers} workers are ready (pids ${crew.map((member) => member.pid).join(', ')})`)
 
   const over = new AbortController()
-  const host = await hostTools({ kernel, bell, clock: systemClock, log, host: 'demo', projectId, tools: { [tools.lookUp]: lookUp }, signal })
-  const watching = watch({ kernel, projectId, screen, signal: AbortSignal.any([signal, over.signal]) }).catch((error: unknown) => {
-    log.error({ err: error }, 'the live report has ended early')
+  const host = await hostTools({
+    kernel,
+    bell,
+    clock: systemClock,
+    log,
+    host: 'demo',
+    projectId,
+    tools: { [tools.lookUp]: lookUp },
+    signal,
   })
+  const watching = watch({ kernel, projectId, screen, signal: AbortSignal.any([signal, over.signal]) }).catch(
+    (error: unknown) => {
+      log.error({ err: error }, 'the live report has ended early')
+    },
+  )
   undo.push(async () => {
     over.abort()
     await watching
@@ -136,7 +151,12 @@ async function lookUp(_args: unknown, signal: AbortSignal): Promise<unknown> {
 }
 
 /** Keeps the screen fresh until its signal fires. */
-async function watch({ kernel, projectId, screen, signal }: Pick<Performance, 'kernel' | 'screen' | 'signal'> & { projectId: string }): Promise<void> {
+async function watch({
+  kernel,
+  projectId,
+  screen,
+  signal,
+}: Pick<Performance, 'kernel' | 'screen' | 'signal'> & { projectId: string }): Promise<void> {
   let seen = 0
   while (!signal.aborted) {
     const { id, sentences } = await interventionsSince(kernel.db, projectId, seen)

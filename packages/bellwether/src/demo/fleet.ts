@@ -33,7 +33,11 @@ export interface FleetOptions {
 const readyMs = 30_000
 const stopMs = 8_000
 
-export async function startMember(options: FleetOptions, role: 'worker' | 'pmo', words: readonly string[]): Promise<Member> {
+export async function startMember(
+  options: FleetOptions,
+  role: 'worker' | 'pmo',
+  words: readonly string[],
+): Promise<Member> {
   const log = openSync(options.logFile, 'a')
   const child = spawn(process.execPath, [...options.program, role, ...words, '--json', '--parent-pipe'], {
     cwd: options.folder,
@@ -66,22 +70,35 @@ export async function startMember(options: FleetOptions, role: 'worker' | 'pmo',
     },
   }
   try {
-    const facts = await within(systemClock, readyMs, `starting a ${role}`, readyLine(child, ended, options.logFile, role))
-    return { ...member, workerId: String(facts['worker_id'] ?? '') }
+    const facts = await within(
+      systemClock,
+      readyMs,
+      `starting a ${role}`,
+      readyLine(child, ended, options.logFile, role),
+    )
+    return { ...member, workerId: typeof facts['worker_id'] === 'string' ? facts['worker_id'] : '' }
   } catch (error) {
     member.kill()
     throw error
   }
 }
 
-async function readyLine(child: ChildProcess, ended: Promise<unknown>, logFile: string, role: string): Promise<Record<string, unknown>> {
+async function readyLine(
+  child: ChildProcess,
+  ended: Promise<unknown>,
+  logFile: string,
+  role: string,
+): Promise<Record<string, unknown>> {
   const lines = createInterface({ input: child.stdout! })
   const line = await Promise.race([
     new Promise<string>((resolve) => lines.once('line', resolve)),
     ended.then(() => undefined),
   ])
   if (line === undefined) {
-    throw new Terminal(`a ${role} ended before it was ready`, { code: 'member_failed', hint: `its log is in ${logFile}` })
+    throw new Terminal(`a ${role} ended before it was ready`, {
+      code: 'member_failed',
+      hint: `its log is in ${logFile}`,
+    })
   }
   return JSON.parse(line) as Record<string, unknown>
 }

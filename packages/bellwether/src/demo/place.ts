@@ -28,7 +28,10 @@ export async function openPlace(wanted: string, log: Log, notice: (sentence: str
     return { database: await startEmbedded({ dataDir, log }), dataDir }
   } catch (error) {
     if (!(error instanceof Terminal) || error.code !== 'folder_unreachable') throw error
-    const elsewhere = join(tmpdir(), `bellwether-demo-${createHash('sha256').update(dataDir).digest('hex').slice(0, 12)}`)
+    const elsewhere = join(
+      tmpdir(),
+      `bellwether-demo-${createHash('sha256').update(dataDir).digest('hex').slice(0, 12)}`,
+    )
     notice(`${error.message}; using ${elsewhere} instead`)
     return { database: await startEmbedded({ dataDir: elsewhere, log }), dataDir: elsewhere }
   }

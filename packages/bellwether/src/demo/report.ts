@@ -6,7 +6,13 @@ import type { Played } from './script.js'
 
 /** The live table. */
 export async function liveTable(db: Queryable, projectId: string): Promise<string[]> {
-  const rows = await db.query<{ agent_id: string; status: string; doing: string | null; queued: number; ended: number }>({
+  const rows = await db.query<{
+    agent_id: string
+    status: string
+    doing: string | null
+    queued: number
+    ended: number
+  }>({
     text: `select h.agent_id, h.status, coalesce(h.current_tool, h.activity) as doing,
         (select count(*)::int from state.turns t where t.project_id = h.project_id and t.agent_id = h.agent_id and t.status = 'queued') as queued,
         (select count(*)::int from state.turns t where t.project_id = h.project_id and t.agent_id = h.agent_id and t.ended_at is not null) as ended
@@ -29,7 +35,9 @@ export async function interventionsSince(db: Queryable, projectId: string, after
       from state.interventions where project_id = $1 and intervention_id > $2 order by intervention_id`,
     values: [projectId, after],
   })
-  const sentences = rows.map((row) => `watchdog: ${row.kind} of ${row.agent_id}’s turn, now epoch ${row.epoch} (${row.reason})`)
+  const sentences = rows.map(
+    (row) => `watchdog: ${row.kind} of ${row.agent_id}’s turn, now epoch ${row.epoch} (${row.reason})`,
+  )
   return { id: rows.at(-1)?.id ?? after, sentences }
 }
 

@@ -41,7 +41,12 @@ export async function play(stage: Stage): Promise<Played> {
     turnIds.push(turn.agentTurnId)
     return turn
   }
-  await Promise.all([load(stage, enqueue), pigeon(stage, enqueue, fault), stopping(stage, enqueue), crash(stage, enqueue, fault)])
+  await Promise.all([
+    load(stage, enqueue),
+    pigeon(stage, enqueue, fault),
+    stopping(stage, enqueue),
+    crash(stage, enqueue, fault),
+  ])
   stage.say('the last turn is in; waiting until every one has ended')
   await sees(stage, 'every turn has ended', async () => (await open(stage, turnIds)) === 0)
   return { turnIds, faults }
@@ -50,7 +55,9 @@ export async function play(stage: Stage): Promise<Played> {
 type Enqueue = (agentId: string, instruction: string) => Promise<Enqueued>
 
 async function load(stage: Stage, enqueue: Enqueue): Promise<void> {
-  stage.say(`${loadTurns} turns are on their way to ${cast.writers.length} writers and ${cast.researchers.length} researchers`)
+  stage.say(
+    `${loadTurns} turns are on their way to ${cast.writers.length} writers and ${cast.researchers.length} researchers`,
+  )
   const agents = [...cast.writers, ...cast.researchers]
   for (let turn = 0; turn < loadTurns && !stage.signal.aborted; turn += 1) {
     await enqueue(agents[turn % agents.length]!, `Paragraph ${turn + 1}.`)
@@ -68,11 +75,15 @@ async function pigeon(stage: Stage, enqueue: Enqueue, fault: (name: string) => v
 
 async function stopping(stage: Stage, enqueue: Enqueue): Promise<void> {
   const first = await enqueue(cast.sleeper, 'Sleep until you are stopped.')
-  await sees(stage, 'the sleeper runs', async () => (await status(stage, first.agentTurnId))?.claimed_by != null)
+  await sees(stage, 'the sleeper runs', async () => (await holderOf(stage, first.agentTurnId)) !== '')
   const second = await enqueue(cast.sleeper, 'Then sleep again.')
   stage.say(`sleeper has a second turn ${second.status} behind its first; cancelling it there`)
   await stage.kernel.stop({ projectId: stage.projectId, agentTurnId: second.agentTurnId, reason: 'changed our mind' })
-  await sees(stage, 'the queued turn is cancelled', async () => (await status(stage, second.agentTurnId))?.ended === true)
+  await sees(
+    stage,
+    'the queued turn is cancelled',
+    async () => (await status(stage, second.agentTurnId))?.ended === true,
+  )
   await stage.kernel.stop({ projectId: stage.projectId, agentTurnId: first.agentTurnId, reason: 'the show is over' })
   stage.say('sleeper’s first turn was stopped while it ran')
 }
@@ -80,21 +91,22 @@ async function stopping(stage: Stage, enqueue: Enqueue): Promise<void> {
 async function crash(stage: Stage, enqueue: Enqueue, fault: (name: string) => void): Promise<void> {
   const { agentTurnId } = await enqueue(cast.marathon, `Run ${laps} laps and write each one down.`)
   await sees(stage, `lap ${killAtLap} is run`, async () => (await lapsRun(stage, agentTurnId)) >= killAtLap)
-  const holder = (await status(stage, agentTurnId))?.claimed_by ?? ''
+  const holder = await holderOf(stage, agentTurnId)
   const victim = stage.workerOf(holder)
   if (victim === undefined || stage.signal.aborted) return
   victim.kill()
   await victim.ended
   fault('worker killed with SIGKILL')
-  stage.say(`kill -9 ${victim.pid}: marathon’s worker is dead after lap ${await lapsRun(stage, agentTurnId)} of ${laps}`)
+  stage.say(
+    `kill -9 ${victim.pid}: marathon’s worker is dead after lap ${await lapsRun(stage, agentTurnId)} of ${laps}`,
+  )
   const fresh = await stage.replace(victim)
   stage.say(`a new worker takes its place (pid ${fresh.pid})`)
-  await sees(stage, 'the turn is taken over', async () => {
-    const now = await status(stage, agentTurnId)
-    return now?.claimed_by != null && now.claimed_by !== holder
-  })
-  const heir = stage.workerOf((await status(stage, agentTurnId))?.claimed_by ?? '')
-  stage.say(`pid ${heir?.pid ?? '?'} has taken marathon over and goes on from lap ${(await lapsRun(stage, agentTurnId)) + 1}, as the cards say`)
+  await sees(stage, 'the turn is taken over', async () => !['', holder].includes(await holderOf(stage, agentTurnId)))
+  const heir = stage.workerOf(await holderOf(stage, agentTurnId))
+  stage.say(
+    `pid ${heir?.pid ?? '?'} has taken marathon over and goes on from lap ${(await lapsRun(stage, agentTurnId)) + 1}, as the cards say`,
+  )
 }
 
 /** Waits for what is about to be true; gives up loudly, so that the audit shows what is stuck. */
@@ -109,12 +121,20 @@ async function sees(stage: Stage, what: string, ask: () => Promise<boolean>): Pr
   }
 }
 
-async function status(stage: Stage, agentTurnId: string): Promise<{ claimed_by: string | null; ended: boolean } | undefined> {
+async function status(
+  stage: Stage,
+  agentTurnId: string,
+): Promise<{ claimed_by: string | null; ended: boolean } | undefined> {
   const [row] = await stage.kernel.db.query<{ claimed_by: string | null; ended: boolean }>({
     text: 'select claimed_by, ended_at is not null as ended from state.turns where agent_turn_id = $1',
     values: [agentTurnId],
   })
   return row
+}
+
+/** The worker id that holds the turn; empty while nobody does. */
+async function holderOf(stage: Stage, agentTurnId: string): Promise<string> {
+  return (await status(stage, agentTurnId))?.claimed_by ?? ''
 }
 
 async function lapsRun(stage: Stage, agentTurnId: string): Promise<number> {

@@ -30,7 +30,8 @@ export async function hostTools(options: ToolHostOptions): Promise<{ stop(): Pro
   function hear(tool: string, ring: Ring | undefined): void {
     const callId = ring?.payload['tool_call_id']
     // Commands are sent again until someone starts them: one at a time is enough.
-    if (typeof callId !== 'string' || ring?.subject.split('.')[2] !== projectId || busy.has(callId) || signal.aborted) return
+    if (typeof callId !== 'string' || ring?.subject.split('.')[2] !== projectId || busy.has(callId) || signal.aborted)
+      return
     const work = answer(options, tool, callId)
       .catch((error: unknown) => log.error({ err: error, tool_call_id: callId }, 'a tool call could not be answered'))
       .finally(() => busy.delete(callId))
@@ -58,7 +59,9 @@ async function answer(options: ToolHostOptions, tool: string, toolCallId: string
   } catch (error) {
     if (signal.aborted || error instanceof Retryable) throw error
     const message = error instanceof Error ? error.message : String(error)
-    await insist(options, () => kernel.report([{ projectId, toolCallId, status: 'failed', error: { code: 'tool_failed', message } }]))
+    await insist(options, () =>
+      kernel.report([{ projectId, toolCallId, status: 'failed', error: { code: 'tool_failed', message } }]),
+    )
   }
 }
 

@@ -5,6 +5,8 @@ import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, storable } from './content.js'
 
 export interface NewCard {
+  /** Given by whoever may have to write the same card again after an in-doubt commit; absent: a new one. */
+  readonly cardId?: string
   readonly type: CardType
   readonly role?: string
   readonly content: unknown
@@ -41,7 +43,8 @@ const boxCardsMax = 10_000
 export function cardRow(ids: Ids, card: NewCard): { card_id: string } & Record<string, unknown> {
   storable(card.content, `a ${card.type} card`, cardMaxBytes)
   if (card.metadata !== undefined) storable(card.metadata, `the metadata of a ${card.type} card`, cardMaxBytes)
-  return { card_id: ids.next(), ...card }
+  const { cardId = ids.next(), ...rest } = card
+  return { card_id: cardId, ...rest }
 }
 
 export function resultFieldsCard(fields: readonly FieldSpec[]): NewCard {

@@ -20,8 +20,9 @@ begin
   order by e.xid, e.event_id limit p_limit;
 end $$;
 
--- How long the oldest transaction has been holding the horizon back, in seconds: readers stand still meanwhile.
+-- How long the oldest transaction has been holding the horizon back, in seconds: readers stand still meanwhile. Of all databases of
+-- the server: a snapshot's xmin knows no databases.
 create or replace function state.horizon_age() returns double precision language sql volatile as $$
   select coalesce(extract(epoch from max(state.now() - a.xact_start)), 0) from pg_stat_activity a
-  where a.backend_xid is not null and a.datname = current_database()
+  where a.backend_xid is not null
 $$;

@@ -115,6 +115,11 @@ begin
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
+  -- A queued row that names no turn can never be one (T3.2b).
+  update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now, archived_at = v_now
+  from unnest(v_projects, v_agents) as a (project_id, agent_id)
+  where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued' and i.agent_turn_id is null;
+
   return query
   with leased as materialized (select * from state.dispatch_next(v_projects, v_agents)),
   noted as (

@@ -43,7 +43,11 @@ export function makeWake(clock: Clock): Wake {
 // After repeated failures a loop comes back at least this often: the first success must not wait for long.
 const pauseMaxMs = 10_000
 
-export async function loop(options: LoopOptions, step: () => Promise<unknown>, wake: Wake = makeWake(options.clock)): Promise<void> {
+export async function loop(
+  options: LoopOptions,
+  step: () => Promise<unknown>,
+  wake: Wake = makeWake(options.clock),
+): Promise<void> {
   let failures = 0
   while (!options.signal.aborted) {
     try {

@@ -63,7 +63,10 @@ export async function openHouse(options: HouseOptions): Promise<House> {
     bell,
     kernel: openKernel({ db, bell, ids: uuidv7(clock, random) }),
     stream: () =>
-      (stream ??= servers === undefined ? notifyStream({ bell }) : natsStream({ servers, log, clock, random, name: `${options.name} relay` })),
+      (stream ??=
+        servers === undefined
+          ? notifyStream({ bell })
+          : natsStream({ servers, log, clock, random, name: `${options.name} relay` })),
     async close() {
       const closing = async () => {
         await stream?.close()
@@ -87,7 +90,10 @@ async function databaseOnceThere(options: HouseOptions & { readonly url: string 
       if (!(error instanceof Retryable)) throw error
       const leftMs = startedMs + patienceMs - clock.monotonicMs()
       if (leftMs <= 0 || signal.aborted) throw gaveUp(error, signal.aborted)
-      log.warn({ err: error, attempt: attempt + 1, giving_up_in_seconds: Math.ceil(leftMs / 1_000) }, 'the database is away; trying again')
+      log.warn(
+        { err: error, attempt: attempt + 1, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
+        'the database is away; trying again',
+      )
       await clock.sleep(Math.min(leftMs, backoff(Math.min(attempt, 3), options.random)), signal)
     }
   }
@@ -97,10 +103,17 @@ async function migrated(options: HouseOptions & { readonly url: string }): Promi
   const { settings, log, url, name } = options
   const { pool_size: poolSize, statement_timeout_seconds: statementSeconds } = settings.database
   const onLost = (error: Error) => log.warn({ err: error }, 'a connection to the database was lost')
-  const db = await openDatabase({ url, applicationName: name, poolSize, statementTimeoutMs: statementSeconds * 1_000, onLost })
+  const db = await openDatabase({
+    url,
+    applicationName: name,
+    poolSize,
+    statementTimeoutMs: statementSeconds * 1_000,
+    onLost,
+  })
   try {
     const { applied, verbsReplaced } = await migrate(db)
-    if (applied.length > 0 || verbsReplaced) log.info({ applied, verbs_replaced: verbsReplaced }, 'the database was brought to this version')
+    if (applied.length > 0 || verbsReplaced)
+      log.info({ applied, verbs_replaced: verbsReplaced }, 'the database was brought to this version')
     return db
   } catch (error) {
     await db.close()

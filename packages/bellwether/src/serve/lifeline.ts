@@ -2,6 +2,7 @@
  * What ends a process: SIGTERM or SIGINT once (drain), twice (leave at once), or, when asked, the end of the parent's
  * pipe on stdin, so that a parent that dies in any way takes its children along.
  */
+import { setMaxListeners } from 'node:events'
 import type { Log } from '../ports/log.js'
 
 export interface Lifeline {
@@ -16,6 +17,7 @@ const numbers = { SIGINT: 2, SIGTERM: 15 } as const
 
 export function holdLifeline({ parentPipe, log }: { readonly parentPipe: boolean; readonly log: Log }): Lifeline {
   const abort = new AbortController()
+  setMaxListeners(0, abort.signal) // everything in the process waits on it
   let orphan = false
 
   function onSignal(name: NodeJS.Signals): void {
@@ -43,7 +45,8 @@ export function holdLifeline({ parentPipe, log }: { readonly parentPipe: boolean
     release() {
       process.off('SIGTERM', onSignal)
       process.off('SIGINT', onSignal)
-      if (parentPipe) process.stdin.off('end', onPipeClosed).off('close', onPipeClosed).off('error', onPipeClosed).destroy()
+      if (parentPipe)
+        process.stdin.off('end', onPipeClosed).off('close', onPipeClosed).off('error', onPipeClosed).destroy()
     },
   }
 }

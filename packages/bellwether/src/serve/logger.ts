@@ -21,7 +21,9 @@ export function openLog(role: string, file?: string): Log {
 export function inWords(line: string): string {
   const { level, time, msg, err, process: _process, host: _host, ...rest } = JSON.parse(line) as Record<string, unknown>
   const hour = typeof time === 'number' ? new Date(time).toTimeString().slice(0, 8) : ''
-  const fields = Object.entries(rest).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+  const fields = Object.entries(rest).map(
+    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  )
   const cause = typeof err === 'object' && err !== null && 'message' in err ? [`(${String(err.message)})`] : []
   return [hour, marks[Number(level)] ?? ' ', String(msg), ...cause, ...fields].join(' ')
 }

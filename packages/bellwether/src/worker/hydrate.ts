@@ -16,7 +16,11 @@ export interface Hydrated {
 }
 
 export async function hydrate(db: Database, fence: Fence): Promise<Hydrated | 'stale'> {
-  const [head] = await db.query<{ profile_id: string | null; context_box_id: string | null; output_box_id: string | null }>({
+  const [head] = await db.query<{
+    profile_id: string | null
+    context_box_id: string | null
+    output_box_id: string | null
+  }>({
     name: 'bw_hydrate_head',
     text: `select profile_id, context_box_id, output_box_id from state.agent_state_head
       where project_id = $1 and agent_id = $2 and active_agent_turn_id = $3 and turn_epoch = $4`,

@@ -43,10 +43,15 @@ export async function runWorker(
   const common = { clock, log, signal }
   // Beats go on while the worker drains: what still runs is alive, and must not be given to another.
   const drained = new AbortController()
-  const beating = loop({ ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000, signal: drained.signal }, () => worker.beat())
+  const beating = loop(
+    { ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000, signal: drained.signal },
+    () => worker.beat(),
+  )
   const loops = Promise.all([
     loop({ ...common, name: 'claim', intervalMs: settings.pollSeconds * 1_000 }, claimAll, wake),
-    loop({ ...common, name: 'worker watchdog', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => watchdog.step()),
+    loop({ ...common, name: 'worker watchdog', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
+      watchdog.step(),
+    ),
   ])
   if (signal.aborted) worker.stopClaiming()
   else signal.addEventListener('abort', () => worker.stopClaiming(), { once: true })

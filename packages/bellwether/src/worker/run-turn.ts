@@ -53,7 +53,11 @@ async function actUntilSubmitted(
     if ('deliver' in submission) return { deliver: submission.deliver }
     const { refuse, call } = submission
     if (refusals === refusalsMax) {
-      return { deliver: { text: `The result was refused: ${refuse.message}.` }, status: 'failed', error: `submit_result_${refuse.code}` }
+      return {
+        deliver: { text: `The result was refused: ${refuse.message}.` },
+        status: 'failed',
+        error: `submit_result_${refuse.code}`,
+      }
     }
     const answer: ToolResult = {
       tool_call_id: call.toolCallId,
@@ -75,13 +79,19 @@ async function submissionIn(
   signal: AbortSignal,
   action: TurnAction,
 ): Promise<Submission | undefined> {
-  if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName)) return undefined
+  if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName))
+    return undefined
   const known = await persist(options, signal, () => hydrate(options.kernel.db, turn))
   if (known === 'stale') throw new FenceLost(turn.agentTurnId)
   return decideSubmission(action.suspend.calls, wantedFields(known.context))
 }
 
-async function act(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, results: readonly ToolResult[]): Promise<TurnAction> {
+async function act(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  results: readonly ToolResult[],
+): Promise<TurnAction> {
   const run = options.agent(turn)
   if (run === undefined) {
     return { deliver: { text: `No function for agent ${turn.agentId}.` }, status: 'failed', error: 'no_executor' }
@@ -94,7 +104,12 @@ async function act(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSigna
   }
 }
 
-function contextOf(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, results: readonly ToolResult[]): TurnContext {
+function contextOf(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  results: readonly ToolResult[],
+): TurnContext {
   const { kernel } = options
   const held = <T>(answer: T | 'stale'): T => {
     if (answer === 'stale' || signal.aborted) throw new FenceLost(turn.agentTurnId)
@@ -105,18 +120,31 @@ function contextOf(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSigna
     signal,
     results,
     newId: () => kernel.ids.next(),
-    hydrate: async () => held(await hydrate(kernel.db, turn)),
-    async record(writing) {
-      held(await kernel.record({ ...turn, ...writing }))
+    // A database that restarts is no fault of the agent's: its calls wait, and are repeated with the same ids.
+    hydrate: async () => held(await persist(options, signal, () => hydrate(kernel.db, turn))),
+    async record({ cards, step }) {
+      const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
+      const writing = {
+        ...turn,
+        ...(named === undefined ? {} : { cards: named }),
+        ...(step === undefined ? {} : { step }),
+      }
+      held(await persist(options, signal, () => kernel.record(writing)))
     },
     async activity(activity, currentTool) {
-      const alive = await kernel.beat([{ ...turn, activity, ...(currentTool === undefined ? {} : { currentTool }) }], options.workerId)
+      const beat = { ...turn, activity, ...(currentTool === undefined ? {} : { currentTool }) }
+      const alive = await persist(options, signal, () => kernel.beat([beat], options.workerId))
       held(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
     },
   }
 }
 
-async function settle(options: WorkerOptions, turn: ClaimedTurn, signal: AbortSignal, action: TurnAction): Promise<void> {
+async function settle(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  action: TurnAction,
+): Promise<void> {
   const { kernel, settings } = options
   if ('suspend' in action) {
     const { calls, stepId = kernel.ids.next() } = action.suspend

@@ -17,7 +17,8 @@ export interface SubmissionRefusal {
 }
 
 export type Submission =
-  { readonly deliver: Delivery['content'] } | { readonly refuse: SubmissionRefusal; readonly call: ToolCall }
+  | { readonly deliver: Delivery['content'] }
+  | { readonly refuse: SubmissionRefusal; readonly call: ToolCall }
 
 type Field = { readonly name: string; readonly value: unknown }
 
@@ -42,7 +43,9 @@ export function decideSubmission(calls: readonly ToolCall[], wanted: readonly Fi
     const names = missing.map((spec) => spec.name)
     return refuse('missing_fields', `required fields are missing: ${names.join(', ')}`, names)
   }
-  const wrong = wanted.filter((spec) => (given.get(spec.name) ?? null) !== null && !fits(given.get(spec.name), spec.type))
+  const wrong = wanted.filter(
+    (spec) => (given.get(spec.name) ?? null) !== null && !fits(given.get(spec.name), spec.type),
+  )
   if (wrong.length > 0) {
     const said = wrong.map((spec) => `${spec.name} must be of type ${spec.type}`)
     const names = wrong.map((spec) => spec.name)

@@ -17,7 +17,9 @@ export interface Watchdog {
   step(): Promise<void>
 }
 
-export function openWatchdog(options: WorkerOptions & { readonly worker: Worker; readonly watchdog: WatchdogSettings }): Watchdog {
+export function openWatchdog(
+  options: WorkerOptions & { readonly worker: Worker; readonly watchdog: WatchdogSettings },
+): Watchdog {
   const { kernel, clock, workerId, workerTarget, worker, watchdog: settings } = options
   const { db, ids } = kernel
   const vigil = keepVigil(settings.watchdogIntervalSeconds)
@@ -29,13 +31,17 @@ export function openWatchdog(options: WorkerOptions & { readonly worker: Worker;
         text: 'select state.sign_in($1, $2, $3)',
         values: [workerId, workerTarget, options.settings.concurrency],
       })
-      await kernel.ring(await reclaim(db, workerTarget, settings.inboxProcessingTimeoutSeconds, settings.maxAttempts, watch))
+      await kernel.ring(
+        await reclaim(db, workerTarget, settings.inboxProcessingTimeoutSeconds, settings.maxAttempts, watch),
+      )
       await kernel.ring(await expireWaits(db, ids, workerTarget, watch))
       await resendCommands(db, workerTarget, settings.watchdogIntervalSeconds)
       await requeueExpiredResumeLedgers(db)
       const max = options.settings.concurrency - worker.running.size
       if (max <= 0) return
-      worker.start(await kernel.reconcile({ workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }))
+      worker.start(
+        await kernel.reconcile({ workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }),
+      )
     },
   }
 }

@@ -120,7 +120,10 @@ export function openWorker(options: WorkerOptions): Worker {
       }
     },
     stopClaiming,
-    room: () => (draining || running.size < settings.concurrency ? Promise.resolve() : new Promise((resolve) => freed.push(resolve))),
+    room: () =>
+      draining || running.size < settings.concurrency
+        ? Promise.resolve()
+        : new Promise((resolve) => freed.push(resolve)),
     async drain(graceMs) {
       stopClaiming()
       const finished = Promise.all([...running.values()].map((scope) => scope.done))

@@ -26,8 +26,13 @@ it('[T5.1] whatever a turn writes goes to its output box; its context box never 
   await t.kernel.record({ ...turn, cards: [thought('one'), thought('two')] })
   await finish(t, turn)
   expect(await cardsIn(t, turn.contextBoxId)).toEqual(context)
-  expect((await cardsIn(t, turn.outputBoxId)).map((card) => card.type)).toEqual(
-    ['tool.call', 'tool.result', 'agent.thought', 'agent.thought', 'task.deliverable'])
+  expect((await cardsIn(t, turn.outputBoxId)).map((card) => card.type)).toEqual([
+    'tool.call',
+    'tool.result',
+    'agent.thought',
+    'agent.thought',
+    'task.deliverable',
+  ])
 })
 
 it('[T5.1] a context box cannot be named as output box, nor the other way round, nor a box of another project', async () => {
@@ -37,7 +42,13 @@ it('[T5.1] a context box cannot be named as output box, nor the other way round,
   const theirs = await t.kernel.makeBox({ projectId: 'q', cards: [thought('theirs')] })
   const { output_box_id: output } = await headOf(t, 'b')
   const before = await fingerprint(t.db)
-  for (const boxes of [{ outputBoxId: mine }, { contextBoxId: theirs }, { contextBoxId: 'no-such-box' }, { outputBoxId: 'no-such-box' }, { contextBoxId: output! }]) {
+  for (const boxes of [
+    { outputBoxId: mine },
+    { contextBoxId: theirs },
+    { contextBoxId: 'no-such-box' },
+    { outputBoxId: 'no-such-box' },
+    { contextBoxId: output! },
+  ]) {
     await expect(ask(t, 'b', boxes)).rejects.toMatchObject({ code: 'unknown_box' })
   }
   expect(await fingerprint(t.db)).toEqual(before)
@@ -62,7 +73,11 @@ it('[T5.2] another box becomes visible only by packing it into a new context box
   await t.agents('d', 'e')
   const source = await t.running('d')
   await t.kernel.record({ ...source, cards: [thought('shared')] })
-  const packed = await t.kernel.makeBox({ projectId: project, pack: [source.outputBoxId!], cards: [thought('and this')] })
+  const packed = await t.kernel.makeBox({
+    projectId: project,
+    pack: [source.outputBoxId!],
+    cards: [thought('and this')],
+  })
   await t.kernel.record({ ...source, cards: [thought('too late')] })
   await ask(t, 'e', { contextBoxId: packed })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'e')
@@ -74,7 +89,9 @@ it('[T5.3] the database refuses a second active turn on one output box', async (
   await t.agents('f', 'g')
   const turn = await t.running('f')
   await t.running('g')
-  await expect(t.all("update state.agent_state_head set output_box_id = $1 where agent_id = 'g'", turn.outputBoxId)).rejects.toMatchObject({
+  await expect(
+    t.all("update state.agent_state_head set output_box_id = $1 where agent_id = 'g'", turn.outputBoxId),
+  ).rejects.toMatchObject({
     constraint: 'head_active_output_box',
   })
 })
@@ -95,13 +112,30 @@ it('[T5.3] many agents asked at once to share one box: none fails, one works, th
   const agents = Array.from({ length: 12 }, (_, n) => `share-${n}`)
   await t.agents('owner', ...agents)
   const { output_box_id: box } = await headOf(t, 'owner')
-  const bell = { kind: 'notify' as const, ring: async () => undefined, listen: async () => ({ stop: async () => undefined }), close: async () => undefined }
+  const bell = {
+    kind: 'notify' as const,
+    ring: async () => undefined,
+    listen: async () => ({ stop: async () => undefined }),
+    close: async () => undefined,
+  }
   const db = await openDatabase({ url: t.url, poolSize: 12 })
   // A kernel each: calls of one kernel would share a batch.
-  await Promise.all(agents.map((agentId) => openKernel({ db, bell, ids: t.ids }).enqueue({ projectId: project, agentId, instruction: 'x', outputBoxId: box! })))
+  await Promise.all(
+    agents.map((agentId) =>
+      openKernel({ db, bell, ids: t.ids }).enqueue({
+        projectId: project,
+        agentId,
+        instruction: 'x',
+        outputBoxId: box!,
+      }),
+    ),
+  )
   const done = []
   while (done.length < agents.length) {
-    const [holder, ...others] = await t.all('select from state.agent_state_head where output_box_id = $1 and active_agent_turn_id is not null', box)
+    const [holder, ...others] = await t.all(
+      'select from state.agent_state_head where output_box_id = $1 and active_agent_turn_id is not null',
+      box,
+    )
     expect(others).toEqual([])
     if (holder === undefined) await t.all('select * from state.sweep_queued(-1, 100)')
     for (const turn of await t.claim()) {
@@ -119,7 +153,9 @@ it('[T5.3] two leases at the same instant that want one box: the later one waits
     await enqueue(tx, [turnRow(t.ids, wish('m'))])
     const pending = t.kernel.enqueue(wish('n'))
     await until('the second lease waits for the first', async () => {
-      const blocked = await t.all("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+      const blocked = await t.all(
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+      )
       return blocked.length > 0 || undefined
     })
     return { later: pending }
@@ -142,7 +178,12 @@ it('[T5.4] compaction makes a new output box and swaps the pointer; the old box 
   await t.kernel.record({ ...turn, cards: [thought('after')] })
   await finish(t, turn, 'end')
   expect(texts(await cardsIn(t, box))).toEqual(['keep me', 'summary', 'after', 'end'])
-  expect(texts(((await hydrate(t.db, await t.running('j'))) as Hydrated).output)).toEqual(['keep me', 'summary', 'after', 'end'])
+  expect(texts(((await hydrate(t.db, await t.running('j'))) as Hydrated).output)).toEqual([
+    'keep me',
+    'summary',
+    'after',
+    'end',
+  ])
 })
 
 it('[T5.4] a swap names cards of its own turn only, and is all or nothing', async () => {
@@ -152,8 +193,12 @@ it('[T5.4] a swap names cards of its own turn only, and is all or nothing', asyn
   const [hidden] = await cardsIn(t, stranger.outputBoxId)
   const turn = await t.running('k')
   const before = await fingerprint(t.db)
-  await expect(t.kernel.swapBox({ ...turn, cardIds: [hidden!.card_id] })).rejects.toMatchObject({ code: 'unknown_card' })
-  await expect(t.kernel.swapBox({ ...turn, cards: [thought('x')], cardIds: ['nope'] })).rejects.toMatchObject({ code: 'unknown_card' })
+  await expect(t.kernel.swapBox({ ...turn, cardIds: [hidden!.card_id] })).rejects.toMatchObject({
+    code: 'unknown_card',
+  })
+  await expect(t.kernel.swapBox({ ...turn, cards: [thought('x')], cardIds: ['nope'] })).rejects.toMatchObject({
+    code: 'unknown_card',
+  })
   expect(await t.kernel.swapBox({ ...turn, turnEpoch: 99, cards: [thought('x')] })).toBe('stale')
   expect(await fingerprint(t.db)).toEqual(before)
   expect(await finish(t, turn)).toEqual({ what: 'ended' })

@@ -48,12 +48,27 @@ it('[T3.2b] a row without a turn id, or with another epoch, is refused, logged a
   await t.all(
     `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, agent_turn_id, turn_epoch)
      values ($1, $2, 'd1', 'public', 'turn', 'pending', null, 1), ($3, $2, 'd2', 'public', 'turn', 'pending', $3, 99)`,
-    forged, project, t.ids.next(),
+    forged,
+    project,
+    t.ids.next(),
   )
   const lines: object[] = []
   const log = { info: () => undefined, warn: (fields: object) => void lines.push(fields), error: () => undefined }
-  const settings = { concurrency: 9, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 }
-  const worker = openWorker({ kernel: t.kernel, clock: t.clock, log, workerId: 'w', workerTarget: target, settings, agent: () => undefined })
+  const settings = {
+    concurrency: 9,
+    suspendTimeoutSeconds: 30,
+    resumeLeaseSeconds: 30,
+    inboxProcessingTimeoutSeconds: 30,
+  }
+  const worker = openWorker({
+    kernel: t.kernel,
+    clock: t.clock,
+    log,
+    workerId: 'w',
+    workerTarget: target,
+    settings,
+    agent: () => undefined,
+  })
   expect(await worker.step()).toMatchObject({ started: 0 })
   expect(await rowOf(t, forged)).toMatchObject({ status: 'error', error: 'protocol_error: no agent_turn_id' })
   expect(lines).toMatchObject([{ agent_id: 'd1', inbox_id: forged }, { agent_id: 'd2' }])
@@ -96,13 +111,21 @@ it('[T3.2e] one claim routes each row by what it is: results, timeouts and stops
   await answer(t, 'g1-a')
   await t.all(
     `select * from state.report(json_build_array(json_build_object('project_id', 'p', 'tool_call_id', 'g2-a', 'message_type', 'timeout',
-      'status', 'timeout', 'inbox_id', $1::text, 'card_id', $2::text)))`, t.ids.next(), t.ids.next())
+      'status', 'timeout', 'inbox_id', $1::text, 'card_id', $2::text)))`,
+    t.ids.next(),
+    t.ids.next(),
+  )
   await t.all(
     `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, agent_turn_id, turn_epoch)
-     values ($1, $2, 'g3', 'public', 'stop', 'pending', $3, $4)`, t.ids.next(), project, stopped.agentTurnId, stopped.turnEpoch)
+     values ($1, $2, 'g3', 'public', 'stop', 'pending', $3, $4)`,
+    t.ids.next(),
+    project,
+    stopped.agentTurnId,
+    stopped.turnEpoch,
+  )
   await ask(t, 'g4')
   const batch = await t.claim()
-  expect(batch.map((turn) => [turn.agentId, turn.kind]).toSorted()).toEqual([['g1', 'resume'], ['g2', 'resume'], ['g4', 'turn']])
+  expect(batch.map((turn) => `${turn.agentId} ${turn.kind}`).toSorted()).toEqual(['g1 resume', 'g2 resume', 'g4 turn'])
   expect(batch.find((turn) => turn.agentId === 'g1')).toMatchObject({ agentTurnId: resumed.agentTurnId })
   expect(batch.find((turn) => turn.agentId === 'g2')).toMatchObject({ agentTurnId: timedOut.agentTurnId })
   expect(await headOf(t, 'g3')).toMatchObject({ status: 'idle' })

@@ -2,7 +2,19 @@ import type { FieldSpec } from '../../src/kernel/cards.js'
 import { reap } from '../../src/kernel/watch.js'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, calls, cardsIn, eventsOf, fingerprint, finish, headOf, turnRow, waiting, watchful } from '../support/looks.js'
+import {
+  answer,
+  ask,
+  calls,
+  cardsIn,
+  eventsOf,
+  fingerprint,
+  finish,
+  headOf,
+  turnRow,
+  waiting,
+  watchful,
+} from '../support/looks.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -11,7 +23,12 @@ beforeAll(async () => {
 afterAll(() => t.drop())
 
 const reapSettings = {
-  dispatchedTimeoutSeconds: 30, maxQueueSeconds: 3_600, activeReapSeconds: 300, suspendedReapSeconds: 300, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3,
+  dispatchedTimeoutSeconds: 30,
+  maxQueueSeconds: 3_600,
+  activeReapSeconds: 300,
+  suspendedReapSeconds: 300,
+  inboxProcessingTimeoutSeconds: 30,
+  maxAttempts: 3,
 }
 
 /** The turn ended as it should have: one task event that names a deliverable in the turn's own output box. */
@@ -73,7 +90,9 @@ it('[T4.1, T1.3] success, failure, stop, budget and watchdog endings all deliver
   const { output_box_id: box } = await headOf(t, 'c6')
   await t.advance(301)
   await reap(t.db, t.ids, reapSettings, watchful)
-  expect((await ending(silent.agentTurnId, silent.outputBoxId, 'failed')).task.payload.error).toBe('timeout_reaped_by_watchdog')
+  expect((await ending(silent.agentTurnId, silent.outputBoxId, 'failed')).task.payload.error).toBe(
+    'timeout_reaped_by_watchdog',
+  )
   expect((await ending(unstarted, box, 'timeout')).task.payload.error).toBe('dispatch_timeout')
 })
 
@@ -84,7 +103,11 @@ it('[T1.3] without an output box the turn ends all the same: the id is null and 
     if (end === 'deliver') await finish(t, turn)
     else await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
     const [task] = await eventsOf(t, turn.agentTurnId, 'task')
-    expect(task!.payload).toMatchObject({ deliverable_card_id: null, output_box_id: null, deliverable_error: 'no_output_box' })
+    expect(task!.payload).toMatchObject({
+      deliverable_card_id: null,
+      output_box_id: null,
+      deliverable_error: 'no_output_box',
+    })
     expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ deliverable_card_id: null, status: 'consumed' })
   }
 })
@@ -109,26 +132,69 @@ const fields: FieldSpec[] = [
 it.each([
   ['text alone', { text: 'x' }, ['title', 'pages']],
   ['a field short', { fields: [{ name: 'title', value: 'x' }] }, ['pages']],
-  ['a required field that is null', { fields: [{ name: 'title', value: null }, { name: 'pages', value: 1 }] }, ['title']],
-  ['a required field of another type', { fields: [{ name: 'title', value: 'x' }, { name: 'pages', value: 'many' }] }, ['pages']],
-])('[T4.2a] %s is refused with what is missing, writes nothing, and the turn goes on', async (_title, content, missing) => {
-  const agent = `e${t.ids.next()}`
-  await t.agents(agent)
-  await ask(t, agent, { resultFields: fields })
-  const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
-  const before = await fingerprint(t.db)
-  expect(await t.kernel.deliver({ ...turn!, status: 'success', content })).toEqual({ what: 'refused', missing })
-  expect(await fingerprint(t.db)).toEqual(before)
-  const whole = [{ name: 'title', value: 'x' }, { name: 'pages', value: 7 }]
-  expect(await t.kernel.deliver({ ...turn!, status: 'success', content: { fields: whole } })).toEqual({ what: 'ended' })
-  const row = await turnRow(t, turn!.agentTurnId)
-  expect(await t.kernel.readCard(row.deliverable_card_id!)).toMatchObject({ content: { fields: whole } })
+  [
+    'a required field that is null',
+    {
+      fields: [
+        { name: 'title', value: null },
+        { name: 'pages', value: 1 },
+      ],
+    },
+    ['title'],
+  ],
+  [
+    'a required field of another type',
+    {
+      fields: [
+        { name: 'title', value: 'x' },
+        { name: 'pages', value: 'many' },
+      ],
+    },
+    ['pages'],
+  ],
+])(
+  '[T4.2a] %s is refused with what is missing, writes nothing, and the turn goes on',
+  async (_title, content, missing) => {
+    const agent = `e${t.ids.next()}`
+    await t.agents(agent)
+    await ask(t, agent, { resultFields: fields })
+    const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
+    const before = await fingerprint(t.db)
+    expect(await t.kernel.deliver({ ...turn!, status: 'success', content })).toEqual({ what: 'refused', missing })
+    expect(await fingerprint(t.db)).toEqual(before)
+    const whole = [
+      { name: 'title', value: 'x' },
+      { name: 'pages', value: 7 },
+    ]
+    expect(await t.kernel.deliver({ ...turn!, status: 'success', content: { fields: whole } })).toEqual({
+      what: 'ended',
+    })
+    const row = await turnRow(t, turn!.agentTurnId)
+    expect(await t.kernel.readCard(row.deliverable_card_id!)).toMatchObject({ content: { fields: whole } })
+  },
+)
+
+it('[T4.2a] null covers no required field, whatever its type', async () => {
+  await t.agents('null')
+  await ask(t, 'null', { resultFields: [{ name: 'anything', required: true }] })
+  const [turn] = (await t.claim()).filter((one) => one.agentId === 'null')
+  const submit = (value: unknown) =>
+    t.kernel.deliver({ ...turn!, status: 'success', content: { fields: [{ name: 'anything', value }] } })
+  expect(await submit(null)).toEqual({ what: 'refused', missing: ['anything'] })
+  expect(await submit(false)).toEqual({ what: 'ended' })
 })
 
 it('[T4.2a] a failure need not cover the fields, and fields packed from another box count', async () => {
   await t.agents('f')
-  const asked = await t.kernel.makeBox({ projectId: project, cards: [{ type: 'task.result_fields', content: { fields } }] })
-  const packed = await t.kernel.makeBox({ projectId: project, pack: [asked], cards: [{ type: 'task.instruction', content: { text: 'x' } }] })
+  const asked = await t.kernel.makeBox({
+    projectId: project,
+    cards: [{ type: 'task.result_fields', content: { fields } }],
+  })
+  const packed = await t.kernel.makeBox({
+    projectId: project,
+    pack: [asked],
+    cards: [{ type: 'task.instruction', content: { text: 'x' } }],
+  })
   await ask(t, 'f', { contextBoxId: packed })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'f')
   expect(await finish(t, turn!)).toMatchObject({ what: 'refused' })
@@ -141,11 +207,23 @@ it('[T4.2b, T7.1] the task event carries pointers and the status, and nothing th
   await answer(t, 'g-1', { secret: 'from the tool' })
   await t.claim()
   await t.kernel.resume(turn, 'w')
-  await t.kernel.deliver({ ...turn, status: 'failed', error: 'why', content: { fields: [{ name: 'summary', value: 'secret words' }] } })
+  await t.kernel.deliver({
+    ...turn,
+    status: 'failed',
+    error: 'why',
+    content: { fields: [{ name: 'summary', value: 'secret words' }] },
+  })
   const [task] = await eventsOf(t, turn.agentTurnId, 'task')
   expect(task!.subject).toBe(`bw.v1.${project}.public.evt.agent.g.task`)
-  expect(Object.keys(task!.payload).toSorted()).toEqual(
-    ['agent_id', 'agent_turn_id', 'deliverable_card_id', 'error', 'output_box_id', 'status', 'traceparent'])
+  expect(Object.keys(task!.payload).toSorted()).toEqual([
+    'agent_id',
+    'agent_turn_id',
+    'deliverable_card_id',
+    'error',
+    'output_box_id',
+    'status',
+    'traceparent',
+  ])
   expect(JSON.stringify(task)).not.toMatch(/secret|summary/)
 })
 
@@ -156,5 +234,8 @@ it('[T7.1] a step event names its turn, step and phase; a wakeup its agent and i
   expect(Object.keys(t.rings()[0]!.payload)).toEqual(['agent_id', 'inbox_id'])
   await t.kernel.record({ ...turn, step: { stepId: 'h-s', phase: 'think', status: 'done' } })
   const [step] = await eventsOf(t, turn.agentTurnId, 'step')
-  expect(step).toMatchObject({ subject: `bw.v1.${project}.public.evt.agent.h.step`, payload: { agent_turn_id: turn.agentTurnId, step_id: 'h-s', phase: 'think' } })
+  expect(step).toMatchObject({
+    subject: `bw.v1.${project}.public.evt.agent.h.step`,
+    payload: { agent_turn_id: turn.agentTurnId, step_id: 'h-s', phase: 'think' },
+  })
 })

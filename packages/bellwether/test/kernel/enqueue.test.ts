@@ -1,6 +1,18 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { ask, calls, edgesTo, eventsOf, finish, headOf, fingerprint, rowOf, turnRow, waiting, answer } from '../support/looks.js'
+import {
+  ask,
+  calls,
+  edgesTo,
+  eventsOf,
+  finish,
+  headOf,
+  fingerprint,
+  rowOf,
+  turnRow,
+  waiting,
+  answer,
+} from '../support/looks.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -23,14 +35,28 @@ it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace a
   })
   const row = await rowOf(t, inboxId)
   expect(row).toMatchObject({
-    agent_turn_id: agentTurnId, message_type: 'turn', traceparent: trace, parent_step_id: 'step-0', source_agent_id: 'boss',
-    source_step_id: 'step-0', recursion_depth: 2, channel_id: 'team', correlation_id: 'order-1',
+    agent_turn_id: agentTurnId,
+    message_type: 'turn',
+    traceparent: trace,
+    parent_step_id: 'step-0',
+    source_agent_id: 'boss',
+    source_step_id: 'step-0',
+    recursion_depth: 2,
+    channel_id: 'team',
+    correlation_id: 'order-1',
   })
   expect(Object.keys(row.payload)).toEqual(['context_box_id'])
   expect(await edgesTo(t, agentTurnId)).toMatchObject([
     {
-      primitive: 'enqueue', edge_phase: 'request', source_agent_id: 'boss', source_agent_turn_id: 'turn-0', target_agent_id: 'ann',
-      correlation_id: 'order-1', trace_id: trace.split('-')[1], parent_step_id: 'step-0', recursion_depth: 2,
+      primitive: 'enqueue',
+      edge_phase: 'request',
+      source_agent_id: 'boss',
+      source_agent_turn_id: 'turn-0',
+      target_agent_id: 'ann',
+      correlation_id: 'order-1',
+      trace_id: trace.split('-')[1],
+      parent_step_id: 'step-0',
+      recursion_depth: 2,
     },
   ])
   expect(t.rings()).toEqual([
@@ -55,11 +81,19 @@ it('[T3.1b] a turn waits as queued without an epoch; the idle agent is leased wi
   const second = await ask(t, 'cid')
   expect(await turnRow(t, second.agentTurnId)).toMatchObject({ status: 'queued', turn_epoch: null })
   expect(await turnRow(t, first.agentTurnId)).toMatchObject({ status: 'pending', turn_epoch: 1 })
-  expect(await headOf(t, 'cid')).toMatchObject({ status: 'dispatched', turn_epoch: 1, active_agent_turn_id: first.agentTurnId })
+  expect(await headOf(t, 'cid')).toMatchObject({
+    status: 'dispatched',
+    turn_epoch: 1,
+    active_agent_turn_id: first.agentTurnId,
+  })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'cid')
   t.rings()
   expect(await finish(t, turn!)).toEqual({ what: 'ended' })
-  expect(await headOf(t, 'cid')).toMatchObject({ status: 'dispatched', turn_epoch: 2, active_agent_turn_id: second.agentTurnId })
+  expect(await headOf(t, 'cid')).toMatchObject({
+    status: 'dispatched',
+    turn_epoch: 2,
+    active_agent_turn_id: second.agentTurnId,
+  })
   expect(await turnRow(t, second.agentTurnId)).toMatchObject({ status: 'pending', turn_epoch: 2 })
   expect(t.rings()).toMatchObject([{ payload: { agent_id: 'cid', inbox_id: second.inboxId } }])
 })
@@ -69,7 +103,11 @@ it('[T3.1c] a ui_action leases first and its row is pending at once; only it may
   const action = { projectId: project, agentId: 'dan', actionId: 'click-1', toolName: 'approve', args: { yes: true } }
   const { what, agentTurnId } = await t.kernel.uiAction(action)
   expect(what).toBe('accepted')
-  expect(await headOf(t, 'dan')).toMatchObject({ status: 'dispatched', turn_epoch: 1, expecting_correlation_id: 'click-1' })
+  expect(await headOf(t, 'dan')).toMatchObject({
+    status: 'dispatched',
+    turn_epoch: 1,
+    expecting_correlation_id: 'click-1',
+  })
   expect(await turnRow(t, agentTurnId!)).toMatchObject({ message_type: 'ui_action', status: 'pending', turn_epoch: 1 })
   expect(await edgesTo(t, agentTurnId!)).toMatchObject([{ primitive: 'enqueue', edge_phase: 'request' }])
 })
@@ -78,9 +116,13 @@ it('[T3.1c] a busy agent answers busy, a repeated action is told so, and neither
   await t.agents('eve')
   const action = { projectId: project, agentId: 'eve', actionId: 'a', toolName: 'approve', args: {} }
   const accepted = await t.kernel.uiAction(action)
+  // With no output box to be held, its status alone says that it is busy.
+  await t.kernel.putAgents([{ projectId: project, agentId: 'bare', workerTarget: target, outputBox: false }])
+  await t.running('bare')
   const before = await fingerprint(t.db)
   t.rings()
   expect(await t.kernel.uiAction({ ...action, actionId: 'b' })).toMatchObject({ what: 'busy' })
+  expect(await t.kernel.uiAction({ ...action, agentId: 'bare', actionId: 'c' })).toMatchObject({ what: 'busy' })
   expect(await t.kernel.uiAction(action)).toEqual({ what: 'duplicate', agentTurnId: accepted.agentTurnId })
   expect(await t.kernel.uiAction({ ...action, agentId: 'nobody' })).toMatchObject({ what: 'rejected' })
   expect(await fingerprint(t.db)).toEqual(before)
@@ -98,7 +140,8 @@ it('[T3.1d] every enqueue has its request edge and every receipt (result, timeou
     ['report', 'response', 'fay-1'],
     ['report', 'response', turn.agentTurnId],
   ])
-  const unmatched = await t.all(`select i.inbox_id from state.agent_inbox i left join state.execution_edges e on e.edge_id = i.inbox_id
+  const unmatched =
+    await t.all(`select i.inbox_id from state.agent_inbox i left join state.execution_edges e on e.edge_id = i.inbox_id
     where e.edge_id is null or (e.primitive = 'enqueue') <> (i.message_type in ('turn', 'ui_action'))`)
   expect(unmatched).toEqual([])
 })

@@ -1,7 +1,18 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { expireWaits } from '../../src/kernel/watch.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, calls, fingerprint, finish, headOf, rowOf, waiting, waitsOf, watchful, type InboxRow } from '../support/looks.js'
+import {
+  answer,
+  calls,
+  fingerprint,
+  finish,
+  headOf,
+  rowOf,
+  waiting,
+  waitsOf,
+  watchful,
+  type InboxRow,
+} from '../support/looks.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -10,19 +21,35 @@ beforeAll(async () => {
 afterAll(() => t.drop())
 
 const receiptsOf = (agentTurnId: string) =>
-  t.all<InboxRow>("select * from state.agent_inbox where agent_turn_id = $1 and message_type in ('tool_result', 'timeout') order by inbox_id", agentTurnId)
+  t.all<InboxRow>(
+    "select * from state.agent_inbox where agent_turn_id = $1 and message_type in ('tool_result', 'timeout') order by inbox_id",
+    agentTurnId,
+  )
 
 it('[T3.4a, T7.1] a receipt enters the inbox of its turn with the fields that the wire names', async () => {
   await t.agents('a')
   const turn = await waiting(t, 'a', calls('a-1'))
   expect(await answer(t, 'a-1', { n: 1 })).toEqual(['reported'])
   const [receipt] = await receiptsOf(turn.agentTurnId)
-  expect(receipt).toMatchObject({ correlation_id: 'a-1', message_type: 'tool_result', status: 'pending', turn_epoch: turn.turnEpoch })
+  expect(receipt).toMatchObject({
+    correlation_id: 'a-1',
+    message_type: 'tool_result',
+    status: 'pending',
+    turn_epoch: turn.turnEpoch,
+  })
   expect(receipt!.payload).toEqual({
-    agent_turn_id: turn.agentTurnId, agent_id: 'a', turn_epoch: turn.turnEpoch, tool_call_id: 'a-1', status: 'success', after_execution: 'suspend',
+    agent_turn_id: turn.agentTurnId,
+    agent_id: 'a',
+    turn_epoch: turn.turnEpoch,
+    tool_call_id: 'a-1',
+    status: 'success',
+    after_execution: 'suspend',
     tool_result_card_id: expect.stringMatching(/^[0-9a-f-]{36}$/) as unknown,
   })
-  expect(await t.kernel.readCard(receipt!.payload.tool_result_card_id as string)).toMatchObject({ type: 'tool.result', content: { result: { n: 1 }, tool_call_id: 'a-1' } })
+  expect(await t.kernel.readCard(receipt!.payload.tool_result_card_id as string)).toMatchObject({
+    type: 'tool.result',
+    content: { result: { n: 1 }, tool_call_id: 'a-1' },
+  })
 })
 
 it('[T3.4a] a result for a call that nobody waits for is acknowledged and changes no row', async () => {
@@ -32,8 +59,12 @@ it('[T3.4a] a result for a call that nobody waits for is acknowledged and change
   const before = await fingerprint(t.db)
   expect(await answer(t, 'nobody-asked')).toEqual(['unknown_tool_call'])
   const wrong = { projectId: project, toolCallId: 'b-1', status: 'success' as const }
-  expect(await t.kernel.report([{ ...wrong, fence: { agentTurnId: running.agentTurnId, turnEpoch: 1 } }])).toEqual(['ignored'])
-  expect(await t.kernel.report([{ ...wrong, fence: { agentTurnId: turn.agentTurnId, turnEpoch: 2 } }])).toEqual(['ignored'])
+  expect(await t.kernel.report([{ ...wrong, fence: { agentTurnId: running.agentTurnId, turnEpoch: 1 } }])).toEqual([
+    'ignored',
+  ])
+  expect(await t.kernel.report([{ ...wrong, fence: { agentTurnId: turn.agentTurnId, turnEpoch: 2 } }])).toEqual([
+    'ignored',
+  ])
   expect(await t.kernel.report([{ ...wrong, projectId: 'other' }])).toEqual(['unknown_tool_call'])
   expect(await fingerprint(t.db)).toEqual(before)
 })
@@ -41,20 +72,28 @@ it('[T3.4a] a result for a call that nobody waits for is acknowledged and change
 it.each([
   ['a call of another turn', 'd-other', 1],
   ['an epoch that is not the head’s', 'd-1', 9],
-])('[T3.4a] a receipt row for %s is skipped at the claim, and the turn goes on waiting', async (_title, call, epoch) => {
-  const agent = `d${t.ids.next()}`
-  await t.agents(agent)
-  const turn = await waiting(t, agent, calls(`${agent}-d-1`))
-  const inboxId = t.ids.next()
-  await t.all(
-    `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, correlation_id, agent_turn_id, turn_epoch, payload)
+])(
+  '[T3.4a] a receipt row for %s is skipped at the claim, and the turn goes on waiting',
+  async (_title, call, epoch) => {
+    const agent = `d${t.ids.next()}`
+    await t.agents(agent)
+    const turn = await waiting(t, agent, calls(`${agent}-d-1`))
+    const inboxId = t.ids.next()
+    await t.all(
+      `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, correlation_id, agent_turn_id, turn_epoch, payload)
      values ($1, $2, $3, 'public', 'tool_result', 'pending', $4, $5, $6, '{"tool_result_card_id": "x"}')`,
-    inboxId, project, agent, `${agent}-${call}`, turn.agentTurnId, epoch,
-  )
-  expect(await t.claim()).toEqual([])
-  expect(await rowOf(t, inboxId)).toMatchObject({ status: 'skipped', error: 'not waited for' })
-  expect(await headOf(t, agent)).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
-})
+      inboxId,
+      project,
+      agent,
+      `${agent}-${call}`,
+      turn.agentTurnId,
+      epoch,
+    )
+    expect(await t.claim()).toEqual([])
+    expect(await rowOf(t, inboxId)).toMatchObject({ status: 'skipped', error: 'not waited for' })
+    expect(await headOf(t, agent)).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
+  },
+)
 
 it('[T3.4a] stop is accepted in any active state', async () => {
   await t.agents('e1', 'e2', 'e3')
@@ -65,7 +104,13 @@ it('[T3.4a] stop is accepted in any active state', async () => {
   for (const turn of [running, suspended]) {
     await t.all(
       `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, agent_turn_id, turn_epoch)
-       values ($1, $2, $3, 'public', 'stop', 'pending', $4, $5)`, t.ids.next(), project, turn.agentId, turn.agentTurnId, turn.turnEpoch)
+       values ($1, $2, $3, 'public', 'stop', 'pending', $4, $5)`,
+      t.ids.next(),
+      project,
+      turn.agentId,
+      turn.agentTurnId,
+      turn.turnEpoch,
+    )
   }
   expect(await t.claim()).toEqual([])
   for (const agent of ['e1', 'e2', 'e3']) expect(await headOf(t, agent)).toMatchObject({ status: 'idle' })
@@ -84,7 +129,11 @@ it('[T3.4b] each receipt settles one wait and keeps the deadline; the last one h
   expect(await t.claim()).toEqual([])
   expect(await t.kernel.resume(turn, 'w')).toBe('resumed')
   expect(await headOf(t, 'f')).toMatchObject({ status: 'running', waiting_tool_count: 0, resume_deadline: null })
-  expect((await waitsOf(t, turn.agentTurnId)).map((wait) => wait.wait_status)).toEqual(['applied', 'applied', 'applied'])
+  expect((await waitsOf(t, turn.agentTurnId)).map((wait) => wait.wait_status)).toEqual([
+    'applied',
+    'applied',
+    'applied',
+  ])
   expect(await t.kernel.resume(turn, 'w')).toBe('stale')
 })
 
@@ -104,10 +153,12 @@ it('[T2.4] a suspended turn past its resume_deadline gets its timeout, and not a
   const turn = await waiting(t, 'h', calls('h-1'))
   const others = () => t.all("update state.agent_state_head set resume_deadline = null where agent_id <> 'h'")
   await others()
-  await t.advance(29)
+  await t.advance(15)
   expect(await expireWaits(t.db, t.ids, target, watchful)).toEqual([])
-  await t.advance(2)
-  expect(await expireWaits(t.db, t.ids, target, watchful)).toMatchObject([{ what: 'reported', agent_turn_id: turn.agentTurnId }])
+  await t.advance(16)
+  expect(await expireWaits(t.db, t.ids, target, watchful)).toMatchObject([
+    { what: 'reported', agent_turn_id: turn.agentTurnId },
+  ])
   expect(await t.claim()).toMatchObject([{ kind: 'resume', agentTurnId: turn.agentTurnId }])
 })
 

@@ -1,7 +1,18 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { ask, calls, cardsIn, eventsOf, fingerprint, finish, headOf, turnRow, waiting, waitsOf } from '../support/looks.js'
+import {
+  ask,
+  calls,
+  cardsIn,
+  eventsOf,
+  fingerprint,
+  finish,
+  headOf,
+  turnRow,
+  waiting,
+  waitsOf,
+} from '../support/looks.js'
 import { until } from '../support/until.js'
 
 let t: TestKernel
@@ -21,7 +32,9 @@ it('[T3.6] a queued turn is cancelled with a deliverable and a task event, and t
   expect(await headOf(t, 'a')).toEqual(head)
   const row = await turnRow(t, agentTurnId)
   expect(row).toMatchObject({ status: 'cancelled', outcome: 'canceled', turn_epoch: null })
-  expect(await eventsOf(t, agentTurnId)).toMatchObject([{ kind: 'task', payload: { status: 'canceled', deliverable_card_id: row.deliverable_card_id } }])
+  expect(await eventsOf(t, agentTurnId)).toMatchObject([
+    { kind: 'task', payload: { status: 'canceled', deliverable_card_id: row.deliverable_card_id } },
+  ])
   expect((await cardsIn(t, head.output_box_id)).map((card) => card.card_id)).toContain(row.deliverable_card_id)
   expect(await finish(t, running)).toEqual({ what: 'ended' })
   expect(await headOf(t, 'a')).toMatchObject({ status: 'idle' })
@@ -31,20 +44,25 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
   const agents = Array.from({ length: 30 }, (_, n) => `race-${n}`)
   await t.agents(...agents)
   const other = await openDatabase({ url: t.url, poolSize: 8 })
-  await Promise.all(agents.map(async (agent) => {
-    const running = await ask(t, agent)
-    const queued = await ask(t, agent)
-    const [turn] = await t.all<{ epoch: number }>('select turn_epoch as epoch from state.agent_state_head where agent_id = $1', agent)
-    await t.claim()
-    const [ended] = await Promise.all([
-      stop(queued.agentTurnId),
-      finish(t, { projectId: project, agentId: agent, agentTurnId: running.agentTurnId, turnEpoch: turn!.epoch }),
-      other.query({ text: 'select * from state.sweep_queued(0, 100)' }),
-    ])
-    expect(ended).toBe('ended')
-    expect(await eventsOf(t, queued.agentTurnId, 'task')).toMatchObject([{ payload: { status: 'canceled' } }])
-    expect(await headOf(t, agent)).toMatchObject({ status: 'idle' })
-  }))
+  await Promise.all(
+    agents.map(async (agent) => {
+      const running = await ask(t, agent)
+      const queued = await ask(t, agent)
+      const [turn] = await t.all<{ epoch: number }>(
+        'select turn_epoch as epoch from state.agent_state_head where agent_id = $1',
+        agent,
+      )
+      await t.claim()
+      const [ended] = await Promise.all([
+        stop(queued.agentTurnId),
+        finish(t, { projectId: project, agentId: agent, agentTurnId: running.agentTurnId, turnEpoch: turn!.epoch }),
+        other.query({ text: 'select * from state.sweep_queued(0, 100)' }),
+      ])
+      expect(ended).toBe('ended')
+      expect(await eventsOf(t, queued.agentTurnId, 'task')).toMatchObject([{ payload: { status: 'canceled' } }])
+      expect(await headOf(t, agent)).toMatchObject({ status: 'idle' })
+    }),
+  )
   await other.close()
 })
 
@@ -61,7 +79,9 @@ it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops i
     const pending = stop(second.agentTurnId)
     // It waits for the head that this transaction holds.
     await until('the stop waits for the head', async () => {
-      const blocked = await t.all("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+      const blocked = await t.all(
+        "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+      )
       return blocked.length > 0 || undefined
     })
     return { pending }
@@ -90,7 +110,10 @@ it('[T3.6] stopping a row that never was its agent’s turn says so, and is no e
   const forged = t.ids.next()
   await t.all(
     `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, agent_turn_id, turn_epoch)
-     values ($1, $2, 'd', 'public', 'turn', 'pending', $1, 5)`, forged, project)
+     values ($1, $2, 'd', 'public', 'turn', 'pending', $1, 5)`,
+    forged,
+    project,
+  )
   await t.claim()
   const before = await fingerprint(t.db)
   expect(await stop(forged)).toBe('already')

@@ -4,7 +4,19 @@ import { reap, reclaim } from '../../src/kernel/watch.js'
 import type { Fence } from '../../src/kernel/verdict.js'
 import { hydrate } from '../../src/worker/hydrate.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, calls, cardsIn, eventsOf, fingerprint, finish, headOf, turnRow, waiting, watchful } from '../support/looks.js'
+import {
+  answer,
+  ask,
+  calls,
+  cardsIn,
+  eventsOf,
+  fingerprint,
+  finish,
+  headOf,
+  turnRow,
+  waiting,
+  watchful,
+} from '../support/looks.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -13,14 +25,27 @@ beforeAll(async () => {
 afterAll(() => t.drop())
 
 const reapSettings = {
-  dispatchedTimeoutSeconds: 30, maxQueueSeconds: 3_600, activeReapSeconds: 300, suspendedReapSeconds: 300, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3,
+  dispatchedTimeoutSeconds: 30,
+  maxQueueSeconds: 3_600,
+  activeReapSeconds: 300,
+  suspendedReapSeconds: 300,
+  inboxProcessingTimeoutSeconds: 30,
+  maxAttempts: 3,
 }
 
 /** Everything a worker can say about a turn, under one fence; each verb answers that it was lost. */
 const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
   beat: async (fence) => ((await t.kernel.beat([fence], 'old')).size === 0 ? 'stale' : 'alive'),
-  activity: async (fence) => ((await t.kernel.beat([{ ...fence, activity: 'executing_tool', currentTool: 'x' }], 'old')).size === 0 ? 'stale' : 'alive'),
-  record: (fence) => t.kernel.record({ ...fence, cards: [{ type: 'agent.thought', content: { text: 'zombie' } }], step: { stepId: t.ids.next(), phase: 'x', status: 'done' } }),
+  activity: async (fence) =>
+    (await t.kernel.beat([{ ...fence, activity: 'executing_tool', currentTool: 'x' }], 'old')).size === 0
+      ? 'stale'
+      : 'alive',
+  record: (fence) =>
+    t.kernel.record({
+      ...fence,
+      cards: [{ type: 'agent.thought', content: { text: 'zombie' } }],
+      step: { stepId: t.ids.next(), phase: 'x', status: 'done' },
+    }),
   suspend: (fence) => t.kernel.suspend({ ...fence, stepId: t.ids.next(), calls: calls(t.ids.next()) }, 30),
   resume: (fence) => t.kernel.resume(fence, 'old'),
   swapBox: (fence) => t.kernel.swapBox({ ...fence, cards: [{ type: 'agent.thought', content: {} }] }),
@@ -58,7 +83,8 @@ describe('every write is a CAS on the turn and its epoch', () => {
     await answer(t, 'c-1')
     await t.claim()
     const before = await fingerprint(t.db)
-    for (const name of ['beat', 'record', 'suspend', 'resume', 'swapBox', 'deliver']) expect([name, await verbs[name]!(turn)]).toEqual([name, 'stale'])
+    for (const name of ['beat', 'record', 'suspend', 'resume', 'swapBox', 'deliver'])
+      expect([name, await verbs[name]!(turn)]).toEqual([name, 'stale'])
     expect(await fingerprint(t.db)).toEqual(before)
   })
 })
@@ -78,7 +104,12 @@ describe('a worker that fell silent', () => {
     expect(await headOf(t, 'd')).toMatchObject({ status: 'running', turn_epoch: old.turnEpoch + 1 })
     await nothingMoves(old)
     const [next] = (await t.claim(9, 'worker-2')).filter((turn) => turn.agentId === 'd')
-    expect(next).toMatchObject({ agentTurnId: old.agentTurnId, turnEpoch: old.turnEpoch + 1, takenOver: true, attempts: 1 })
+    expect(next).toMatchObject({
+      agentTurnId: old.agentTurnId,
+      turnEpoch: old.turnEpoch + 1,
+      takenOver: true,
+      attempts: 1,
+    })
     await nothingMoves(old)
     expect((await cardsIn(t, next!.outputBoxId)).map((card) => card.content)).toEqual([{ text: 'half done' }])
     expect(await finish(t, next!)).toEqual({ what: 'ended' })
@@ -111,7 +142,15 @@ describe('a worker that fell silent', () => {
 it('[T1.2] a write that has passed its fence holds the head: a reap waits for it, and none slips in between', async () => {
   await t.agents('g')
   const turn = await t.running('g')
-  const writing = JSON.stringify([{ project_id: project, agent_id: 'g', agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch, cards: [{ card_id: t.ids.next(), type: 'agent.thought', content: {} }] }])
+  const writing = JSON.stringify([
+    {
+      project_id: project,
+      agent_id: 'g',
+      agent_turn_id: turn.agentTurnId,
+      turn_epoch: turn.turnEpoch,
+      cards: [{ card_id: t.ids.next(), type: 'agent.thought', content: {} }],
+    },
+  ])
   await t.advance(400)
   await t.db.transaction(async (tx) => {
     await tx.query({ text: 'select * from state.record($1::json)', values: [writing] })

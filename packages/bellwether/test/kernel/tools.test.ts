@@ -14,16 +14,26 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-const settings = { concurrency: 9, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 }
+const settings = {
+  concurrency: 9,
+  suspendTimeoutSeconds: 30,
+  resumeLeaseSeconds: 30,
+  inboxProcessingTimeoutSeconds: 30,
+}
 
 /** A worker whose agents are one function; `steps` counts how often it was called. */
 function workerOf(act: (results: readonly unknown[], toolCallId: string) => object) {
   const counted = { steps: 0 }
   const worker = openWorker({
-    kernel: t.kernel, clock: t.clock, log: quietLog, workerId: 'w', workerTarget: target, settings,
-    agent: () => async ({ results, newId }) => {
+    kernel: t.kernel,
+    clock: t.clock,
+    log: quietLog,
+    workerId: 'w',
+    workerTarget: target,
+    settings,
+    agent: () => async (context) => {
       counted.steps += 1
-      return act(results, newId()) as { deliver: { text: string } }
+      return act(context.results, context.newId()) as { deliver: { text: string } }
     },
   })
   const step = async () => {
@@ -45,9 +55,12 @@ it('[T3.3a] nobody can see a tool command before its tool.call card: they are on
   })
   expect(await cards()).toHaveLength(1)
   // The reader's horizon also waits for transactions of other databases in the cluster.
-  const [command] = await until('the command is shown', async () => ((await commands()).length > 0 ? commands() : undefined))
+  const [command] = await until('the command is shown', async () =>
+    (await commands()).length > 0 ? commands() : undefined,
+  )
   expect(await t.kernel.readCard(command!.payload.tool_call_card_id as string)).toMatchObject({
-    type: 'tool.call', content: { tool_call_id: 'a-1', tool_name: 'grep', arguments: { id: 'a-1' } },
+    type: 'tool.call',
+    content: { tool_call_id: 'a-1', tool_name: 'grep', arguments: { id: 'a-1' } },
   })
   await other.close()
 })
@@ -55,14 +68,27 @@ it('[T3.3a] nobody can see a tool command before its tool.call card: they are on
 it('[T3.3a, T7.1] commands go to cmd.tool.* or where the tool says, carry pointers and never the arguments', async () => {
   await t.agents('b')
   await t.kernel.putTool({ projectId: project, toolName: 'delegate', targetSubject: 'cmd.sys.pmo.internal.delegate' })
-  const turn = await waiting(t, 'b', [...calls('b-1'), { toolCallId: 'b-2', toolName: 'delegate', args: { secret: 'x' } }])
+  const turn = await waiting(t, 'b', [
+    ...calls('b-1'),
+    { toolCallId: 'b-2', toolName: 'delegate', args: { secret: 'x' } },
+  ])
   const commands = await eventsOf(t, turn.agentTurnId, 'command')
   expect(commands.map((one) => one.subject)).toEqual([
-    `bw.v1.${project}.public.cmd.tool.grep.call`, `bw.v1.${project}.public.cmd.sys.pmo.internal.delegate`,
+    `bw.v1.${project}.public.cmd.tool.grep.call`,
+    `bw.v1.${project}.public.cmd.sys.pmo.internal.delegate`,
   ])
   for (const { payload } of commands) {
-    expect(Object.keys(payload).toSorted()).toEqual(['after_execution', 'agent_id', 'agent_turn_id', 'step_id', 'tool_call_card_id',
-      'tool_call_id', 'tool_name', 'traceparent', 'turn_epoch'])
+    expect(Object.keys(payload).toSorted()).toEqual([
+      'after_execution',
+      'agent_id',
+      'agent_turn_id',
+      'step_id',
+      'tool_call_card_id',
+      'tool_call_id',
+      'tool_name',
+      'traceparent',
+      'turn_epoch',
+    ])
   }
   expect(JSON.stringify(commands)).not.toContain('secret')
 })
@@ -77,7 +103,9 @@ it('[T3.3b, T2.4] suspending writes count, deadline and one wait a call with the
   const seconds = (head.resume_deadline!.getTime() - before.now.getTime()) / 1_000
   expect(seconds).toBeGreaterThanOrEqual(30)
   expect(seconds).toBeLessThan(40)
-  expect(await waitsOf(t, turn.agentTurnId)).toMatchObject(['c-1', 'c-2', 'c-3'].map((id) => ({ tool_call_id: id, step_id: 'step-c', wait_status: 'waiting' })))
+  expect(await waitsOf(t, turn.agentTurnId)).toMatchObject(
+    ['c-1', 'c-2', 'c-3'].map((id) => ({ tool_call_id: id, step_id: 'step-c', wait_status: 'waiting' })),
+  )
 })
 
 it('[T2.2] the waits track a suspended turn: expecting_correlation_id stays null on the worker path, also after a ui_action', async () => {
@@ -93,7 +121,9 @@ it('[T2.2] the waits track a suspended turn: expecting_correlation_id stays null
 it('[T3.3c] terminate: the turn waits for the result, delivers it and is idle, without another step of the agent', async () => {
   await t.agents('f')
   const { agentTurnId } = await ask(t, 'f')
-  const { counted, step } = workerOf((_, id) => ({ suspend: { calls: [{ toolCallId: `f${id}`, toolName: 'post', args: {}, afterExecution: 'terminate' }] } }))
+  const { counted, step } = workerOf((_, id) => ({
+    suspend: { calls: [{ toolCallId: `f${id}`, toolName: 'post', args: {}, afterExecution: 'terminate' }] },
+  }))
   await step()
   expect(await headOf(t, 'f')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
   const [wait] = await waitsOf(t, agentTurnId)
@@ -107,12 +137,27 @@ it('[T3.3c] terminate: the turn waits for the result, delivers it and is idle, w
 })
 
 it.each([
-  ['terminate in the result ends a call that was declared suspend', 'suspend', { __cg_control: { after_execution: 'terminate' } }, 'terminate'],
-  ['suspend in the result goes on with a call that was declared terminate', 'terminate', { __cg_control: { after_execution: 'suspend' } }, 'suspend'],
+  [
+    'terminate in the result ends a call that was declared suspend',
+    'suspend',
+    { __cg_control: { after_execution: 'terminate' } },
+    'terminate',
+  ],
+  [
+    'suspend in the result goes on with a call that was declared terminate',
+    'terminate',
+    { __cg_control: { after_execution: 'suspend' } },
+    'suspend',
+  ],
   ['an invalid value is ignored', 'suspend', { __cg_control: { after_execution: 'explode' } }, 'suspend'],
   ['a value of the wrong type is ignored', 'terminate', { __cg_control: { after_execution: { x: 1 } } }, 'terminate'],
   ['control that is no object is ignored', 'terminate', { __cg_control: 'suspend' }, 'terminate'],
-  ['the words elsewhere in the result are only words', 'suspend', { text: '__cg_control', after_execution: 'terminate' }, 'suspend'],
+  [
+    'the words elsewhere in the result are only words',
+    'suspend',
+    { text: '__cg_control', after_execution: 'terminate' },
+    'suspend',
+  ],
 ] as const)('[T3.3d] %s', async (_title, declared, result, effective) => {
   const agent = `g${t.ids.next()}`
   await t.agents(agent)
@@ -127,8 +172,17 @@ it('[T3.3d] what a model writes controls nothing: the words in arguments and car
   await t.agents('h')
   const words = { __cg_control: { after_execution: 'terminate' } }
   const turn = await t.running('h')
-  await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { result: words, ...words } }, { type: 'tool.result', content: { tool_call_id: 'h-1', result: words } }] })
-  await t.kernel.suspend({ ...turn, stepId: 's', calls: [{ toolCallId: 'h-1', toolName: 'grep', args: { ...words, result: words } }] }, 30)
+  await t.kernel.record({
+    ...turn,
+    cards: [
+      { type: 'agent.thought', content: { result: words, ...words } },
+      { type: 'tool.result', content: { tool_call_id: 'h-1', result: words } },
+    ],
+  })
+  await t.kernel.suspend(
+    { ...turn, stepId: 's', calls: [{ toolCallId: 'h-1', toolName: 'grep', args: { ...words, result: words } }] },
+    30,
+  )
   expect(await waitsOf(t, turn.agentTurnId)).toMatchObject([{ after_execution: 'suspend' }])
   await answer(t, 'h-1', 'plain')
   await t.claim()

@@ -29,27 +29,29 @@ async function world(bell: 'notify' | 'nats') {
 }
 
 describe.each(['notify', 'nats'] as const)('under load, with the %s bell', (bell) => {
-  it('[T1.6] [W2.1] every turn ends once though workers and PMOs are killed with SIGKILL', { timeout: 60_000 }, async () => {
-    const { load, fleet } = await world(bell)
+  it(
+    '[T1.6] [W2.1] every turn ends once though workers and PMOs are killed with SIGKILL',
+    { timeout: 60_000 },
+    async () => {
+      const { load, fleet } = await world(bell)
 
-    const victim = fleet.workers[0]!
-    const id = (await victim.ready())['worker_id']
-    await load.sees('the victim runs a turn', "select 1 from state.turns where claimed_by = $1 and status = 'running'", id)
-    victim.signal('SIGKILL')
-    await fleet.add('worker')
-    await load.progress(40)
+      const victim = await fleet.slowWorker(load)
+      victim.signal('SIGKILL')
+      await fleet.add('worker')
+      await load.progress(40)
 
-    fleet.pmos[0]!.signal('SIGKILL')
-    await load.progress(40)
-    fleet.pmos[1]!.signal('SIGKILL')
-    await fleet.pmos[1]!.ended
-    // Nobody guards now, and nobody relays commands; both begin again with the next PMO.
-    await fleet.add('pmo')
-    await load.progress(40)
+      fleet.pmos[0]!.signal('SIGKILL')
+      await load.progress(40)
+      fleet.pmos[1]!.signal('SIGKILL')
+      await fleet.pmos[1]!.ended
+      // Nobody guards now, and nobody relays commands; both begin again with the next PMO.
+      await fleet.add('pmo')
+      await load.progress(40)
 
-    const audit = await load.settle()
-    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
-    expect(audit.takenOver).toBeGreaterThan(0)
-    expect(await doubledEffects(load)).toEqual([])
-  })
+      const audit = await load.settle()
+      expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+      expect(audit.takenOver).toBeGreaterThan(0)
+      expect(await doubledEffects(load)).toEqual([])
+    },
+  )
 })

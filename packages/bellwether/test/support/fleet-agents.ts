@@ -26,7 +26,9 @@ const asking: AgentFunction = async (turn) => {
     return { suspend: { calls } }
   }
   await note(turn)
-  return { deliver: { text: turn.results.map((result) => `${result.status} ${JSON.stringify(result.result)}`).join(', ') } }
+  return {
+    deliver: { text: turn.results.map((result) => `${result.status} ${JSON.stringify(result.result)}`).join(', ') },
+  }
 }
 
 const slow: AgentFunction = async (turn) => {

@@ -2,13 +2,14 @@
  * Workers and PMOs as real processes on one database, with timings short enough for tests. Always: `stop` ends them all,
  * also the ones that are frozen.
  */
+import { rm } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { target } from './kernel.js'
+import type { Load } from './load.js'
 import { runCli, type Cli } from './process.js'
 import { testFolder } from './postgres.js'
 
 const agents = fileURLToPath(new URL('./fleet-agents.ts', import.meta.url))
-
-export const target = 'fleet'
 
 /** Seconds; watchdogs look every half second, so that a gap of their own is 1.5 s. */
 const timings: Readonly<Record<string, string>> = {
@@ -32,6 +33,8 @@ const timings: Readonly<Record<string, string>> = {
 export interface Fleet {
   readonly workers: readonly Cli[]
   readonly pmos: readonly Cli[]
+  /** The worker that is in the middle of a slow turn. */
+  slowWorker(load: Pick<Load, 'slowWorker'>): Promise<Cli>
   add(role: 'worker' | 'pmo'): Promise<Cli>
   stop(): Promise<void>
 }
@@ -41,11 +44,13 @@ export interface FleetOptions {
   readonly natsUrl?: string
   readonly workers: number
   readonly pmos: number
+  /** Over the usual timings: WORKER__BEAT_SECONDS and the like. */
+  readonly timings?: Readonly<Record<string, string>>
 }
 
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const cwd = await testFolder()
-  const settings = { ...timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
+  const settings = { ...timings, ...options.timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
   const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
   const crews: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
 
@@ -65,10 +70,16 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     workers: crews.worker,
     pmos: crews.pmo,
     add,
+    async slowWorker(load) {
+      const living = crews.worker.filter((cli) => cli.alive())
+      const ids = await Promise.all(living.map(async (cli) => (await cli.ready())['worker_id']))
+      return living[ids.indexOf(await load.slowWorker(ids))]!
+    },
     async stop() {
       const all = [...crews.worker, ...crews.pmo].filter((cli) => cli.alive())
       for (const cli of all) cli.signal('SIGKILL')
       await Promise.all(all.map((cli) => cli.ended))
+      await rm(cwd, { recursive: true, force: true })
     },
   }
 }

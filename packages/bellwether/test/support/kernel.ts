@@ -77,7 +77,8 @@ export async function testKernel(): Promise<TestKernel> {
       offsetMs += Math.max(0, seconds) * 1_000
       await db.query({ text: 'update state.test_clock set offset_seconds = offset_seconds + $1', values: [seconds] })
     },
-    agents: (...names) => kernel.putAgents(names.map((agentId) => ({ projectId: project, agentId, workerTarget: target }))),
+    agents: (...names) =>
+      kernel.putAgents(names.map((agentId) => ({ projectId: project, agentId, workerTarget: target }))),
     claim,
     async running(agentId) {
       await kernel.enqueue({ projectId: project, agentId, instruction: 'do it' })

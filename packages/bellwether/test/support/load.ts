@@ -3,6 +3,7 @@
  * that is in doubt is repeated with the same one. Tools are answered here. At the end the database is asked what became of
  * every turn: `settle` waits for the last one to end and `offenders` is empty or the test fails.
  */
+import { setMaxListeners } from 'node:events'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { auditTurns, type Audit } from '../../src/demo/audit.js'
 import { hostTools } from '../../src/demo/tool-host.js'
@@ -14,17 +15,17 @@ import { systemClock } from '../../src/ports/clock.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { systemRandom } from '../../src/ports/random.js'
-import { target } from './fleet.js'
+import { project, target } from './kernel.js'
 import { quietLog } from './quiet-log.js'
 import { until } from './until.js'
-
-export const project = 'p'
 
 export interface Load {
   readonly kernel: Kernel
   readonly turnIds: readonly string[]
   /** Waits until this many more turns have ended: the fleet is at work. */
   progress(turns: number, withinMs?: number): Promise<void>
+  /** The id of a worker that has just begun a slow turn: a second is left to act in. */
+  slowWorker(among: readonly unknown[]): Promise<unknown>
   /** Resolves once this condition, a query that returns a row, holds. */
   sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
   /** Stops enqueuing, waits for the last turn to end, and audits them all. */
@@ -39,16 +40,22 @@ export interface LoadOptions {
   readonly open?: number
 }
 
-const agents = [...Array(8).keys()].flatMap((number) => [`plain-${number}`, `asking-${number}`]).concat('slow-0', 'slow-1')
+const quick = [...Array(8).keys()].flatMap((number) => [`plain-${number}`, `asking-${number}`])
+/** Turns long enough to be caught in the middle; few, so that they do not fill the queue. */
+const slow = ['slow-0', 'slow-1']
+const agents = [...quick, ...slow]
+const slowEvery = 20
 
 export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promise<Load> {
   const db = await openDatabase({ url, applicationName: 'load', poolSize: 4, connectTimeoutMs: 2_000 })
   await migrate(db)
-  const bell = natsUrl === undefined ? notifyBell({ url, log: quietLog }) : natsBell({ servers: natsUrl, log: quietLog })
+  const bell =
+    natsUrl === undefined ? notifyBell({ url, log: quietLog }) : natsBell({ servers: natsUrl, log: quietLog })
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
   await kernel.putAgents(agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
   const stopping = new AbortController()
   const over = new AbortController()
+  setMaxListeners(0, over.signal)
   const tools = { echo: async (args: unknown) => args }
   const common = { kernel, bell, clock: systemClock, log: quietLog, signal: over.signal }
   const host = await hostTools({ ...common, host: 'load', projectId: project, tools })
@@ -70,31 +77,54 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
     return row?.n ?? 0
   }
   const openTurns = () => count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is null')
-  const endedTurns = () => count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is not null')
+  const endedTurns = () =>
+    count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is not null')
 
   async function enqueueAll(): Promise<void> {
     for (let round = 0; !stopping.signal.aborted; round += 1) {
-      const names = agents.map((agentId) => ({ projectId: project, agentId, instruction: 'go', correlationId: `${agentId}-${round}` }))
+      const names = (round % slowEvery === 0 ? agents : quick).map((agentId) => ({
+        projectId: project,
+        agentId,
+        instruction: 'go',
+        correlationId: `${agentId}-${round}`,
+      }))
       const answers = await insist(() => kernel.enqueueMany(names))
       for (const answer of answers) {
         if (answer instanceof InvalidInput) throw answer
         turnIds.push(answer.agentTurnId)
       }
-      while (!stopping.signal.aborted && (await openTurns()) > open - agents.length) await systemClock.sleep(20, stopping.signal)
+      while (!stopping.signal.aborted && (await openTurns()) > open - agents.length)
+        await systemClock.sleep(20, stopping.signal)
     }
   }
   const enqueuing = enqueueAll()
   enqueuing.catch(() => undefined) // told by settle()
 
+  const sees: Load['sees'] = (what, text, ...values) =>
+    until(what, async () => (await insist(() => db.query<Record<string, unknown>>({ text, values })))[0], 20_000)
+
   return {
     kernel,
     turnIds,
+    sees,
+    async slowWorker(among) {
+      const row = await sees(
+        'a slow turn runs',
+        `select claimed_by from state.turns where agent_id = any ($1) and status = 'running' and claimed_by = any ($2)
+          and started_at > state.now() - interval '0.5 seconds'`,
+        slow,
+        among,
+      )
+      return row['claimed_by']
+    },
     async progress(turns, withinMs = 30_000) {
       const before = await endedTurns()
-      await until(`${turns} more turns ended`, async () => ((await endedTurns()) >= before + turns ? true : undefined), withinMs)
+      await until(
+        `${turns} more turns ended`,
+        async () => ((await endedTurns()) >= before + turns ? true : undefined),
+        withinMs,
+      )
     },
-    sees: (what, text, ...values) =>
-      until(what, async () => (await insist(() => db.query<Record<string, unknown>>({ text, values })))[0], 20_000),
     async settle(withinMs = 40_000) {
       stopping.abort()
       await enqueuing

@@ -90,7 +90,8 @@ export const ask = (t: TestKernel, agentId: string, more: Partial<NewTurn> = {})
     ...more,
   })
 
-export const calls = (...ids: string[]): ToolCall[] => ids.map((id) => ({ toolCallId: id, toolName: 'grep', args: { id } }))
+export const calls = (...ids: string[]): ToolCall[] =>
+  ids.map((id) => ({ toolCallId: id, toolName: 'grep', args: { id } }))
 
 /** A turn of this agent, suspended on these calls. */
 export async function waiting(t: TestKernel, agentId: string, on: readonly ToolCall[]): Promise<ClaimedTurn> {

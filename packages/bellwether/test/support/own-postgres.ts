@@ -1,9 +1,11 @@
 /**
  * A PostgreSQL server of one test's own, for tests that kill it; all others share the one of the global setup. Always:
- * `kill` is SIGKILL to the postmaster; `restart` recovers the same data on the same port, so clients find it again.
+ * `kill` is SIGKILL to the postmaster and its children, or SIGQUIT on request; `restart` recovers the same data on the same port, so clients find it again.
  */
+import { execFile } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { startEmbedded } from '../../src/ports/database/embedded.js'
 import { freePort } from './nats.js'
 import { testFolder } from './postgres.js'
@@ -11,27 +13,29 @@ import { quietLog } from './quiet-log.js'
 
 export interface OwnPostgres {
   readonly url: string
-  kill(): Promise<void>
+  kill(signal?: 'SIGKILL' | 'SIGQUIT'): Promise<void>
   restart(): Promise<void>
   /** Ends the server and removes its folder. */
   stop(): Promise<void>
 }
 
-export async function startOwnPostgres(): Promise<OwnPostgres> {
+export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPostgres> {
   const folder = await testFolder()
   const options = {
     dataDir: join(folder, 'postgres'),
     port: await freePort(),
-    settings: { fsync: 'off', full_page_writes: 'off' },
+    settings: durable ? {} : { fsync: 'off', full_page_writes: 'off' },
     log: quietLog,
   }
   let server = await startEmbedded(options)
   let dead = false
 
-  async function kill(): Promise<void> {
+  async function kill(signal: 'SIGKILL' | 'SIGQUIT' = 'SIGKILL'): Promise<void> {
     if (dead) return
     dead = true
-    process.kill(server.pid, 'SIGKILL')
+    const children = signal === 'SIGKILL' ? await childrenOf(server.pid) : []
+    process.kill(server.pid, signal)
+    for (const pid of children) killIfThere(pid)
     await server.exited
   }
 
@@ -47,5 +51,22 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
       if (!dead) await server.stop()
       await rm(folder, { recursive: true, force: true })
     },
+  }
+}
+
+async function childrenOf(pid: number): Promise<number[]> {
+  const { stdout } = await promisify(execFile)('ps', ['-o', 'pid=', '--ppid', String(pid)])
+  return stdout
+    .split('\n')
+    .map(Number)
+    .filter((child) => child > 0)
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    // It may have followed its postmaster already.
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }

@@ -31,7 +31,10 @@ export interface WatchingWorker extends Watchdog {
 }
 
 /** A worker that claims only when told, with its watchdog. Without an agent it has room for nothing: it only watches. */
-export function workerOn(t: TestKernel, options: { workerId?: string; agent?: AgentFunction; workerTarget?: string } = {}): WatchingWorker {
+export function workerOn(
+  t: TestKernel,
+  options: { workerId?: string; agent?: AgentFunction; workerTarget?: string } = {},
+): WatchingWorker {
   const { workerId = 'watcher', agent, workerTarget = target } = options
   const common = { kernel: t.kernel, clock: t.clock, log: quietLog, workerId, workerTarget, agent: () => agent }
   const settings = {
@@ -45,13 +48,22 @@ export function workerOn(t: TestKernel, options: { workerId?: string; agent?: Ag
     ...common,
     settings,
     worker,
-    watchdog: { watchdogIntervalSeconds: intervalSeconds, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3, resumeLeaseSeconds: 30 },
+    watchdog: {
+      watchdogIntervalSeconds: intervalSeconds,
+      inboxProcessingTimeoutSeconds: 30,
+      maxAttempts: 3,
+      resumeLeaseSeconds: 30,
+    },
   })
   return { worker, step: () => watchdog.step() }
 }
 
 /** Lets time pass, one interval a step; the watchers look first, so that they have been watching all the while. */
-export async function pass(t: TestKernel, seconds: number, ...watchers: readonly { step(): Promise<unknown> }[]): Promise<void> {
+export async function pass(
+  t: TestKernel,
+  seconds: number,
+  ...watchers: readonly { step(): Promise<unknown> }[]
+): Promise<void> {
   for (const watcher of watchers) await watcher.step()
   for (let left = seconds; left > 0; left -= intervalSeconds) {
     await t.advance(Math.min(left, intervalSeconds))
@@ -87,7 +99,10 @@ export interface InboxRow {
 }
 
 export const rowOf = (t: TestKernel, agentTurnId: string) =>
-  t.one<InboxRow>(`select * from state.agent_inbox where agent_turn_id = $1 and message_type in ('turn', 'ui_action')`, agentTurnId)
+  t.one<InboxRow>(
+    `select * from state.agent_inbox where agent_turn_id = $1 and message_type in ('turn', 'ui_action')`,
+    agentTurnId,
+  )
 
 export interface SavedEvent {
   readonly kind: string
@@ -110,7 +125,10 @@ export interface Intervention {
 }
 
 export const interventionsOf = (t: TestKernel, agentTurnId: string) =>
-  t.all<Intervention>('select * from state.interventions where agent_turn_id = $1 order by intervention_id', agentTurnId)
+  t.all<Intervention>(
+    'select * from state.interventions where agent_turn_id = $1 order by intervention_id',
+    agentTurnId,
+  )
 
 /** Puts a turn to sleep on tool calls with the given ids. */
 export async function suspendOn(t: TestKernel, agentId: string, ...toolCallIds: string[]) {

@@ -14,7 +14,9 @@ afterEach(() => t.drop())
 /** One turn for each way of ending, and the seconds each may be silent. */
 async function everyKind(): Promise<Record<string, number>> {
   await t.agents('running', 'suspended', 'dispatched')
-  await t.kernel.putAgents([{ projectId: project, agentId: 'deadline', workerTarget: target, turnDeadlineSeconds: 100 }])
+  await t.kernel.putAgents([
+    { projectId: project, agentId: 'deadline', workerTarget: target, turnDeadlineSeconds: 100 },
+  ])
   await t.running('running')
   await suspendOn(t, 'suspended', 'c1')
   await t.running('deadline')
@@ -22,11 +24,19 @@ async function everyKind(): Promise<Record<string, number>> {
   return { dispatched: 30, deadline: 100, running: 300, suspended: 330 }
 }
 const living = async () =>
-  (await t.all<{ agent_id: string }>(`select agent_id from state.agent_state_head where status <> 'idle' order by agent_id`)).map((row) => row.agent_id)
-const jumpDatabase = (seconds: number) => t.all('update state.test_clock set offset_seconds = offset_seconds + $1', seconds)
+  (
+    await t.all<{ agent_id: string }>(
+      `select agent_id from state.agent_state_head where status <> 'idle' order by agent_id`,
+    )
+  ).map((row) => row.agent_id)
+const jumpDatabase = (seconds: number) =>
+  t.all('update state.test_clock set offset_seconds = offset_seconds + $1', seconds)
 
 /** After an absence, each turn has a full timeout again, and not much more. */
-async function endsOnlyUnderOurEyes(guard: { step(): Promise<unknown> }, limits: Record<string, number>): Promise<void> {
+async function endsOnlyUnderOurEyes(
+  guard: { step(): Promise<unknown> },
+  limits: Record<string, number>,
+): Promise<string> {
   await guard.step()
   expect(await living()).toEqual(Object.keys(limits).toSorted())
   let passed = 0
@@ -38,6 +48,7 @@ async function endsOnlyUnderOurEyes(guard: { step(): Promise<unknown> }, limits:
     passed = seconds + 10
   }
   expect(await living()).toEqual([])
+  return 'all ended in time'
 }
 
 describe('the PMO', () => {
@@ -46,13 +57,13 @@ describe('the PMO', () => {
     const guard = guardOn(t)
     await pass(t, 20, guard)
     await t.advance(3_000)
-    await endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })
+    await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
   it('[W2.10] started after everything had been silent for long', async () => {
     const limits = await everyKind()
     await t.advance(3_000)
-    await endsOnlyUnderOurEyes(guardOn(t), { ...limits, suspended: 300 })
+    await expect(endsOnlyUnderOurEyes(guardOn(t), { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
   it('[W2.10] the database’s clock jumps forward while nobody pauses', async () => {
@@ -60,7 +71,7 @@ describe('the PMO', () => {
     const guard = guardOn(t)
     await pass(t, 20, guard)
     await jumpDatabase(3_000)
-    await endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })
+    await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
   it('[W2.10] the clock is set back: signs of life in the future hide silence no longer than one timeout', async () => {
@@ -71,14 +82,14 @@ describe('the PMO', () => {
     const guard = guardOn(t)
     await pass(t, 20, guard)
     await t.advance(-7_200)
-    await endsOnlyUnderOurEyes(guard, limits)
+    await expect(endsOnlyUnderOurEyes(guard, limits)).resolves.toBe('all ended in time')
     expect(await t.all(`select kind from state.interventions where kind = 'clock_set_back'`)).toHaveLength(1)
   })
 
   it('[W2.10] the clock was set back while no PMO ran', async () => {
     const limits = await everyKind()
     await t.advance(-7_200)
-    await endsOnlyUnderOurEyes(guardOn(t), limits)
+    await expect(endsOnlyUnderOurEyes(guardOn(t), limits)).resolves.toBe('all ended in time')
   })
 
   it('[W2.10] the check of a clock that was set back is made again when it failed', async () => {
@@ -97,7 +108,11 @@ describe('the PMO', () => {
   it('[W2.10] the database is gone for longer than three intervals', async () => {
     const limits = await everyKind()
     let gone = false
-    const guard = openGuard({ kernel: { ...t.kernel, db: wrapped(async () => gone && Promise.reject(new Error('gone'))) }, clock: t.clock, settings: guardSettings })
+    const guard = openGuard({
+      kernel: { ...t.kernel, db: wrapped(async () => gone && Promise.reject(new Error('gone'))) },
+      clock: t.clock,
+      settings: guardSettings,
+    })
     await pass(t, 20, guard)
     gone = true
     for (let tries = 0; tries < 80; tries += 1) {
@@ -105,7 +120,7 @@ describe('the PMO', () => {
       await expect(guard.step()).rejects.toThrow('gone')
     }
     gone = false
-    await endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })
+    await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
   it('[W2.10] paused between judging and acting: the verdict arrives too late and is not carried out', async () => {

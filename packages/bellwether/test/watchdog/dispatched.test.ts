@@ -33,7 +33,12 @@ it('[W2.4] rings again for a turn that was not started, and changes neither head
   expect(await edges(turn)).toBe(1)
   await pass(t, 5, guard)
   expect(await interventionsOf(t, turn)).toMatchObject([
-    { kind: 'dispatched_retry', turn_epoch: head.turn_epoch, before: { inbox: 'pending' }, after: { inbox: 'pending', turn_epoch: head.turn_epoch } },
+    {
+      kind: 'dispatched_retry',
+      turn_epoch: head.turn_epoch,
+      before: { inbox: 'pending' },
+      after: { inbox: 'pending', turn_epoch: head.turn_epoch },
+    },
   ])
   expect((await t.claim()).map((claimed) => claimed.agentTurnId)).toEqual([turn])
 })
@@ -62,9 +67,16 @@ for (const [position, [name, sql]] of Object.entries(damage).entries()) {
     expect(await t.claim()).toEqual([])
     await pass(t, 15, guardOn(t))
     expect(await headOf(t, agentId)).toEqual(head)
-    expect(await rowOf(t, turn)).toMatchObject({ status: 'pending', turn_epoch: head.turn_epoch, error: null, claimed_by: null })
+    expect(await rowOf(t, turn)).toMatchObject({
+      status: 'pending',
+      turn_epoch: head.turn_epoch,
+      error: null,
+      claimed_by: null,
+    })
     expect(await edges(turn)).toBe(1)
-    expect(await t.claim()).toMatchObject([{ agentTurnId: turn, turnEpoch: head.turn_epoch, contextBoxId: expect.any(String) as string }])
+    expect(await t.claim()).toMatchObject([
+      { agentTurnId: turn, turnEpoch: head.turn_epoch, contextBoxId: expect.any(String) as string },
+    ])
     expect((await interventionsOf(t, turn)).map((one) => one.kind)).toEqual(['dispatched_retry'])
   })
 }
@@ -80,7 +92,12 @@ it('[W2.5] [W3.2] ends a turn that nobody started, with everything that belongs 
   await pass(t, 10, guard)
 
   const row = await rowOf(t, turn)
-  expect(row).toMatchObject({ status: 'consumed', outcome: 'timeout', error: 'dispatch_timeout', turn_epoch: before.turn_epoch + 1 })
+  expect(row).toMatchObject({
+    status: 'consumed',
+    outcome: 'timeout',
+    error: 'dispatch_timeout',
+    turn_epoch: before.turn_epoch + 1,
+  })
   expect(await tasksOf(t, turn)).toMatchObject([
     { status: 'timeout', error: 'dispatch_timeout', deliverable_card_id: row.deliverable_card_id, agent_turn_id: turn },
   ])
@@ -88,7 +105,9 @@ it('[W2.5] [W3.2] ends a turn that nobody started, with everything that belongs 
     kind: 'state',
     payload: { status: 'idle', error: 'dispatch_timeout', turn_epoch: before.turn_epoch + 1 },
   })
-  expect(await t.all('select reason from state.force_terminations where agent_turn_id = $1', turn)).toEqual([{ reason: 'dispatch_timeout' }])
+  expect(await t.all('select reason from state.force_terminations where agent_turn_id = $1', turn)).toEqual([
+    { reason: 'dispatch_timeout' },
+  ])
   expect((await interventionsOf(t, turn)).at(-1)).toMatchObject({
     kind: 'reap',
     reason: 'dispatch_timeout',
@@ -96,14 +115,23 @@ it('[W2.5] [W3.2] ends a turn that nobody started, with everything that belongs 
     after: { status: 'idle', turn_epoch: before.turn_epoch + 1, outcome: 'timeout' },
   })
   // The next one is leased with an epoch of its own, and the bell rung.
-  expect(await headOf(t, 'dead')).toMatchObject({ status: 'dispatched', active_agent_turn_id: next.agentTurnId, turn_epoch: before.turn_epoch + 2 })
+  expect(await headOf(t, 'dead')).toMatchObject({
+    status: 'dispatched',
+    active_agent_turn_id: next.agentTurnId,
+    turn_epoch: before.turn_epoch + 2,
+  })
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup)
 })
 
 it('[W2.5] clears turn and channel where nothing follows', async () => {
   await dispatched('last')
   await pass(t, 35, guardOn(t))
-  expect(await headOf(t, 'last')).toMatchObject({ status: 'idle', active_agent_turn_id: null, active_channel_id: null, turn_deadline: null })
+  expect(await headOf(t, 'last')).toMatchObject({
+    status: 'idle',
+    active_agent_turn_id: null,
+    active_channel_id: null,
+    turn_deadline: null,
+  })
 })
 
 it('[W2.5] spares the queue of a fleet that keeps claiming, but not beyond max_queue_seconds, nor the queue of another target', async () => {

@@ -10,7 +10,8 @@ beforeAll(async () => {
 beforeEach(() => void t.rings())
 afterAll(() => t.drop())
 
-const everything = (turn: string) => t.all('select * from state.agent_inbox where agent_turn_id = $1 order by inbox_id', turn)
+const everything = (turn: string) =>
+  t.all('select * from state.agent_inbox where agent_turn_id = $1 order by inbox_id', turn)
 const wakeup = (channel: string, worker = target) => `bw.v1.${project}.${channel}.cmd.agent.${worker}.wakeup`
 
 it('[W2.7a] rings for a row that is pending for too long, and changes nothing in it', async () => {
@@ -27,7 +28,9 @@ it('[W2.7a] rings for a row that is pending for too long, and changes nothing in
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
   expect(await everything(turn.agentTurnId)).toEqual(before)
   expect(await headOf(t, 'ann')).toEqual(head)
-  const noted = await t.all<{ after: object }>(`select "after" from state.interventions where kind = 'pending_wakeup' order by intervention_id`)
+  const noted = await t.all<{ after: object }>(
+    `select "after" from state.interventions where kind = 'pending_wakeup' order by intervention_id`,
+  )
   expect(noted.at(-1)?.after).toMatchObject({ worker_target: target, rows: 1 })
   await t.claim()
   await pass(t, 10, guard)
@@ -36,14 +39,23 @@ it('[W2.7a] rings for a row that is pending for too long, and changes nothing in
 
 it('[W2.7a] rings on the channel of each row, once a target and channel', async () => {
   await t.agents('bob', 'cat', 'dan')
-  for (const [agentId, channelId] of [['bob', 'one'], ['cat', 'one'], ['dan', 'two']] as const) {
+  for (const [agentId, channelId] of [
+    ['bob', 'one'],
+    ['cat', 'one'],
+    ['dan', 'two'],
+  ] as const) {
     await t.kernel.enqueue({ projectId: project, agentId, instruction: 'x', channelId })
   }
   t.rings()
   const guard = guardOn(t, { dispatchedRetrySeconds: 10_000 })
   await t.advance(6)
   await guard.step()
-  expect(t.rings().map((ring) => ring.subject).toSorted()).toEqual([wakeup('one'), wakeup('two')])
+  expect(
+    t
+      .rings()
+      .map((ring) => ring.subject)
+      .toSorted(),
+  ).toEqual([wakeup('one'), wakeup('two')])
   await t.claim()
 })
 
@@ -64,11 +76,18 @@ it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wai
   await insert('nobody-1', 'public', 'nobody')
   const guard = guardOn(t)
   const row = (id: string) =>
-    t.one<{ status: string; watchdog_error: string | null; watchdog_at: Date | null }>('select * from state.agent_inbox where inbox_id = $1', id)
+    t.one<{ status: string; watchdog_error: string | null; watchdog_at: Date | null }>(
+      'select * from state.agent_inbox where inbox_id = $1',
+      id,
+    )
   await pass(t, 55, guard)
   expect(await row('lost-1')).toMatchObject({ status: 'pending', watchdog_error: null })
   await pass(t, 10, guard)
-  expect(await row('lost-1')).toMatchObject({ status: 'skipped', watchdog_error: 'missing_channel', watchdog_at: expect.any(Date) as Date })
+  expect(await row('lost-1')).toMatchObject({
+    status: 'skipped',
+    watchdog_error: 'missing_channel',
+    watchdog_at: expect.any(Date) as Date,
+  })
   expect(await row('nobody-1')).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
   expect(await row('kept-1')).toMatchObject({ status: 'pending', watchdog_error: null })
   expect(await interventionsOf(t, 'lost-1-turn')).toMatchObject([
@@ -112,7 +131,9 @@ it('[W2.8] leases a queued turn on an idle agent after one interval, oldest firs
   expect(await rowOf(t, older)).toMatchObject({ status: 'pending', turn_epoch: (await headOf(t, 'idle')).turn_epoch })
   expect(await rowOf(t, younger)).toMatchObject({ status: 'queued', turn_epoch: null })
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
-  expect(await interventionsOf(t, older)).toMatchObject([{ kind: 'queued_dispatch', before: { status: 'idle' }, after: { status: 'dispatched' } }])
+  expect(await interventionsOf(t, older)).toMatchObject([
+    { kind: 'queued_dispatch', before: { status: 'idle' }, after: { status: 'dispatched' } },
+  ])
   await t.claim()
 })
 

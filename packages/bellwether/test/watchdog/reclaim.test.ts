@@ -1,7 +1,17 @@
 /** W2.1: rows that a silent worker holds go back; a beating worker keeps its turn, a sleeping turn is left alone. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf, workerOn } from '../support/watchdog.js'
+import {
+  eventsOf,
+  guardOn,
+  headOf,
+  interventionsOf,
+  pass,
+  rowOf,
+  suspendOn,
+  tasksOf,
+  workerOn,
+} from '../support/watchdog.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -40,16 +50,26 @@ it('[W2.1] [W3.2] gives a silent worker’s row back with a new epoch, and the o
   ])
 
   const before = await eventsOf(t, turn.agentTurnId)
-  const cards = async () => (await t.all('select card_id from cards.box_cards where box_id = $1', turn.outputBoxId)).length
+  const cards = async () =>
+    (await t.all('select card_id from cards.box_cards where box_id = $1', turn.outputBoxId)).length
   const cardsBefore = await cards()
   expect(await t.kernel.beat([turn], 'worker-1')).toEqual(new Set())
-  expect(await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'late' } }] })).toBe('stale')
-  expect(await t.kernel.suspend({ ...turn, stepId: 's', calls: [{ toolCallId: 'late', toolName: 'grep', args: {} }] }, 30)).toBe('stale')
+  expect(await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'late' } }] })).toBe(
+    'stale',
+  )
+  expect(
+    await t.kernel.suspend({ ...turn, stepId: 's', calls: [{ toolCallId: 'late', toolName: 'grep', args: {} }] }, 30),
+  ).toBe('stale')
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
   expect([await eventsOf(t, turn.agentTurnId), await cards()]).toEqual([before, cardsBefore])
 
   const [taken] = await t.claim(10, 'worker-9')
-  expect(taken).toMatchObject({ agentTurnId: turn.agentTurnId, turnEpoch: turn.turnEpoch + 1, takenOver: true, attempts: 1 })
+  expect(taken).toMatchObject({
+    agentTurnId: turn.agentTurnId,
+    turnEpoch: turn.turnEpoch + 1,
+    takenOver: true,
+    attempts: 1,
+  })
   const output = await t.kernel.readBoxes([taken!.outputBoxId])
   expect(output.map((card) => card.content)).toEqual([{ text: 'half done' }])
   expect(await t.kernel.deliver({ ...taken!, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
@@ -77,7 +97,11 @@ it('[W2.1] does not take the row of a suspended turn, nor touch another target',
   expect(await rowOf(t, foreign.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: foreign.turnEpoch })
   await pass(t, 60, workerOn(t))
   expect(await rowOf(t, foreign.agentTurnId)).toMatchObject({ status: 'pending' })
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: turn.turnEpoch, attempts: 0 })
+  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+    status: 'processing',
+    turn_epoch: turn.turnEpoch,
+    attempts: 0,
+  })
   expect(await headOf(t, 'asleep')).toMatchObject({ status: 'suspended', turn_epoch: turn.turnEpoch })
   await t.all(`delete from resource.tools where tool_name = 'grep'`)
 })
@@ -115,12 +139,15 @@ it('[W2.1] gives a receipt back as it is, and puts a row aside that claims a tur
   await insert('odd-turn', 'turn')
   const watcher = workerOn(t)
   await pass(t, 25, watcher)
-  const rows = () => t.all('select inbox_id, status, processed_at from state.agent_inbox where agent_id = $1 order by 1', 'odd')
+  const rows = () =>
+    t.all('select inbox_id, status, processed_at from state.agent_inbox where agent_id = $1 order by 1', 'odd')
   expect(await rows()).toMatchObject([{ status: 'processing' }, { status: 'processing' }])
   await pass(t, 10, watcher)
   expect(await rows()).toMatchObject([
     { inbox_id: 'odd-receipt', status: 'pending', processed_at: null },
     { inbox_id: 'odd-turn', status: 'error' },
   ])
-  expect(await interventionsOf(t, 'odd-receipt-turn')).toMatchObject([{ kind: 'reclaim', before: { inbox: 'processing' }, after: { inbox: 'pending' } }])
+  expect(await interventionsOf(t, 'odd-receipt-turn')).toMatchObject([
+    { kind: 'reclaim', before: { inbox: 'processing' }, after: { inbox: 'pending' } },
+  ])
 })

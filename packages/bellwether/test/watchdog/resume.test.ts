@@ -2,7 +2,17 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, eventsOf, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf, workerOn } from '../support/watchdog.js'
+import {
+  answer,
+  eventsOf,
+  headOf,
+  interventionsOf,
+  pass,
+  rowOf,
+  suspendOn,
+  tasksOf,
+  workerOn,
+} from '../support/watchdog.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -23,7 +33,8 @@ function counting() {
   const calls: unknown[] = []
   const agent: AgentFunction = async ({ results }) => {
     calls.push(results.map((one) => one.result))
-    if (results.length === 0) return { suspend: { calls: [{ toolCallId: `again-${calls.length}`, toolName: 'grep', args: {} }] } }
+    if (results.length === 0)
+      return { suspend: { calls: [{ toolCallId: `again-${calls.length}`, toolName: 'grep', args: {} }] } }
     return { deliver: { text: JSON.stringify(results.map((one) => one.result)) } }
   }
   return { calls, agent }
@@ -131,5 +142,7 @@ it('[W2.3b] is not fed a turn that still waits, or that ended', async () => {
   await settled(alive.worker)
   expect(calls).toEqual([])
   expect(await headOf(t, 'half')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
-  expect(await interventionsOf(t, half.agentTurnId)).not.toContainEqual(expect.objectContaining({ kind: 'resume_replay' }))
+  expect(await interventionsOf(t, half.agentTurnId)).not.toContainEqual(
+    expect.objectContaining({ kind: 'resume_replay' }),
+  )
 })

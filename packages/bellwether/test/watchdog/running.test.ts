@@ -20,19 +20,39 @@ it('[W2.6] [W3.1] [W3.2] ends a running turn that nobody beats, and leases the n
   await pass(t, 10, guard)
 
   const row = await rowOf(t, turn.agentTurnId)
-  expect(row).toMatchObject({ status: 'consumed', outcome: 'failed', error: 'timeout_reaped_by_watchdog', turn_epoch: turn.turnEpoch + 1 })
+  expect(row).toMatchObject({
+    status: 'consumed',
+    outcome: 'failed',
+    error: 'timeout_reaped_by_watchdog',
+    turn_epoch: turn.turnEpoch + 1,
+  })
   expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([
-    { status: 'failed', error: 'timeout_reaped_by_watchdog', deliverable_card_id: row.deliverable_card_id, output_box_id: turn.outputBoxId },
+    {
+      status: 'failed',
+      error: 'timeout_reaped_by_watchdog',
+      deliverable_card_id: row.deliverable_card_id,
+      output_box_id: turn.outputBoxId,
+    },
   ])
-  expect((await eventsOf(t, turn.agentTurnId)).at(-1)).toMatchObject({ kind: 'state', payload: { status: 'idle', error: 'timeout_reaped_by_watchdog' } })
+  expect((await eventsOf(t, turn.agentTurnId)).at(-1)).toMatchObject({
+    kind: 'state',
+    payload: { status: 'idle', error: 'timeout_reaped_by_watchdog' },
+  })
   const card = await t.kernel.readCard(row.deliverable_card_id!)
-  expect(card).toMatchObject({ type: 'task.deliverable', content: { status: 'failed', error: 'timeout_reaped_by_watchdog' } })
+  expect(card).toMatchObject({
+    type: 'task.deliverable',
+    content: { status: 'failed', error: 'timeout_reaped_by_watchdog' },
+  })
   expect((await t.kernel.readBoxes([turn.outputBoxId])).map((one) => one.card_id)).toContain(row.deliverable_card_id)
-  expect(await t.all('select turn_epoch, reason from state.force_terminations where agent_turn_id = $1', turn.agentTurnId)).toEqual([
-    { turn_epoch: turn.turnEpoch, reason: 'timeout_reaped_by_watchdog' },
-  ])
+  expect(
+    await t.all('select turn_epoch, reason from state.force_terminations where agent_turn_id = $1', turn.agentTurnId),
+  ).toEqual([{ turn_epoch: turn.turnEpoch, reason: 'timeout_reaped_by_watchdog' }])
   expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
-    { kind: 'reap', before: { status: 'running', turn_epoch: turn.turnEpoch }, after: { status: 'idle', outcome: 'failed' } },
+    {
+      kind: 'reap',
+      before: { status: 'running', turn_epoch: turn.turnEpoch },
+      after: { status: 'idle', outcome: 'failed' },
+    },
   ])
   expect(await headOf(t, 'quiet')).toMatchObject({ status: 'dispatched', active_agent_turn_id: next.agentTurnId })
   // The dead one comes back: nothing of it is taken.
@@ -61,7 +81,12 @@ for (const status of ['dispatched', 'running'] as const) {
     await pass(t, status === 'running' ? 310 : 40, guardOn(t))
     expect(await rowOf(t, agentTurnId)).toMatchObject({ status: 'consumed', deliverable_card_id: null })
     expect(await tasksOf(t, agentTurnId)).toMatchObject([
-      { status: status === 'running' ? 'failed' : 'timeout', deliverable_card_id: null, output_box_id: null, deliverable_error: 'no_output_box' },
+      {
+        status: status === 'running' ? 'failed' : 'timeout',
+        deliverable_card_id: null,
+        output_box_id: null,
+        deliverable_error: 'no_output_box',
+      },
     ])
     expect((await headOf(t, agentId)).status).toBe('idle')
   })
@@ -76,14 +101,22 @@ it('[W2.9] ends a beating turn at its deadline, which beats cannot move', async 
   await pass(t, 115, guard, beating)
   expect(await headOf(t, 'endless')).toMatchObject({ status: 'running', turn_deadline: deadline })
   await pass(t, 10, beating, guard)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline', turn_epoch: turn.turnEpoch + 1 })
+  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+    outcome: 'timeout',
+    error: 'turn_deadline',
+    turn_epoch: turn.turnEpoch + 1,
+  })
   expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'timeout', error: 'turn_deadline' }])
   expect(await t.kernel.beat([turn], 'worker-1')).toEqual(new Set())
-  expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([{ kind: 'reap', reason: 'turn_deadline', before: { status: 'running' } }])
+  expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
+    { kind: 'reap', reason: 'turn_deadline', before: { status: 'running' } },
+  ])
 })
 
 it('[W2.9] neither reclaim, suspend, receipt nor resume moves the deadline; a sleeping turn ends at it, too', async () => {
-  await t.kernel.putAgents([{ projectId: project, agentId: 'busy-sleeper', workerTarget: target, turnDeadlineSeconds: 120 }])
+  await t.kernel.putAgents([
+    { projectId: project, agentId: 'busy-sleeper', workerTarget: target, turnDeadlineSeconds: 120 },
+  ])
   await t.kernel.putTool({ projectId: project, toolName: 'grep', options: { timeout_seconds: 100_000 } })
   const turn = await suspendOn(t, 'busy-sleeper', 'd1', 'd2')
   const { turn_deadline: deadline } = await headOf(t, 'busy-sleeper')
@@ -91,15 +124,21 @@ it('[W2.9] neither reclaim, suspend, receipt nor resume moves the deadline; a sl
   await pass(t, 50, guard)
   await t.kernel.report([{ projectId: project, toolCallId: 'd1', status: 'success' }])
   await t.claim()
-  expect(await headOf(t, 'busy-sleeper')).toMatchObject({ status: 'suspended', turn_deadline: deadline, waiting_tool_count: 1 })
+  expect(await headOf(t, 'busy-sleeper')).toMatchObject({
+    status: 'suspended',
+    turn_deadline: deadline,
+    waiting_tool_count: 1,
+  })
   await pass(t, 65, guard)
   expect((await headOf(t, 'busy-sleeper')).status).toBe('suspended')
   await pass(t, 10, guard)
   expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
-  expect(await t.all('select wait_status from state.turn_waiting_tools where agent_turn_id = $1 order by tool_call_id', turn.agentTurnId)).toEqual([
-    { wait_status: 'applied' },
-    { wait_status: 'dropped' },
-  ])
+  expect(
+    await t.all(
+      'select wait_status from state.turn_waiting_tools where agent_turn_id = $1 order by tool_call_id',
+      turn.agentTurnId,
+    ),
+  ).toEqual([{ wait_status: 'applied' }, { wait_status: 'dropped' }])
 })
 
 it('[W2.9] without one of its own a turn gets the house’s deadline; the clock starts at the lease', async () => {

@@ -1,7 +1,18 @@
 /** W2.2: a turn that waits too long for a tool is told so through its inbox; only the PMO ends what nothing can resume. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf, workerOn } from '../support/watchdog.js'
+import {
+  answer,
+  eventsOf,
+  guardOn,
+  headOf,
+  interventionsOf,
+  pass,
+  rowOf,
+  suspendOn,
+  tasksOf,
+  workerOn,
+} from '../support/watchdog.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -13,7 +24,11 @@ interface Report {
   readonly correlation_id: string
   readonly message_type: string
   readonly status: string
-  readonly payload: { readonly status: string; readonly tool_result_card_id: string; readonly error: { readonly code: string } }
+  readonly payload: {
+    readonly status: string
+    readonly tool_result_card_id: string
+    readonly error: { readonly code: string }
+  }
 }
 const reports = (turn: string) =>
   t.all<Report>(
@@ -59,23 +74,35 @@ it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the
     type: 'tool.result',
     content: { tool_call_id: 'a1', status: 'timeout', error: { code: 'tool_timeout' } },
   })
-  const edges = await t.all(`select 1 as one from state.execution_edges where target_agent_turn_id = $1 and primitive = 'report'`, turn.agentTurnId)
+  const edges = await t.all(
+    `select 1 as one from state.execution_edges where target_agent_turn_id = $1 and primitive = 'report'`,
+    turn.agentTurnId,
+  )
   expect(edges).toHaveLength(2)
   expect(t.rings().map((ring) => ring.subject)).toContain(`bw.v1.${project}.public.cmd.agent.${target}.wakeup`)
   expect(await headOf(t, 'ann')).toEqual({ ...before, resume_deadline: null })
   expect(await waits(turn.agentTurnId)).toEqual({ a1: 'waiting', a2: 'waiting' })
   expect(await tasksOf(t, turn.agentTurnId)).toEqual([])
   expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
-    { kind: 'tool_timeout', before: { status: 'suspended', waiting_tool_count: 2 }, after: { status: 'suspended', resume_deadline: null } },
+    {
+      kind: 'tool_timeout',
+      before: { status: 'suspended', waiting_tool_count: 2 },
+      after: { status: 'suspended', resume_deadline: null },
+    },
   ])
 
   // The normal path takes it from here; a result that comes late changes nothing.
   expect(await answer(t, 'a1')).toEqual(['ignored'])
   const [again] = await t.claim()
   expect(again).toMatchObject({ kind: 'resume', agentTurnId: turn.agentTurnId })
-  expect((await t.kernel.readResults(turn.agentTurnId)).map((one) => one.error?.code)).toEqual(['tool_timeout', 'tool_timeout'])
+  expect((await t.kernel.readResults(turn.agentTurnId)).map((one) => one.error?.code)).toEqual([
+    'tool_timeout',
+    'tool_timeout',
+  ])
   expect(await t.kernel.resume(again!, 'worker-1')).toBe('resumed')
-  expect(await t.kernel.deliver({ ...turn, status: 'failed', error: 'no tools', content: { text: 'sorry' } })).toEqual({ what: 'ended' })
+  expect(await t.kernel.deliver({ ...turn, status: 'failed', error: 'no tools', content: { text: 'sorry' } })).toEqual({
+    what: 'ended',
+  })
 })
 
 it('[W2.2a] reports only for what still waits: an answered call keeps its answer', async () => {
@@ -110,7 +137,11 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, re-arms for it, and t
   expect((await headOf(t, 'cat')).resume_deadline).toBeNull()
   expect((await t.claim()).map((one) => one.agentTurnId)).toEqual([])
   expect(await waits(turn.agentTurnId)).toEqual({ c1: 'expired', c2: 'waiting' })
-  expect(await headOf(t, 'cat')).toMatchObject({ status: 'suspended', waiting_tool_count: 1, resume_deadline: expect.any(Date) as Date })
+  expect(await headOf(t, 'cat')).toMatchObject({
+    status: 'suspended',
+    waiting_tool_count: 1,
+    resume_deadline: expect.any(Date) as Date,
+  })
   // Still retryable: an answer would be taken now, and also after the second deadline.
   await pass(t, 40, watcher, guard)
   expect(await reports(turn.agentTurnId)).toHaveLength(1)
@@ -118,9 +149,16 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, re-arms for it, and t
   await pass(t, 250, watcher, guard)
   expect((await headOf(t, 'cat')).status).toBe('suspended')
   await pass(t, 20, watcher, guard)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'suspended_unresumable', turn_epoch: turn.turnEpoch + 1 })
+  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+    outcome: 'failed',
+    error: 'suspended_unresumable',
+    turn_epoch: turn.turnEpoch + 1,
+  })
   expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'failed', error: 'suspended_unresumable' }])
-  expect((await interventionsOf(t, turn.agentTurnId)).at(-1)).toMatchObject({ kind: 'reap', before: { status: 'suspended' } })
+  expect((await interventionsOf(t, turn.agentTurnId)).at(-1)).toMatchObject({
+    kind: 'reap',
+    before: { status: 'suspended' },
+  })
   expect(await answer(t, 'c2')).toEqual(['ignored'])
 })
 
@@ -170,7 +208,11 @@ it('[W2.2e] waits for the longest of the setting and the options of every call, 
     await t.agents(`opt-${position}`)
     await t.kernel.putTool({ projectId: project, toolName: `opt-${position}`, options: given })
     const turn = await t.running(`opt-${position}`)
-    const calls = ['plain', `opt-${position}`].map((toolName, index) => ({ toolCallId: `o-${position}-${index}`, toolName, args: {} }))
+    const calls = ['plain', `opt-${position}`].map((toolName, index) => ({
+      toolCallId: `o-${position}-${index}`,
+      toolName,
+      args: {},
+    }))
     await t.kernel.suspend({ ...turn, stepId: `o-${position}`, calls }, 30)
     const { waited } = await t.one<{ waited: number }>(
       'select extract(epoch from resume_deadline - updated_at)::float8 as waited from state.agent_state_head where agent_id = $1',

@@ -10,7 +10,9 @@ beforeEach(async () => {
 afterEach(() => t.drop())
 
 const names = (prefix: string, count: number) => Array.from({ length: count }, (_, index) => `${prefix}-${index}`)
-const steps = (watchers: readonly { step(): Promise<unknown> }[]) => ({ step: () => Promise.all(watchers.map((one) => one.step())) })
+const steps = (watchers: readonly { step(): Promise<unknown> }[]) => ({
+  step: () => Promise.all(watchers.map((one) => one.step())),
+})
 const count = async (sql: string) => (await t.one<{ n: number }>(`select count(*)::int as n from ${sql}`)).n
 
 it('[W2.5] [W2.6] [W2.8] guards that step at the same moment double nothing', async () => {
@@ -24,8 +26,14 @@ it('[W2.5] [W2.6] [W2.8] guards that step at the same moment double nothing', as
   const guards = Array.from({ length: 4 }, () => guardOn(t))
   await pass(t, 330, steps(guards))
   expect(await count(`state.events where kind = 'task'`)).toBe(90 + 30)
-  expect(await count('(select agent_turn_id from state.events where kind = \'task\' group by 1 having count(*) > 1) doubled')).toBe(0)
-  expect(await count(`(select agent_turn_id from state.interventions where kind = 'reap' group by 1 having count(*) > 1) doubled`)).toBe(0)
+  expect(
+    await count("(select agent_turn_id from state.events where kind = 'task' group by 1 having count(*) > 1) doubled"),
+  ).toBe(0)
+  expect(
+    await count(
+      `(select agent_turn_id from state.interventions where kind = 'reap' group by 1 having count(*) > 1) doubled`,
+    ),
+  ).toBe(0)
   expect(await count(`cards.cards where type = 'task.deliverable'`)).toBe(120)
   expect(await count(`state.interventions where kind = 'reap'`)).toBe(120)
   // Each agent had two turns: two leases and two reaps, four epochs.
@@ -44,17 +52,21 @@ it('[W2.1] [W2.2a] workers’ watchdogs that step at the same moment double noth
   await pass(t, 45, steps(watchers))
   expect(await count(`state.agent_inbox where message_type = 'timeout'`)).toBe(40)
   expect(await count(`cards.cards where type = 'tool.result'`)).toBe(40)
-  for (const turn of turns) expect((await interventionsOf(t, turn.agentTurnId)).map((one) => one.kind)).toEqual(['tool_timeout'])
+  for (const turn of turns)
+    expect((await interventionsOf(t, turn.agentTurnId)).map((one) => one.kind)).toEqual(['tool_timeout'])
   expect(await headOf(t, 'silent')).toMatchObject({ turn_epoch: silent.turnEpoch + 1 })
 })
 
 const breakIt = (verb: string, args: string, returns = 'setof state.verdict') =>
-  t.all(`create or replace function state.${verb}(${args}) returns ${returns} language plpgsql as $$ begin raise exception 'broken ${verb}'; end $$`)
+  t.all(
+    `create or replace function state.${verb}(${args}) returns ${returns} language plpgsql as $$ begin raise exception 'broken ${verb}'; end $$`,
+  )
 
 const broken: Record<string, () => Promise<unknown>> = {
   sweep_queued: () => breakIt('sweep_queued', 'p_older_than_seconds double precision, p_limit int'),
   retry_dispatched: () => breakIt('retry_dispatched', 'p_retry_seconds double precision, p_limit int'),
-  wake_pending: () => breakIt('wake_pending', 'p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int'),
+  wake_pending: () =>
+    breakIt('wake_pending', 'p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int'),
   reap: () => breakIt('reap', 'p_settings json, p_card_ids text[]'),
 }
 
@@ -77,7 +89,9 @@ for (const [verb, breakVerb] of Object.entries(broken)) {
     await pass(t, 30, failing)
     expect((await headOf(t, 'queued')).status).toBe(verb === 'sweep_queued' ? 'idle' : 'dispatched')
     expect(await tasksOf(t, running.agentTurnId)).toHaveLength(verb === 'reap' ? 0 : 1)
-    const kinds = new Set((await t.all<{ kind: string }>('select kind from state.interventions')).map((one) => one.kind))
+    const kinds = new Set(
+      (await t.all<{ kind: string }>('select kind from state.interventions')).map((one) => one.kind),
+    )
     expect(kinds.has('dispatched_retry')).toBe(verb !== 'retry_dispatched')
     expect(kinds.has('pending_wakeup')).toBe(verb !== 'wake_pending')
     expect(t.rings().length).toBeGreaterThan(0)

@@ -38,20 +38,19 @@ export async function chooseAccount(layout: Layout): Promise<Account> {
   )
 }
 
-/** Gives the folder to the account and proves that the account reaches it, and the binaries. */
-export async function openFolderTo(account: Account, layout: Layout, binary: string): Promise<void> {
+/** Gives the folder to the account and proves that the account reaches it. */
+export async function openFolderTo(account: Account, layout: Layout): Promise<void> {
   if (!account.ids) return
   await giveTo(account, layout.dataDir)
   await giveTo(account, layout.lock) // so that the account may later start by itself, without root
-  await mustReach(account, layout.dataDir, ['-w'], 'the database folder', 'Choose another place with --data DIR')
-  await mustReach(account, binary, ['-x'], 'the PostgreSQL binaries', 'Install Bellwether outside a private home')
+  await mustReach(account, layout.dataDir, ['-w'])
 }
 
 export async function giveTo(account: Account, path: string): Promise<void> {
   if (account.ids) await chown(path, account.ids.uid, account.ids.gid)
 }
 
-async function mustReach(account: Account, path: string, how: string[], what: string, hint: string): Promise<void> {
+async function mustReach(account: Account, path: string, how: string[]): Promise<void> {
   if (await passes(account, path, how)) return
   const ancestors: string[] = []
   for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ancestors.unshift(at)
@@ -61,13 +60,16 @@ async function mustReach(account: Account, path: string, how: string[], what: st
     blocking = folder
     break
   }
-  throw new Terminal(`As root, PostgreSQL runs as ${account.name}, who cannot reach ${what}: ${blocking} is closed`, {
-    code: 'folder_unreachable',
-    hint: `${hint}, or open the folder (chmod o+x ${blocking}), or run Bellwether as an ordinary user.`,
-  })
+  throw new Terminal(
+    `As root, PostgreSQL runs as ${account.name}, who cannot reach the database folder: ${blocking} is closed`,
+    {
+      code: 'folder_unreachable',
+      hint: `Choose another place with --data DIR, or open the folder (chmod o+x ${blocking}), or run Bellwether as an ordinary user.`,
+    },
+  )
 }
 
-async function passes(account: Account, path: string, how: string[]): Promise<boolean> {
+export async function passes(account: Account, path: string, how: string[]): Promise<boolean> {
   return (await runProgram('test', [...how, path], { as: account, timeoutMs: shortMs })).ok
 }
 

@@ -12,6 +12,7 @@ import { clusterExists, createCluster, readIdentity, writeConf } from './cluster
 import { takeFolderLock, type FolderLock } from './folder-lock.js'
 import { launchPostmaster, rememberPort } from './launch.js'
 import { layoutOf, makeFolder, type Layout } from './layout.js'
+import { reachableBinaries } from './reachable-binaries.js'
 import { stopPostmaster, type Postmaster } from './postmaster.js'
 import { boundLog } from './server-log.js'
 import { tuned, type Settings } from './settings.js'
@@ -48,12 +49,13 @@ const logCheckMs = 60_000
 export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const layout = layoutOf(options.dataDir)
   const settings = { ...tuned, ...options.settings }
-  const binaries = await findBinaries()
+  const installed = await findBinaries()
   await makeFolder(layout)
   const lock = await takeFolderLock(layout.lock)
   try {
     const account = await chooseAccount(layout)
-    await openFolderTo(account, layout, binaries.postgres)
+    await openFolderTo(account, layout)
+    const binaries = await reachableBinaries(account, layout, installed)
     if (!(await clusterExists(layout))) {
       options.log.info({ dataDir: layout.dataDir }, 'creating the embedded database')
       await createCluster(layout, account, binaries, settings)

@@ -20,6 +20,8 @@ export interface Layout {
 }
 
 export const newClusterPrefix = 'cluster.new-'
+/** A copy of the programs, where root's account cannot reach the installed ones. */
+export const nativePrefix = 'native-'
 const names = new Set(['cluster', 'lock', 'port', 'server.log', 'server.log.1', 'socket'])
 
 export function layoutOf(folder: string): Layout {
@@ -43,7 +45,8 @@ export async function makeFolder({ dataDir }: Layout): Promise<void> {
   await mkdir(dataDir, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
   })
-  const strangers = (await readdir(dataDir)).filter((name) => !names.has(name) && !name.startsWith(newClusterPrefix))
+  const isOurs = (name: string) => names.has(name) || name.startsWith(newClusterPrefix) || name.startsWith(nativePrefix)
+  const strangers = (await readdir(dataDir)).filter((name) => !isOurs(name))
   if (strangers.length === 0) return
   throw new Terminal(
     `${dataDir} holds other files (${strangers.slice(0, 3).join(', ')}), so no database is made there`,

@@ -1,0 +1,47 @@
+/**
+ * Hazard 14 as a check: with the tables as they are, a thousand beats are all HOT (no index is written). Prints one JSON
+ * object like the simulation's, so that a mutation can be required to break it.
+ */
+import { parseArgs } from 'node:util'
+import { openKernel } from '../src/kernel/kernel.js'
+import { migrate } from '../src/kernel/schema/migrate.js'
+import { systemClock } from '../src/ports/clock.js'
+import { openDatabase } from '../src/ports/database/pool.js'
+import { uuidv7 } from '../src/ports/ids.js'
+import { systemRandom } from '../src/ports/random.js'
+
+const { values } = parseArgs({ options: { url: { type: 'string' } } })
+const db = await openDatabase({ url: values.url ?? '', poolSize: 1 })
+const bell = { kind: 'notify' as const, ring: async () => undefined, listen: async () => ({ stop: async () => undefined }), close: async () => undefined }
+const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+const agents = Array.from({ length: 100 }, (_, index) => `a${index}`)
+await migrate(db)
+await kernel.putAgents(agents.map((agentId) => ({ projectId: 'p', agentId, workerTarget: 'w' })))
+await kernel.enqueueMany(agents.map((agentId) => ({ projectId: 'p', agentId })))
+const { turns } = await kernel.claim({ workerTarget: 'w', workerId: 'one', max: 100, resumeLeaseSeconds: 30 })
+
+interface Counts {
+  readonly n_tup_upd: number
+  readonly n_tup_hot_upd: number
+}
+const counts = async (): Promise<Counts> => {
+  await db.query({ text: 'select pg_stat_force_next_flush()' })
+  const [row] = await db.query<Counts>({
+    text: `select sum(n_tup_upd)::int as n_tup_upd, sum(n_tup_hot_upd)::int as n_tup_hot_upd from pg_stat_user_tables
+      where relname in ('agent_state_head', 'agent_inbox')`,
+  })
+  return row!
+}
+await db.query({ text: 'vacuum state.agent_state_head' })
+await db.query({ text: 'vacuum state.agent_inbox' })
+const before = await counts()
+for (let round = 0; round < 10; round += 1) await kernel.beat(turns, null)
+const after = await counts()
+await db.close()
+
+const updates = after.n_tup_upd - before.n_tup_upd
+const hot = after.n_tup_hot_upd - before.n_tup_hot_upd
+// A page that is full for a moment costs a few; an index on what beats change costs them all.
+const cold = updates < 2_000 || hot < 0.9 * updates
+const found = cold ? [{ breaks: 'beats stay HOT', finding: `${hot} of ${updates} updates by beats were HOT` }] : []
+process.stdout.write(`${JSON.stringify({ figures: { updates, hot }, found })}\n`)

@@ -1,0 +1,27 @@
+/**
+ * As root, PostgreSQL runs as another account, and npm may have put its programs where that account cannot go: a clone in
+ * root's private home. Then they are copied into the database's own folder, once a version, whole or not at all.
+ * Called only under the folder lock, after the folder was opened to the account.
+ */
+import { cp, readdir, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { passes, type Account } from './account.js'
+import type { Binaries } from './binaries.js'
+import { nativePrefix, type Layout } from './layout.js'
+
+export async function reachableBinaries(account: Account, layout: Layout, binaries: Binaries): Promise<Binaries> {
+  if (!account.ids || (await passes(account, binaries.postgres, ['-x']))) return binaries
+  const native = dirname(dirname(binaries.postgres))
+  // The file's time tells one installation from the next.
+  const { mtimeMs, size } = await stat(binaries.postgres)
+  const wanted = `${nativePrefix}${binaries.major}-${size}-${Math.floor(mtimeMs)}`
+  const copy = join(layout.dataDir, wanted)
+  const present = (await readdir(layout.dataDir)).filter((name) => name.startsWith(nativePrefix))
+  if (!present.includes(wanted)) {
+    await cp(native, `${copy}.new`, { recursive: true, verbatimSymlinks: true, force: true })
+    await rename(`${copy}.new`, copy)
+  }
+  for (const name of present)
+    if (name !== wanted) await rm(join(layout.dataDir, name), { recursive: true, force: true })
+  return { ...binaries, initdb: join(copy, 'bin/initdb'), postgres: join(copy, 'bin/postgres') }
+}

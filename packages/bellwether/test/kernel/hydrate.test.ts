@@ -1,0 +1,171 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { beginning, readEvents } from '../../src/kernel/events.js'
+import { openKernel } from '../../src/kernel/kernel.js'
+import type { Database, Statement } from '../../src/ports/database/database.js'
+import { hydrate } from '../../src/worker/hydrate.js'
+import { openWorker } from '../../src/worker/worker.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, calls, eventsOf, fingerprint, finish, headOf, waiting } from '../support/looks.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const bell = {
+  kind: 'notify' as const,
+  ring: async () => undefined,
+  listen: async () => ({ stop: async () => undefined }),
+  close: async () => undefined,
+}
+const settings = {
+  concurrency: 9,
+  suspendTimeoutSeconds: 30,
+  resumeLeaseSeconds: 30,
+  inboxProcessingTimeoutSeconds: 30,
+}
+
+/** A database that remembers the names of its statements. */
+function spy(): { db: Database; said: string[] } {
+  const said: string[] = []
+  const db: Database = {
+    ...t.db,
+    query: <Row extends object>(statement: Statement) => {
+      said.push(statement.name ?? statement.text)
+      return t.db.query<Row>(statement)
+    },
+  }
+  return { db, said }
+}
+
+it('[T6.1] hydration reads the head under its fence, then profile and tools, then the boxes', async () => {
+  await t.agents('a')
+  await t.all(
+    "insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, 'writer', 'Writer', 'w', '{\"tone\": \"dry\"}')",
+    project,
+  )
+  await t.all("update state.agent_state_head set profile_id = 'writer' where agent_id = 'a'")
+  await t.kernel.putTool({ projectId: project, toolName: 'grep', description: 'finds' })
+  const turn = await t.running('a')
+  await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'mine' } }] })
+  const { db, said } = spy()
+  expect(await hydrate(db, turn)).toMatchObject({
+    profile: { name: 'Writer', spec: { tone: 'dry' } },
+    tools: [{ tool_name: 'grep' }],
+    context: [{ type: 'task.instruction' }],
+    output: [{ content: { text: 'mine' } }],
+  })
+  expect(said).toEqual(['bw_hydrate_head', 'bw_hydrate_profile', 'bw_hydrate_tools', 'bw_read_boxes', 'bw_read_boxes'])
+})
+
+it('[T6.1] a lost fence stops hydration at its first statement: no roster and no card is read', async () => {
+  await t.agents('b')
+  const turn = await t.running('b')
+  const { db, said } = spy()
+  for (const lost of [
+    { ...turn, turnEpoch: 9 },
+    { ...turn, agentTurnId: 'x' },
+  ]) {
+    said.length = 0
+    expect(await hydrate(db, lost)).toBe('stale')
+    expect(said).toEqual(['bw_hydrate_head'])
+  }
+})
+
+it('[T6.1] a turn writes cards first, then state; and whoever sees an event finds its card and state there', async () => {
+  await t.agents('c')
+  const { db, said } = spy()
+  const kernel = openKernel({ db, bell, ids: t.ids })
+  const worker = openWorker({
+    kernel,
+    clock: t.clock,
+    log: quietLog,
+    workerId: 'w',
+    workerTarget: target,
+    settings,
+    agent: () => async (context) => {
+      await context.hydrate()
+      await context.record({ cards: [{ type: 'agent.thought', content: { text: 'hm' } }] })
+      return { deliver: { text: 'done' } }
+    },
+  })
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'c', instruction: 'x' })
+  await worker.step()
+  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  expect(said).toEqual([
+    'bw_claim',
+    'bw_hydrate_head',
+    'bw_hydrate_profile',
+    'bw_hydrate_tools',
+    'bw_read_boxes',
+    'bw_read_boxes',
+    'bw_record',
+    'bw_deliver',
+  ])
+  const task = await until('the task event is shown', async () =>
+    (await readEvents(t.db, beginning, 100)).find(
+      (event) => event.kind === 'task' && event.agent_turn_id === agentTurnId,
+    ),
+  )
+  expect(await t.kernel.readCard(task.payload.deliverable_card_id as string)).toMatchObject({
+    content: { text: 'done' },
+  })
+  expect(await headOf(t, 'c')).toMatchObject({ status: 'idle' })
+})
+
+it('[T2.3] state events say what a turn is busy with: thinking, executing a tool, awaiting results, and how many', async () => {
+  await t.agents('d')
+  const turn = await t.running('d')
+  await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
+  await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
+  await t.kernel.beat([{ ...turn, activity: 'executing_tool', currentTool: 'grep' }], 'w')
+  await t.kernel.beat([turn], 'w')
+  await t.kernel.suspend({ ...turn, stepId: 's', calls: calls('d-1', 'd-2') }, 30)
+  await answer(t, 'd-1')
+  await answer(t, 'd-2')
+  await t.claim()
+  await t.kernel.resume(turn, 'w')
+  await finish(t, turn)
+  const states = await eventsOf(t, turn.agentTurnId, 'state')
+  expect(states.map(({ payload }) => [payload.status, payload.metadata])).toEqual([
+    ['running', { activity: 'thinking', waiting_tool_count: 0 }],
+    ['running', { activity: 'executing_tool', current_tool: 'grep', waiting_tool_count: 0 }],
+    ['suspended', { activity: 'awaiting_tool_result', current_tool: 'grep', waiting_tool_count: 2 }],
+    ['running', { activity: 'thinking', waiting_tool_count: 0 }],
+    ['idle', { waiting_tool_count: 0 }],
+  ])
+  expect(states[0]).toMatchObject({ subject: `bw.v1.${project}.public.evt.agent.d.state` })
+})
+
+it('[T2.3] activity gates nothing: whatever it says, every verb does what it did', async () => {
+  for (const activity of ['thinking', 'executing_tool', 'awaiting_tool_result', null]) {
+    const agent = `e${t.ids.next()}`
+    await t.agents(agent)
+    const lie = () =>
+      t.all(
+        "update state.agent_state_head set activity = $1, current_tool = 'lies' where agent_id = $2",
+        activity,
+        agent,
+      )
+    const turn = await waiting(t, agent, calls(agent))
+    await lie()
+    await answer(t, agent)
+    await t.claim()
+    await lie()
+    expect(await t.kernel.resume(turn, 'w')).toBe('resumed')
+    await lie()
+    expect(await finish(t, turn)).toEqual({ what: 'ended' })
+  }
+})
+
+it('[T2.3] saying what a turn is busy with, after its fence is lost, is refused and not announced', async () => {
+  await t.agents('f')
+  const turn = await t.running('f')
+  await finish(t, turn)
+  const before = await fingerprint(t.db)
+  expect(await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')).toEqual(new Set())
+  expect(await fingerprint(t.db)).toEqual(before)
+})

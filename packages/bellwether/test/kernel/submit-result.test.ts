@@ -1,0 +1,139 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { ToolResult } from '../../src/kernel/resume.js'
+import type { ToolCall } from '../../src/kernel/suspend.js'
+import { openWorker } from '../../src/worker/worker.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { ask, cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/looks.js'
+import { quietLog } from '../support/quiet-log.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const settings = {
+  concurrency: 9,
+  suspendTimeoutSeconds: 30,
+  resumeLeaseSeconds: 30,
+  inboxProcessingTimeoutSeconds: 30,
+}
+const resultFields = [{ name: 'title', required: true, type: 'string' }]
+const good = { fields: [{ name: 'title', value: 'Moby Dick' }] }
+const submit = (args: unknown): ToolCall => ({ toolCallId: t.ids.next(), toolName: 'submit_result', args })
+
+/** Runs one turn of an agent that makes these steps, one after the other; answers what it was told before each. */
+async function run(agentId: string, steps: (() => ToolCall[])[]) {
+  await t.agents(agentId)
+  const { agentTurnId } = await ask(t, agentId, { resultFields })
+  const told: (readonly ToolResult[])[] = []
+  const worker = openWorker({
+    kernel: t.kernel,
+    clock: t.clock,
+    log: quietLog,
+    workerId: 'w',
+    workerTarget: target,
+    settings,
+    agent:
+      () =>
+      async ({ results }) => {
+        told.push(results)
+        return { suspend: { calls: steps[told.length - 1]!() } }
+      },
+  })
+  await worker.step()
+  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  const row = await turnRow(t, agentTurnId)
+  const card = row.deliverable_card_id === null ? undefined : await t.kernel.readCard(row.deliverable_card_id)
+  return { agentTurnId, told, row, content: card?.content }
+}
+
+it('[T4.4] submit_result ends the turn with its fields; no tool is registered, commanded or waited for', async () => {
+  const { agentTurnId, row, content } = await run('a', [() => [submit(good)]])
+  expect(row).toMatchObject({ outcome: 'success', error: null })
+  expect(content).toEqual(good)
+  expect(await headOf(t, 'a')).toMatchObject({ status: 'idle' })
+  expect(await eventsOf(t, agentTurnId, 'command')).toEqual([])
+  expect(await waitsOf(t, agentTurnId)).toEqual([])
+  expect(await t.all('select from resource.tools')).toEqual([])
+})
+
+it('[T4.4] registering a tool of that name changes nothing: it is never sent', async () => {
+  await t.kernel.putTool({ projectId: project, toolName: 'submit_result', targetSubject: 'cmd.tool.evil.call' })
+  const { agentTurnId, row } = await run('b', [() => [submit(good)]])
+  expect(row.outcome).toBe('success')
+  expect(await eventsOf(t, agentTurnId, 'command')).toEqual([])
+  await t.all('delete from resource.tools')
+})
+
+it('[T4.4, T4.2a] a refused submission is answered to the agent with what is wrong, and it may do better', async () => {
+  const { agentTurnId, told, row, content } = await run('c', [
+    () => [submit({ text: 'no fields' })],
+    () => [submit({ fields: [{ name: 'title', value: 7 }] })],
+    () => [submit(good)],
+  ])
+  expect(told.map((results) => results.map(({ tool_name, status, error }) => ({ tool_name, status, error })))).toEqual([
+    [],
+    [
+      {
+        tool_name: 'submit_result',
+        status: 'failed',
+        error: { code: 'missing_fields', message: 'required fields are missing: title' },
+      },
+    ],
+    [
+      {
+        tool_name: 'submit_result',
+        status: 'failed',
+        error: { code: 'wrong_type', message: 'title must be of type string' },
+      },
+    ],
+  ])
+  expect([row.outcome, content]).toEqual(['success', good])
+  expect(await eventsOf(t, agentTurnId, 'task')).toHaveLength(1)
+})
+
+it('[T4.4] beside another call it is refused, and the other call is not sent either', async () => {
+  const { agentTurnId, told, row } = await run('d', [
+    () => [submit(good), { toolCallId: 'grep-1', toolName: 'grep', args: {} }],
+    () => [submit(good)],
+  ])
+  expect(told[1]).toMatchObject([{ error: { code: 'not_the_only_call' } }])
+  expect(row.outcome).toBe('success')
+  expect(await eventsOf(t, agentTurnId, 'command')).toEqual([])
+})
+
+it('[T4.4] the third refusal fails the turn: it ends, with a deliverable that says why', async () => {
+  const { told, row, content } = await run(
+    'e',
+    Array.from({ length: 9 }, () => () => [submit({ text: 'no' })]),
+  )
+  expect(told).toHaveLength(3)
+  expect(row).toMatchObject({ outcome: 'failed', error: 'submit_result_missing_fields' })
+  expect(content).toEqual({ text: 'The result was refused: required fields are missing: title.' })
+  expect((await cardsIn(t, (await headOf(t, 'e')).output_box_id)).map((card) => card.type)).toEqual([
+    'task.deliverable',
+  ])
+})
+
+it('[T4.4] a worker that lost its turn while it submitted writes nothing', async () => {
+  const { row } = await run('f', [() => [submit({ text: 'no' })], () => [submit(good)]])
+  expect(row.outcome).toBe('success')
+  await t.agents('g')
+  const { agentTurnId } = await ask(t, 'g', { resultFields })
+  const worker = openWorker({
+    kernel: t.kernel,
+    clock: t.clock,
+    log: quietLog,
+    workerId: 'w',
+    workerTarget: target,
+    settings,
+    agent: () => async () => {
+      await t.kernel.stop({ projectId: project, agentTurnId })
+      return { suspend: { calls: [submit(good)] } }
+    },
+  })
+  await worker.step()
+  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  expect(await eventsOf(t, agentTurnId, 'task')).toMatchObject([{ payload: { status: 'canceled' } }])
+})

@@ -1,0 +1,54 @@
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { startFleet } from '../support/fleet.js'
+import { startLoad } from '../support/load.js'
+import { testCluster, type TestCluster } from '../support/postgres.js'
+
+let cluster: TestCluster
+beforeAll(async () => {
+  cluster = await testCluster({ durable: true })
+})
+afterAll(() => cluster.remove())
+
+it('a worker that is told to stop finishes what it runs, and nothing is taken over', { timeout: 60_000 }, async () => {
+  const database = await cluster.createDatabase()
+  onTestFinished(() => database.drop())
+  const load = await startLoad({ url: database.url })
+  onTestFinished(() => load.stop())
+  // A slow turn takes longer than this timeout: it survives the drain only because the worker goes on beating.
+  const fleet = await startFleet({
+    url: database.url,
+    workers: 2,
+    pmos: 1,
+    timings: { WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '1' },
+  })
+  onTestFinished(() => fleet.stop())
+  await load.progress(40)
+
+  for (const _round of [1, 2]) {
+    const leaving = await fleet.slowWorker(load)
+    const workerId = (await leaving.ready())['worker_id']
+    leaving.signal('SIGTERM')
+    await fleet.add('worker')
+    expect(await leaving.ended).toBe(0)
+    expect(
+      await load.kernel.db.query({
+        text: 'select 1 from state.turns where claimed_by = $1 and status = $2',
+        values: [workerId, 'running'],
+      }),
+    ).toEqual([])
+    await load.progress(40)
+  }
+  const pmo = fleet.pmos[0]!
+  pmo.signal('SIGTERM')
+  expect(await pmo.ended).toBe(0)
+  await fleet.add('pmo')
+
+  const audit = await load.settle()
+  expect(audit).toMatchObject({
+    stuck: [],
+    lost: [],
+    outcomes: { success: audit.turns },
+    taskEvents: audit.turns,
+    takenOver: 0,
+  })
+})

@@ -1,0 +1,92 @@
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { startFleet, type FleetOptions } from '../support/fleet.js'
+import { doubledEffects, startLoad, type Load } from '../support/load.js'
+import { testCluster, type TestCluster } from '../support/postgres.js'
+
+let cluster: TestCluster
+beforeAll(async () => {
+  cluster = await testCluster({ durable: true })
+})
+afterAll(() => cluster.remove())
+
+async function world(timings: NonNullable<FleetOptions['timings']>) {
+  const database = await cluster.createDatabase()
+  onTestFinished(() => database.drop())
+  const load = await startLoad({ url: database.url })
+  onTestFinished(() => load.stop())
+  const fleet = await startFleet({ url: database.url, workers: 3, pmos: 2, timings })
+  onTestFinished(() => fleet.stop())
+  await load.progress(40)
+  return { load, fleet }
+}
+
+/** Waits on the database's own clock: nothing announces that time has passed. */
+async function seconds(load: Load, many: number): Promise<void> {
+  const { at } = await load.sees('the time', 'select (state.now() + make_interval(secs => $1))::text as at', many)
+  await load.sees(`${many} s have passed`, 'select 1 where state.now() > $1::text::timestamptz', at)
+}
+
+it(
+  '[W2.10] a fleet that was frozen for longer than every timeout ends nothing when it wakes',
+  { timeout: 60_000 },
+  async () => {
+    const timings = {
+      PMO__ACTIVE_REAP_SECONDS: '4',
+      PMO__DISPATCHED_TIMEOUT_SECONDS: '4',
+      PMO__SUSPENDED_REAP_SECONDS: '4',
+    }
+    const { load, fleet } = await world(timings)
+    await fleet.slowWorker(load)
+    const everyone = [...fleet.workers, ...fleet.pmos]
+    for (const one of everyone) one.signal('SIGSTOP')
+    // 5 s: ten intervals of every watchdog, and more than the 3 s of W2.1 and the 4 s of W2.5 and W2.6.
+    await seconds(load, 5)
+    for (const one of everyone) one.signal('SIGCONT')
+    await load.progress(60)
+
+    const audit = await load.settle()
+    expect(audit).toMatchObject({
+      stuck: [],
+      lost: [],
+      outcomes: { success: audit.turns },
+      taskEvents: audit.turns,
+      takenOver: 0,
+    })
+    expect(audit.interventions).not.toHaveProperty('reap')
+    expect(await doubledEffects(load)).toEqual([])
+  },
+)
+
+it(
+  '[W2.1] [T1.2] a worker that was frozen past its timeout has lost its turns and writes nothing',
+  { timeout: 60_000 },
+  async () => {
+    const { load, fleet } = await world({})
+    const frozen = await fleet.slowWorker(load)
+    const workerId = (await frozen.ready())['worker_id']
+    const held = await load.sees(
+      'its slow turn',
+      "select agent_turn_id from state.turns where claimed_by = $1 and agent_id like 'slow-%' and status = 'running'",
+      workerId,
+    )
+    frozen.signal('SIGSTOP')
+    const heir = await load.sees(
+      'its slow turn is ended by another',
+      'select claimed_by, turn_epoch, outcome from state.turns where agent_turn_id = $1 and ended_at is not null',
+      held['agent_turn_id'],
+    )
+    expect(heir['claimed_by']).not.toBe(workerId)
+    frozen.signal('SIGCONT')
+    await load.sees(
+      'it works again',
+      'select 1 from state.turns where claimed_by = $1 and created_at > (select max(ended_at) from state.turns where agent_turn_id = $2)',
+      workerId,
+      held['agent_turn_id'],
+    )
+
+    const audit = await load.settle()
+    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+    expect(audit.interventions['reclaim']).toBeGreaterThan(0)
+    expect(await doubledEffects(load)).toEqual([])
+  },
+)

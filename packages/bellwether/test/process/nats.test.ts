@@ -1,0 +1,67 @@
+import { jetstream } from '@nats-io/jetstream'
+import { connect } from '@nats-io/transport-node'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { eventStream } from '../../src/ports/stream/nats.js'
+import { startFleet } from '../support/fleet.js'
+import { doubledEffects, startLoad } from '../support/load.js'
+import { startNats } from '../support/nats.js'
+import { testCluster, type TestCluster } from '../support/postgres.js'
+import { until } from '../support/until.js'
+
+let cluster: TestCluster
+beforeAll(async () => {
+  cluster = await testCluster({ durable: true })
+})
+afterAll(() => cluster.remove())
+
+/** The turns of the task events that the stream holds, in order. */
+async function taskTurns(url: string): Promise<string[]> {
+  const connection = await connect({ servers: url })
+  try {
+    const consumer = await jetstream(connection).consumers.get(eventStream, {
+      filter_subjects: 'bw.v1.*.*.evt.agent.*.task',
+    })
+    const { num_pending: pending } = await consumer.info()
+    const turns: string[] = []
+    if (pending === 0) return turns
+    for await (const message of await consumer.consume()) {
+      turns.push(message.json<{ agent_turn_id: string }>().agent_turn_id)
+      if (turns.length === pending) break
+    }
+    return turns
+  } finally {
+    await connection.close()
+  }
+}
+
+it(
+  '[T1.4] [T1.6] every turn ends and is announced once though nats-server is killed under load',
+  { timeout: 60_000 },
+  async () => {
+    const database = await cluster.createDatabase()
+    onTestFinished(() => database.drop())
+    const nats = await startNats()
+    onTestFinished(() => nats.stop())
+    const place = { url: database.url, natsUrl: nats.url }
+    const load = await startLoad(place)
+    onTestFinished(() => load.stop())
+    const fleet = await startFleet({ ...place, workers: 3, pmos: 2 })
+    onTestFinished(() => fleet.stop())
+    await load.progress(60)
+
+    await nats.kill()
+    // No bell and no commands: plain turns go on by polling, turns with tools end by the watchdog's answer.
+    await load.progress(20)
+    await nats.restart()
+    await load.progress(60)
+
+    const audit = await load.settle()
+    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+    expect(await doubledEffects(load)).toEqual([])
+    const announced = await until('the relay has caught up', async () => {
+      const turns = await taskTurns(nats.url)
+      return turns.length >= audit.turns ? turns : undefined
+    })
+    expect(announced.toSorted()).toEqual(load.turnIds.toSorted())
+  },
+)

@@ -1,0 +1,26 @@
+import { expect, it, onTestFinished } from 'vitest'
+import { startFleet } from '../support/fleet.js'
+import { doubledEffects, startLoad } from '../support/load.js'
+import { startOwnPostgres } from '../support/own-postgres.js'
+
+it('[T1.6] every turn ends once though PostgreSQL is killed twice under load', { timeout: 60_000 }, async () => {
+  const postgres = await startOwnPostgres({ durable: true })
+  onTestFinished(() => postgres.stop())
+  const load = await startLoad({ url: postgres.url })
+  onTestFinished(() => load.stop())
+  const fleet = await startFleet({ url: postgres.url, workers: 3, pmos: 2 })
+  onTestFinished(() => fleet.stop())
+  await load.progress(60)
+
+  await postgres.kill('SIGKILL')
+  await postgres.restart()
+  await load.progress(60)
+  await postgres.kill('SIGQUIT')
+  await postgres.restart()
+  await load.progress(60)
+
+  const audit = await load.settle()
+  expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+  expect(await doubledEffects(load)).toEqual([])
+  expect([...fleet.workers, ...fleet.pmos].every((one) => one.alive())).toBe(true)
+})

@@ -1,0 +1,36 @@
+/** What tests of relays share: events to publish, and waiting for a horizon that other tests on the server hold, too. */
+import { Retryable } from '@bellwether/protocol'
+import type { Relay } from '../../src/pmo/relay.js'
+import type { TestKernel } from './kernel.js'
+import { until } from './until.js'
+
+/** Turns from start to end: a task and a state event each. */
+export async function produce(t: TestKernel, turns: number): Promise<void> {
+  for (let done = 0; done < turns; done += 1) {
+    const turn = await t.running('ann')
+    await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })
+  }
+}
+export const outbox = (t: TestKernel) =>
+  t.all<{ cursor: string; kind: string; agent_turn_id: string; event_id: number; subject: string }>(
+    `select xid::text || ':' || event_id as cursor, kind, agent_turn_id, event_id, subject from state.events e order by e.xid, e.event_id`,
+  )
+/** Steps until so many events went; then once more, which must find nothing. Other tests hold the server's horizon now and then. */
+export async function relayed(relay: Relay, count: number): Promise<void> {
+  let sum = 0
+  await until(`${count} events are published`, async () => {
+    sum += await relay.step().catch((error: unknown) => (error instanceof Retryable ? 0 : Promise.reject(error)))
+    return sum >= count || undefined
+  })
+  const more = await relay.step()
+  if (sum + more !== count) throw new Error(`${sum + more} events were published, not ${count}`)
+}
+
+/** Everything that was written can be read: nobody on this server holds the horizon before it. */
+export const relayable = (t: TestKernel) =>
+  until('the horizon passes', async () => {
+    const { ready } = await t.one<{ ready: boolean }>(
+      'select coalesce(max(xid) < pg_snapshot_xmin(pg_current_snapshot()), true) as ready from state.events',
+    )
+    return ready || undefined
+  })

@@ -1,0 +1,64 @@
+/** The relay on PostgreSQL notify, which keeps nothing: the relay's place is a row of the database. */
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { openRelay } from '../../src/pmo/relay.js'
+import type { Ring } from '../../src/ports/bell/bell.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import { gate } from '../../src/ports/link.js'
+import { notifyStream } from '../../src/ports/stream/notify.js'
+import { testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+import { outbox, produce, relayable, relayed } from '../support/relay.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+beforeEach(async () => {
+  t = await testKernel()
+  await t.agents('ann')
+})
+afterEach(() => t.drop())
+
+it('rings for each event in order, keeps its place in the database, and another relay goes on from there', async () => {
+  const bell = notifyBell({ url: t.url, log: quietLog })
+  const heard: Ring[] = []
+  const listening = await bell.listen('bw.v1.*.*.evt.>', (ring) => ring && heard.push(ring))
+  const stream = notifyStream({ bell })
+  await produce(t, 10)
+  await relayed(openRelay({ db: t.db, stream }), 20)
+  await produce(t, 3)
+  await relayed(openRelay({ db: t.db, stream }), 6)
+  await until('all rings', async () => (heard.length >= 26 ? true : undefined))
+  expect(heard.map((ring) => ring.payload.cursor)).toEqual((await outbox(t)).map((event) => event.cursor))
+  await listening.stop()
+  await bell.close()
+})
+
+it('an older relay does not take the place back', async () => {
+  const nowhere = notifyStream({
+    bell: {
+      kind: 'notify',
+      ring: async () => undefined,
+      listen: async () => ({ stop: async () => undefined }),
+      close: async () => undefined,
+    },
+  })
+  await produce(t, 1)
+  const way = gate<void>()
+  const reached = gate<void>()
+  const publish = async () => {
+    reached.open()
+    await way.opened
+    return 'ok' as const
+  }
+  const slow = openRelay({ db: t.db, stream: { ...nowhere, publish } })
+  await relayable(t)
+  const slowStep = slow.step()
+  await reached.opened
+  await produce(t, 2)
+  await relayed(openRelay({ db: t.db, stream: nowhere }), 6)
+  way.open()
+  await slowStep
+  expect(await openRelay({ db: t.db, stream: nowhere }).step()).toBe(0)
+  expect(
+    await t.one(`select xid::text || ':' || event_id as at from state.event_cursors where name = 'relay'`),
+  ).toEqual({ at: (await outbox(t)).at(-1)!.cursor })
+})

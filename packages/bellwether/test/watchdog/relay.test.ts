@@ -1,0 +1,190 @@
+/** The relay on a real nats-server (hazard 10): in the cursor's order, each event once, whatever is lost in between. */
+import { Retryable } from '@bellwether/protocol'
+import type { StoredMsg } from '@nats-io/jetstream'
+import { jetstreamManager } from '@nats-io/jetstream'
+import type { NatsConnection } from '@nats-io/transport-node'
+import { connect } from '@nats-io/transport-node'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openRelay } from '../../src/pmo/relay.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { gate } from '../../src/ports/link.js'
+import { eventStream, natsStream } from '../../src/ports/stream/nats.js'
+import type { EventStream } from '../../src/ports/stream/stream.js'
+import { testKernel, type TestKernel } from '../support/kernel.js'
+import { startNats, type NatsServer } from '../support/nats.js'
+import { quietLog } from '../support/quiet-log.js'
+import { outbox, produce, relayable, relayed } from '../support/relay.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+beforeEach(async () => {
+  t = await testKernel()
+  await t.agents('ann')
+})
+afterEach(() => t.drop())
+
+describe('on NATS', () => {
+  let server: NatsServer
+  let observer: NatsConnection
+  const streams: EventStream[] = []
+
+  beforeEach(async () => {
+    server = await startNats()
+    observer = await connect({ servers: server.url, timeout: 5_000, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
+  })
+  afterEach(async () => {
+    await Promise.all(streams.splice(0).map((stream) => stream.close()))
+    await observer.close()
+    await server.stop()
+  })
+
+  function open(): EventStream {
+    const stream = natsStream({ servers: server.url, log: quietLog })
+    streams.push(stream)
+    return stream
+  }
+  async function held(): Promise<StoredMsg[]> {
+    const manager = await jetstreamManager(observer, { timeout: 5_000 })
+    const { state } = await manager.streams.info(eventStream)
+    const messages: StoredMsg[] = []
+    for (let seq = state.first_seq; seq <= state.last_seq && state.messages > 0; seq += 1) {
+      const message = await manager.streams.getMessage(eventStream, { seq })
+      if (message !== null) messages.push(message)
+    }
+    return messages
+  }
+  /** What the stream holds, and what it must hold: the outbox's events, in order, once. */
+  const whole = async () =>
+    (await held()).map((message) => [
+      message.header.get('Bw-Cursor'),
+      message.header.get('Nats-Msg-Id'),
+      message.subject,
+    ])
+  const expected = async () =>
+    (await outbox(t))
+      .filter((event) => event.kind !== 'command')
+      .map((event) => [
+        event.cursor,
+        event.kind === 'task' ? `task:${event.agent_turn_id}` : String(event.event_id),
+        event.subject,
+      ])
+  /** Short, so that an outage is longer than it: JetStream then remembers no message id. */
+  const forgetful = async (windowMs: number) => {
+    const manager = await jetstreamManager(observer)
+    await manager.streams.add({ name: eventStream, subjects: ['bw.v1.*.*.evt.>'], duplicate_window: windowMs * 1e6 })
+  }
+  const after = async (ms: number) => {
+    const fromMs = systemClock.monotonicMs()
+    await until('the duplicate window is over', async () => systemClock.monotonicMs() - fromMs > ms || undefined)
+  }
+
+  it('publishes events in the order of the cursor, once each, with their ids; commands go to their hosts', async () => {
+    await produce(t, 150)
+    const turn = await t.running('ann')
+    await t.kernel.suspend({ ...turn, stepId: 's', calls: [{ toolCallId: 'c1', toolName: 'grep', args: {} }] }, 30)
+    const commands: string[] = []
+    observer.subscribe('bw.v1.*.*.cmd.tool.>', {
+      callback: (_error, message) => void commands.push(message.json<{ tool_call_id: string }>().tool_call_id),
+    })
+    await observer.flush()
+    const relay = openRelay({ db: t.db, stream: open() })
+    await relayed(relay, (await outbox(t)).length)
+    expect(await whole()).toEqual(await expected())
+    await until('the command', async () => (commands.length > 0 ? true : undefined))
+    expect(commands).toEqual(['c1'])
+  })
+
+  it('a relay that starts again goes on where the stream stands', async () => {
+    await produce(t, 5)
+    await relayed(openRelay({ db: t.db, stream: open() }), 10)
+    await produce(t, 5)
+    await relayed(openRelay({ db: t.db, stream: open() }), 10)
+    expect(await whole()).toEqual(await expected())
+  })
+
+  it('two relays, one paused between reading and publishing: nothing doubled, nothing missing', async () => {
+    await forgetful(100)
+    await produce(t, 3)
+    const way = gate<void>()
+    const reached = gate<void>()
+    const inner = open()
+    let first = true
+    const paused: EventStream = {
+      ...inner,
+      publish: async (events) => {
+        if (first) {
+          first = false
+          reached.open()
+          await way.opened
+        }
+        return inner.publish(events)
+      },
+    }
+    const slow = openRelay({ db: t.db, stream: paused })
+    const fast = openRelay({ db: t.db, stream: open() })
+    await relayable(t)
+    const slowStep = slow.step()
+    await reached.opened
+    await relayed(fast, 6)
+    await produce(t, 3)
+    await relayed(fast, 6)
+    await after(150)
+    way.open()
+    await slowStep
+    expect(await whole()).toEqual(await expected())
+    await produce(t, 2)
+    await relayed(slow, 4)
+    await fast.step()
+    expect(await whole()).toEqual(await expected())
+  })
+
+  it('two relays that race for every page', async () => {
+    const relays = [openRelay({ db: t.db, stream: open() }), openRelay({ db: t.db, stream: open() })]
+    for (let round = 0; round < 8; round += 1) {
+      await produce(t, 3)
+      await Promise.all(relays.map((relay) => relay.step()))
+    }
+    await relayable(t)
+    await Promise.all(relays.map((relay) => relay.step()))
+    expect(await whole()).toEqual(await expected())
+  })
+
+  it('an outage longer than the duplicate window, with an answer lost in it: each event exactly once', async () => {
+    await forgetful(100)
+    const inner = open()
+    let loseAnswer = false
+    const lossy: EventStream = {
+      ...inner,
+      publish: async (events) => {
+        const answer = await inner.publish(events)
+        if (loseAnswer) throw new Retryable('the answer was lost', { code: 'stream_unavailable' })
+        return answer
+      },
+    }
+    const relay = openRelay({ db: t.db, stream: lossy })
+    await produce(t, 4)
+    await relayed(relay, 8)
+    // These are stored, but the relay never learns it, and soon the server remembers no ids of theirs either.
+    await produce(t, 4)
+    await relayable(t)
+    loseAnswer = true
+    await expect(relay.step()).rejects.toThrow('the answer was lost')
+    loseAnswer = false
+    await after(150)
+    await relayed(relay, 0)
+    expect(await whole()).toEqual(await expected())
+    // The same, and then the server is gone for longer than it remembers.
+    await produce(t, 4)
+    await relayable(t)
+    loseAnswer = true
+    await expect(relay.step()).rejects.toThrow('the answer was lost')
+    loseAnswer = false
+    await server.kill()
+    await produce(t, 4)
+    await expect(relay.step()).rejects.toMatchObject({ code: 'stream_unavailable' })
+    await server.restart()
+    await after(150)
+    await relayed(relay, 8)
+    expect(await whole()).toEqual(await expected())
+  })
+})
