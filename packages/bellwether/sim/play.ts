@@ -3,7 +3,7 @@
  * nothing may break, afterwards everything must end. A plan that finds something is shrunk to the smallest that still does.
  */
 import fc from 'fast-check'
-import { arbitraryPlan, findingText, noFaults, run, type Outcome, type Plan, type World } from './engine/index.js'
+import { arbitraryPlan, findingText, noFaults, run, type Finding, type Outcome, type Plan, type World } from './engine/index.js'
 import { stories, type Story, type StoryName } from './scenarios.js'
 
 export interface Found {
@@ -77,7 +77,15 @@ function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: O
     story,
     plan,
     finding: findingText(finding),
-    breaks: finding.kind === 'broken' ? finding.invariant : finding.kind,
+    breaks: whatBroke(finding),
     trace: outcome.trace.slice(-shrinksMax),
   }
+}
+
+/** What a mutation may name: an invariant, a constraint of the database, or the kind of the finding. */
+function whatBroke(finding: Finding): string {
+  if (finding.kind === 'broken') return finding.invariant
+  if (finding.kind !== 'threw') return finding.kind
+  const constraint = finding.error instanceof Error && 'constraint' in finding.error ? finding.error.constraint : undefined
+  return typeof constraint === 'string' ? `constraint ${constraint}` : 'threw'
 }
