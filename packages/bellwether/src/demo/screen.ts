@@ -23,7 +23,7 @@ export function openScreen(output: Output, elapsedMs: () => number): Screen {
   const live = output.isTTY === true
   let shown: readonly string[] = []
   const draw = (above: string, lines: readonly string[]) => {
-    const width = (output.columns ?? 80) - 1
+    const width = (output.columns || 80) - 1
     const cut = lines.map((line) => line.slice(0, width))
     output.write(`${up(shown.length)}${above}${cut.map((line) => `${line}\n`).join('')}`)
     shown = cut

@@ -12,7 +12,8 @@ declare
   v_now timestamptz;
   v_max_depth int;
   v_locked int;
-  v_inserted int;
+  v_done state.verdict[];
+  v_new text[];
   v_projects text[];
   v_agents text[];
 begin
@@ -43,7 +44,6 @@ begin
 
   -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
   -- or correlation id inside one batch is the caller's error and fails the batch.
-  return query
   with items as materialized (
     select x.*, h.worker_target from json_to_recordset(p_items) as x (
       inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
@@ -65,24 +65,27 @@ begin
     select inbox_id, project_id, 'enqueue', 'request', source_agent_id, source_agent_turn_id, source_step_id,
       agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id, coalesce(recursion_depth, 0), v_now
     from items
+  ), put as (
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id,
+      agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', 'queued', correlation_id,
+      agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
+    from items
+    returning *
   )
-  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id,
-    agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
-  select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', 'queued', correlation_id,
-    agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
-  from items
-  returning 'enqueued', project_id, agent_id, agent_turn_id, null::bigint, inbox_id, null::text, channel_id, null::jsonb;
-  get diagnostics v_inserted = row_count;
+  select coalesce(array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict), '{}'),
+    coalesce(array_agg(inbox_id), '{}') into v_done, v_new from put;
+  return query select * from unnest(v_done);
 
   perform state.make_boxes((
     select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
     from json_to_recordset(p_items) as x (inbox_id text, project_id text, box json)
-    where x.box is not null and exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id and i.created_at = v_now)
+    where x.box is not null and x.inbox_id = any (v_new)
     having count(*) > 0));
 
   return query select * from state.dispatch_next(v_projects, v_agents);
 
-  if v_inserted = json_array_length(p_items) then return; end if;
+  if cardinality(v_new) = json_array_length(p_items) then return; end if;
 
   -- What became of the others, read in a statement of its own (hazard 12).
   return query
@@ -104,5 +107,5 @@ begin
       and i.message_type in ('turn', 'ui_action'))
     limit 1
   ) r on true
-  where r.inbox_id is distinct from x.inbox_id or r.created_at <> v_now;
+  where x.inbox_id <> all (v_new);
 end $$;

@@ -33,7 +33,8 @@ begin
     where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id and h.turn_epoch = i.turn_epoch
   ), bumped as (
-    update state.agent_state_head h set turn_epoch = h.turn_epoch + 1, updated_at = v_now
+    -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends what nobody takes over.
+    update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
     from silent s where h.project_id = s.project_id and h.agent_id = s.agent_id
   ), noted as (
     insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)

@@ -9,7 +9,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_written text[];
+  v_done state.verdict[];
 begin
   perform from state.agent_state_head h
   join (select distinct w.project_id, w.agent_id from json_to_recordset(p_items) as x (project_id text, tool_call_id text)
@@ -18,7 +18,6 @@ begin
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
 
-  return query
   with items as materialized (
     select distinct on (x.project_id, x.tool_call_id) x.inbox_id, x.card_id, x.message_type, x.status, x.result, x.error, w.project_id, w.agent_id, w.agent_turn_id,
       w.turn_epoch, w.tool_call_id, w.tool_name, w.step_id, h.worker_target, h.active_channel_id, h.active_recursion_depth, i.traceparent,
@@ -46,20 +45,24 @@ begin
       parent_step_id, recursion_depth, created_at)
     select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, tool_call_id, split_part(traceparent, '-', 2), step_id,
       active_recursion_depth, v_now from items
+  ), put as (
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
+      turn_epoch, recursion_depth, traceparent, parent_step_id, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, active_channel_id, message_type, 'pending', tool_call_id, agent_turn_id, turn_epoch,
+      active_recursion_depth, traceparent, step_id,
+      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id,
+        'status', status, 'after_execution', after_execution, 'tool_result_card_id', card_id, 'error', error)), v_now
+    from items
+    returning *
   )
-  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
-    turn_epoch, recursion_depth, traceparent, parent_step_id, payload, created_at)
-  select inbox_id, project_id, agent_id, worker_target, active_channel_id, message_type, 'pending', tool_call_id, agent_turn_id, turn_epoch,
-    active_recursion_depth, traceparent, step_id,
-    jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id,
-      'status', status, 'after_execution', after_execution, 'tool_result_card_id', card_id, 'error', error)), v_now
-  from items
-  returning 'reported', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id, to_jsonb(correlation_id);
+  select coalesce(array_agg(row('reported', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id,
+    to_jsonb(correlation_id))::state.verdict), '{}') into v_done from put;
+  return query select * from unnest(v_done);
 
   return query
   select case when w.tool_call_id is null then 'unknown_tool_call' else 'ignored' end, x.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, x.inbox_id,
     null::text, null::text, to_jsonb(x.tool_call_id)
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, tool_call_id text)
   left join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
-  where not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id and i.created_at = v_now);
+  where x.inbox_id not in (select d.inbox_id from unnest(v_done) d);
 end $$;

@@ -8,6 +8,7 @@ as $$
 declare
   v_now timestamptz;
   v_deadline_seconds double precision;
+  v_done state.verdict[];
 begin
   perform from state.agent_state_head h
   join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
@@ -15,7 +16,6 @@ begin
   v_now := state.now();
   select l.turn_deadline_seconds into v_deadline_seconds from state.limits l;
 
-  return query
   with items as materialized (
     select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target, coalesce(x.channel_id, 'public') as channel
     from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text, action_id text,
@@ -40,21 +40,26 @@ begin
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id, created_at)
     select inbox_id, project_id, 'enqueue', 'request', agent_id, agent_turn_id, action_id, split_part(traceparent, '-', 2), v_now from items
+  ), put as (
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
+      turn_epoch, traceparent, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id, epoch, traceparent, payload, v_now
+    from items
+    returning *
   )
-  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
-    turn_epoch, traceparent, payload, created_at)
-  select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id, epoch, traceparent, payload, v_now
-  from items
-  returning 'accepted', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id, null::jsonb;
+  select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id, null)::state.verdict), '{}')
+    into v_done from put;
+  return query select * from unnest(v_done);
 
   return query
-  select case when h.agent_id is null then 'rejected' when r.inbox_id is not null then 'duplicate' else 'busy' end,
+  select case when h.agent_id is null or a.status = 'retired' then 'rejected' when r.inbox_id is not null then 'duplicate' else 'busy' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, null::text,
-    case when h.agent_id is null then '{"reason": "unknown_agent"}'::jsonb when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id) end
+    case when h.agent_id is null then '{"reason": "unknown_agent"}'::jsonb when a.status = 'retired' then '{"reason": "agent_retired"}' when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id) end
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, action_id text)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+  left join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
   left join lateral (
     select i.* from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id and i.correlation_id = x.action_id
       and i.message_type in ('turn', 'ui_action') limit 1) r on true
-  where r.inbox_id is distinct from x.inbox_id or r.created_at <> v_now;
+  where x.inbox_id not in (select d.inbox_id from unnest(v_done) d);
 end $$;

@@ -3,8 +3,10 @@
  * relays may run: a stream that remembers refuses the one that is behind (hazard 10), and where the stream keeps nothing
  * the position is a row of the database. A repeated publication is recognised by its id.
  */
+import { Terminal } from '@bellwether/protocol'
 import { beginning, readEvents, type OutboxEvent } from '../kernel/events.js'
 import type { Database } from '../ports/database/database.js'
+import type { Log } from '../ports/log.js'
 import type { EventStream, StreamEvent } from '../ports/stream/stream.js'
 
 export interface Relay {
@@ -15,7 +17,7 @@ export interface Relay {
 // One page is one pipelined publication.
 const pageMax = 256
 
-export function openRelay({ db, stream, name = 'relay' }: { db: Database; stream: EventStream; name?: string }): Relay {
+export function openRelay({ db, stream, log, name = 'relay' }: { db: Database; stream: EventStream; log: Log; name?: string }): Relay {
   let cursor: string | undefined
 
   async function position(): Promise<string> {
@@ -27,12 +29,27 @@ export function openRelay({ db, stream, name = 'relay' }: { db: Database; stream
     return row?.cursor ?? (await oldest(db))
   }
 
+  async function page(from: string): Promise<OutboxEvent[] | 'reset'> {
+    try {
+      return await readEvents(db, from, pageMax)
+    } catch (error) {
+      if (!(error instanceof Terminal && error.code === 'cursor_reset')) throw error
+      // Retention has overtaken a stream that was away for longer than events are kept: the gap is said aloud.
+      log.error({ err: error, cursor: from }, 'events were removed by retention before they were published')
+      return 'reset'
+    }
+  }
+
   return {
     async step() {
       let published = 0
       for (;;) {
         cursor ??= await position()
-        const events = await readEvents(db, cursor, pageMax)
+        const events = await page(cursor)
+        if (events === 'reset') {
+          cursor = await oldest(db)
+          continue
+        }
         if (events.length === 0) return published
         const answer = await publish(stream, events).catch((error: unknown) => {
           // What the stream took before it failed is known only to the stream.
