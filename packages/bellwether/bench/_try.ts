@@ -10,6 +10,9 @@ const k = openKernel({ db, bell, ids })
 const A = Number(process.argv[2] ?? 2000), N = Number(process.argv[3] ?? 20000), B = 500
 await k.putAgents(Array.from({ length: A }, (_, i) => ({ projectId: 'p', agentId: `a${i}`, workerTarget: 'w' })))
 await db.query({ text: "select state.sign_in('wk','w',500)" })
+const { readFileSync, readdirSync } = await import('node:fs')
+const cpuOf = () => { let t = 0; for (const d of readdirSync('/proc')) { if (!/^\d+$/.test(d)) continue; try { const c = readFileSync(`/proc/${d}/cmdline`, 'utf8'); if (!c.startsWith('postgres: ') || !c.includes(' k 127')) continue; const f = readFileSync(`/proc/${d}/stat`, 'utf8').split(') ')[1]!.split(' '); t += Number(f[11]) + Number(f[12]) } catch {} } return t * 10 }
+const cpu0 = cpuOf(), n0 = process.cpuUsage()
 const t0 = performance.now()
 let enq = 0
 const wal0 = (await db.query<{ l: string }>({ text: 'select pg_current_wal_lsn()::text l' }))[0]!.l
@@ -35,6 +38,7 @@ await enqueueing
 const t2 = performance.now()
 const wal1 = (await db.query<{ l: string }>({ text: 'select pg_current_wal_lsn()::text l' }))[0]!.l
 const [{ b }] = await db.query<{ b: number }>({ text: 'select pg_wal_lsn_diff($1,$2)::int b', values: [wal1, wal0] }) as [{ b: number }]
-console.log({ enqueue: Math.round(N / ((t1 - t0) / 1000)), drain: Math.round(N / ((t2 - t1) / 1000)), overall: Math.round(N / ((t2 - t0) / 1000)), claims, empty, walPerTurn: Math.round(b / N) })
+const n1 = process.cpuUsage(n0)
+console.log({ pgCpuUsPerTurn: Math.round((cpuOf() - cpu0) * 1000 / N), nodeCpuUsPerTurn: Math.round((n1.user + n1.system) / N), enqueue: Math.round(N / ((t1 - t0) / 1000)), drain: Math.round(N / ((t2 - t1) / 1000)), overall: Math.round(N / ((t2 - t0) / 1000)), claims, empty, walPerTurn: Math.round(b / N) })
 console.log(await db.query({ text: `select (select count(*) from state.agent_inbox where status='consumed') c, (select count(*) from state.events) e, (select count(*) from state.execution_edges) ed, (select count(*) from cards.cards) ca` }))
 await db.close()

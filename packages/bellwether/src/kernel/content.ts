@@ -16,6 +16,7 @@ const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/
 
 export function storable(value: unknown, what: string, maxBytes: number): void {
   if (value === undefined) throw new InvalidInput(`${what} is missing`, { code: 'missing_content' })
+  if (isShortText(value)) return
   const depth = depthOf(value, depthMax + 1)
   if (depth > depthMax) {
     throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, { code: 'content_too_deep', hint: 'flatten it' })
@@ -46,6 +47,14 @@ function jsonOf(value: unknown, what: string): string {
   }
   if (text === undefined) throw new InvalidInput(`${what} is not JSON`, { code: 'not_json', cause })
   return text
+}
+
+/** The common case, {text: a few words}, seen without writing it out. */
+function isShortText(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return false
+  const keys = Object.keys(value)
+  const text = (value as Record<string, unknown>)['text']
+  return keys.length === 1 && typeof text === 'string' && text.length < 1_000 && !text.includes('\0') && text.isWellFormed()
 }
 
 function depthOf(value: unknown, limit: number): number {

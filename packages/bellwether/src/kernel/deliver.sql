@@ -10,15 +10,15 @@ as $$
 declare
   v_live text[];
   v_endings state.ending[];
+  v_items state.delivery[] := array(select x from json_populate_recordset(null::state.delivery, p_items) x);
 begin
   perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
+  join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
   order by h.project_id, h.agent_id for no key update of h;
 
   v_endings := array(
     select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error, x.card_id, x.content, null)::state.ending
-    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text,
-      card_id text, content jsonb)
+    from unnest(v_items) x
     cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
@@ -29,7 +29,7 @@ begin
   if v_live <> '{}' then
     return query select * from state.finish_turn_idle(v_endings);
   end if;
-  if cardinality(v_live) = json_array_length(p_items) then return; end if;
+  if cardinality(v_live) = cardinality(v_items) then return; end if;
 
   return query
   select case
@@ -40,7 +40,7 @@ begin
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, i.inbox_id, null::text, null::text,
     case when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       then jsonb_build_object('missing', state.missing_fields(h.context_box_id, x.content)) end
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, content jsonb)
+  from unnest(v_items) x
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
   left join lateral state.turn_row(x.agent_turn_id) i on true
   where x.agent_turn_id <> all (v_live);

@@ -16,9 +16,12 @@ declare
   v_new text[];
   v_projects text[];
   v_agents text[];
+  v_items state.new_turn[] := array(select x from json_populate_recordset(null::state.new_turn, p_items) x);
+  v_leases state.leasing[];
+  v_left boolean;
 begin
   select array_agg(a.project_id), array_agg(a.agent_id) into v_projects, v_agents
-  from (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text, agent_id text)) a;
+  from (select distinct x.project_id, x.agent_id from unnest(v_items) x) a;
 
   -- Heads first, all of them, whatever their status, in one order (hazards 1 and 8).
   v_locked := (select count(*) from (
@@ -45,11 +48,16 @@ begin
   -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
   -- or correlation id inside one batch is the caller's error and fails the batch.
   with items as materialized (
-    select x.*, h.worker_target from json_to_recordset(p_items) as x (
-      inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
-      traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb,
-      given_context_box_id text, given_output_box_id text)
-    join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    select x.*, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle, b.output_box_id,
+      -- An idle agent with an empty queue and a free box takes its first turn at once; the others wait in line.
+      h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
+        and row_number() over (partition by b.output_box_id order by x.ord) = 1 and not exists (
+      select from state.agent_state_head o where o.output_box_id = b.output_box_id and o.active_agent_turn_id is not null)
+        and not exists (select from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued') as lease
+    from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id, correlation_id, recursion_depth,
+      traceparent, parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
+    cross join lateral state.head(x.project_id, x.agent_id) h
+    cross join lateral (select coalesce(x.given_output_box_id, h.output_box_id) as output_box_id) b
     where coalesce(x.recursion_depth, 0) <= v_max_depth
       and (x.given_context_box_id is null or exists (select from cards.boxes b
         where b.box_id = x.given_context_box_id and b.project_id = x.project_id and b.kind = 'context'))
@@ -66,26 +74,33 @@ begin
       agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id, coalesce(recursion_depth, 0), v_now
     from items
   ), put as (
-    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id,
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, turn_epoch, correlation_id,
       agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
-    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', 'queued', correlation_id,
-      agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
+    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', case when lease then 'pending' else 'queued' end,
+      case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id,
+      source_step_id, coalesce(payload, '{}'), v_now
     from items
-    returning *
   )
   select coalesce(array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict), '{}'),
-    coalesce(array_agg(inbox_id), '{}') into v_done, v_new from put;
+    coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
+    array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id, coalesce(recursion_depth, 0), parent_step_id, traceparent,
+      payload ->> 'context_box_id', output_box_id, null)::state.leasing) filter (where lease)
+  into v_done, v_new, v_left, v_leases from items;
   return query select * from unnest(v_done);
+  if v_leases is not null then
+    return query select * from state.lease(v_leases);
+  end if;
+  -- Idle, and yet not leased above: an older turn stands in line, or the box is not free.
+  if v_left then
+    return query select * from state.dispatch_next(v_projects, v_agents);
+  end if;
 
   perform state.make_boxes((
     select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
-    from json_to_recordset(p_items) as x (inbox_id text, project_id text, box json)
-    where x.box is not null and x.inbox_id = any (v_new)
+    from unnest(v_items) x where x.box is not null and x.inbox_id = any (v_new)
     having count(*) > 0));
 
-  return query select * from state.dispatch_next(v_projects, v_agents);
-
-  if cardinality(v_new) = json_array_length(p_items) then return; end if;
+  if cardinality(v_new) = cardinality(v_items) then return; end if;
 
   -- What became of the others, read in a statement of its own (hazard 12).
   return query
@@ -98,7 +113,7 @@ begin
       else 'unknown_box' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, r.channel_id,
     jsonb_build_object('inbox_id', r.inbox_id, 'status', r.status)
-  from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, correlation_id text, recursion_depth int)
+  from unnest(v_items) x
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
   left join lateral (
     (select * from state.agent_inbox i where i.inbox_id = x.inbox_id)

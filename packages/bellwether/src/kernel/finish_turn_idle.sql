@@ -58,14 +58,13 @@ begin
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
     select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.' || k.kind, k.kind,
       case k.kind when 'task' then
-        jsonb_strip_nulls(jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome, 'error', d.error,
-          'traceparent', d.traceparent, 'deliverable_error', case when d.output_box_id is null then 'no_output_box' end))
-        || jsonb_build_object('output_box_id', d.output_box_id,
-          'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome, 'traceparent', d.traceparent,
+          'output_box_id', d.output_box_id, 'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+        || case when d.output_box_id is null then '{"deliverable_error": "no_output_box"}'::jsonb else '{}' end
       else
-        jsonb_strip_nulls(jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle',
-          'turn_epoch', d.epoch + d.bump_epoch::int, 'error', d.error, 'traceparent', d.traceparent,
-          'metadata', jsonb_build_object('waiting_tool_count', 0))) end,
+        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle', 'traceparent', d.traceparent,
+          'turn_epoch', d.epoch + d.bump_epoch::int, 'metadata', '{"waiting_tool_count": 0}'::jsonb) end
+      || case when d.error is not null then jsonb_build_object('error', d.error) else '{}' end,
       d.agent_turn_id, v_now
     from ended d cross join (values ('task'), ('state')) as k (kind)
     where k.kind = 'task' or d.active
@@ -79,8 +78,7 @@ begin
     from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
     returning h.agent_id
   )
-  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null::text, null::text,
-    jsonb_build_object('outcome', d.outcome, 'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null::text, null::text, null::jsonb
   from ended d;
 
   return query select * from state.dispatch_next(

@@ -1,4 +1,4 @@
--- A person's action on an agent: lease first, then the inbox row, already pending (T3.1c). A busy agent answers 'busy' and
+-- A person's action on an agent: the lease and the inbox row, already pending, are one step (T3.1c). A busy agent answers 'busy' and
 -- nothing is written. Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload}.
 create or replace function state.ui_action(p_items json)
 returns setof state.verdict language plpgsql
@@ -7,14 +7,13 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
-  v_deadline_seconds double precision;
+  v_leases state.leasing[];
   v_done state.verdict[];
 begin
   perform from state.agent_state_head h
   join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
-  select l.turn_deadline_seconds into v_deadline_seconds from state.limits l;
 
   with items as materialized (
     select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target, coalesce(x.channel_id, 'public') as channel
@@ -27,16 +26,9 @@ begin
       and not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action'))
       and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
-      and not exists (select from state.agent_state_head o where o.output_box_id = h.output_box_id and o.active_agent_turn_id is not null)
+      and not exists (
+      select from state.agent_state_head o where o.output_box_id = h.output_box_id and o.active_agent_turn_id is not null)
     order by x.project_id, x.agent_id, x.ord
-  ), leased as (
-    update state.agent_state_head h set
-      status = 'dispatched', turn_epoch = x.epoch, active_agent_turn_id = x.agent_turn_id, active_channel_id = x.channel,
-      expecting_correlation_id = x.action_id, trace_id = split_part(x.traceparent, '-', 2), parent_step_id = null, active_recursion_depth = 0,
-      context_box_id = x.payload ->> 'context_box_id', leased_at = v_now, updated_at = v_now,
-      turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds, v_deadline_seconds))
-    from items x where h.project_id = x.project_id and h.agent_id = x.agent_id and h.status = 'idle'
-    returning h.agent_id
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id, created_at)
     select inbox_id, project_id, 'enqueue', 'request', agent_id, agent_turn_id, action_id, split_part(traceparent, '-', 2), v_now from items
@@ -45,10 +37,11 @@ begin
       turn_epoch, traceparent, payload, created_at)
     select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id, epoch, traceparent, payload, v_now
     from items
-    returning *
   )
-  select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id, null)::state.verdict), '{}')
-    into v_done from put;
+  select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target, channel, null)::state.verdict), '{}'),
+    array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel, 0, null, traceparent, payload ->> 'context_box_id', null, action_id)::state.leasing)
+    into v_done, v_leases from items;
+  perform state.lease(v_leases);
   return query select * from unnest(v_done);
 
   return query

@@ -10,9 +10,19 @@ export interface Ids {
 }
 
 const counterMax = 0xfff
+const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
 export function uuidv7(clock: Pick<Clock, 'wallMs'>, random: Pick<Random, 'bytes'>): Ids {
   let lastMs = 0
+  let writtenMs = -1
+  let written = ''
+  const hexTime = (ms: number): string => {
+    if (ms === writtenMs) return written
+    const text = ms.toString(16).padStart(12, '0')
+    writtenMs = ms
+    written = `${text.slice(0, 8)}-${text.slice(8)}`
+    return written
+  }
   let counter = 0
   return {
     next() {
@@ -27,12 +37,11 @@ export function uuidv7(clock: Pick<Clock, 'wallMs'>, random: Pick<Random, 'bytes
         lastMs += 1
         counter = 0
       }
-      const time = lastMs.toString(16).padStart(12, '0')
-      const tail = Buffer.from(random.bytes(8))
-      tail[0] = (tail[0]! & 0x3f) | 0x80
-      const rest = tail.toString('hex')
-      const middle = counter.toString(16).padStart(3, '0')
-      return `${time.slice(0, 8)}-${time.slice(8)}-7${middle}-${rest.slice(0, 4)}-${rest.slice(4)}`
+      const time = hexTime(lastMs)
+      const tail = random.bytes(8)
+      const variant = hex[(tail[0]! & 0x3f) | 0x80]! + hex[tail[1]!]!
+      const node = hex[tail[2]!]! + hex[tail[3]!]! + hex[tail[4]!]! + hex[tail[5]!]! + hex[tail[6]!]! + hex[tail[7]!]!
+      return `${time}-7${counter.toString(16).padStart(3, '0')}-${variant}-${node}`
     },
   }
 }

@@ -397,6 +397,24 @@ create type state.verdict as (
   worker_target text, channel_id text, detail jsonb
 );
 
+-- A lease that has been decided under the head's lock: state.lease carries it out.
+create type state.leasing as (
+  project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth int, parent_step_id text, traceparent text,
+  context_box_id text, output_box_id text, expecting_correlation_id text
+);
+
+-- A turn as enqueue takes it.
+create type state.new_turn as (
+  inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
+  traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb, box jsonb,
+  given_context_box_id text, given_output_box_id text
+);
+
+-- What a worker delivers.
+create type state.delivery as (
+  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text, content jsonb
+);
+
 -- An ending that has been decided under the head's lock: state.finish_turn_idle carries it out.
 create type state.ending as (
   project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text,
