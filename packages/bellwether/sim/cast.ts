@@ -133,7 +133,12 @@ export function client(wanted: readonly Wanted[]): Body {
   return async (fibre) => {
     const kernel = kernelOf(fibre)
     for (const { agentId, key, script, stop } of wanted) {
-      const turn = await kernel.enqueue({ projectId: project, agentId, correlationId: key, payload: { script: script ?? {} } })
+      const turn = await kernel.enqueue({
+        projectId: project,
+        agentId,
+        correlationId: key,
+        payload: { script: script ?? {} },
+      })
       if (stop) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
     }
   }
@@ -180,7 +185,7 @@ export function relay(shelf: Shelf): Body {
       },
       close: async () => undefined,
     }
-    const outbox = openRelay({ db: fibre.db, stream })
+    const outbox = openRelay({ db: fibre.db, stream, log: silent })
     for (;;) {
       await outbox.step()
       await fibre.clock.sleep(10_000)
@@ -201,7 +206,10 @@ export function observer(keys: readonly string[], shelf: Shelf): Body {
     }
     await fibre.clock.sleep(60_000)
     for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
-      await fibre.db.query({ text: 'insert into state.sim_published values ($1, $2, $3)', values: [seq, cursor, msgId] })
+      await fibre.db.query({
+        text: 'insert into state.sim_published values ($1, $2, $3)',
+        values: [seq, cursor, msgId],
+      })
     }
   }
 }

@@ -1,10 +1,10 @@
 /** A PostgreSQL for simulations and benchmarks that run outside the tests: in a folder of its own, gone afterwards. */
-import { randomBytes } from 'node:crypto'
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startEmbedded } from '../src/ports/database/embedded.js'
 import { openDatabase } from '../src/ports/database/pool.js'
+import { systemRandom } from '../src/ports/random.js'
 
 export interface OwnCluster {
   readonly url: string
@@ -13,15 +13,20 @@ export interface OwnCluster {
   remove(): Promise<void>
 }
 
-export async function ownCluster(settings: Readonly<Record<string, string>> = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' }): Promise<OwnCluster> {
+export async function ownCluster(
+  settings: Readonly<Record<string, string>> = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+): Promise<OwnCluster> {
   const folder = await mkdtemp(join(tmpdir(), 'bellwether-own-'))
   await chmod(folder, 0o755)
-  const log = { info: () => undefined, warn: (fields: object, message: string) => void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`) }
+  const log = {
+    info: () => undefined,
+    warn: (fields: object, message: string) => void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`),
+  }
   const embedded = await startEmbedded({ dataDir: join(folder, 'postgres'), settings, log })
   return {
     url: embedded.url,
     async database() {
-      const name = `own_${randomBytes(6).toString('hex')}`
+      const name = `own_${Buffer.from(systemRandom.bytes(6)).toString('hex')}`
       const admin = await openDatabase({ url: embedded.url, poolSize: 1 })
       try {
         await admin.query({ text: `create database ${name}` })

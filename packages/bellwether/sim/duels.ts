@@ -10,10 +10,15 @@ import type { Database } from '../src/ports/database/database.js'
 import { kernelOf, project, relay, target, type Shelf } from './cast.js'
 import type { Body, Fibre, Invariant, Stage } from './engine/index.js'
 import { always, settled } from './invariants.js'
-import type { Story } from './scenarios.js'
+import type { Story } from './story.js'
 
 const claimant = (workerId: string, max = 5) => ({ workerTarget: target, workerId, max, resumeLeaseSeconds: 60 })
-const quietBell = { kind: 'notify' as const, ring: async () => undefined, listen: async () => ({ stop: async () => undefined }), close: async () => undefined }
+const quietBell = {
+  kind: 'notify' as const,
+  ring: async () => undefined,
+  listen: async () => ({ stop: async () => undefined }),
+  close: async () => undefined,
+}
 
 interface Opening {
   readonly kernel: Kernel
@@ -30,7 +35,11 @@ async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {
   }
   const kernel = openKernel({ db, bell: quietBell, ids: stage.ids })
   await setLimits(stage.db, { turnDeadlineSeconds: 1_800, maxRecursionDepth: 20 })
-  await putAgents(stage.db, stage.ids, agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
+  await putAgents(
+    stage.db,
+    stage.ids,
+    agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })),
+  )
   return {
     kernel,
     stage,
@@ -64,7 +73,11 @@ function duel(
 }
 
 const done = { status: 'success', content: { text: 'done' } } as const
-const held = (turn: ClaimedTurn) => ({ ...turn, status: 'success' as const, content: { text: `epoch ${turn.turnEpoch}` } })
+const held = (turn: ClaimedTurn) => ({
+  ...turn,
+  status: 'success' as const,
+  content: { text: `epoch ${turn.turnEpoch}` },
+})
 
 export const duels = {
   'enqueue against deliver': duel(['client', 'worker'], async ({ running }) => {
@@ -80,7 +93,11 @@ export const duels = {
       async worker(_, kernel) {
         // Cards alone: a step's event could not be written for an idle head anyway.
         for (let step = 1; step <= 3; step += 1) {
-          const card = { type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } } as const
+          const card = {
+            type: 'agent.thought',
+            content: { text: 'hm' },
+            metadata: { agent_turn_id: turn.agentTurnId },
+          } as const
           await kernel.record({ ...turn, cards: [card] })
         }
       },
@@ -91,7 +108,8 @@ export const duels = {
     const turn = await running('ann')
     const calls = ['c1', 'c2'].map((toolCallId) => ({ toolCallId, toolName: 'answers', args: {} }))
     await before.suspend({ ...turn, stepId: 's1', calls }, 60)
-    for (const { toolCallId } of calls) await before.report([{ projectId: project, toolCallId, status: 'success', result: 1 }])
+    for (const { toolCallId } of calls)
+      await before.report([{ projectId: project, toolCallId, status: 'success', result: 1 }])
     return {
       worker1: (fibre, kernel) => kernel.claim(claimant(fibre.name, 1)),
       worker2: (fibre, kernel) => kernel.claim(claimant(fibre.name, 1)),
@@ -100,7 +118,8 @@ export const duels = {
   'two receipts reported at once': duel(['host1', 'host2', 'worker'], async ({ kernel: before, running }) => {
     const turn = await running('ann')
     await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
-    const answer = (_: Fibre, kernel: Kernel) => kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
+    const answer = (_: Fibre, kernel: Kernel) =>
+      kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
     return { host1: answer, host2: answer, worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)) }
   }),
   'two hosts, one call': duel(['host1', 'host2'], async ({ kernel: before, running }) => {
@@ -133,8 +152,14 @@ export const duels = {
     const turn = await running('ann')
     return {
       async silent(fibre, kernel) {
-        await fibre.db.query({ text: "insert into state.sim_claims values ($1, $2, 'silent')", values: [turn.agentTurnId, turn.turnEpoch] })
-        await kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }] })
+        await fibre.db.query({
+          text: "insert into state.sim_claims values ($1, $2, 'silent')",
+          values: [turn.agentTurnId, turn.turnEpoch],
+        })
+        await kernel.record({
+          ...turn,
+          cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }],
+        })
         await kernel.deliver(held(turn))
       },
       async other(fibre, kernel) {
@@ -162,7 +187,8 @@ export const duels = {
           // Looks between the writers' statements; time passes, and the last looks come, when nobody else can run.
           for (let look = 1; look <= 8; look += 1) {
             const events = await readEvents(fibre.db, cursor, 100)
-            for (const event of events) await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
+            for (const event of events)
+              await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
             cursor = events.at(-1)?.cursor ?? cursor
             if (look > 5) await fibre.clock.sleep(10_000)
           }
@@ -179,13 +205,17 @@ export const duels = {
     atEnd: settled.filter(({ name }) => name.includes('published')),
     async scenario(stage) {
       const opening = await open(stage, ['ann', 'bob'])
-      for (const agentId of ['ann', 'bob']) await opening.kernel.deliver({ ...(await opening.running(agentId)), ...done })
+      for (const agentId of ['ann', 'bob'])
+        await opening.kernel.deliver({ ...(await opening.running(agentId)), ...done })
       const shelf: Shelf = { kept: [] }
       for (const name of ['relay1', 'relay2']) stage.spawn(name, relay(shelf), { daemon: true, restart: true })
       stage.spawn('observer', async (fibre) => {
         await fibre.clock.sleep(60_000)
         for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
-          await fibre.db.query({ text: 'insert into state.sim_published values ($1, $2, $3)', values: [seq, cursor, msgId] })
+          await fibre.db.query({
+            text: 'insert into state.sim_published values ($1, $2, $3)',
+            values: [seq, cursor, msgId],
+          })
         }
       })
     },

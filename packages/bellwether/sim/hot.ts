@@ -12,7 +12,12 @@ import { systemRandom } from '../src/ports/random.js'
 
 const { values } = parseArgs({ options: { url: { type: 'string' } } })
 const db = await openDatabase({ url: values.url ?? '', poolSize: 1 })
-const bell = { kind: 'notify' as const, ring: async () => undefined, listen: async () => ({ stop: async () => undefined }), close: async () => undefined }
+const bell = {
+  kind: 'notify' as const,
+  ring: async () => undefined,
+  listen: async () => ({ stop: async () => undefined }),
+  close: async () => undefined,
+}
 const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
 const agents = Array.from({ length: 100 }, (_, index) => `a${index}`)
 await migrate(db)

@@ -23,13 +23,16 @@ const { values: given } = parseArgs({
 })
 
 function usage(problem: string): never {
-  process.stderr.write(`${problem}\nusage: npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--stop] [--url URL] [--json]\n`)
+  process.stderr.write(
+    `${problem}\nusage: npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--stop] [--url URL] [--json]\n`,
+  )
   process.exit(2)
 }
 
 function whole(text: string, name: string): number {
   const value = Number(text)
-  if (!Number.isSafeInteger(value) || value < 1) usage(`--${name} must be a whole number from 1, not ${JSON.stringify(text)}`)
+  if (!Number.isSafeInteger(value) || value < 1)
+    usage(`--${name} must be a whole number from 1, not ${JSON.stringify(text)}`)
   return value
 }
 
@@ -57,7 +60,8 @@ try {
       found.push(result.found)
       process.stderr.write(`seed ${seed} (${story}): ${result.found.finding}\n`)
     }
-    if (process.stderr.isTTY || seed % 10 === 0) process.stderr.write(`${played} of ${seeds} seeds, ${found.length} findings\n`)
+    if (process.stderr.isTTY || seed % 10 === 0)
+      process.stderr.write(`${played} of ${seeds} seeds, ${found.length} findings\n`)
     if (given.stop && found.length > 0) break
   }
 } finally {
@@ -75,8 +79,12 @@ const report = {
 if (given.json) process.stdout.write(`${JSON.stringify(report)}\n`)
 else {
   for (const one of found) {
-    process.stdout.write(`\nseed ${one.seed}, ${one.story}: ${one.finding}\nsmallest plan: ${JSON.stringify(one.plan)}\n${one.trace.join('\n')}\n`)
+    process.stdout.write(
+      `\nseed ${one.seed}, ${one.story}: ${one.finding}\nsmallest plan: ${JSON.stringify(one.plan)}\n${one.trace.join('\n')}\n`,
+    )
   }
-  process.stdout.write(`${played} seeds, ${steps} steps in ${Math.round(seconds)} s, trace ${report.trace}: ${found.length} findings\n`)
+  process.stdout.write(
+    `${played} seeds, ${steps} steps in ${Math.round(seconds)} s, trace ${report.trace}: ${found.length} findings\n`,
+  )
 }
 process.exitCode = found.length === 0 ? 0 : 1

@@ -45,13 +45,19 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
   await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true })
   // Inside the package, so that the copies find the same dependencies.
-  for (const part of ['src', 'sim', 'package.json']) await cp(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
+  for (const part of ['src', 'sim', 'package.json'])
+    await cp(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
   await run('git', ['apply', `--directory=packages/bellwether/.mutants/${name}`, `${patchFolder}${name}.patch`], {
     cwd: fileURLToPath(new URL('../../..', import.meta.url)),
   })
-  const script = story === '-' ? ['sim/hot.ts'] : ['sim/main.ts', '--story', story, '--seeds', seeds, '--stop', '--json']
+  const script =
+    story === '-' ? ['sim/hot.ts'] : ['sim/main.ts', '--story', story, '--seeds', seeds, '--stop', '--json']
   const args = ['--import', 'tsx', '--conditions=@bellwether/source', ...script, '--url', url]
-  const { stdout } = await run(process.execPath, args, { cwd: folder, timeout: timeoutMs, maxBuffer: 64 * 1024 * 1024 }).catch(
+  const { stdout } = await run(process.execPath, args, {
+    cwd: folder,
+    timeout: timeoutMs,
+    maxBuffer: 64 * 1024 * 1024,
+  }).catch(
     // A simulation that finds something exits with 1: that is its answer.
     (error: { stdout?: string; stderr?: string }) => {
       if (error.stdout?.startsWith('{')) return { stdout: error.stdout }
@@ -66,7 +72,9 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
 }
 
 export async function judgeAll(names: readonly string[], onJudged: (judged: Judged) => void): Promise<Judged[]> {
-  const all = (await readdir(patchFolder)).filter((file) => file.endsWith('.patch')).map((file) => file.replace(/\.patch$/, ''))
+  const all = (await readdir(patchFolder))
+    .filter((file) => file.endsWith('.patch'))
+    .map((file) => file.replace(/\.patch$/, ''))
   const chosen = names.length === 0 ? all.sort() : names
   const cluster = await ownCluster()
   const judged: Judged[] = []
@@ -84,13 +92,19 @@ export async function judgeAll(names: readonly string[], onJudged: (judged: Judg
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values, positionals } = parseArgs({ allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { json: { type: 'boolean', default: false } },
+  })
   const judged = await judgeAll(positionals, (one) => {
     const where = one.seed === undefined ? '' : ` (seed ${one.seed})`
     process.stderr.write(`${one.found ? 'found ' : 'MISSED'} ${one.name}${where}: ${one.detail.slice(0, 200)}\n`)
   })
   const missed = judged.filter((one) => !one.found)
-  if (values.json) process.stdout.write(`${JSON.stringify({ mutations: judged.length, missed: missed.map(({ name }) => name), judged })}\n`)
+  if (values.json)
+    process.stdout.write(
+      `${JSON.stringify({ mutations: judged.length, missed: missed.map(({ name }) => name), judged })}\n`,
+    )
   else process.stdout.write(`${judged.length - missed.length} of ${judged.length} mutations found\n`)
   process.exitCode = missed.length === 0 ? 0 : 1
 }

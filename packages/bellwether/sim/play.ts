@@ -3,8 +3,18 @@
  * nothing may break, afterwards everything must end. A plan that finds something is shrunk to the smallest that still does.
  */
 import fc from 'fast-check'
-import { arbitraryPlan, findingText, noFaults, run, type Finding, type Outcome, type Plan, type World } from './engine/index.js'
-import { stories, type Story, type StoryName } from './scenarios.js'
+import {
+  arbitraryPlan,
+  findingText,
+  noFaults,
+  run,
+  type Finding,
+  type Outcome,
+  type Plan,
+  type World,
+} from './engine/index.js'
+import { stories, type StoryName } from './scenarios.js'
+import type { Story } from './story.js'
 
 export interface Found {
   readonly seed: number
@@ -62,7 +72,13 @@ export async function play(world: World, seed: number, name: StoryName, faults: 
   if (faults && story.plan !== undefined) {
     await attempt(story.plan(seed))
   } else if (faults) {
-    await fc.check(fc.asyncProperty(plans, attempt), { seed, numRuns: 1, maxSkipsPerRun: 0, interruptAfterTimeLimit: 120_000, markInterruptAsFailure: false })
+    await fc.check(fc.asyncProperty(plans, attempt), {
+      seed,
+      numRuns: 1,
+      maxSkipsPerRun: 0,
+      interruptAfterTimeLimit: 120_000,
+      markInterruptAsFailure: false,
+    })
   } else {
     await attempt(noFaults)
   }
@@ -86,6 +102,7 @@ function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: O
 function whatBroke(finding: Finding): string {
   if (finding.kind === 'broken') return finding.invariant
   if (finding.kind !== 'threw') return finding.kind
-  const constraint = finding.error instanceof Error && 'constraint' in finding.error ? finding.error.constraint : undefined
+  const constraint =
+    finding.error instanceof Error && 'constraint' in finding.error ? finding.error.constraint : undefined
   return typeof constraint === 'string' ? `constraint ${constraint}` : 'threw'
 }

@@ -3,22 +3,23 @@
  * that random seeds play; the others are small enough to crash them at every statement, or made for one hazard.
  */
 import { putAgents, setLimits } from '../src/kernel/roster.js'
-import { client, guard, observer, project, reader, relay, target, toolHost, worker, type Shelf, type Wanted } from './cast.js'
-import type { Invariant, Plan, Scenario, Stage } from './engine/index.js'
+import {
+  client,
+  guard,
+  observer,
+  project,
+  reader,
+  relay,
+  target,
+  toolHost,
+  worker,
+  type Shelf,
+  type Wanted,
+} from './cast.js'
+import type { Invariant, Stage } from './engine/index.js'
 import { always, nobodyDied, settled } from './invariants.js'
 import { duels } from './duels.js'
-
-export interface Story {
-  readonly scenario: Scenario
-  readonly always: readonly Invariant[]
-  readonly atEnd: readonly Invariant[]
-  /** The fibres that plans may hit. */
-  readonly fibres: readonly string[]
-  /** About how many yields they come to. */
-  readonly yields: number
-  /** Instead of an arbitrary plan: the fault that the story is about. */
-  readonly plan?: (seed: number) => Plan
-}
+import type { Story } from './story.js'
 
 async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
   await setLimits(stage.db, { turnDeadlineSeconds: 1_800, maxRecursionDepth: 20 })
@@ -52,7 +53,9 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
     ...names('host', hosts),
     ...names('relay', relays),
   ]
-  const unread = settled.filter(({ name }) => (readers || !name.includes('seen')) && (relays > 0 || !name.includes('published')))
+  const unread = settled.filter(
+    ({ name }) => (readers || !name.includes('seen')) && (relays > 0 || !name.includes('published')),
+  )
   return {
     fibres,
     yields: 150,
@@ -97,15 +100,31 @@ export const stories = {
     relays: 2,
     readers: true,
   }),
-  plain: story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { writes: 1 } }, { agentId: 'ann', key: 'a2' }] } }),
-  tools: story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'answers'] } }] }, hosts: 2 }),
+  plain: story({
+    agents: ['ann'],
+    clients: {
+      client1: [
+        { agentId: 'ann', key: 'a1', script: { writes: 1 } },
+        { agentId: 'ann', key: 'a2' },
+      ],
+    },
+  }),
+  tools: story({
+    agents: ['ann'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'answers'] } }] },
+    hosts: 2,
+  }),
   'late and duplicate results': story({
     agents: ['ann'],
     clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['twice', 'terminates'] } }] },
     workers: 2,
     hosts: 1,
   }),
-  'tool timeout': story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'silent'] } }] }, hosts: 1 }),
+  'tool timeout': story({
+    agents: ['ann'],
+    clients: { client1: [{ agentId: 'ann', key: 'a1', script: { tools: ['answers', 'silent'] } }] },
+    hosts: 1,
+  }),
   stop: story({
     agents: ['ann'],
     clients: {
@@ -115,19 +134,44 @@ export const stories = {
   }),
   'cancel races a lease': story({
     agents: ['ann'],
-    clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'ann', key: 'a2', stop: true }], client2: [{ agentId: 'ann', key: 'a3' }] },
+    clients: {
+      client1: [
+        { agentId: 'ann', key: 'a1' },
+        { agentId: 'ann', key: 'a2', stop: true },
+      ],
+      client2: [{ agentId: 'ann', key: 'a3' }],
+    },
   }),
-  'dispatch timeout': story({ agents: ['ann'], clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'ann', key: 'a2' }] }, workers: 0, guards: 2 }),
+  'dispatch timeout': story({
+    agents: ['ann'],
+    clients: {
+      client1: [
+        { agentId: 'ann', key: 'a1' },
+        { agentId: 'ann', key: 'a2' },
+      ],
+    },
+    workers: 0,
+    guards: 2,
+  }),
   'reap and reclaim': story({
     agents: ['ann', 'bob'],
-    clients: { client1: [{ agentId: 'ann', key: 'a1', script: { writes: 3 } }, { agentId: 'bob', key: 'b1', script: { workMs: 30_000, writes: 2 } }] },
+    clients: {
+      client1: [
+        { agentId: 'ann', key: 'a1', script: { writes: 3 } },
+        { agentId: 'bob', key: 'b1', script: { workMs: 30_000, writes: 2 } },
+      ],
+    },
     workers: 2,
   }),
   overload: story(
     {
       agents: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'],
       clients: {
-        client1: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'].map((agentId) => ({ agentId, key: agentId, script: { workMs: 40_000 } })),
+        client1: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'].map((agentId) => ({
+          agentId,
+          key: agentId,
+          script: { workMs: 40_000 },
+        })),
       },
       concurrency: 1,
     },
@@ -153,7 +197,13 @@ export const stories = {
   'every bell is lost': story(
     {
       agents: ['ann', 'bob'],
-      clients: { client1: [{ agentId: 'ann', key: 'a1' }, { agentId: 'bob', key: 'b1', script: { tools: ['answers'] } }, { agentId: 'ann', key: 'a2' }] },
+      clients: {
+        client1: [
+          { agentId: 'ann', key: 'a1' },
+          { agentId: 'bob', key: 'b1', script: { tools: ['answers'] } },
+          { agentId: 'ann', key: 'a2' },
+        ],
+      },
       hosts: 1,
     },
     [nobodyDied],

@@ -10,16 +10,40 @@ afterAll(() => t.drop())
 it('runs a turn with a tool from enqueue to deliverable', async () => {
   await t.agents('ann')
   const turn = await t.running('ann')
-  expect(await t.kernel.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'grep', args: { q: 1 } }, { toolCallId: 'c2', toolName: 'grep', args: {} }] }, 30)).toBe('suspended')
-  expect(await t.kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: { a: 1 } }])).toEqual(['reported'])
-  expect(await t.kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: { a: 2 } }])).toEqual(['ignored'])
+  expect(
+    await t.kernel.suspend(
+      {
+        ...turn,
+        stepId: 's1',
+        calls: [
+          { toolCallId: 'c1', toolName: 'grep', args: { q: 1 } },
+          { toolCallId: 'c2', toolName: 'grep', args: {} },
+        ],
+      },
+      30,
+    ),
+  ).toBe('suspended')
+  expect(
+    await t.kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: { a: 1 } }]),
+  ).toEqual(['reported'])
+  expect(
+    await t.kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: { a: 2 } }]),
+  ).toEqual(['ignored'])
   expect(await t.claim()).toEqual([])
-  expect(await t.kernel.report([{ projectId: project, toolCallId: 'c2', status: 'failed', error: { code: 'x' } }])).toEqual(['reported'])
+  expect(
+    await t.kernel.report([{ projectId: project, toolCallId: 'c2', status: 'failed', error: { code: 'x' } }]),
+  ).toEqual(['reported'])
   const [again] = await t.claim()
   expect(again).toMatchObject({ kind: 'resume', agentTurnId: turn.agentTurnId })
   expect((await t.kernel.readResults(turn.agentTurnId)).map((r) => r.status)).toEqual(['success', 'failed'])
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
-  expect(await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'hm' } }], step: { stepId: 's2', phase: 'think', status: 'done' } })).toBe('recorded')
+  expect(
+    await t.kernel.record({
+      ...turn,
+      cards: [{ type: 'agent.thought', content: { text: 'hm' } }],
+      step: { stepId: 's2', phase: 'think', status: 'done' },
+    }),
+  ).toBe('recorded')
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'already' })
   const events = await t.all<{ kind: string }>('select kind from state.events order by event_id')
@@ -35,5 +59,10 @@ it('stops, cancels and refuses', async () => {
   expect(await t.kernel.stop({ projectId: project, agentTurnId: queued.agentTurnId })).toBe('already')
   expect(await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId, reason: 'no' })).toBe('ended')
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
-  expect(await t.all('select agent_turn_id, status, outcome from state.turns where agent_id = $1 order by created_at', 'bob')).toMatchObject([{ outcome: 'canceled' }, { outcome: 'canceled' }])
+  expect(
+    await t.all(
+      'select agent_turn_id, status, outcome from state.turns where agent_id = $1 order by created_at',
+      'bob',
+    ),
+  ).toMatchObject([{ outcome: 'canceled' }, { outcome: 'canceled' }])
 })

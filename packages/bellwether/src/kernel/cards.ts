@@ -50,7 +50,9 @@ export function cardRow(ids: Ids, card: NewCard): { card_id: string } & Record<s
 export function resultFieldsCard(fields: readonly FieldSpec[]): NewCard {
   const names = fields.map((field) => field.name)
   if (names.length === 0 || names.some((name) => name === '') || new Set(names).size !== names.length) {
-    throw new InvalidInput('result_fields must be a list of fields with distinct names', { code: 'invalid_result_fields' })
+    throw new InvalidInput('result_fields must be a list of fields with distinct names', {
+      code: 'invalid_result_fields',
+    })
   }
   return { type: 'task.result_fields', role: 'user', content: { fields } }
 }

@@ -19,7 +19,10 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
   if (isShortText(value)) return
   const depth = depthOf(value, depthMax + 1)
   if (depth > depthMax) {
-    throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, { code: 'content_too_deep', hint: 'flatten it' })
+    throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, {
+      code: 'content_too_deep',
+      hint: 'flatten it',
+    })
   }
   const text = jsonOf(value, what)
   const bytes = Buffer.byteLength(text)
@@ -54,7 +57,9 @@ function isShortText(value: unknown): boolean {
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return false
   const keys = Object.keys(value)
   const text = (value as Record<string, unknown>)['text']
-  return keys.length === 1 && typeof text === 'string' && text.length < 1_000 && !text.includes('\0') && text.isWellFormed()
+  return (
+    keys.length === 1 && typeof text === 'string' && text.length < 1_000 && !text.includes('\0') && text.isWellFormed()
+  )
 }
 
 function depthOf(value: unknown, limit: number): number {

@@ -9,7 +9,9 @@ export interface Delivery extends Fence {
   readonly status: Exclude<Outcome, 'canceled'>
   readonly error?: string
   /** Text, or fields that answer the task's result_fields. */
-  readonly content: { readonly text: string } | { readonly fields: readonly { readonly name: string; readonly value: unknown }[] }
+  readonly content:
+    | { readonly text: string }
+    | { readonly fields: readonly { readonly name: string; readonly value: unknown }[] }
 }
 
 export type DeliverResult =

@@ -95,12 +95,17 @@ function optional(text: string | undefined, what: string): string | undefined {
 }
 
 /** Puts rows into inboxes and says, row by row, what became of them; the leases that it made are among the verdicts. */
-export async function enqueue(db: Queryable, rows: readonly Row[]): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: Verdict[] }> {
+export async function enqueue(
+  db: Queryable,
+  rows: readonly Row[],
+): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: Verdict[] }> {
   // The same correlation id twice in one batch is one turn asked for twice.
   const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
   const verdicts = await call(db, 'enqueue', [...firsts.values()].toReversed())
   const leased = new Set(verdicts.filter((verdict) => verdict.what === 'leased').map((verdict) => verdict.inbox_id))
-  const byRow = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]))
+  const byRow = new Map(
+    verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]),
+  )
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!
     const result = enqueued(first, byRow, leased)
@@ -114,7 +119,11 @@ function keyOf(row: Row): string {
 }
 
 /** What became of one row of a batch. `leased`: the inbox rows whose agents were idle. */
-function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>, leased: ReadonlySet<string>): Enqueued | InvalidInput {
+function enqueued(
+  row: Row,
+  verdicts: ReadonlyMap<string, Verdict>,
+  leased: ReadonlySet<string>,
+): Enqueued | InvalidInput {
   const verdict = verdicts.get(row.inbox_id)
   switch (verdict?.what) {
     case 'enqueued':

@@ -37,7 +37,11 @@ export async function readEvents(db: Queryable, cursor: string, limit: number): 
     return rows.map(({ xid, ...event }) => ({ ...event, cursor: `${xid}:${event.event_id}` }))
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'BW004') {
-      throw new Terminal(error.message, { code: 'cursor_reset', cause: error, hint: 'read the present state, then start from the beginning' })
+      throw new Terminal(error.message, {
+        code: 'cursor_reset',
+        cause: error,
+        hint: 'read the present state, then start from the beginning',
+      })
     }
     throw error
   }

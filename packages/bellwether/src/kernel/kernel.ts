@@ -36,7 +36,9 @@ export interface Kernel {
   enqueue(turn: NewTurn): Promise<Enqueued>
   /** Many turns in one transaction; a turn that cannot be taken is an InvalidInput in its place. */
   enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
-  uiAction(action: UiAction): Promise<{ what: 'accepted' | 'busy' | 'rejected' | 'duplicate'; agentTurnId: string | null }>
+  uiAction(
+    action: UiAction,
+  ): Promise<{ what: 'accepted' | 'busy' | 'rejected' | 'duplicate'; agentTurnId: string | null }>
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
@@ -76,7 +78,9 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
 
   const deliverOne = coalesce(async (rows: readonly ReturnType<typeof deliveryRow>[]) => {
     const verdicts = await rung(await deliver(db, rows))
-    const byTurn = new Map(verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.agent_turn_id, verdict]))
+    const byTurn = new Map(
+      verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.agent_turn_id, verdict]),
+    )
     return rows.map((row) => delivered(row.agent_turn_id, byTurn))
   }, singles)
 

@@ -18,7 +18,11 @@ export interface Receipt {
 
 export type ReportResult = 'reported' | 'ignored' | 'unknown_tool_call'
 
-export async function report(db: Queryable, ids: Ids, receipts: readonly Receipt[]): Promise<{ results: ReportResult[]; verdicts: Verdict[] }> {
+export async function report(
+  db: Queryable,
+  ids: Ids,
+  receipts: readonly Receipt[],
+): Promise<{ results: ReportResult[]; verdicts: Verdict[] }> {
   const rows = receipts.map((receipt) => {
     storable(receipt.result ?? null, `the result of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)
     storable(receipt.error ?? null, `the error of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)

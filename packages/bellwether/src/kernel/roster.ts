@@ -18,7 +18,8 @@ export interface Agent {
 
 export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[]): Promise<void> {
   const rows = agents.map((agent) => {
-    if (agent.metadata !== undefined) storable(agent.metadata, `the metadata of agent ${agent.agentId}`, payloadMaxBytes)
+    if (agent.metadata !== undefined)
+      storable(agent.metadata, `the metadata of agent ${agent.agentId}`, payloadMaxBytes)
     return {
       project_id: token(agent.projectId, 'project'),
       agent_id: token(agent.agentId, 'agent'),

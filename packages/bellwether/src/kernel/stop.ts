@@ -13,7 +13,11 @@ export interface Stopping {
 
 export type StopResult = 'ended' | 'already' | 'unknown_turn'
 
-export async function stop(db: Queryable, ids: Ids, stopping: Stopping): Promise<{ result: StopResult; verdicts: Verdict[] }> {
+export async function stop(
+  db: Queryable,
+  ids: Ids,
+  stopping: Stopping,
+): Promise<{ result: StopResult; verdicts: Verdict[] }> {
   const verdicts = await call(db, 'stop', [
     {
       project_id: token(stopping.projectId, 'project'),
@@ -24,6 +28,7 @@ export async function stop(db: Queryable, ids: Ids, stopping: Stopping): Promise
     },
   ])
   const mine = verdicts.find((verdict) => verdict.agent_turn_id === stopping.agentTurnId && verdict.what !== 'leased')
-  if (mine?.what === 'ended' || mine?.what === 'already' || mine?.what === 'unknown_turn') return { result: mine.what, verdicts }
+  if (mine?.what === 'ended' || mine?.what === 'already' || mine?.what === 'unknown_turn')
+    return { result: mine.what, verdicts }
   throw new Error(`stop answered ${mine?.what ?? 'nothing'} for turn ${stopping.agentTurnId}`)
 }

@@ -31,7 +31,9 @@ export async function suspend(
   const { calls } = suspension
   const distinct = new Set(calls.map((one) => one.toolCallId))
   if (calls.length === 0 || calls.length > callsMax || distinct.size !== calls.length) {
-    throw new InvalidInput(`a turn suspends on 1 to ${callsMax} tool calls with distinct ids`, { code: 'invalid_tool_calls' })
+    throw new InvalidInput(`a turn suspends on 1 to ${callsMax} tool calls with distinct ids`, {
+      code: 'invalid_tool_calls',
+    })
   }
   const rows = calls.map((one) => {
     storable(one.args ?? {}, `the arguments of ${one.toolName}`, cardMaxBytes)
@@ -45,7 +47,12 @@ export async function suspend(
       idempotent: one.idempotent,
     }
   })
-  const [verdict] = await call(db, 'suspend', [{ ...fenceRow(suspension), step_id: plainText(suspension.stepId, 'step_id'), calls: rows }], suspendSeconds)
+  const [verdict] = await call(
+    db,
+    'suspend',
+    [{ ...fenceRow(suspension), step_id: plainText(suspension.stepId, 'step_id'), calls: rows }],
+    suspendSeconds,
+  )
   switch (verdict?.what) {
     case 'suspended':
     case 'already':

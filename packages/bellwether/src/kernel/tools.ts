@@ -11,7 +11,12 @@ export interface StartedTool {
 }
 
 /** Undefined: there is no such call. `unknown`: another host started a call that must not run twice. */
-export async function startTool(db: Queryable, projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined> {
+export async function startTool(
+  db: Queryable,
+  projectId: string,
+  toolCallId: string,
+  host: string,
+): Promise<StartedTool | undefined> {
   const [row] = await db.query<StartedTool>({
     name: 'bw_start_tool',
     text: 'select * from state.start_tool($1, $2, $3)',

@@ -17,7 +17,11 @@ export interface UiAction {
 }
 
 export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promise<Verdict[]> {
-  const payload = { action_id: plainText(action.actionId, 'action_id'), tool_name: plainText(action.toolName, 'tool_name'), args: action.args ?? null }
+  const payload = {
+    action_id: plainText(action.actionId, 'action_id'),
+    tool_name: plainText(action.toolName, 'tool_name'),
+    args: action.args ?? null,
+  }
   storable(payload, 'the action', payloadMaxBytes)
   const agentTurnId = ids.next()
   return call(db, 'ui_action', [

@@ -77,7 +77,9 @@ export function fenceOf(verdict: Pick<Verdict, 'project_id' | 'agent_id' | 'agen
 }
 
 /** The doorbells that a batch of verdicts asks for: one a target and channel, not one a row. */
-export function ringsFor(verdicts: readonly Pick<Verdict, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>[]): Ring[] {
+export function ringsFor(
+  verdicts: readonly Pick<Verdict, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>[],
+): Ring[] {
   const rings = new Map<string, Ring>()
   for (const verdict of verdicts) {
     if (verdict.worker_target === null) continue

@@ -30,7 +30,8 @@ export function keepVigil(intervalSeconds: number): Vigil {
       const claimed = databaseMs - lastDatabaseMs
       const first = since === undefined
       const setBack = !first && claimed < Math.min(0, passed - gapMs)
-      if (since === undefined || passed > gapMs || claimed > gapMs || setBack || claimed < passed - gapMs) since = databaseMs
+      if (since === undefined || passed > gapMs || claimed > gapMs || setBack || claimed < passed - gapMs)
+        since = databaseMs
       lastDatabaseMs = databaseMs
       lastMonotonicMs = monotonicMs
       return { since: new Date(since), validUntil: new Date(databaseMs + gapMs), setBack }

@@ -52,14 +52,16 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
 }
 
 /** W2.4 */
-export const retryDispatched = (db: Queryable, retrySeconds: number) => sweep(db, 'retry_dispatched', retrySeconds, sweepMax)
+export const retryDispatched = (db: Queryable, retrySeconds: number) =>
+  sweep(db, 'retry_dispatched', retrySeconds, sweepMax)
 
 /** W2.7 */
 export const wakePending = (db: Queryable, wakeupSeconds: number, skipSeconds: number) =>
   sweep(db, 'wake_pending', wakeupSeconds, skipSeconds, sweepMax)
 
 /** W2.8 */
-export const sweepQueued = (db: Queryable, olderThanSeconds: number) => sweep(db, 'sweep_queued', olderThanSeconds, sweepMax)
+export const sweepQueued = (db: Queryable, olderThanSeconds: number) =>
+  sweep(db, 'sweep_queued', olderThanSeconds, sweepMax)
 
 /** W2.1 */
 export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxAttempts: number, watch: Watch) =>
@@ -101,6 +103,10 @@ export async function forgetFuture(db: Queryable): Promise<void> {
 
 /** Retention: removes finished rows older than `days`, a bounded number a call; answers how many went. */
 export async function prune(db: Queryable, days: number): Promise<number> {
-  const [row] = await db.query<{ rows: number }>({ name: 'bw_prune', text: 'select state.prune($1, $2) as rows', values: [days, 2_000] })
+  const [row] = await db.query<{ rows: number }>({
+    name: 'bw_prune',
+    text: 'select state.prune($1, $2) as rows',
+    values: [days, 2_000],
+  })
   return row?.rows ?? 0
 }

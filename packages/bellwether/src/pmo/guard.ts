@@ -6,7 +6,16 @@
 import type { Kernel } from '../kernel/kernel.js'
 import type { Verdict } from '../kernel/verdict.js'
 import { keepVigil } from '../kernel/vigil.js'
-import { databaseNow, forgetFuture, reap, retryDispatched, sweepMax, sweepQueued, wakePending, type ReapSettings } from '../kernel/watch.js'
+import {
+  databaseNow,
+  forgetFuture,
+  reap,
+  retryDispatched,
+  sweepMax,
+  sweepQueued,
+  wakePending,
+  type ReapSettings,
+} from '../kernel/watch.js'
 import type { Clock } from '../ports/clock.js'
 
 export interface GuardSettings extends ReapSettings {
@@ -24,7 +33,15 @@ export interface Guard {
 // A rule that is still full after this many rounds goes on at the next step: one rule must not starve the others.
 const roundsMax = 20
 
-export function openGuard({ kernel, clock, settings }: { kernel: Kernel; clock: Clock; settings: GuardSettings }): Guard {
+export function openGuard({
+  kernel,
+  clock,
+  settings,
+}: {
+  kernel: Kernel
+  clock: Clock
+  settings: GuardSettings
+}): Guard {
   const { db, ids } = kernel
   const vigil = keepVigil(settings.watchdogIntervalSeconds)
   // The clock may have been set back before we began to watch; and a check that failed is still to be done.

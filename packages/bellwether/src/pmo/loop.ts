@@ -21,7 +21,7 @@ const pruneEveryMs = 60_000
 
 export async function runPmo({ kernel, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
   const guard = openGuard({ kernel, clock, settings })
-  const relay = openRelay({ db: kernel.db, stream })
+  const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
   await Promise.all([
     loop({ ...common, name: 'guard', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => guard.step()),

@@ -17,7 +17,17 @@ export interface Relay {
 // One page is one pipelined publication.
 const pageMax = 256
 
-export function openRelay({ db, stream, log, name = 'relay' }: { db: Database; stream: EventStream; log: Log; name?: string }): Relay {
+export function openRelay({
+  db,
+  stream,
+  log,
+  name = 'relay',
+}: {
+  db: Database
+  stream: EventStream
+  log: Log
+  name?: string
+}): Relay {
   let cursor: string | undefined
 
   async function position(): Promise<string> {

@@ -7,6 +7,7 @@ import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
 import { testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
 let t: TestKernel
@@ -84,7 +85,7 @@ it('the relay waits for a late commit, too', async () => {
     listen: async () => ({ stop: async () => undefined }),
     close: async () => undefined,
   }
-  const relay = openRelay({ db: t.db, stream: notifyStream({ bell }) })
+  const relay = openRelay({ db: t.db, log: quietLog, stream: notifyStream({ bell }) })
   await late.query('begin')
   await late.query(insert('late'))
   await t.db.query(insert('second'))

@@ -23,9 +23,9 @@ it('rings for each event in order, keeps its place in the database, and another 
   const listening = await bell.listen('bw.v1.*.*.evt.>', (ring) => ring && heard.push(ring))
   const stream = notifyStream({ bell })
   await produce(t, 10)
-  await relayed(openRelay({ db: t.db, stream }), 20)
+  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 20)
   await produce(t, 3)
-  await relayed(openRelay({ db: t.db, stream }), 6)
+  await relayed(openRelay({ db: t.db, log: quietLog, stream }), 6)
   await until('all rings', async () => (heard.length >= 26 ? true : undefined))
   expect(heard.map((ring) => ring.payload.cursor)).toEqual((await outbox(t)).map((event) => event.cursor))
   await listening.stop()
@@ -49,15 +49,15 @@ it('an older relay does not take the place back', async () => {
     await way.opened
     return 'ok' as const
   }
-  const slow = openRelay({ db: t.db, stream: { ...nowhere, publish } })
+  const slow = openRelay({ db: t.db, log: quietLog, stream: { ...nowhere, publish } })
   await relayable(t)
   const slowStep = slow.step()
   await reached.opened
   await produce(t, 2)
-  await relayed(openRelay({ db: t.db, stream: nowhere }), 6)
+  await relayed(openRelay({ db: t.db, log: quietLog, stream: nowhere }), 6)
   way.open()
   await slowStep
-  expect(await openRelay({ db: t.db, stream: nowhere }).step()).toBe(0)
+  expect(await openRelay({ db: t.db, log: quietLog, stream: nowhere }).step()).toBe(0)
   expect(
     await t.one(`select xid::text || ':' || event_id as at from state.event_cursors where name = 'relay'`),
   ).toEqual({ at: (await outbox(t)).at(-1)!.cursor })

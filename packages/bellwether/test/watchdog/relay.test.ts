@@ -87,7 +87,7 @@ describe('on NATS', () => {
       callback: (_error, message) => void commands.push(message.json<{ tool_call_id: string }>().tool_call_id),
     })
     await observer.flush()
-    const relay = openRelay({ db: t.db, stream: open() })
+    const relay = openRelay({ db: t.db, log: quietLog, stream: open() })
     await relayed(relay, (await outbox(t)).length)
     expect(await whole()).toEqual(await expected())
     await until('the command', async () => (commands.length > 0 ? true : undefined))
@@ -96,9 +96,9 @@ describe('on NATS', () => {
 
   it('a relay that starts again goes on where the stream stands', async () => {
     await produce(t, 5)
-    await relayed(openRelay({ db: t.db, stream: open() }), 10)
+    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 10)
     await produce(t, 5)
-    await relayed(openRelay({ db: t.db, stream: open() }), 10)
+    await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 10)
     expect(await whole()).toEqual(await expected())
   })
 
@@ -120,8 +120,8 @@ describe('on NATS', () => {
         return inner.publish(events)
       },
     }
-    const slow = openRelay({ db: t.db, stream: paused })
-    const fast = openRelay({ db: t.db, stream: open() })
+    const slow = openRelay({ db: t.db, log: quietLog, stream: paused })
+    const fast = openRelay({ db: t.db, log: quietLog, stream: open() })
     await relayable(t)
     const slowStep = slow.step()
     await reached.opened
@@ -139,7 +139,10 @@ describe('on NATS', () => {
   })
 
   it('two relays that race for every page', async () => {
-    const relays = [openRelay({ db: t.db, stream: open() }), openRelay({ db: t.db, stream: open() })]
+    const relays = [
+      openRelay({ db: t.db, log: quietLog, stream: open() }),
+      openRelay({ db: t.db, log: quietLog, stream: open() }),
+    ]
     for (let round = 0; round < 8; round += 1) {
       await produce(t, 3)
       await Promise.all(relays.map((relay) => relay.step()))
@@ -161,7 +164,7 @@ describe('on NATS', () => {
         return answer
       },
     }
-    const relay = openRelay({ db: t.db, stream: lossy })
+    const relay = openRelay({ db: t.db, log: quietLog, stream: lossy })
     await produce(t, 4)
     await relayed(relay, 8)
     // These are stored, but the relay never learns it, and soon the server remembers no ids of theirs either.

@@ -22,7 +22,10 @@ function sqlFiles(folder: URL): SqlFile[] {
   return readdirSync(folder)
     .filter((name) => name.endsWith('.sql'))
     .sort()
-    .map((name) => ({ name: name.replace(/\.sql$/, ''), text: readFileSync(fileURLToPath(new URL(name, folder)), 'utf8') }))
+    .map((name) => ({
+      name: name.replace(/\.sql$/, ''),
+      text: readFileSync(fileURLToPath(new URL(name, folder)), 'utf8'),
+    }))
 }
 
 export function migrations(): SqlFile[] {
