@@ -201,7 +201,7 @@ export function observer(keys: readonly string[], shelf: Shelf): Body {
         text: 'select count(*) as ended from state.agent_inbox where correlation_id = any ($1) and ended_at is not null',
         values: [keys],
       })
-      if (row !== undefined && Number(row.ended) === keys.length) break
+      if (row !== undefined && row.ended === keys.length) break
       await fibre.clock.sleep(30_000)
     }
     await fibre.clock.sleep(60_000)

@@ -24,7 +24,7 @@ interface Opening {
   readonly kernel: Kernel
   readonly stage: Stage
   /** Enqueues and claims on the stage, before the duel. */
-  running(agentId: string): Promise<ClaimedTurn>
+  readonly running: (agentId: string) => Promise<ClaimedTurn>
 }
 
 async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {

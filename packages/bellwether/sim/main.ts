@@ -1,11 +1,12 @@
 /**
- * `npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--url URL] [--stop] [--json]`: plays seeds and says what it
+ * `npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--crashes] [--url URL] [--stop] [--json]`: plays seeds and says what it
  * found. Without --url it starts a PostgreSQL of its own. The hash is over all traces: the same seeds give the same hash.
  */
 import { createHash } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { systemClock } from '../src/ports/clock.js'
 import { ownCluster } from './cluster.js'
+import { crashPoints, playCrashes } from './crashes.js'
 import { play, storyOf, type Found } from './play.js'
 import { stories, type StoryName } from './scenarios.js'
 import { openKernelWorld } from './stage.js'
@@ -16,6 +17,7 @@ const { values: given } = parseArgs({
     from: { type: 'string', default: '1' },
     story: { type: 'string' },
     calm: { type: 'boolean', default: false },
+    crashes: { type: 'boolean', default: false },
     stop: { type: 'boolean', default: false },
     url: { type: 'string' },
     json: { type: 'boolean', default: false },
@@ -24,7 +26,7 @@ const { values: given } = parseArgs({
 
 function usage(problem: string): never {
   process.stderr.write(
-    `${problem}\nusage: npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--stop] [--url URL] [--json]\n`,
+    `${problem}\nusage: npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--crashes] [--stop] [--url URL] [--json]\n`,
   )
   process.exit(2)
 }
@@ -50,7 +52,15 @@ const found: Found[] = []
 let steps = 0
 let played = 0
 try {
-  for (let seed = from; seed < from + seeds; seed += 1) {
+  for (const crash of given.crashes ? crashPoints(given.story as StoryName | undefined) : []) {
+    const result = await playCrashes(world, crash, from)
+    hash.update(result.hash)
+    steps += result.steps
+    played += result.runs
+    found.push(...result.found)
+    process.stderr.write(`${crash.story}, ${crash.fibre}: ${result.runs} crash points, ${result.found.length} findings\n`)
+  }
+  for (let seed = from; !given.crashes && seed < from + seeds; seed += 1) {
     const story = (given.story as StoryName | undefined) ?? storyOf(seed)
     const result = await play(world, seed, story, !given.calm)
     hash.update(result.hash)
@@ -71,7 +81,7 @@ try {
 
 const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
 const report = {
-  ran: { seeds: played, from, story: given.story ?? 'all', faults: !given.calm },
+  ran: { [given.crashes ? 'crash_points' : 'seeds']: played, from, story: given.story ?? 'all', faults: !given.calm },
   figures: { steps, seconds: Math.round(seconds), steps_per_s: Math.round(steps / seconds) },
   trace: hash.digest('hex').slice(0, 16),
   found,

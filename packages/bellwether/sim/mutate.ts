@@ -59,9 +59,9 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
     maxBuffer: 64 * 1024 * 1024,
   }).catch(
     // A simulation that finds something exits with 1: that is its answer.
-    (error: { stdout?: string; stderr?: string }) => {
+    (error: Error & { stdout?: string; stderr?: string }) => {
       if (error.stdout?.startsWith('{')) return { stdout: error.stdout }
-      throw new Error(`the mutant ${name} did not run: ${error.stderr ?? String(error)}`)
+      throw new Error(`the mutant ${name} did not run: ${error.stderr ?? error.message}`)
     },
   )
   await rm(folder, { recursive: true, force: true })

@@ -34,9 +34,9 @@ export interface Played {
 
 // Faults strike within the first third of a typical run; the rest is the proof that it recovers.
 const calmAfter = 1_500
-const maxSteps = 40_000
-// Each attempt is a whole run.
-const shrinksMax = 40
+export const maxSteps = 40_000
+// The end of a trace tells most of the story.
+const traceShown = 40
 
 /** Mostly the fleet; every third seed one of the small stories, in turn. */
 export function storyOf(seed: number): StoryName {
@@ -86,7 +86,7 @@ export async function play(world: World, seed: number, name: StoryName, faults: 
   return { found: worst && foundOf(seed, name, worst), hash: first.hash, steps: first.steps }
 }
 
-function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: Outcome; plan: Plan }): Found {
+export function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: Outcome; plan: Plan }): Found {
   const finding = outcome.finding!
   return {
     seed,
@@ -94,7 +94,7 @@ function foundOf(seed: number, story: StoryName, { outcome, plan }: { outcome: O
     plan,
     finding: findingText(finding),
     breaks: whatBroke(finding),
-    trace: outcome.trace.slice(-shrinksMax),
+    trace: outcome.trace.slice(-traceShown),
   }
 }
 

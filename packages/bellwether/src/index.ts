@@ -31,4 +31,4 @@ export { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from
 export { defineAgents, type Agents } from './worker/agents.js'
 export type { Hydrated } from './worker/hydrate.js'
 export { runWorker, type LoopSettings, type RunningWorker } from './worker/loop.js'
-export type { WorkerOptions, WorkerSettings } from './worker/worker.js'
+export type { WorkerOptions, WorkerSettings } from './worker/scope.js'

@@ -4,6 +4,7 @@
  * A blocked backend is frozen (SIGSTOP), for PostgreSQL wakes several waiters of a row at once and lets them race; so
  * only one backend runs at any time. Locks held by strangers are waited out.
  */
+import { systemClock } from '../../src/ports/clock.js'
 import type { Control } from './control.js'
 import type { Strand } from './strand.js'
 
@@ -16,16 +17,16 @@ const hungMs = 30_000
 const turnOfTheLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 export async function settle(strands: readonly Strand[], control: Control): Promise<void> {
-  const began = performance.now()
+  const began = systemClock.monotonicMs()
   await turnOfTheLoop()
   for (let runner = running(strands); runner !== undefined; runner = running(strands)) {
-    const look = performance.now() + patienceMs
-    while (running(strands) !== undefined && performance.now() < look) await turnOfTheLoop()
+    const look = systemClock.monotonicMs() + patienceMs
+    while (running(strands) !== undefined && systemClock.monotonicMs() < look) await turnOfTheLoop()
     if (running(strands) === undefined) break
     const by = (await control.blockers([runner.wire.pid])).get(runner.wire.pid) ?? []
     // The answer may be older than an arrival that was read meanwhile.
     if (running(strands) === runner && by.length > 0 && by.every((pid) => isFibre(pid, strands))) runner.block(by)
-    if (performance.now() - began > hungMs)
+    if (systemClock.monotonicMs() - began > hungMs)
       throw new Error(`no end of ${runner.name} in "${runner.flight?.label ?? ''}"`)
   }
   await lookAtBlocked(strands, control)

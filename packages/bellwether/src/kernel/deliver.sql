@@ -60,7 +60,7 @@ returns jsonb language sql stable as $$
         and case f ->> 'type'
           when 'string' then jsonb_typeof(g -> 'value') = 'string'
           when 'number' then jsonb_typeof(g -> 'value') = 'number'
-          when 'integer' then jsonb_typeof(g -> 'value') = 'number'
+          when 'integer' then jsonb_typeof(g -> 'value') = 'number' and (g ->> 'value')::numeric % 1 = 0
           when 'boolean' then jsonb_typeof(g -> 'value') = 'boolean'
           when 'array' then jsonb_typeof(g -> 'value') = 'array'
           when 'object' then jsonb_typeof(g -> 'value') = 'object'

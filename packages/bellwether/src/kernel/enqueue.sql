@@ -14,36 +14,27 @@ declare
   v_locked int;
   v_done state.verdict[];
   v_new text[];
-  v_projects text[];
-  v_agents text[];
   v_items state.new_turn[] := array(select x from json_populate_recordset(null::state.new_turn, p_items) x);
   v_leases state.leasing[];
   v_left boolean;
 begin
-  select array_agg(a.project_id), array_agg(a.agent_id) into v_projects, v_agents
-  from (select distinct x.project_id, x.agent_id from unnest(v_items) x) a;
-
   -- Heads first, all of them, whatever their status, in one order (hazards 1 and 8).
   v_locked := (select count(*) from (
-    select from state.agent_state_head h
-    join (select u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id) order by 1, 2) a
-      on h.project_id = a.project_id and h.agent_id = a.agent_id
+    select from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
     order by h.project_id, h.agent_id for no key update of h) locked);
-  if v_locked < cardinality(v_agents) then
+  if v_locked < cardinality(v_items) then
     -- An agent in the roster without a head yet: give it one, then go on under its lock.
     insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, updated_at)
-    select a.project_id, a.agent_id, a.profile_id, a.worker_target, state.now()
-    from unnest(v_projects, v_agents) as u (project_id, agent_id)
-    join resource.project_agents a on a.project_id = u.project_id and a.agent_id = u.agent_id
+    select distinct a.project_id, a.agent_id, a.profile_id, a.worker_target, state.now()
+    from unnest(v_items) x join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
     order by a.project_id, a.agent_id
     on conflict do nothing;
-    perform from state.agent_state_head h
-    join unnest(v_projects, v_agents) as a (project_id, agent_id) on h.project_id = a.project_id and h.agent_id = a.agent_id
+    perform from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
     order by h.project_id, h.agent_id for no key update of h;
   end if;
 
   v_now := state.now();
-  select l.max_recursion_depth into v_max_depth from state.limits l;
+  v_max_depth := (select l.max_recursion_depth from state.limits l);
 
   -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
   -- or correlation id inside one batch is the caller's error and fails the batch.
@@ -92,13 +83,15 @@ begin
   end if;
   -- Idle, and yet not leased above: an older turn stands in line, or the box is not free.
   if v_left then
-    return query select * from state.dispatch_next(v_projects, v_agents);
+    return query select * from state.dispatch_next(
+      array(select x.project_id from unnest(v_items) x), array(select x.agent_id from unnest(v_items) x));
   end if;
 
-  perform state.make_boxes((
-    select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
-    from unnest(v_items) x where x.box is not null and x.inbox_id = any (v_new)
-    having count(*) > 0));
+  if exists (select from unnest(v_items) x where x.box is not null) then
+    perform state.make_boxes((
+      select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
+      from unnest(v_items) x where x.box is not null and x.inbox_id = any (v_new)));
+  end if;
 
   if cardinality(v_new) = cardinality(v_items) then return; end if;
 

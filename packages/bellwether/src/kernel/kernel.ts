@@ -15,9 +15,9 @@ import { enqueue, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
 import { record, type Writing } from './record.js'
 import { report, type Receipt, type ReportResult } from './report.js'
 import { resume, readResults, type ToolResult } from './resume.js'
-import { putAgents, putTool, type Agent, type Tool } from './roster.js'
+import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } from './roster.js'
 import { stop, type Stopping, type StopResult } from './stop.js'
-import { suspend, type Suspension } from './suspend.js'
+import { suspend, type Suspended, type Suspension } from './suspend.js'
 import { swapBox, type BoxSwap } from './swap-box.js'
 import { startTool, type StartedTool } from './tools.js'
 import { uiAction, type UiAction } from './ui-action.js'
@@ -27,6 +27,7 @@ export interface Kernel {
   readonly db: Database
   readonly ids: Ids
   putAgents(agents: readonly Agent[]): Promise<void>
+  putProfile(profile: Profile): Promise<void>
   putTool(tool: Tool): Promise<void>
   makeBox(box: NewBox): Promise<string>
   readBoxes(boxIds: readonly (string | null)[]): Promise<Card[]>
@@ -50,7 +51,7 @@ export interface Kernel {
   record(writing: Writing): Promise<'recorded' | 'stale'>
   /** Compaction: a new output box for a running turn; answers its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
-  suspend(suspension: Suspension, suspendSeconds: number): Promise<'suspended' | 'already' | 'stale'>
+  suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
   resume(fence: Fence, workerId: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
   /** One delivery; concurrent ones share a batch. */
@@ -59,7 +60,7 @@ export interface Kernel {
   ring(verdicts: readonly Verdict[]): Promise<void>
 }
 
-// 500 rows keep a verb near 30 ms; four flights let one batch be built while others commit.
+// 500 rows keep a verb near 30 ms; two flights let one batch be built while the other commits.
 const singles = { max: 500, inFlight: 2, queueMax: 50_000 }
 
 export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: Ids }): Kernel {
@@ -88,6 +89,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     db,
     ids,
     putAgents: (agents) => putAgents(db, ids, agents),
+    putProfile: (profile) => putProfile(db, profile),
     putTool: (tool) => putTool(db, tool),
     makeBox: (box) => makeBox(db, ids, box),
     readBoxes: (boxIds) => readBoxes(db, boxIds),

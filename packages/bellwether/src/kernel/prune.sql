@@ -5,6 +5,7 @@ create or replace function state.prune(p_days double precision, p_limit int) ret
 declare
   v_before timestamptz := state.now() - make_interval(secs => p_days * 86400);
   v_turns text[];
+  v_rows_gone text[];
   v_rows int;
   v_sum int := 0;
 begin
@@ -21,15 +22,18 @@ begin
   )
   select rows into v_sum from counted;
 
-  -- Ids sort by time: the oldest rows come first, without an index on the end.
-  v_turns := array(select i.agent_turn_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
-    where i.ended_at < v_before and i.message_type in ('turn', 'ui_action'));
+  -- Ids sort by time: the oldest rows come first, without an index on the end. What was refused or put aside goes with them.
+  v_rows_gone := array(select i.inbox_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
+    where i.ended_at < v_before or (i.created_at < v_before and (i.status in ('error', 'skipped')
+      or (i.status = 'consumed' and i.message_type not in ('turn', 'ui_action')))));
+  v_turns := array(select i.agent_turn_id from unnest(v_rows_gone) g cross join lateral state.inbox_row(g) i
+    where i.message_type in ('turn', 'ui_action') and i.agent_turn_id is not null);
   delete from state.turn_waiting_tools w using unnest(v_turns) t where w.agent_turn_id = t;
   delete from state.turn_resume_ledger l using unnest(v_turns) t where l.agent_turn_id = t;
   delete from state.agent_steps s using unnest(v_turns) t where s.agent_turn_id = t;
   delete from state.force_terminations f using unnest(v_turns) t where f.agent_turn_id = t;
-  delete from state.execution_edges e using unnest(v_turns) t, state.agent_inbox i where i.agent_turn_id = t and e.edge_id = i.inbox_id;
-  delete from state.agent_inbox i using unnest(v_turns) t where i.agent_turn_id = t;
+  delete from state.execution_edges e using unnest(v_rows_gone) g where e.edge_id = g;
+  delete from state.agent_inbox i using unnest(v_rows_gone) g where i.inbox_id = g;
   get diagnostics v_rows = row_count;
   v_sum := v_sum + v_rows;
 

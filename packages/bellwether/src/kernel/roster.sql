@@ -1,5 +1,6 @@
 -- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target, never the head's
 -- state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
+-- The absolute end of a turn is the agent's own, or its profile's (spec.turn_deadline_seconds), or the house's (W2.9).
 create or replace function state.put_agents(p_items json) returns void language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
 as $$
@@ -21,7 +22,8 @@ begin
   v_now := state.now();
   with new_heads as (
     insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, turn_deadline_seconds, updated_at)
-    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.turn_deadline_seconds, v_now
+    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, coalesce(x.turn_deadline_seconds, (
+      select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now
     from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, box_id text, turn_deadline_seconds double precision)
     order by x.project_id, x.agent_id
     on conflict (project_id, agent_id) do nothing
@@ -42,10 +44,14 @@ begin
     select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('turn', 'ui_action') and q.status in ('pending', 'processing')
     union all
     select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('tool_result', 'timeout') and q.status = 'pending');
-  update state.agent_state_head h set worker_target = x.worker_target, profile_id = x.profile_id, turn_deadline_seconds = x.turn_deadline_seconds
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, worker_target text, profile_id text, turn_deadline_seconds double precision)
+  update state.agent_state_head h set worker_target = x.worker_target, profile_id = x.profile_id, turn_deadline_seconds = x.seconds
+  from (
+    select y.project_id, y.agent_id, y.worker_target, y.profile_id, coalesce(y.turn_deadline_seconds, (
+      select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f
+      where f.project_id = y.project_id and f.profile_id = y.profile_id)) as seconds
+    from json_to_recordset(p_items) as y (project_id text, agent_id text, worker_target text, profile_id text, turn_deadline_seconds double precision)) x
   where h.project_id = x.project_id and h.agent_id = x.agent_id
-    and (h.worker_target, h.profile_id, h.turn_deadline_seconds) is distinct from (x.worker_target, x.profile_id, x.turn_deadline_seconds);
+    and (h.worker_target, h.profile_id, h.turn_deadline_seconds) is distinct from (x.worker_target, x.profile_id, x.seconds);
 end $$;
 
 -- A worker signs in, and says that it is still there.

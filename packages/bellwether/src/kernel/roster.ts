@@ -8,9 +8,10 @@ export interface Agent {
   readonly projectId: string
   readonly agentId: string
   readonly workerTarget: string
+  readonly profileId?: string
   readonly status?: 'active' | 'retired'
   readonly metadata?: Readonly<Record<string, unknown>>
-  /** The absolute end of each of its turns; absent: pmo.turn_deadline_seconds. */
+  /** The absolute end of each of its turns; absent: its profile's, else pmo.turn_deadline_seconds. */
   readonly turnDeadlineSeconds?: number
   /** false: the agent has no output box, and its deliverables say so (T1.3). */
   readonly outputBox?: boolean
@@ -24,6 +25,7 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
       project_id: token(agent.projectId, 'project'),
       agent_id: token(agent.agentId, 'agent'),
       worker_target: token(agent.workerTarget, 'worker target'),
+      profile_id: agent.profileId,
       status: agent.status,
       metadata: agent.metadata,
       turn_deadline_seconds: agent.turnDeadlineSeconds,
@@ -31,6 +33,28 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
     }
   })
   await db.query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
+}
+
+export interface Profile {
+  readonly projectId: string
+  readonly profileId: string
+  readonly name: string
+  readonly workerTarget: string
+  /** What its executor needs; `turn_deadline_seconds` bounds the turns of its agents. */
+  readonly spec?: Readonly<Record<string, unknown>>
+}
+
+/** Agents take a profile's deadline when they are put, so profiles come first. */
+export async function putProfile(db: Queryable, profile: Profile): Promise<void> {
+  const spec = profile.spec ?? {}
+  storable(spec, `the spec of profile ${profile.profileId}`, payloadMaxBytes)
+  const project = token(profile.projectId, 'project')
+  await db.query({ text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing', values: [project] })
+  await db.query({
+    text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
+      on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target, spec = excluded.spec`,
+    values: [project, token(profile.profileId, 'profile'), profile.name, token(profile.workerTarget, 'worker target'), JSON.stringify(spec)],
+  })
 }
 
 export interface Tool {

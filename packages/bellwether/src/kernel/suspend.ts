@@ -3,6 +3,7 @@ import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
+import { TURN } from './turn.js'
 import { call, fenceRow, type Fence } from './verdict.js'
 
 export interface ToolCall {
@@ -19,6 +20,8 @@ export interface Suspension extends Fence {
   readonly calls: readonly ToolCall[]
 }
 
+export type Suspended = typeof TURN.suspend.to | 'already' | 'stale'
+
 // A step that asks for more at once is a loop that went wrong.
 const callsMax = 1_000
 
@@ -27,7 +30,7 @@ export async function suspend(
   ids: Ids,
   suspension: Suspension,
   suspendSeconds: number,
-): Promise<'suspended' | 'already' | 'stale'> {
+): Promise<Suspended> {
   const { calls } = suspension
   const distinct = new Set(calls.map((one) => one.toolCallId))
   if (calls.length === 0 || calls.length > callsMax || distinct.size !== calls.length) {
@@ -54,7 +57,7 @@ export async function suspend(
     suspendSeconds,
   )
   switch (verdict?.what) {
-    case 'suspended':
+    case TURN.suspend.to:
     case 'already':
     case 'stale':
       return verdict.what

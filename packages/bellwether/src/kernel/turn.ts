@@ -97,8 +97,6 @@ export const TURN = {
   },
 } as const satisfies Record<string, Move>
 
-export type MoveName = keyof typeof TURN
-
 /** Whether any move leads from one status to the other. */
 export function isLegal(from: HeadStatus, to: HeadStatus): boolean {
   return Object.values<Move>(TURN).some((move) => move.to === to && move.from.includes(from))

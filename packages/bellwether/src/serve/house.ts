@@ -8,6 +8,7 @@ import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { natsBell } from '../ports/bell/nats.js'
+import { nearBell } from '../ports/bell/near.js'
 import { notifyBell } from '../ports/bell/notify.js'
 import type { Clock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
@@ -54,10 +55,11 @@ export async function openHouse(options: HouseOptions): Promise<House> {
   }
   const servers = settings.nats.url
   const db = await databaseOnceThere({ ...options, url })
-  const bell =
+  const far =
     servers === undefined
       ? notifyBell({ url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) })
       : natsBell({ servers, log, clock, random, name: options.name })
+  const bell = nearBell(far, random)
   let stream: EventStream | undefined
   return {
     bell,
@@ -65,7 +67,7 @@ export async function openHouse(options: HouseOptions): Promise<House> {
     stream: () =>
       (stream ??=
         servers === undefined
-          ? notifyStream({ bell })
+          ? notifyStream({ bell: far })
           : natsStream({ servers, log, clock, random, name: `${options.name} relay` })),
     async close() {
       const closing = async () => {

@@ -3,7 +3,8 @@ import { subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop, makeWake } from '../ports/loop.js'
 import { openWatchdog, type WatchdogSettings } from './watchdog.js'
-import { openWorker, type Worker, type WorkerOptions } from './worker.js'
+import type { WorkerOptions } from './scope.js'
+import { openWorker, type Worker } from './worker.js'
 
 export interface LoopSettings extends WatchdogSettings {
   readonly pollSeconds: number

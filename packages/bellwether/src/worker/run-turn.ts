@@ -8,8 +8,8 @@ import type { Delivery } from '../kernel/deliver.js'
 import type { ToolResult } from '../kernel/resume.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import { hydrate } from './hydrate.js'
+import type { Scope, WorkerOptions } from './scope.js'
 import { decideSubmission, submitResultName, wantedFields, type Submission } from './submit-result.js'
-import type { Scope, WorkerOptions } from './worker.js'
 
 export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
   const { kernel, log } = options

@@ -4,7 +4,8 @@
  */
 import { keepVigil } from '../kernel/vigil.js'
 import { databaseNow, expireWaits, reclaim, requeueExpiredResumeLedgers, resendCommands } from '../kernel/watch.js'
-import type { Worker, WorkerOptions } from './worker.js'
+import type { WorkerOptions } from './scope.js'
+import type { Worker } from './worker.js'
 
 export interface WatchdogSettings {
   readonly watchdogIntervalSeconds: number

@@ -3,37 +3,8 @@
  * fence that is lost aborts the scope, and nothing that it still says is taken. The loop around it only waits and steps.
  */
 import type { Claimant, ClaimedTurn } from '../kernel/claim.js'
-import type { Kernel } from '../kernel/kernel.js'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
-import type { AgentFunction } from './agent.js'
 import { runTurn } from './run-turn.js'
-
-export interface WorkerSettings {
-  readonly concurrency: number
-  readonly suspendTimeoutSeconds: number
-  readonly resumeLeaseSeconds: number
-  readonly inboxProcessingTimeoutSeconds: number
-}
-
-export interface WorkerOptions {
-  readonly kernel: Kernel
-  readonly clock: Clock
-  readonly log: Log
-  readonly workerId: string
-  readonly workerTarget: string
-  readonly settings: WorkerSettings
-  /** The function that does an agent's turns. */
-  readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
-}
-
-/** One running turn. `held`: the head is running under its fence, so that a beat which does not name it has lost it. */
-export interface Scope {
-  readonly turn: ClaimedTurn
-  readonly abort: AbortController
-  held: boolean
-  done: Promise<void>
-}
+import type { Scope, WorkerOptions } from './scope.js'
 
 export interface Worker {
   readonly workerId: string

@@ -1,8 +1,9 @@
 import { chmod, mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { openFolderTo, passes, type Account } from '../../src/ports/database/account.js'
+import { openFolderTo, passes } from '../../src/ports/database/account.js'
 import { layoutOf, makeFolder } from '../../src/ports/database/layout.js'
+import type { Account } from '../../src/ports/database/program.js'
 import { reachableBinaries } from '../../src/ports/database/reachable-binaries.js'
 import { testFolder } from '../support/postgres.js'
 

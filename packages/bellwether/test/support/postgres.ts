@@ -29,7 +29,7 @@ export interface TestCluster extends Embedded {
 
 export interface TestDatabase {
   readonly url: string
-  drop(): Promise<void>
+  readonly drop: () => Promise<void>
 }
 
 export interface FreshDatabase extends TestDatabase {

@@ -102,7 +102,7 @@ async function replaceVerbs(tx: Queryable): Promise<boolean> {
 async function remember(tx: Queryable, name: string, sum: string): Promise<void> {
   await tx.query({
     text: `insert into bellwether.migrations (name, checksum) values ($1, $2)
-      on conflict (name) do update set checksum = excluded.checksum, applied_at = transaction_timestamp()`,
+      on conflict (name) do update set checksum = excluded.checksum, applied_at = excluded.applied_at`,
     values: [name, sum],
   })
 }

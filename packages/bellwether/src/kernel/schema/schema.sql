@@ -391,6 +391,9 @@ create table state.moves (
 
 -- types
 create type state.verdict as (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, detail jsonb);
+create type state.leasing as (project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth integer, parent_step_id text, traceparent text, context_box_id text, output_box_id text, expecting_correlation_id text);
+create type state.new_turn as (inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth integer, traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb, box jsonb, given_context_box_id text, given_output_box_id text);
+create type state.delivery as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text, content jsonb);
 create type state.ending as (project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text, card_id text, content jsonb, force_reason text);
 create type state.overdue as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, updated_at timestamp with time zone, outcome text, error text);
 
@@ -447,6 +450,7 @@ create function state.forget_future() returns integer;
 create function state.head(p_project_id text, p_agent_id text) returns SETOF state.agent_state_head;
 create function state.horizon_age() returns double precision;
 create function state.inbox_row(p_inbox_id text) returns SETOF state.agent_inbox;
+create function state.lease(p_leases state.leasing[]) returns SETOF state.verdict;
 create function state.make_boxes(p_boxes json) returns void;
 create function state.missing_fields(p_context_box_id text, p_content jsonb) returns jsonb;
 create function state.now() returns timestamp with time zone;

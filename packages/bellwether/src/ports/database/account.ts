@@ -7,13 +7,7 @@ import { chown, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Terminal } from '@bellwether/protocol'
 import type { Layout } from './layout.js'
-import { runProgram } from './program.js'
-
-export interface Account {
-  readonly name: string
-  /** Absent: the account we already are. */
-  readonly ids?: { readonly uid: number; readonly gid: number }
-}
+import { runProgram, type Account } from './program.js'
 
 const ownAccount = 'bellwether'
 const shortMs = 10_000

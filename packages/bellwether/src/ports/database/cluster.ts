@@ -8,10 +8,10 @@ import { endianness } from 'node:os'
 import { basename, join } from 'node:path'
 import { Terminal } from '@bellwether/protocol'
 import { systemRandom } from '../random.js'
-import { giveTo, type Account } from './account.js'
+import { giveTo } from './account.js'
 import type { Binaries } from './binaries.js'
 import { newClusterPrefix, type Layout } from './layout.js'
-import { runProgram } from './program.js'
+import { runProgram, type Account } from './program.js'
 import { confText, type Settings } from './settings.js'
 
 export interface Identity {

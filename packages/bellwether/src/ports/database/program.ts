@@ -1,6 +1,12 @@
 /** Runs a short-lived program to its end, with a bound on its time and output. Failing to start is an outcome too. */
 import { execFile } from 'node:child_process'
-import type { Account } from './account.js'
+
+/** Whom a program runs as. */
+export interface Account {
+  readonly name: string
+  /** Absent: the account we already are. */
+  readonly ids?: { readonly uid: number; readonly gid: number }
+}
 
 export interface Ran {
   readonly ok: boolean

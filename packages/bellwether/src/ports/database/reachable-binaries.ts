@@ -5,9 +5,10 @@
  */
 import { cp, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { passes, type Account } from './account.js'
+import { passes } from './account.js'
 import type { Binaries } from './binaries.js'
 import { nativePrefix, type Layout } from './layout.js'
+import type { Account } from './program.js'
 
 export async function reachableBinaries(account: Account, layout: Layout, binaries: Binaries): Promise<Binaries> {
   if (!account.ids || (await passes(account, binaries.postgres, ['-x']))) return binaries

@@ -3,7 +3,8 @@
  * limit the text moves to one older file and the log starts again (the server appends, so truncating under it is safe).
  */
 import { copyFile, open, stat, truncate } from 'node:fs/promises'
-import { giveTo, type Account } from './account.js'
+import { giveTo } from './account.js'
+import type { Account } from './program.js'
 
 export interface ServerLog {
   readonly fd: number

@@ -1,0 +1,47 @@
+/**
+ * The simulation's smoke: a few seeds of every story, the duels crashed at every statement, the same seed twice. The long runs are
+ * `npm run sim` and `npm run sim -- --crashes`.
+ */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { ownCluster, type OwnCluster } from './cluster.js'
+import { duels } from './duels.js'
+import { findingText, forEachCrashPoint, type World } from './engine/index.js'
+import { play } from './play.js'
+import { stories, type StoryName } from './scenarios.js'
+import { openKernelWorld } from './stage.js'
+import type { Story } from './story.js'
+
+let cluster: OwnCluster
+let world: World
+beforeAll(async () => {
+  cluster = await ownCluster()
+  world = await openKernelWorld(await cluster.database())
+}, 60_000)
+afterAll(async () => {
+  await world.close()
+  await cluster.remove()
+})
+
+const small = (Object.keys(stories) as StoryName[]).filter((name) => name !== 'fleet')
+
+it.each(small)('finds nothing in "%s"', { timeout: 60_000 }, async (name) => {
+  for (const seed of [1, 2]) expect((await play(world, seed, name, true)).found).toBeUndefined()
+})
+
+it('[T1.1] [T1.6] [T8.1] [W5.1] brings every turn of a fleet under attack to its one end, twice with the same trace', { timeout: 120_000 }, async () => {
+  for (const seed of [101, 102]) {
+    const first = await play(world, seed, 'fleet', true)
+    const second = await play(world, seed, 'fleet', true)
+    expect(first.found).toBeUndefined()
+    expect(second.hash).toBe(first.hash)
+  }
+})
+
+it.each(Object.keys(duels) as (keyof typeof duels)[])('[T1.2] keeps its invariants when a side of "%s" dies at any statement', { timeout: 120_000 }, async (name) => {
+  const story: Story = duels[name]
+  for (const fibre of story.fibres) {
+    await forEachCrashPoint(world, story.scenario, { seed: 7, fibre, always: story.always }, (outcome, nth) => {
+      expect(outcome.finding && `${fibre} crashed at ${nth}: ${findingText(outcome.finding)}`).toBeUndefined()
+    })
+  }
+})
