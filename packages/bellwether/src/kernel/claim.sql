@@ -19,6 +19,7 @@ declare
   v_agents text[];
   v_seen text[] := '{}';
   v_others text[];
+  v_taken int;
 begin
   select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}') into v_projects, v_agents, v_seen from (
     select h.project_id, h.agent_id, i.inbox_id from state.agent_inbox i
@@ -49,16 +50,20 @@ begin
       i.attempts, i.recursion_depth, i.traceparent, i.correlation_id, r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
       case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end;
 
+    get diagnostics v_taken = row_count;
+
     -- Whatever else was pending for these agents.
-    v_others := array(
-      select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i where i.status = 'pending');
-    if v_others <> '{}' then
-      return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
-        h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent, h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id,
-        s.turn_deadline, r.detail
-      from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
-      left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
-      left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id and s.agent_id = r.agent_id;
+    if v_taken < cardinality(v_seen) then
+      v_others := array(
+        select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i where i.status = 'pending');
+      if v_others <> '{}' then
+        return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
+          h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent, h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id,
+          s.turn_deadline, r.detail
+        from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
+        left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
+        left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id and s.agent_id = r.agent_id;
+      end if;
     end if;
 
     update state.workers w set last_claim_at = v_now, seen_at = v_now
@@ -67,7 +72,7 @@ begin
 
   if cardinality(v_seen) < p_max and exists (
     select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.worker_target = p_target and i.status = 'pending' and i.inbox_id <> all (v_seen))
+    where i.worker_target = p_target and i.status = 'pending')
   then
     what := 'again';
     return next;
