@@ -89,7 +89,7 @@ module.exports = {
     parser: 'swc',
     tsPreCompilationDeps: true,
     doNotFollow: { path: 'node_modules' },
-    exclude: { path: ['(^|/)dist/', '^packages/bellwether/bench/\\.?peers/'] },
+    exclude: { path: ['(^|/)dist/', '/\\.mutants/', '^packages/bellwether/bench/\\.?peers/'] },
     enhancedResolveOptions: {
       exportsFields: ['exports'],
       conditionNames: ['@bellwether/source', 'import', 'node', 'default', 'types'],

@@ -17,7 +17,8 @@ export interface CrashPoints {
 const peaceful = ['overload', 'blind judge', 'every bell is lost', 'fleet']
 
 export function crashPoints(only: StoryName | undefined): CrashPoints[] {
-  const names = only === undefined ? (Object.keys(stories) as StoryName[]).filter((name) => !peaceful.includes(name)) : [only]
+  const names =
+    only === undefined ? (Object.keys(stories) as StoryName[]).filter((name) => !peaceful.includes(name)) : [only]
   return names.flatMap((story) => stories[story].fibres.map((fibre) => ({ story, fibre })))
 }
 

@@ -58,7 +58,9 @@ try {
     steps += result.steps
     played += result.runs
     found.push(...result.found)
-    process.stderr.write(`${crash.story}, ${crash.fibre}: ${result.runs} crash points, ${result.found.length} findings\n`)
+    process.stderr.write(
+      `${crash.story}, ${crash.fibre}: ${result.runs} crash points, ${result.found.length} findings\n`,
+    )
   }
   for (let seed = from; !given.crashes && seed < from + seeds; seed += 1) {
     const story = (given.story as StoryName | undefined) ?? storyOf(seed)

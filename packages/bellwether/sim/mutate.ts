@@ -12,7 +12,9 @@ import { ownCluster } from './cluster.js'
 const run = promisify(execFile)
 const packageFolder = fileURLToPath(new URL('..', import.meta.url))
 const patchFolder = fileURLToPath(new URL('mutations/', import.meta.url))
-const mutantFolder = `${packageFolder}.mutants`
+// A folder for each process: two runs at once must not clear away each other's copies.
+const mutantName = `.mutants/${process.pid}`
+const mutantFolder = `${packageFolder}${mutantName}`
 // One mutant is a few dozen seeds at most; more means that the story is wrong for it.
 const timeoutMs = 300_000
 
@@ -47,7 +49,7 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
   // Inside the package, so that the copies find the same dependencies.
   for (const part of ['src', 'sim', 'package.json'])
     await cp(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
-  await run('git', ['apply', `--directory=packages/bellwether/.mutants/${name}`, `${patchFolder}${name}.patch`], {
+  await run('git', ['apply', `--directory=packages/bellwether/${mutantName}/${name}`, `${patchFolder}${name}.patch`], {
     cwd: fileURLToPath(new URL('../../..', import.meta.url)),
   })
   const script =

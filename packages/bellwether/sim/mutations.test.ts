@@ -7,7 +7,9 @@ const names = readdirSync(new URL('mutations/', import.meta.url)).map((file) => 
 
 it('has a mutation for each kernel hazard', () => {
   const texts = names.map((name) => readFileSync(new URL(`mutations/${name}.patch`, import.meta.url), 'utf8'))
-  const covered = new Set(texts.flatMap((text) => [...text.matchAll(/^Hazard (\d+)/gm)].map(([, hazard]) => Number(hazard))))
+  const covered = new Set(
+    texts.flatMap((text) => [...text.matchAll(/^Hazard (\d+)/gm)].map(([, hazard]) => Number(hazard))),
+  )
   expect([...covered].sort((one, other) => one - other)).toEqual(Array.from({ length: 14 }, (_, index) => index + 1))
 })
 

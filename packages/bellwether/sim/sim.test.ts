@@ -28,20 +28,28 @@ it.each(small)('finds nothing in "%s"', { timeout: 60_000 }, async (name) => {
   for (const seed of [1, 2]) expect((await play(world, seed, name, true)).found).toBeUndefined()
 })
 
-it('[T1.1] [T1.6] [T8.1] [W5.1] brings every turn of a fleet under attack to its one end, twice with the same trace', { timeout: 120_000 }, async () => {
-  for (const seed of [101, 102]) {
-    const first = await play(world, seed, 'fleet', true)
-    const second = await play(world, seed, 'fleet', true)
-    expect(first.found).toBeUndefined()
-    expect(second.hash).toBe(first.hash)
-  }
-})
+it(
+  '[T1.1] [T1.6] [T8.1] [W5.1] brings every turn of a fleet under attack to its one end, twice with the same trace',
+  { timeout: 120_000 },
+  async () => {
+    for (const seed of [101, 102]) {
+      const first = await play(world, seed, 'fleet', true)
+      const second = await play(world, seed, 'fleet', true)
+      expect(first.found).toBeUndefined()
+      expect(second.hash).toBe(first.hash)
+    }
+  },
+)
 
-it.each(Object.keys(duels) as (keyof typeof duels)[])('[T1.2] keeps its invariants when a side of "%s" dies at any statement', { timeout: 120_000 }, async (name) => {
-  const story: Story = duels[name]
-  for (const fibre of story.fibres) {
-    await forEachCrashPoint(world, story.scenario, { seed: 7, fibre, always: story.always }, (outcome, nth) => {
-      expect(outcome.finding && `${fibre} crashed at ${nth}: ${findingText(outcome.finding)}`).toBeUndefined()
-    })
-  }
-})
+it.each(Object.keys(duels) as (keyof typeof duels)[])(
+  '[T1.2] keeps its invariants when a side of "%s" dies at any statement',
+  { timeout: 120_000 },
+  async (name) => {
+    const story: Story = duels[name]
+    for (const fibre of story.fibres) {
+      await forEachCrashPoint(world, story.scenario, { seed: 7, fibre, always: story.always }, (outcome, nth) => {
+        expect(outcome.finding && `${fibre} crashed at ${nth}: ${findingText(outcome.finding)}`).toBeUndefined()
+      })
+    }
+  },
+)

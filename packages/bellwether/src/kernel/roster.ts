@@ -49,11 +49,20 @@ export async function putProfile(db: Queryable, profile: Profile): Promise<void>
   const spec = profile.spec ?? {}
   storable(spec, `the spec of profile ${profile.profileId}`, payloadMaxBytes)
   const project = token(profile.projectId, 'project')
-  await db.query({ text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing', values: [project] })
+  await db.query({
+    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
+    values: [project],
+  })
   await db.query({
     text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
       on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target, spec = excluded.spec`,
-    values: [project, token(profile.profileId, 'profile'), profile.name, token(profile.workerTarget, 'worker target'), JSON.stringify(spec)],
+    values: [
+      project,
+      token(profile.profileId, 'profile'),
+      profile.name,
+      token(profile.workerTarget, 'worker target'),
+      JSON.stringify(spec),
+    ],
   })
 }
 

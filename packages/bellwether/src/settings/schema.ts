@@ -34,7 +34,9 @@ const pmo = z.object({
   pending_wakeup_skip_seconds: seconds(60, 'A pending row older than this with no channel, or no agent, is put aside.'),
   active_reap_seconds: seconds(300, 'A running turn without a beat is ended after this long.'),
   suspended_reap_seconds: seconds(300, 'A suspended turn past its resume deadline is ended after this long.'),
-  max_queue_seconds: seconds(3_600, 'The longest that a busy fleet may leave a leased turn or a receipt unclaimed.', { max: 30 * daySeconds }),
+  max_queue_seconds: seconds(3_600, 'The longest that a busy fleet may leave a leased turn or a receipt unclaimed.', {
+    max: 30 * daySeconds,
+  }),
   turn_deadline_seconds: seconds(3_600, 'The longest a turn may take, from lease to end.', { max: 30 * daySeconds }),
   max_recursion_depth: count(20, 'How deep turns may start other turns.', { max: 1_000 }),
   retention_days: count(30, 'How long finished turns and their trail are kept.', { max: 3_650 }),

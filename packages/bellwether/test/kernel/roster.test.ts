@@ -17,7 +17,13 @@ const lasts = (agentId: string) =>
   )
 
 it("[W2.9] takes a turn's deadline from the agent, else from its profile, else from the house", async () => {
-  await t.kernel.putProfile({ projectId: project, profileId: 'short', name: 'short', workerTarget: target, spec: { turn_deadline_seconds: 90 } })
+  await t.kernel.putProfile({
+    projectId: project,
+    profileId: 'short',
+    name: 'short',
+    workerTarget: target,
+    spec: { turn_deadline_seconds: 90 },
+  })
   const agent = { projectId: project, workerTarget: target }
   await t.kernel.putAgents([
     { ...agent, agentId: 'own', profileId: 'short', turnDeadlineSeconds: 7 },
@@ -25,9 +31,15 @@ it("[W2.9] takes a turn's deadline from the agent, else from its profile, else f
     { ...agent, agentId: 'plain' },
   ])
   for (const agentId of ['own', 'profiled', 'plain']) await t.kernel.enqueue({ projectId: project, agentId })
-  expect([await lasts('own'), await lasts('profiled'), await lasts('plain')]).toEqual([{ seconds: 7 }, { seconds: 90 }, { seconds: 3600 }])
+  expect([await lasts('own'), await lasts('profiled'), await lasts('plain')]).toEqual([
+    { seconds: 7 },
+    { seconds: 90 },
+    { seconds: 3600 },
+  ])
   await t.kernel.putAgents([{ ...agent, agentId: 'profiled', profileId: 'short' }])
-  expect(await t.one('select profile_id from state.agent_state_head where agent_id = $1', 'profiled')).toEqual({ profile_id: 'short' })
+  expect(await t.one('select profile_id from state.agent_state_head where agent_id = $1', 'profiled')).toEqual({
+    profile_id: 'short',
+  })
 })
 
 it('rejects an action on a retired agent', async () => {
@@ -38,12 +50,23 @@ it('rejects an action on a retired agent', async () => {
 
 it('recognises a repeated enqueue within the same instant of the clock', async () => {
   await t.agents('ann')
-  await t.db.query({ text: "create or replace function state.now() returns timestamptz language sql volatile as $$ select '2030-01-01'::timestamptz $$" })
-  const row = { inbox_id: 'i1', agent_turn_id: 't1', project_id: project, agent_id: 'ann', payload: {}, box: { box_id: 'b1', cards: [{ card_id: 'c1', type: 'task.instruction', content: {} }] } }
+  await t.db.query({
+    text: "create or replace function state.now() returns timestamptz language sql volatile as $$ select '2030-01-01'::timestamptz $$",
+  })
+  const row = {
+    inbox_id: 'i1',
+    agent_turn_id: 't1',
+    project_id: project,
+    agent_id: 'ann',
+    payload: {},
+    box: { box_id: 'b1', cards: [{ card_id: 'c1', type: 'task.instruction', content: {} }] },
+  }
   const first = await call(t.db, 'enqueue', [row])
   expect(first.map(({ what }) => what)).toEqual(['enqueued', 'leased'])
   const second = await call(t.db, 'enqueue', [row])
-  expect(second).toMatchObject([{ what: 'duplicate', agent_turn_id: 't1', detail: { inbox_id: 'i1', status: 'pending' } }])
+  expect(second).toMatchObject([
+    { what: 'duplicate', agent_turn_id: 't1', detail: { inbox_id: 'i1', status: 'pending' } },
+  ])
 })
 
 it('removes finished turns past retention, whatever refused rows stand before them', async () => {
@@ -57,5 +80,7 @@ it('removes finished turns past retention, whatever refused rows stand before th
   })
   while ((await prune(t.db, 30)) > 0);
   expect(await t.all("select inbox_id from state.agent_inbox where created_at < '2021-01-01'")).toEqual([])
-  expect((await t.one<{ count: number }>("select count(*) as count from state.agent_inbox where status = 'pending'")).count).toBeGreaterThan(0)
+  expect(
+    (await t.one<{ count: number }>("select count(*) as count from state.agent_inbox where status = 'pending'")).count,
+  ).toBeGreaterThan(0)
 })

@@ -26,13 +26,19 @@ it('lets one host start a call; the same host may ask again', async () => {
   const first = await t.kernel.startTool(project, toolCallId, 'host-1')
   expect(first).toMatchObject({ what: 'started', tool_name: 'grep', arguments: { q: 'x' } })
   expect(await t.kernel.startTool(project, toolCallId, 'host-1')).toMatchObject({ what: 'started' })
-  expect(await t.kernel.startTool(project, toolCallId, 'host-2')).toMatchObject({ what: 'unknown', started_by: 'host-1' })
+  expect(await t.kernel.startTool(project, toolCallId, 'host-2')).toMatchObject({
+    what: 'unknown',
+    started_by: 'host-1',
+  })
 })
 
 it('lets another host start an idempotent call again', async () => {
   const { toolCallId } = await waiting('bob', true)
   await t.kernel.startTool(project, toolCallId, 'host-1')
-  expect(await t.kernel.startTool(project, toolCallId, 'host-2')).toMatchObject({ what: 'started', started_by: 'host-2' })
+  expect(await t.kernel.startTool(project, toolCallId, 'host-2')).toMatchObject({
+    what: 'started',
+    started_by: 'host-2',
+  })
 })
 
 it('tells a host that nobody waits any more, and knows no other calls', async () => {
