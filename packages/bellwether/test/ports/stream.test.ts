@@ -209,9 +209,9 @@ describe('the NATS stream', () => {
   it('does not hang on a server that stopped answering', async () => {
     const stream = open({ timeoutMs: 300 })
     await stream.lastCursor()
-    process.kill(server.pid(), 'SIGSTOP')
+    await server.freeze()
     await expect(stream.publish(events(1, 3))).rejects.toMatchObject({ code: 'stream_unavailable' })
-    process.kill(server.pid(), 'SIGCONT')
+    server.thaw()
     await relay(stream, events(1, 9))
     expect(await numbers()).toEqual(upTo(9))
   })

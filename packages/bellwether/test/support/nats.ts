@@ -5,21 +5,24 @@
 import type { ChildProcess } from 'node:child_process'
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { systemClock } from '../../src/ports/clock.js'
+import { until } from './until.js'
 
 export interface NatsServer {
   readonly url: string
   readonly port: number
-  readonly pid: () => number
   /** Ends the server; its store is removed unless the caller gave it. */
   stop(): Promise<void>
   /** SIGKILL: no farewell to clients, no flush of the store. */
   kill(): Promise<void>
   restart(): Promise<void>
+  /** Resolves when none of its threads runs: SIGSTOP alone returns while they still may answer. */
+  freeze(): Promise<void>
+  thaw(): void
 }
 
 const readyWithinMs = 10_000
@@ -53,6 +56,17 @@ function greets(port: number): Promise<boolean> {
     socket.once('timeout', () => end(false))
     socket.once('close', () => end(false))
   })
+}
+
+/** True once every thread of a process is stopped. */
+async function isStopped(pid: number): Promise<boolean> {
+  for (const thread of await readdir(`/proc/${pid}/task`)) {
+    // A thread that ended meanwhile has no state: look again.
+    const stat = await readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8').catch(() => '')
+    // The state follows the program's name, which stands in parentheses and may hold anything.
+    if (stat[stat.lastIndexOf(')') + 2] !== 'T') return false
+  }
+  return true
 }
 
 async function waitReady(port: number, child: ChildProcess, output: () => string): Promise<void> {
@@ -94,6 +108,8 @@ export async function startNats(
     if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return
     const gone = new Promise((resolve) => ending.once('exit', resolve))
     ending.kill(signal)
+    // A test that failed while the server was frozen must not leave a process that cannot end.
+    ending.kill('SIGCONT')
     await gone
   }
 
@@ -101,12 +117,19 @@ export async function startNats(
   return {
     url: `nats://127.0.0.1:${port}`,
     port,
-    pid: () => child?.pid ?? 0,
     kill: () => end('SIGKILL'),
     async restart() {
       await end('SIGKILL')
       await start()
     },
+    async freeze() {
+      const frozen = child
+      if (frozen?.pid === undefined) throw new Error('no nats-server to freeze')
+      const { pid } = frozen
+      frozen.kill('SIGSTOP')
+      await until('the server frozen', async () => (await isStopped(pid)) || undefined)
+    },
+    thaw: () => void child?.kill('SIGCONT'),
     async stop() {
       await end('SIGTERM')
       if (options.storeDir === undefined) await rm(storeDir, { recursive: true, force: true })
