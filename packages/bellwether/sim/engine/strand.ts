@@ -83,12 +83,16 @@ export class Strand {
     if (signal?.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       this.arrivals += 1
-      const timer: Timer = { label: 'wake', atUs: this.time.monotonicUs + us, go: resolve }
-      this.timers.push(timer)
       const roused = (): void => {
         const at = this.timers.indexOf(timer)
         if (at >= 0) this.ready.push(...this.timers.splice(at, 1))
       }
+      const go = (): void => {
+        signal?.removeEventListener('abort', roused)
+        resolve()
+      }
+      const timer: Timer = { label: 'wake', atUs: this.time.monotonicUs + us, go }
+      this.timers.push(timer)
       signal?.addEventListener('abort', roused, { once: true })
     })
   }

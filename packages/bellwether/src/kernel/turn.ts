@@ -22,8 +22,8 @@ export const TURN = {
     from: ['idle'],
     to: 'dispatched',
     bumpsEpoch: true,
-    verb: 'dispatch_next',
-    with: 'active turn, channel, trace and turn_deadline; the inbox row goes queued → pending with the epoch; bell after commit',
+    verb: 'lease',
+    with: 'active turn, channel, trace and turn_deadline; the inbox row is pending with the epoch (dispatch_next promotes a queued one); bell after commit',
   },
   start: {
     from: ['dispatched'],
