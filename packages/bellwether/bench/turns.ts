@@ -3,8 +3,8 @@
  * rests on counted rows. Only the ratios mean anything: absolute figures move with the machine.
  */
 import { systemClock } from '../src/ports/clock.js'
+import { reap, retryDispatched, sweepMax, sweepQueued, wakePending } from '../src/kernel/watch.js'
 import { openDatabase } from '../src/ports/database/pool.js'
-import { openGuard } from '../src/pmo/guard.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'
 import { fillHistory } from './history.js'
 import { machine, server } from './machine.js'
@@ -118,33 +118,38 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
         .turns.length
     }
     await contender.settle()
-    const guard = openGuard({
-      kernel,
-      clock: systemClock,
-      settings: {
-        watchdogIntervalSeconds: 3_600,
-        dispatchedRetrySeconds: 10,
-        dispatchedTimeoutSeconds: 30,
-        pendingWakeupSeconds: 5,
-        pendingWakeupSkipSeconds: 60,
-        activeReapSeconds: 0.001,
-        suspendedReapSeconds: 300,
-        maxQueueSeconds: 3_600,
-        inboxProcessingTimeoutSeconds: 30,
-        maxAttempts: 3,
-      },
-    })
-    // Healthy heads beat in the future, the others were silent; the first look only begins to watch.
-    await db.query({ text: "update state.agent_state_head set updated_at = state.now() + interval '1 hour'" })
-    await guard.step()
+    const settings = {
+      dispatchedTimeoutSeconds: 30,
+      activeReapSeconds: 300,
+      suspendedReapSeconds: 300,
+      maxQueueSeconds: 3_600,
+      inboxProcessingTimeoutSeconds: 30,
+      maxAttempts: 3,
+    }
+    // The rules of one guard step, by a guard that has watched all the time.
+    const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), setBack: false }
+    const step = async (): Promise<number> => {
+      let ended = 0
+      for (let round = sweepMax; round >= sweepMax;) {
+        const verdicts = await reap(kernel.db, kernel.ids, settings, watch)
+        round = verdicts.length
+        ended += verdicts.filter((verdict) => verdict.what === 'ended').length
+      }
+      await sweepQueued(kernel.db, 5)
+      await retryDispatched(kernel.db, 10)
+      await wakePending(kernel.db, 5, 60)
+      return ended
+    }
+    await step()
     await db.query({
-      text: `update state.agent_state_head set updated_at = state.now() - interval '1 second' where ('0' || substring(agent_id, 2))::int % 100 = 0`,
+      text: `update state.agent_state_head set updated_at = state.now() - interval '1 hour'
+        where ('0' || substring(agent_id, 2))::int % 100 = 0`,
     })
     const startedMs = systemClock.monotonicMs()
-    const ended = (await guard.step()).filter((verdict) => verdict.what === 'ended').length
+    const ended = await step()
     const stepMs = systemClock.monotonicMs() - startedMs
     const idleMs = systemClock.monotonicMs()
-    await guard.step()
+    await step()
     return { agents, ended, step_ms: Math.round(stepMs), look_ms: Math.round(systemClock.monotonicMs() - idleMs) }
   } finally {
     await db.close()

@@ -82,14 +82,15 @@ export function unknownCard(error: unknown): never {
   throw error
 }
 
-/** The cards of boxes, in order, a box after the other. */
+/** The cards of boxes, in order, a box after the other; of very long ones the newest. */
 export async function readBoxes(db: Queryable, boxIds: readonly (string | null)[]): Promise<Card[]> {
   return db.query<Card>({
     name: 'bw_read_boxes',
-    text: `select c.card_id, c.type, c.role, c.content, c.metadata, c.created_at
-      from unnest($1::text[]) with ordinality as b (box_id, ord)
-      join cards.box_cards x on x.box_id = b.box_id join cards.cards c on c.card_id = x.card_id
-      order by b.ord, x.position limit ${boxCardsMax}`,
+    text: `select card_id, type, role, content, metadata, created_at from (
+        select c.*, b.ord, x.position from unnest($1::text[]) with ordinality as b (box_id, ord)
+        join cards.box_cards x on x.box_id = b.box_id join cards.cards c on c.card_id = x.card_id
+        order by b.ord desc, x.position desc limit ${boxCardsMax}) newest
+      order by ord, position`,
     values: [boxIds],
   })
 }

@@ -4,7 +4,7 @@
 --   stop              the turn ends                                                                  → 'ended', 'leased'
 --   anything whose turn or epoch is not its agent's is refused: the row becomes 'error' or 'skipped' → 'refused'
 -- Heads come first, without waiting (hazard 8); rows are read afterwards, so that they are as fresh as the lock (hazard 1).
--- 'again' says that a head was busy with someone else: step once more.
+-- 'again' says that more is pending, or that a head was busy with someone else: step once more.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
   channel_id text, message_type text, payload jsonb, attempts int, recursion_depth int, traceparent text, correlation_id text,
@@ -70,7 +70,7 @@ begin
     where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
   end if;
 
-  if cardinality(v_seen) < p_max and exists (
+  if exists (
     select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending')
   then

@@ -1,5 +1,5 @@
 /** Deliver: the normal end of a turn. `already` after an in-doubt commit is as good as `ended`; `stale` means another owns the turn. */
-import type { Outcome } from '@bellwether/protocol'
+import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
@@ -18,8 +18,18 @@ export type DeliverResult =
   | { readonly what: 'ended' | 'already' | 'stale' }
   | { readonly what: 'refused'; readonly missing: readonly string[] }
 
+const deliverable: readonly string[] = outcomes.filter((outcome) => outcome !== 'canceled')
+
 export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknown> & { agent_turn_id: string } {
   storable(delivery.content, 'the deliverable', cardMaxBytes)
+  if (!deliverable.includes(delivery.status)) {
+    throw new InvalidInput(
+      `a turn is delivered as ${deliverable.join(', ')}, not as ${JSON.stringify(delivery.status)}`,
+      {
+        code: 'invalid_status',
+      },
+    )
+  }
   return {
     ...fenceRow(delivery),
     agent_turn_id: delivery.agentTurnId,

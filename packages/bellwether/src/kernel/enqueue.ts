@@ -36,6 +36,9 @@ export interface Enqueued {
   readonly duplicate: boolean
 }
 
+// Far beyond any limit that the house sets; the column holds it.
+const depthMax = 1_000_000
+
 type Row = Readonly<Record<string, unknown>> & {
   readonly inbox_id: string
   readonly project_id: string
@@ -67,7 +70,7 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
   const payload = { ...turn.payload, context_box_id: box?.box_id ?? turn.contextBoxId, output_box_id: turn.outputBoxId }
   storable(payload, 'the payload', payloadMaxBytes)
   const depth = turn.recursionDepth ?? 0
-  if (!Number.isInteger(depth) || depth < 0) {
+  if (!Number.isInteger(depth) || depth < 0 || depth > depthMax) {
     throw new InvalidInput('recursion_depth must be a whole number from 0', { code: 'invalid_recursion_depth' })
   }
   return {

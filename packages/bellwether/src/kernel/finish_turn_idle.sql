@@ -73,7 +73,7 @@ begin
     update state.agent_state_head h set
       status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null, active_channel_id = null,
       active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null, waiting_tool_count = 0,
-      resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null,
+      output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null,
       updated_at = v_now
     from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
     returning h.agent_id

@@ -82,7 +82,7 @@ begin
   with old as materialized (
     select i.project_id, i.worker_target, coalesce(i.channel_id, h.active_channel_id) as channel_id, i.inbox_id, i.created_at from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.status = 'pending' and i.created_at < v_now - make_interval(secs => p_wakeup_seconds)
+    where i.status = 'pending' and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds) or i.created_at > v_now + interval '1 second')
       and coalesce(i.channel_id, h.active_channel_id) is not null
     limit p_limit
   ), noted as (
@@ -109,7 +109,7 @@ begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
     -- One row an agent: a long queue that cannot be leased now (T5.3) must not hide the others.
     select h.project_id, h.agent_id from (select distinct i.project_id, i.agent_id from state.agent_inbox i
-      where i.status = 'queued' and i.created_at < v_now - make_interval(secs => p_older_than_seconds)) q
+      where i.status = 'queued' and (i.created_at < v_now - make_interval(secs => p_older_than_seconds) or i.created_at > v_now + interval '1 second')) q
     join state.agent_state_head h on h.project_id = q.project_id and h.agent_id = q.agent_id
     where h.status = 'idle'
     limit p_limit for no key update of h skip locked) l;

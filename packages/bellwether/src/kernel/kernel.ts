@@ -52,7 +52,7 @@ export interface Kernel {
   /** Compaction: a new output box for a running turn; answers its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
   suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
-  resume(fence: Fence, workerId: string): Promise<'resumed' | 'stale'>
+  resume(fence: Fence, workerId: string, stepId?: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
   /** One delivery; concurrent ones share a batch. */
   deliver(delivery: Delivery): Promise<DeliverResult>
@@ -62,6 +62,16 @@ export interface Kernel {
 
 // 500 rows keep a verb near 30 ms; two flights let one batch be built while the other commits.
 const singles = { max: 500, inFlight: 2, queueMax: 50_000 }
+
+/** One turn that cannot be taken is a refusal in its place, and no reason to refuse the others. */
+function rowOrRefusal(ids: Ids, turn: NewTurn): ReturnType<typeof turnRow> | InvalidInput {
+  try {
+    return turnRow(ids, turn)
+  } catch (error) {
+    if (error instanceof InvalidInput) return error
+    throw error
+  }
+}
 
 export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: Ids }): Kernel {
   async function rung<T extends readonly Verdict[]>(verdicts: T): Promise<T> {
@@ -99,7 +109,12 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       if (result instanceof InvalidInput) throw result
       return result
     },
-    enqueueMany: (turns) => enqueueRows(turns.map((turn) => turnRow(ids, turn))),
+    async enqueueMany(turns) {
+      const rows = turns.map((turn) => rowOrRefusal(ids, turn))
+      const good = rows.filter((row): row is ReturnType<typeof turnRow> => !(row instanceof InvalidInput))
+      const results = good.length === 0 ? [] : await enqueueRows(good)
+      return rows.map((row) => (row instanceof InvalidInput ? row : results.shift()!))
+    },
     async uiAction(action) {
       const [verdict] = await rung(await uiAction(db, ids, action))
       return {
@@ -130,7 +145,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     record: (writing) => record(db, ids, writing),
     swapBox: (swap) => swapBox(db, ids, swap),
     suspend: (suspension, suspendSeconds) => suspend(db, ids, suspension, suspendSeconds),
-    resume: (fence, workerId) => resume(db, fence, workerId),
+    resume: (fence, workerId, stepId) => resume(db, fence, workerId, stepId),
     readResults: (agentTurnId) => readResults(db, agentTurnId),
     deliver: async (delivery) => deliverOne(deliveryRow(ids, delivery)),
     async ring(verdicts) {

@@ -12,6 +12,7 @@ declare
   v_now timestamptz := state.now();
   v_overdue state.overdue[];
   v_endings state.ending[];
+  v_one state.ending;
 begin
   if v_now > (p_settings ->> 'valid_until')::timestamptz then return; end if;
   v_overdue := array(select o from state.overdue(v_now, p_settings, cardinality(p_card_ids)) o);
@@ -34,5 +35,17 @@ begin
     jsonb_build_object('status', 'idle', 'turn_epoch', o.turn_epoch + 1, 'outcome', o.outcome), v_now
   from unnest(v_overdue) o join unnest(v_endings) e on e.agent_turn_id = o.agent_turn_id;
 
-  return query select * from state.finish_turn_idle(v_endings);
+  begin
+    return query select * from state.finish_turn_idle(v_endings);
+  exception when others then
+    -- One head that cannot be ended must not keep the others alive: each alone, and the culprit is written down.
+    foreach v_one in array v_endings loop
+      begin
+        return query select * from state.finish_turn_idle(array[v_one]);
+      exception when others then
+        insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, after, created_at)
+        values ('reap_failed', v_one.project_id, v_one.agent_id, v_one.agent_turn_id, sqlerrm, jsonb_build_object('sqlstate', sqlstate), v_now);
+      end;
+    end loop;
+  end;
 end $$;

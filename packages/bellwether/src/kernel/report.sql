@@ -51,7 +51,9 @@ begin
     select inbox_id, project_id, agent_id, worker_target, active_channel_id, message_type, 'pending', tool_call_id, agent_turn_id, turn_epoch,
       active_recursion_depth, traceparent, step_id,
       jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id,
-        'status', status, 'after_execution', after_execution, 'tool_result_card_id', card_id, 'error', error)), v_now
+        'status', status, 'after_execution', after_execution, 'tool_result_card_id', card_id,
+          -- The code alone: the card holds the rest, and a payload is pointers.
+          'error', case when error is not null then jsonb_build_object('code', error -> 'code') end)), v_now
     from items
     returning *
   )

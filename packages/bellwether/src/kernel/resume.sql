@@ -1,5 +1,6 @@
 -- suspended → running, once every wait is settled: ledger and waits become 'applied', the worker holds the turn (T3.4b).
--- 'stale' when another worker resumed it first or the turn is over. Items: {project_id, agent_id, agent_turn_id, turn_epoch}.
+-- 'stale' when another worker resumed it first, the turn is over, or the results are of another step than the caller has read.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id?}.
 create or replace function state.resume(p_items json, p_worker text)
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
@@ -17,9 +18,12 @@ begin
   v_now := state.now();
 
   v_live := array(
-    select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
+    select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'suspended' and h.waiting_tool_count = 0);
+    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'suspended' and h.waiting_tool_count = 0
+      and (x.step_id is null or exists (
+        select from state.turn_resume_ledger l join state.turn_waiting_tools w on w.project_id = l.project_id and w.tool_call_id = l.tool_call_id
+        where l.agent_turn_id = x.agent_turn_id and l.status in ('pending', 'processing') and w.step_id = x.step_id)));
 
   update state.agent_inbox i set claimed_by = p_worker, processed_at = v_now
   from unnest(v_live) t where i.agent_turn_id = t and i.message_type in ('turn', 'ui_action');

@@ -3,8 +3,14 @@ import type { AfterExecution, ResultStatus, WaitStatus } from '@bellwether/proto
 import type { Queryable } from '../ports/database/database.js'
 import { call, fenceRow, type Fence } from './verdict.js'
 
-export async function resume(db: Queryable, fence: Fence, workerId: string): Promise<'resumed' | 'stale'> {
-  const [verdict] = await call(db, 'resume', [fenceRow(fence)], workerId)
+/** `stepId`: the step whose results the caller has read; a turn that has gone on since is not resumed with old ones. */
+export async function resume(
+  db: Queryable,
+  fence: Fence,
+  workerId: string,
+  stepId?: string,
+): Promise<'resumed' | 'stale'> {
+  const [verdict] = await call(db, 'resume', [{ ...fenceRow(fence), step_id: stepId }], workerId)
   return verdict?.what === 'resumed' ? 'resumed' : 'stale'
 }
 
@@ -28,7 +34,7 @@ export async function readResults(db: Queryable, agentTurnId: string): Promise<T
       from state.turn_waiting_tools w
       join cards.cards c on c.card_id = w.tool_result_card_id
       where w.agent_turn_id = $1 and w.step_id = (
-        select l.step_id from state.turn_waiting_tools l where l.agent_turn_id = $1 order by l.created_at desc, l.step_id desc limit 1)
+        select l.step_id from state.turn_waiting_tools l where l.agent_turn_id = $1 order by l.wait_seq desc limit 1)
       order by w.tool_call_card_id`,
     values: [agentTurnId],
   })

@@ -21,8 +21,8 @@ begin
 
   v_now := state.now();
   with new_heads as (
-    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, turn_deadline_seconds, updated_at)
-    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, coalesce(x.turn_deadline_seconds, (
+    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id, turn_deadline_seconds, updated_at)
+    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.box_id, coalesce(x.turn_deadline_seconds, (
       select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now
     from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, box_id text, turn_deadline_seconds double precision)
     order by x.project_id, x.agent_id
@@ -55,8 +55,8 @@ begin
 end $$;
 
 -- A worker signs in, and says that it is still there.
-create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int) returns void language sql as $$
-  insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency)
-  values (p_worker, p_target, state.now(), state.now(), p_concurrency)
-  on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency
+create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int, p_free int) returns void language sql as $$
+  insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency, free)
+  values (p_worker, p_target, state.now(), state.now(), p_concurrency, p_free)
+  on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency, free = excluded.free
 $$;

@@ -1,5 +1,5 @@
 /** Who may work: agents, profiles and tools in the database. Files and hot reload come on top of this. */
-import { token, type AfterExecution } from '@bellwether/protocol'
+import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { payloadMaxBytes, storable } from './content.js'
@@ -17,6 +17,16 @@ export interface Agent {
   readonly outputBox?: boolean
 }
 
+// A year: longer is a mistake, and an interval that overflows would stop more than its own agent.
+const deadlineMaxSeconds = 31_536_000
+
+function deadline(seconds: number | undefined): number | undefined {
+  if (seconds === undefined || (seconds > 0 && seconds <= deadlineMaxSeconds)) return seconds
+  throw new InvalidInput(`a turn deadline must be more than 0 and at most ${deadlineMaxSeconds} seconds`, {
+    code: 'invalid_turn_deadline',
+  })
+}
+
 export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[]): Promise<void> {
   const rows = agents.map((agent) => {
     if (agent.metadata !== undefined)
@@ -28,7 +38,7 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
       profile_id: agent.profileId,
       status: agent.status,
       metadata: agent.metadata,
-      turn_deadline_seconds: agent.turnDeadlineSeconds,
+      turn_deadline_seconds: deadline(agent.turnDeadlineSeconds),
       box_id: agent.outputBox === false ? undefined : ids.next(),
     }
   })
@@ -76,7 +86,16 @@ export interface Tool {
   readonly options?: Readonly<Record<string, unknown>>
 }
 
+// `cmd.tool.NAME.call`, `cmd.sys.pmo.internal.NAME`: what stands behind the project and the channel.
+const targetPattern = /^cmd(\.[a-z0-9_-]{1,120}){1,8}$/
+
 export async function putTool(db: Queryable, tool: Tool): Promise<void> {
+  if (tool.targetSubject !== undefined && !targetPattern.test(tool.targetSubject)) {
+    throw new InvalidInput(`${JSON.stringify(tool.targetSubject.slice(0, 80))} is not a command subject`, {
+      code: 'invalid_subject',
+      hint: 'use cmd. and up to eight names of the characters a-z, 0-9, _ and -, separated by dots',
+    })
+  }
   await db.query({
     name: 'bw_put_tool',
     text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)

@@ -30,7 +30,7 @@ begin
   if v_live <> '{}' then
     with calls as materialized (
       select x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, x.step_id, c.tool_call_id, c.tool_name, c.card_id, c.arguments, c.ord,
-        coalesce(c.after_execution, t.after_execution, 'suspend') as after_execution, coalesce(c.idempotent, (t.options ->> 'idempotent')::boolean, false) as idempotent,
+        coalesce(c.after_execution, t.after_execution, 'suspend') as after_execution, coalesce(c.idempotent, (t.options -> 'idempotent' = 'true'), false) as idempotent,
         greatest(p_suspend_seconds, c.timeout_seconds, state.seconds(t.options -> 'suspend_timeout_seconds'), state.seconds(t.options -> 'timeout_seconds')) as seconds,
         coalesce(t.target_subject, 'cmd.tool.' || c.tool_name || '.call') as target, h.active_channel_id, h.output_box_id, i.traceparent
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text, calls json)
@@ -80,14 +80,14 @@ begin
 
   return query
   select case when x.agent_turn_id = any (v_live) then 'suspended'
+      -- The same suspend again, after an in-doubt commit; another worker may have resumed the turn meanwhile (hazard 12).
+      when exists (select from state.turn_waiting_tools w where w.agent_turn_id = x.agent_turn_id and w.turn_epoch = x.turn_epoch
+        and w.step_id = x.step_id and w.tool_call_id = x.calls -> 0 ->> 'tool_call_id') then 'already'
       when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running' then 'refused'
-      -- The same suspend again, after an in-doubt commit.
-      when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'suspended' and exists (
-        select from state.turn_waiting_tools w where w.agent_turn_id = x.agent_turn_id and w.step_id = x.step_id) then 'already'
       else 'stale' end,
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
     case when h.status = 'running' and not coalesce(x.agent_turn_id = any (v_live), false) then '{"reason": "no calls, or a tool_call_id that was used before"}'::jsonb end
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text)
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text, calls json)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id;
 end $$;
 

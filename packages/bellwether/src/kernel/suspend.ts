@@ -1,5 +1,5 @@
 /** Suspend: the turn waits for tools. Cards, waits, deadline and commands are one transaction; the commands leave after it. */
-import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
+import { afterExecutions, InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
@@ -22,6 +22,22 @@ export interface Suspension extends Fence {
 
 export type Suspended = typeof TURN.suspend.to | 'already' | 'stale'
 
+// A year: no tool is waited for longer, and the deadline must stay a date.
+const timeoutMaxSeconds = 31_536_000
+
+function checkCall({ toolName, afterExecution, timeoutSeconds }: ToolCall): void {
+  if (afterExecution !== undefined && !afterExecutions.includes(afterExecution)) {
+    throw new InvalidInput(`after_execution of ${toolName} must be ${afterExecutions.join(' or ')}`, {
+      code: 'invalid_after_execution',
+    })
+  }
+  if (timeoutSeconds !== undefined && !(timeoutSeconds > 0 && timeoutSeconds <= timeoutMaxSeconds)) {
+    throw new InvalidInput(`the timeout of ${toolName} must be more than 0 and at most ${timeoutMaxSeconds} seconds`, {
+      code: 'invalid_timeout',
+    })
+  }
+}
+
 // A step that asks for more at once is a loop that went wrong.
 const callsMax = 1_000
 
@@ -39,6 +55,7 @@ export async function suspend(
     })
   }
   const rows = calls.map((one) => {
+    checkCall(one)
     storable(one.args ?? {}, `the arguments of ${one.toolName}`, cardMaxBytes)
     return {
       tool_call_id: plainText(one.toolCallId, 'tool_call_id'),

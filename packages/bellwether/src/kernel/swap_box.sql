@@ -34,7 +34,8 @@ begin
       select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box_id, 'kind', 'output', 'card_ids', x.card_ids, 'cards', x.cards))
       from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, box_id text, card_ids json, cards json)
       where x.agent_turn_id = any (v_live)));
-    update state.agent_state_head h set output_box_id = x.box_id
+    update state.agent_state_head h set output_box_id = x.box_id,
+      home_box_id = case when h.home_box_id = h.output_box_id then x.box_id else h.home_box_id end
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, box_id text)
     where h.project_id = x.project_id and h.agent_id = x.agent_id and x.agent_turn_id = any (v_live);
   end if;

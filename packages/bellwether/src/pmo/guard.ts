@@ -61,14 +61,15 @@ export function openGuard({
       const errors: unknown[] = []
       const rules = [
         mendClock,
+        // Right after the look: its judgement is valid for a short while only.
+        () => reap(db, ids, settings, watch),
         () => sweepQueued(db, settings.watchdogIntervalSeconds),
         () => retryDispatched(db, settings.dispatchedRetrySeconds),
         () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds),
-        () => reap(db, ids, settings, watch),
       ]
       for (const [position, rule] of rules.entries()) {
         // Only endings and leases use themselves up; announcing the same rows again in one step helps nobody.
-        const rounds = position === 1 || position === 4 ? roundsMax : 1
+        const rounds = position === 1 || position === 2 ? roundsMax : 1
         try {
           done.push(...(await repeat(rule, rounds)))
         } catch (error) {

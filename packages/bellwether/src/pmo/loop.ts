@@ -24,7 +24,9 @@ export async function runPmo({ kernel, stream, clock, log, signal, settings }: P
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
   await Promise.all([
-    loop({ ...common, name: 'guard', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () => guard.step()),
+    loop({ ...common, name: 'guard', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
+      guard.step(),
+    ),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);

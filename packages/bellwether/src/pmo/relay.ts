@@ -3,7 +3,7 @@
  * relays may run: a stream that remembers refuses the one that is behind (hazard 10), and where the stream keeps nothing
  * the position is a row of the database. A repeated publication is recognised by its id.
  */
-import { Terminal } from '@bellwether/protocol'
+import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { beginning, readEvents, type OutboxEvent } from '../kernel/events.js'
 import type { Database } from '../ports/database/database.js'
 import type { Log } from '../ports/log.js'
@@ -50,6 +50,24 @@ export function openRelay({
     }
   }
 
+  /** An event that the stream can never take is said aloud and left out: it must not hold up all the others. */
+  async function publishOrSkip(events: readonly OutboxEvent[]): Promise<'ok' | 'conflict'> {
+    try {
+      return await publish(stream, events)
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error
+      if (events.length === 1) {
+        log.error(
+          { err: error, cursor: events[0]!.cursor, subject: events[0]!.subject },
+          'an event cannot be published and is left out',
+        )
+        return 'ok'
+      }
+    }
+    for (const event of events) if ((await publishOrSkip([event])) === 'conflict') return 'conflict'
+    return 'ok'
+  }
+
   return {
     async step() {
       let published = 0
@@ -61,7 +79,7 @@ export function openRelay({
           continue
         }
         if (events.length === 0) return published
-        const answer = await publish(stream, events).catch((error: unknown) => {
+        const answer = await publishOrSkip(events).catch((error: unknown) => {
           // What the stream took before it failed is known only to the stream.
           cursor = undefined
           throw error

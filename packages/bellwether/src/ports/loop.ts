@@ -11,6 +11,8 @@ export interface LoopOptions {
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
+  /** No growing pause after failures: a watchdog that stays away is one that was away (W2.10). */
+  readonly steady?: boolean
 }
 
 /** What a loop waits on besides its interval. */
@@ -57,7 +59,8 @@ export async function loop(
       failures += 1
       options.log.error({ err: error, loop: options.name, failures }, `${options.name} failed and will be tried again`)
     }
-    const pauseMs = failures === 0 ? options.intervalMs : Math.min(pauseMaxMs, options.intervalMs * failures)
+    const pauseMs =
+      failures === 0 || options.steady ? options.intervalMs : Math.min(pauseMaxMs, options.intervalMs * failures)
     await wake.wait(pauseMs, options.signal)
   }
 }

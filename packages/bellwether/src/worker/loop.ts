@@ -50,8 +50,9 @@ export async function runWorker(
   )
   const loops = Promise.all([
     loop({ ...common, name: 'claim', intervalMs: settings.pollSeconds * 1_000 }, claimAll, wake),
-    loop({ ...common, name: 'worker watchdog', intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
-      watchdog.step(),
+    loop(
+      { ...common, name: 'worker watchdog', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 },
+      () => watchdog.step(),
     ),
   ])
   if (signal.aborted) worker.stopClaiming()

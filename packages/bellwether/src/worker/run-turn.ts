@@ -20,11 +20,11 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
     if (results.some((result) => result.after_execution === 'terminate')) {
       // T3.3c: the result is the deliverable; no further step. Straight from suspended, so that it cannot be half done.
-      await settle(options, turn, signal, { deliver: { text: textOf(results) } })
+      await settle(options, turn, signal, terminated(results))
       return
     }
     if (turn.kind === 'resume') {
-      if ((await kernel.resume(turn, options.workerId)) === 'stale') return
+      if ((await kernel.resume(turn, options.workerId, results[0]?.step_id)) === 'stale') return
       scope.held = true
     }
     const action = await actUntilSubmitted(options, turn, signal, results)
@@ -32,7 +32,24 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
     await settle(options, turn, signal, action)
   } catch (error) {
     if (error instanceof FenceLost || signal.aborted) return
+    if (!(error instanceof Retryable) && (await failed(options, turn, signal, error))) return
     log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'a turn could not be settled; the watchdogs will end it')
+  }
+}
+
+/** What the agent answered makes no sense: said once, not tried again with all its side effects. */
+async function failed(
+  options: WorkerOptions,
+  turn: ClaimedTurn,
+  signal: AbortSignal,
+  error: unknown,
+): Promise<boolean> {
+  try {
+    await settle(options, turn, signal, failure(error))
+    return true
+  } catch (again) {
+    options.log.error({ err: again, agent_turn_id: turn.agentTurnId }, 'a failed turn could not be ended')
+    return false
   }
 }
 
@@ -207,6 +224,20 @@ function failure(error: unknown): TurnAction {
 /** A message that can be stored whatever it holds. */
 function printable(text: string): string {
   return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
+}
+
+/** The deliverable of a step that ends the turn: as good as the result that ends it. */
+function terminated(results: readonly ToolResult[]): TurnAction {
+  const deliver = { text: textOf(results) }
+  const failed = results.find(
+    (one) => one.after_execution === 'terminate' && one.status !== 'success' && one.status !== 'partial',
+  )
+  if (failed === undefined) return { deliver }
+  return {
+    deliver,
+    status: failed.status === 'timeout' ? 'timeout' : 'failed',
+    error: failed.error?.code ?? 'tool_failed',
+  }
 }
 
 function textOf(results: readonly ToolResult[]): string {

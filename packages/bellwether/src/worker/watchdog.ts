@@ -27,22 +27,36 @@ export function openWatchdog(
   return {
     async step() {
       const watch = vigil.look(await databaseNow(db), clock.monotonicMs())
-      await db.query({
-        name: 'bw_sign_in',
-        text: 'select state.sign_in($1, $2, $3)',
-        values: [workerId, workerTarget, options.settings.concurrency],
-      })
-      await kernel.ring(
-        await reclaim(db, workerTarget, settings.inboxProcessingTimeoutSeconds, settings.maxAttempts, watch),
-      )
-      await kernel.ring(await expireWaits(db, ids, workerTarget, watch))
-      await resendCommands(db, workerTarget, settings.watchdogIntervalSeconds)
-      await requeueExpiredResumeLedgers(db)
-      const max = options.settings.concurrency - worker.running.size
-      if (max <= 0) return
-      worker.start(
-        await kernel.reconcile({ workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }),
-      )
+      const free = () => options.settings.concurrency - worker.running.size
+      const rules = [
+        () =>
+          db.query({
+            name: 'bw_sign_in',
+            text: 'select state.sign_in($1, $2, $3, $4)',
+            values: [workerId, workerTarget, options.settings.concurrency, free()],
+          }),
+        async () =>
+          kernel.ring(
+            await reclaim(db, workerTarget, settings.inboxProcessingTimeoutSeconds, settings.maxAttempts, watch),
+          ),
+        async () => kernel.ring(await expireWaits(db, ids, workerTarget, watch)),
+        () => resendCommands(db, workerTarget, settings.watchdogIntervalSeconds),
+        () => requeueExpiredResumeLedgers(db),
+        async () => {
+          const claimant = { workerTarget, workerId, max: free(), resumeLeaseSeconds: settings.resumeLeaseSeconds }
+          if (claimant.max > 0) worker.start(await kernel.reconcile(claimant))
+        },
+      ]
+      // One rule that fails is reported, and the others still run.
+      const errors: unknown[] = []
+      for (const rule of rules) {
+        try {
+          await rule()
+        } catch (error) {
+          errors.push(error)
+        }
+      }
+      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} of the watchdog's rules failed`)
     },
   }
 }

@@ -104,6 +104,7 @@ create table state.agent_state_head (
   worker_target text not null,
   leased_at timestamp with time zone,
   turn_deadline_seconds double precision,
+  home_box_id text,
   resume_seconds double precision,
   activity text,
   current_tool text,
@@ -113,6 +114,7 @@ create table state.agent_state_head (
   constraint idle_holds_nothing CHECK (((status <> 'idle'::text) OR ((active_agent_turn_id IS NULL) AND (active_channel_id IS NULL) AND (turn_deadline IS NULL) AND (leased_at IS NULL) AND (expecting_correlation_id IS NULL)))),
   constraint only_suspended_waits CHECK (((status = 'suspended'::text) OR ((waiting_tool_count = 0) AND (resume_deadline IS NULL)))),
   constraint status_is_known CHECK ((status = ANY (ARRAY['idle'::text, 'dispatched'::text, 'running'::text, 'suspended'::text]))),
+  constraint turn_deadline_is_bounded CHECK (((turn_deadline_seconds > (0)::double precision) AND (turn_deadline_seconds <= (31536000)::double precision))),
   constraint waits_are_counted CHECK ((waiting_tool_count >= 0))
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05);
 CREATE UNIQUE INDEX head_active_output_box ON state.agent_state_head USING btree (output_box_id) WHERE (active_agent_turn_id IS NOT NULL);
@@ -198,6 +200,7 @@ create table state.turn_waiting_tools (
   started_by text,
   started_at timestamp with time zone,
   sent_at timestamp with time zone,
+  wait_seq bigint not null generated always as identity,
   created_at timestamp with time zone not null default state.now(),
   constraint turn_waiting_tools_pkey PRIMARY KEY (project_id, tool_call_id),
   constraint received_names_its_result CHECK (((wait_status <> ALL (ARRAY['received'::text, 'applied'::text, 'expired'::text])) OR (tool_result_card_id IS NOT NULL))),
@@ -294,6 +297,7 @@ create table state.workers (
   seen_at timestamp with time zone not null,
   last_claim_at timestamp with time zone,
   concurrency integer,
+  free integer,
   constraint workers_pkey PRIMARY KEY (worker_id)
 ) with (fillfactor=50);
 CREATE INDEX workers_of_target ON state.workers USING btree (worker_target);
@@ -471,7 +475,7 @@ create function state.resume(p_items json, p_worker text) returns SETOF state.ve
 create function state.retry_dispatched(p_retry_seconds double precision, p_limit integer) returns SETOF state.verdict;
 create function state.route_receipts(p_inbox_ids text[], p_worker text, p_lease_seconds double precision) returns SETOF state.verdict;
 create function state.seconds(p_value jsonb) returns double precision;
-create function state.sign_in(p_worker text, p_target text, p_concurrency integer) returns void;
+create function state.sign_in(p_worker text, p_target text, p_concurrency integer, p_free integer) returns void;
 create function state.start_tool(p_project_id text, p_tool_call_id text, p_host text) returns TABLE(what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb, started_by text);
 create function state.stop(p_items json) returns SETOF state.verdict;
 create function state.stop_turns(p_turns text[], p_card_ids text[], p_outcome text, p_error text, p_force_reason text) returns SETOF state.verdict;

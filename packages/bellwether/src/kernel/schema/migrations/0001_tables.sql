@@ -118,6 +118,8 @@ create table state.agent_state_head (
   worker_target text not null,
   leased_at timestamptz,
   turn_deadline_seconds double precision,
+  -- Where the head's output box goes back to when a turn that was given another one has ended.
+  home_box_id text,
   resume_seconds double precision,
   activity text,
   current_tool text,
@@ -129,6 +131,7 @@ create table state.agent_state_head (
     and turn_deadline is not null and leased_at is not null and turn_epoch > 0)),
   constraint only_suspended_waits check (status = 'suspended' or (waiting_tool_count = 0 and resume_deadline is null)),
   constraint waits_are_counted check (waiting_tool_count >= 0),
+  constraint turn_deadline_is_bounded check (turn_deadline_seconds > 0 and turn_deadline_seconds <= 31536000),
   constraint activity_is_known check (activity in ('thinking', 'executing_tool', 'awaiting_tool_result'))
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
@@ -219,6 +222,8 @@ create table state.turn_waiting_tools (
   started_by text,
   started_at timestamptz,
   sent_at timestamptz,
+  -- The order of waits, which no clock can move.
+  wait_seq bigint generated always as identity,
   created_at timestamptz not null default state.now(),
   primary key (project_id, tool_call_id),
   constraint wait_status_is_known check (wait_status in ('waiting', 'received', 'applied', 'expired', 'dropped')),
@@ -312,7 +317,9 @@ create table state.workers (
   started_at timestamptz not null,
   seen_at timestamptz not null,
   last_claim_at timestamptz,
-  concurrency int
+  concurrency int,
+  -- Slots that were free when it last signed in: a full worker claims nothing and is not dead (W2.5).
+  free int
 ) with (fillfactor = 50);
 create index workers_of_target on state.workers (worker_target);
 

@@ -1,0 +1,120 @@
+/** A full worker is not a dead one; a head that cannot be ended does not keep the others alive; a clock set back hides nothing. */
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { forgetFuture, sweepQueued } from '../../src/kernel/watch.js'
+import { openGuard } from '../../src/pmo/guard.js'
+import { openWatchdog } from '../../src/worker/watchdog.js'
+import { openWorker } from '../../src/worker/worker.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+
+let t: TestKernel
+beforeEach(async () => {
+  t = await testKernel()
+})
+afterEach(() => t.drop())
+
+const settings = {
+  watchdogIntervalSeconds: 5,
+  dispatchedRetrySeconds: 10,
+  dispatchedTimeoutSeconds: 30,
+  pendingWakeupSeconds: 5,
+  pendingWakeupSkipSeconds: 60,
+  activeReapSeconds: 300,
+  suspendedReapSeconds: 300,
+  maxQueueSeconds: 3_600,
+  inboxProcessingTimeoutSeconds: 30,
+  maxAttempts: 3,
+}
+const status = async (agentId: string) =>
+  (await t.one<{ status: string }>('select status from state.turns where agent_id = $1', agentId)).status
+
+it('[W2.5] keeps what is leased behind a full worker that lives, and ends it once the worker is gone', async () => {
+  await t.agents('ann', 'bob')
+  const guard = openGuard({ kernel: t.kernel, clock: t.clock, settings })
+  const finish: (() => void)[] = []
+  const options = {
+    kernel: t.kernel,
+    clock: t.clock,
+    log: quietLog,
+    workerId: 'w1',
+    workerTarget: target,
+    settings: { concurrency: 1, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
+    agent: () => async () => {
+      await new Promise<void>((resolve) => finish.push(resolve))
+      return { deliver: { text: 'done' } }
+    },
+  }
+  const worker = openWorker(options)
+  const watchdog = openWatchdog({ ...options, worker, watchdog: { ...settings, resumeLeaseSeconds: 30 } })
+  await t.kernel.enqueue({ projectId: project, agentId: 'ann' })
+  await worker.step()
+  await t.kernel.enqueue({ projectId: project, agentId: 'bob' })
+  for (let second = 0; second < 120; second += 5) {
+    await t.advance(5)
+    await worker.beat()
+    await watchdog.step()
+    await guard.step()
+  }
+  expect(await status('bob')).toBe('dispatched')
+  for (let second = 0; second < 45; second += 5) {
+    await t.advance(5)
+    await guard.step()
+  }
+  expect(await status('bob')).toBe('timeout')
+  for (const end of finish) end()
+  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+})
+
+it('[W2.6] ends the others although one head cannot be ended, and writes down why', async () => {
+  await t.agents('ann', 'bob', 'cid')
+  for (const agentId of ['ann', 'bob', 'cid']) await t.running(agentId)
+  // A card that is there already: bob's deliverable cannot be written, whatever its id.
+  await t.db.query({
+    text: `create function state.poison() returns trigger language plpgsql as $$
+        begin if new.metadata ->> 'agent_id' = 'bob' then raise exception 'poisoned'; end if; return new; end $$;
+      create trigger poison before insert on cards.cards for each row execute function state.poison()`,
+  })
+  const guard = openGuard({ kernel: t.kernel, clock: t.clock, settings })
+  await guard.step()
+  for (let second = 0; second < 320; second += 10) {
+    await t.advance(10)
+    await guard.step()
+  }
+  expect([await status('ann'), await status('bob'), await status('cid')]).toEqual(['failed', 'running', 'failed'])
+  const notes = await t.all("select agent_id, reason from state.interventions where kind = 'reap_failed'")
+  expect(notes[0]).toEqual({ agent_id: 'bob', reason: 'poisoned' })
+})
+
+it('[W2.8] sees a queued turn whose time lies in the future after the clock was set back', async () => {
+  await t.agents('ann', 'bob')
+  const box = await t.one<{ output_box_id: string }>(
+    "select output_box_id from state.agent_state_head where agent_id = 'ann'",
+  )
+  const holder = await t.running('ann')
+  await t.kernel.enqueue({ projectId: project, agentId: 'bob', outputBoxId: box.output_box_id })
+  await t.advance(-3_600)
+  await forgetFuture(t.db)
+  await t.kernel.deliver({ ...holder, status: 'success', content: { text: 'free' } })
+  expect(await status('bob')).toBe('queued')
+  await sweepQueued(t.db, 5)
+  expect(await status('bob')).toBe('dispatched')
+})
+
+it('[W2.3b] reads the results of the latest step, whatever the clock did', async () => {
+  await t.agents('ann')
+  const turn = await t.running('ann')
+  for (const [step, advance] of [
+    ['s1', -3_600],
+    ['s2', 0],
+  ] as const) {
+    await t.kernel.suspend(
+      { ...turn, stepId: step, calls: [{ toolCallId: `${step}-c`, toolName: 'grep', args: {} }] },
+      30,
+    )
+    await t.kernel.report([{ projectId: project, toolCallId: `${step}-c`, status: 'success', result: step }])
+    await t.claim()
+    await t.kernel.resume(turn, 'w1', step)
+    await t.advance(advance)
+  }
+  expect((await t.kernel.readResults(turn.agentTurnId)).map(({ result }) => result)).toEqual(['s2'])
+})
