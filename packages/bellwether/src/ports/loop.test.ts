@@ -1,0 +1,41 @@
+import { expect, it } from 'vitest'
+import type { Clock } from './clock.js'
+import { loop, makeWake } from './loop.js'
+
+/** A clock that never waits, and remembers how long it was asked to. */
+function hurried(): Clock & { slept: number[] } {
+  const slept: number[] = []
+  return { slept, wallMs: () => 0, monotonicMs: () => 0, sleep: async (ms) => void slept.push(ms) }
+}
+const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+async function failing(steady: boolean, times: number): Promise<number[]> {
+  const clock = hurried()
+  const stop = new AbortController()
+  let steps = 0
+  await loop({ name: 'it', intervalMs: 1_000, clock, log, signal: stop.signal, steady }, async () => {
+    steps += 1
+    if (steps === times) stop.abort()
+    throw new Error('no')
+  })
+  return clock.slept
+}
+
+it('comes back after a growing pause while its step fails', async () => {
+  expect(await failing(false, 4)).toEqual([1_000, 2_000, 3_000])
+})
+
+it('[W2.10] keeps a watchdog at its interval while a rule fails: one that stays away would judge nothing', async () => {
+  expect(await failing(true, 4)).toEqual([1_000, 1_000, 1_000])
+})
+
+it('does not wait when it was woken before or during the wait', async () => {
+  const clock = hurried()
+  const wake = makeWake(clock)
+  const { signal } = new AbortController()
+  wake.now()
+  await wake.wait(5_000, signal)
+  expect(clock.slept).toEqual([])
+  await wake.wait(5_000, signal)
+  expect(clock.slept).toEqual([5_000])
+})
