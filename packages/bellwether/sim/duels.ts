@@ -203,6 +203,8 @@ export const duels = {
     ),
   },
   'two relays': {
+    // One of them dies, anywhere; a relay that is merely slow would publish after the last look.
+    plan: (seed) => ({ faults: [{ kind: 'crash', at: { fibre: `relay${1 + (seed % 2)}`, nth: seed % 40 } }] }),
     fibres: ['relay1', 'relay2'],
     yields: 30,
     always,

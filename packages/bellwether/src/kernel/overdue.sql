@@ -25,7 +25,7 @@ begin
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.dispatched_timeout_seconds)
       and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
         or p_now - coalesce((
-          select max(greatest(w.last_claim_at, case when w.free <= 0 then w.seen_at end)) from state.workers w where w.worker_target = h.worker_target), '-infinity')
+          select max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end)) from state.workers w where w.worker_target = h.worker_target), '-infinity')
           > make_interval(secs => s.dispatched_timeout_seconds))
     union all
     -- W2.6: it was started and nobody beats.
@@ -46,7 +46,7 @@ begin
         or not (h.waiting_tool_count = 0 or exists (select from state.agent_inbox r where r.agent_turn_id = h.active_agent_turn_id
           and r.message_type in ('tool_result', 'timeout') and r.status = 'pending'))
         or p_now - coalesce((
-          select max(greatest(w.last_claim_at, case when w.free <= 0 then w.seen_at end)) from state.workers w where w.worker_target = h.worker_target), '-infinity')
+          select max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end)) from state.workers w where w.worker_target = h.worker_target), '-infinity')
           > make_interval(secs => s.suspended_reap_seconds))
     limit 1
   ) r

@@ -55,7 +55,7 @@ begin
 end $$;
 
 -- A worker signs in, and says that it is still there.
-create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int, p_free int) returns void language sql as $$
+create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int, p_free int default null) returns void language sql as $$
   insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency, free)
   values (p_worker, p_target, state.now(), state.now(), p_concurrency, p_free)
   on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency, free = excluded.free

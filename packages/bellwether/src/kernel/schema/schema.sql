@@ -475,7 +475,7 @@ create function state.resume(p_items json, p_worker text) returns SETOF state.ve
 create function state.retry_dispatched(p_retry_seconds double precision, p_limit integer) returns SETOF state.verdict;
 create function state.route_receipts(p_inbox_ids text[], p_worker text, p_lease_seconds double precision) returns SETOF state.verdict;
 create function state.seconds(p_value jsonb) returns double precision;
-create function state.sign_in(p_worker text, p_target text, p_concurrency integer, p_free integer) returns void;
+create function state.sign_in(p_worker text, p_target text, p_concurrency integer, p_free integer DEFAULT NULL::integer) returns void;
 create function state.start_tool(p_project_id text, p_tool_call_id text, p_host text) returns TABLE(what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb, started_by text);
 create function state.stop(p_items json) returns SETOF state.verdict;
 create function state.stop_turns(p_turns text[], p_card_ids text[], p_outcome text, p_error text, p_force_reason text) returns SETOF state.verdict;
