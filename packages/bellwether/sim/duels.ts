@@ -203,7 +203,7 @@ export const duels = {
     ),
   },
   'two relays': {
-    // One of them dies, anywhere; a relay that is merely slow would publish after the last look.
+    // One of them dies for good, anywhere, and the other one must publish the rest.
     plan: (seed) => ({ faults: [{ kind: 'crash', at: { fibre: `relay${1 + (seed % 2)}`, nth: seed % 40 } }] }),
     fibres: ['relay1', 'relay2'],
     yields: 30,
@@ -214,7 +214,7 @@ export const duels = {
       for (const agentId of ['ann', 'bob'])
         await opening.kernel.deliver({ ...(await opening.running(agentId)), ...done })
       const shelf: Shelf = { kept: [] }
-      for (const name of ['relay1', 'relay2']) stage.spawn(name, relay(shelf), { daemon: true, restart: true })
+      for (const name of ['relay1', 'relay2']) stage.spawn(name, relay(shelf), { daemon: true })
       stage.spawn('observer', async (fibre) => {
         await fibre.clock.sleep(60_000)
         for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
