@@ -23,7 +23,7 @@ describe('conformance', () => {
   })
 
   it('takes IDs in brackets from anywhere in a test title, several at once', () => {
-    expect(idsInTitle('kernel [T1.1] > [W2.2a, W2.10] ends [T1.2][T1.3] x[0] [not] T5.5')).toEqual([
+    expect(idsInTitle('kernel [T1.1] > [W2.2a] [W2.10] ends [T1.2][T1.3] x[0] [not] T5.5')).toEqual([
       'T1.1',
       'W2.2a',
       'W2.10',

@@ -37,7 +37,7 @@ it.each([
     [{ name: 'when', type: 'date', required: true }],
     fields(['when', 'soon']),
   ],
-])('[T4.4, T4.2a] %s is delivered', (_title, args, asked, content) => {
+])('[T4.4] [T4.2a] %s is delivered', (_title, args, asked, content) => {
   expect(decideSubmission([submit(args)], asked)).toEqual({ deliver: content })
 })
 
@@ -51,7 +51,7 @@ it.each([
   ['no arguments', undefined, [], 'not_a_result', []],
   ['arguments of another shape', { fields: { title: 'x' } }, [], 'not_a_result', []],
   ['fields without names', { fields: [{ value: 1 }] }, [], 'not_a_result', []],
-])('[T4.4, T4.2a] %s is refused, and said why', (_title, args, asked, code, names) => {
+])('[T4.4] [T4.2a] %s is refused, and said why', (_title, args, asked, code, names) => {
   expect(decideSubmission([submit(args)], asked)).toMatchObject({
     refuse: { code, fields: names },
     call: { toolCallId: 'c' },

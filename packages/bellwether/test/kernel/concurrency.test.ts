@@ -76,7 +76,7 @@ async function deadlocks(): Promise<number> {
 }
 
 it(
-  '[T1.1, T1.6] 16 workers over 200 agents of 4 turns each: none claimed twice, none lost, one task event each, no deadlock',
+  '[T1.1] [T1.6] 16 workers over 200 agents of 4 turns each: none claimed twice, none lost, one task event each, no deadlock',
   { timeout: 60_000 },
   async () => {
     const agents = names('fleet', 200)
@@ -153,7 +153,7 @@ const hasty = {
 }
 
 it(
-  '[T1.1, T1.6, T3.6] a storm of enqueues, deliveries, tools, stops, takeovers and reaps leaves every invariant standing',
+  '[T1.1] [T1.6] [T3.6] a storm of enqueues, deliveries, tools, stops, takeovers and reaps leaves every invariant standing',
   { timeout: 60_000 },
   async () => {
     const agents = names('storm', 24)

@@ -71,7 +71,7 @@ it.each(['cards.cards', 'cards.box_cards', 'state.events', 'state.agent_inbox', 
   },
 )
 
-it('[T4.1, T1.3] success, failure, stop, budget and watchdog endings all deliver into the output box', async () => {
+it('[T4.1] [T1.3] success, failure, stop, budget and watchdog endings all deliver into the output box', async () => {
   await t.agents('c1', 'c2', 'c3', 'c4', 'c5', 'c6')
   const won = await t.running('c1')
   await finish(t, won)
@@ -201,7 +201,7 @@ it('[T4.2a] a failure need not cover the fields, and fields packed from another 
   expect(await t.kernel.deliver({ ...turn!, status: 'failed', content: { text: 'cannot' } })).toEqual({ what: 'ended' })
 })
 
-it('[T4.2b, T7.1] the task event carries pointers and the status, and nothing that the agent wrote', async () => {
+it('[T4.2b] [T7.1] the task event carries pointers and the status, and nothing that the agent wrote', async () => {
   await t.agents('g')
   const turn = await waiting(t, 'g', calls('g-1'))
   await answer(t, 'g-1', { secret: 'from the tool' })

@@ -26,7 +26,7 @@ const receiptsOf = (agentTurnId: string) =>
     agentTurnId,
   )
 
-it('[T3.4a, T7.1] a receipt enters the inbox of its turn with the fields that the wire names', async () => {
+it('[T3.4a] [T7.1] a receipt enters the inbox of its turn with the fields that the wire names', async () => {
   await t.agents('a')
   const turn = await waiting(t, 'a', calls('a-1'))
   expect(await answer(t, 'a-1', { n: 1 })).toEqual(['reported'])
@@ -137,7 +137,7 @@ it('[T3.4b] each receipt settles one wait and keeps the deadline; the last one h
   expect(await t.kernel.resume(turn, 'w')).toBe('stale')
 })
 
-it('[T3.4b, T2.4] a deadline that was cleared is armed again by the next receipt while waits remain', async () => {
+it('[T3.4b] [T2.4] a deadline that was cleared is armed again by the next receipt while waits remain', async () => {
   await t.agents('g')
   await waiting(t, 'g', calls('g-1', 'g-2'))
   await t.all("update state.agent_state_head set resume_deadline = null where agent_id = 'g'")

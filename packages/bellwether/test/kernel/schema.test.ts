@@ -75,7 +75,7 @@ describe('the state machine', () => {
     })
   })
 
-  it('[T2.1, T1.5] an epoch never goes back, and a turn is never swapped for another', async () => {
+  it('[T2.1] [T1.5] an epoch never goes back, and a turn is never swapped for another', async () => {
     await place('running')
     await expect(t.all('update state.agent_state_head set turn_epoch = 6')).rejects.toMatchObject({ code: 'BW001' })
     await expect(t.all("update state.agent_state_head set active_agent_turn_id = 'y'")).rejects.toMatchObject({
@@ -97,7 +97,7 @@ describe('the state machine', () => {
     ['suspended', 'waiting_tool_count = -1', 'waits_are_counted'],
     ['running', "activity = 'napping'", 'activity_is_known'],
     ['running', "status = 'crashed'", 'status_is_known'],
-  ] as const)('[T2.1, T2.2] a head that is %s cannot have %s', async (status, change, constraint) => {
+  ] as const)('[T2.1] [T2.2] a head that is %s cannot have %s', async (status, change, constraint) => {
     await place(status)
     await t.all('alter table state.agent_state_head disable trigger user')
     await expect(t.all(`update state.agent_state_head set ${change}`)).rejects.toMatchObject({ constraint })

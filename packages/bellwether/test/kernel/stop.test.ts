@@ -92,7 +92,7 @@ it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops i
   expect(await headOf(t, 'b')).toMatchObject({ status: 'idle', turn_epoch: 3 })
 })
 
-it('[T3.6, T1.6] stopping again, or stopping what is unknown, changes nothing', async () => {
+it('[T3.6] [T1.6] stopping again, or stopping what is unknown, changes nothing', async () => {
   await t.agents('c')
   const turn = await waiting(t, 'c', calls('c-1', 'c-2'))
   expect(await stop(turn.agentTurnId)).toBe('ended')

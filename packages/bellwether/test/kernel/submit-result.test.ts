@@ -66,7 +66,7 @@ it('[T4.4] registering a tool of that name changes nothing: it is never sent', a
   await t.all('delete from resource.tools')
 })
 
-it('[T4.4, T4.2a] a refused submission is answered to the agent with what is wrong, and it may do better', async () => {
+it('[T4.4] [T4.2a] a refused submission is answered to the agent with what is wrong, and it may do better', async () => {
   const { agentTurnId, told, row, content } = await run('c', [
     () => [submit({ text: 'no fields' })],
     () => [submit({ fields: [{ name: 'title', value: 7 }] })],

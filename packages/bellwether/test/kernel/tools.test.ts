@@ -65,7 +65,7 @@ it('[T3.3a] nobody can see a tool command before its tool.call card: they are on
   await other.close()
 })
 
-it('[T3.3a, T7.1] commands go to cmd.tool.* or where the tool says, carry pointers and never the arguments', async () => {
+it('[T3.3a] [T7.1] commands go to cmd.tool.* or where the tool says, carry pointers and never the arguments', async () => {
   await t.agents('b')
   await t.kernel.putTool({ projectId: project, toolName: 'delegate', targetSubject: 'cmd.sys.pmo.internal.delegate' })
   const turn = await waiting(t, 'b', [
@@ -93,7 +93,7 @@ it('[T3.3a, T7.1] commands go to cmd.tool.* or where the tool says, carry pointe
   expect(JSON.stringify(commands)).not.toContain('secret')
 })
 
-it('[T3.3b, T2.4] suspending writes count, deadline and one wait a call with the status, all or nothing', async () => {
+it('[T3.3b] [T2.4] suspending writes count, deadline and one wait a call with the status, all or nothing', async () => {
   await t.agents('c')
   const turn = await t.running('c')
   const before = await t.one<{ now: Date }>('select state.now() as now')
