@@ -7,7 +7,7 @@
 -- 'again' says that more is pending, or that a head was busy with someone else: step once more.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
-  channel_id text, message_type text, payload jsonb, attempts int, recursion_depth int, traceparent text, correlation_id text,
+  channel_id text, message_type state.message_type, payload state.payload, attempts int, recursion_depth int, traceparent text, correlation_id text,
   profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
 language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
@@ -26,7 +26,7 @@ begin
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending'
     order by i.created_at, i.inbox_id limit p_max
-    for no key update of h skip locked for update of i skip locked) h;
+    for no key update of h skip locked) h;
   v_now := state.now();
 
   if v_agents is not null then

@@ -7,21 +7,24 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_leases state.leasing[];
 begin
-  with chosen as materialized (
+  -- Queues first: most agents have none, and nothing else of them is read.
+  with queued as materialized (
+    select q.* from unnest(p_projects, p_agents) as a (project_id, agent_id)
+    cross join lateral (
+      select i.project_id, i.agent_id, i.inbox_id, i.agent_turn_id, i.channel_id, i.recursion_depth, i.parent_step_id, i.traceparent, i.payload
+      from state.agent_inbox i
+      where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued' and i.agent_turn_id is not null
+      order by i.created_at, i.inbox_id limit 1
+    ) q
+  ), chosen as materialized (
     select distinct on (coalesce(b.box_id, h.project_id || '/' || h.agent_id))
       h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.inbox_id, q.agent_turn_id, q.channel_id, q.recursion_depth, q.parent_step_id,
       q.traceparent, q.payload ->> 'context_box_id' as context_box_id, b.box_id
-    from unnest(p_projects, p_agents) as a (project_id, agent_id)
-    cross join lateral state.head(a.project_id, a.agent_id) h
-    cross join lateral (
-      select i.inbox_id, i.agent_turn_id, i.channel_id, i.recursion_depth, i.parent_step_id, i.traceparent, i.payload
-      from state.agent_inbox i
-      where i.project_id = h.project_id and i.agent_id = h.agent_id and i.status = 'queued' and i.agent_turn_id is not null
-      order by i.created_at, i.inbox_id limit 1
-    ) q
+    from queued q
+    cross join lateral state.head(q.project_id, q.agent_id) h
     cross join lateral (select coalesce(q.payload ->> 'output_box_id', h.output_box_id) as box_id) b
     where h.status = 'idle' and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.box_id and o.active_agent_turn_id is not null)
+      select from state.agent_state_head o where o.output_box_id = b.box_id and o.active_agent_turn_id is not null offset 0)
     order by coalesce(b.box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
     -- The head's lock covers its queue: what was chosen is still queued.

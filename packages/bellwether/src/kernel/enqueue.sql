@@ -17,6 +17,7 @@ declare
   v_items state.new_turn[] := array(select x from json_populate_recordset(null::state.new_turn, p_items) x);
   v_leases state.leasing[];
   v_left boolean;
+  v_boxed boolean;
 begin
   -- Heads first, all of them, whatever their status, in one order (hazards 1 and 8).
   v_locked := (select count(*) from (
@@ -33,8 +34,7 @@ begin
     order by h.project_id, h.agent_id for no key update of h;
   end if;
 
-  v_now := state.now();
-  v_max_depth := (select l.max_recursion_depth from state.limits l);
+  select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
 
   -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
   -- or correlation id inside one batch is the caller's error and fails the batch.
@@ -43,21 +43,21 @@ begin
       -- An idle agent with an empty queue and a free box takes its first turn at once; the others wait in line.
       h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
         and row_number() over (partition by b.output_box_id order by x.ord) = 1 and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.output_box_id and o.active_agent_turn_id is not null)
-        and not exists (select from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued') as lease
+      select from state.agent_state_head o where o.output_box_id = b.output_box_id and o.active_agent_turn_id is not null offset 0)
+        and not exists (select from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued' offset 0) as lease
     from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id, correlation_id, recursion_depth,
       traceparent, parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
     cross join lateral state.head(x.project_id, x.agent_id) h
     cross join lateral (select coalesce(x.given_output_box_id, h.output_box_id) as output_box_id) b
     where coalesce(x.recursion_depth, 0) <= v_max_depth
       and (x.given_context_box_id is null or exists (select from cards.boxes b
-        where b.box_id = x.given_context_box_id and b.project_id = x.project_id and b.kind = 'context'))
+        where b.box_id = x.given_context_box_id and b.project_id = x.project_id and b.kind = 'context' offset 0))
       and (x.given_output_box_id is null or exists (select from cards.boxes b
-        where b.box_id = x.given_output_box_id and b.project_id = x.project_id and b.kind = 'output'))
-      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
-      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id)
+        where b.box_id = x.given_output_box_id and b.project_id = x.project_id and b.kind = 'output' offset 0))
+      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
+      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
       and (x.correlation_id is null or not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
-        and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action')))
+        and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action') offset 0))
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id, source_agent_turn_id, source_step_id,
       target_agent_id, target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
@@ -73,10 +73,10 @@ begin
     from items
   )
   select coalesce(array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict), '{}'),
-    coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
+    coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease), bool_or(box is not null),
     array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id, coalesce(recursion_depth, 0), parent_step_id, traceparent,
       payload ->> 'context_box_id', output_box_id, null)::state.leasing) filter (where lease)
-  into v_done, v_new, v_left, v_leases from items;
+  into v_done, v_new, v_left, v_boxed, v_leases from items;
   return query select * from unnest(v_done);
   if v_leases is not null then
     return query select * from state.lease(v_leases);
@@ -87,7 +87,7 @@ begin
       array(select x.project_id from unnest(v_items) x), array(select x.agent_id from unnest(v_items) x));
   end if;
 
-  if exists (select from unnest(v_items) x where x.box is not null) then
+  if v_boxed then
     perform state.make_boxes((
       select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
       from unnest(v_items) x where x.box is not null and x.inbox_id = any (v_new)));

@@ -1,7 +1,7 @@
 -- The outbox's readers. The cursor is (xid, event_id): a row is shown only when no transaction that could still commit before it is
 -- running, so that nothing is skipped (hazard 4). 'reset' where retention has removed rows behind the cursor: never a silent gap.
 create or replace function state.read_events(p_xid xid8, p_event_id bigint, p_limit int)
-returns table (xid xid8, event_id bigint, project_id text, subject text, kind text, payload jsonb, agent_turn_id text, created_at timestamptz)
+returns table (xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb, agent_turn_id text, created_at timestamptz)
 language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set enable_bitmapscan = off
 as $$

@@ -13,7 +13,7 @@ language sql volatile as $$
     join cards.cards c on c.card_id = w.tool_call_card_id
     where w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch and w.wait_status = 'waiting'
       and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
-        and r.message_type in ('tool_result', 'timeout'))) w on true
+        and r.message_type in ('tool_result', 'timeout') offset 0)) w on true
   where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
     -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10).
     and h.resume_deadline < (select state.now())

@@ -10,10 +10,7 @@ declare
   v_suspended text[];
 begin
   -- Whatever a suspended turn still waits for is no longer waited for.
-  v_suspended := array(
-    select e.agent_turn_id from unnest(p_endings) e
-    cross join lateral state.head(e.project_id, e.agent_id) h
-    where h.active_agent_turn_id = e.agent_turn_id and h.status = 'suspended');
+  v_suspended := array(select e.agent_turn_id from unnest(p_endings) e where e.was_suspended);
   if v_suspended <> '{}' then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
     from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending' and i.message_type in ('tool_result', 'timeout');
@@ -81,6 +78,10 @@ begin
   select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null::text, null::text, null::jsonb
   from ended d;
 
-  return query select * from state.dispatch_next(
-    array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
+  if exists (select from unnest(p_endings) e cross join lateral (
+    select from state.agent_inbox q where q.project_id = e.project_id and q.agent_id = e.agent_id and q.status = 'queued' limit 1) next)
+  then
+    return query select * from state.dispatch_next(
+      array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));
+  end if;
 end $$;

@@ -20,7 +20,7 @@ end $$;
 -- The same answer as claim's 'resume' rows.
 create or replace function state.reconcile(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
-  channel_id text, message_type text, payload jsonb, attempts int, recursion_depth int, traceparent text, correlation_id text,
+  channel_id text, message_type state.message_type, payload state.payload, attempts int, recursion_depth int, traceparent text, correlation_id text,
   profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
 language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off

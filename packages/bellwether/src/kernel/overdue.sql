@@ -36,7 +36,7 @@ begin
     select 'failed', 'max_attempts'
     where h.status = 'running' and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
       and exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
-        and i.status = 'processing' and i.attempts + 1 >= s.max_attempts)
+        and i.status = 'processing' and i.attempts + 1 >= s.max_attempts offset 0)
     union all
     -- W2.2f: it waits for something that will not come: no deadline lies ahead, and receipts, if any, are not being claimed.
     select 'failed', 'suspended_unresumable'
@@ -44,7 +44,7 @@ begin
       and p_now - greatest(h.updated_at, s.watching_since, h.resume_deadline) > make_interval(secs => s.suspended_reap_seconds)
       and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
         or not (h.waiting_tool_count = 0 or exists (select from state.agent_inbox r where r.agent_turn_id = h.active_agent_turn_id
-          and r.message_type in ('tool_result', 'timeout') and r.status = 'pending'))
+          and r.message_type in ('tool_result', 'timeout') and r.status = 'pending' offset 0))
         or p_now - coalesce((
           select max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end)) from state.workers w where w.worker_target = h.worker_target), '-infinity')
           > make_interval(secs => s.suspended_reap_seconds))

@@ -20,7 +20,8 @@ begin
 
   v_endings := array(
     select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error, p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome, 'error', l.error), l.error)::state.ending
+      jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome, 'error', l.error), l.error,
+      l.status = 'suspended')::state.ending
     from (
       select o.* from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id

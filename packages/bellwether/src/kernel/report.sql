@@ -32,7 +32,7 @@ begin
     where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and w.wait_status = 'waiting'
       and (x.agent_turn_id is null or x.agent_turn_id = w.agent_turn_id) and (x.turn_epoch is null or x.turn_epoch = w.turn_epoch)
       and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
-        and r.message_type in ('tool_result', 'timeout'))
+        and r.message_type in ('tool_result', 'timeout') offset 0)
     order by x.project_id, x.tool_call_id, x.inbox_id
   ), made as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)

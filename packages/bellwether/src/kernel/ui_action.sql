@@ -22,12 +22,12 @@ begin
       as x (inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id, traceparent, payload, ord)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.status = 'idle'
-      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id)
+      and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
       and not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
-        and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action'))
-      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
+        and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action') offset 0)
+      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
       and not exists (
-      select from state.agent_state_head o where o.output_box_id = h.output_box_id and o.active_agent_turn_id is not null)
+      select from state.agent_state_head o where o.output_box_id = h.output_box_id and o.active_agent_turn_id is not null offset 0)
     order by x.project_id, x.agent_id, x.ord
   ), edges as (
     insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id, created_at)

@@ -32,9 +32,11 @@ export function makeWake(clock: Clock): Wake {
     },
     async wait(ms, signal) {
       if (!rung && !signal.aborted) {
-        const early = new AbortController()
-        end = () => early.abort()
-        await clock.sleep(ms, AbortSignal.any([signal, early.signal]))
+        const over = new AbortController()
+        end = () => over.abort()
+        signal.addEventListener('abort', end, { once: true })
+        await clock.sleep(ms, over.signal)
+        signal.removeEventListener('abort', end)
         end = undefined
       }
       rung = false

@@ -34,10 +34,8 @@ export async function runWorker(
     while (!signal.aborted) {
       await worker.room()
       const { started, again } = await worker.step()
-      if (started === 0) {
-        if (!again) return
-        await clock.sleep(againMs, signal)
-      }
+      if (!again) return
+      if (started === 0) await clock.sleep(againMs, signal)
     }
   }
 

@@ -53,6 +53,13 @@ const sequences = `
   where n.nspname = any ($1) and c.relkind = 'S' and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')
   order by array_position($1::text[], n.nspname::text), c.relname`
 
+const domains = `
+  select n.nspname || '.' || t.typname as name,
+    'create domain ' || n.nspname || '.' || t.typname || ' as ' || format_type(t.typbasetype, t.typtypmod)
+      || ' constraint ' || o.conname || ' ' || pg_get_constraintdef(o.oid) as line
+  from pg_type t join pg_namespace n on n.oid = t.typnamespace join pg_constraint o on o.contypid = t.oid and o.contype = 'c'
+  where n.nspname = any ($1) order by array_position($1::text[], n.nspname::text), t.typname`
+
 const views = `
   select n.nspname || '.' || c.relname as name, pg_get_viewdef(c.oid, true) as line
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -80,6 +87,10 @@ export async function describeSchema(db: Queryable): Promise<string> {
     section(
       'sequences',
       (await ask(sequences)).map((entry) => `${entry.line};`),
+    ),
+    section(
+      'domains',
+      (await ask(domains)).map((entry) => `${entry.line};`),
     ),
     section(
       'tables',

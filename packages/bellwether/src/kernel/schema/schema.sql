@@ -3,6 +3,21 @@
 -- sequences
 create sequence cards.position;
 
+-- domains
+create domain cards.card_content as jsonb constraint card_is_bounded CHECK ((pg_column_size(VALUE) <= 8388608));
+create domain cards.card_type as text constraint card_type_is_known CHECK ((VALUE = ANY (ARRAY['task.instruction'::text, 'agent.thought'::text, 'tool.call'::text, 'tool.result'::text, 'task.deliverable'::text, 'task.result_fields'::text, 'sys.profile'::text, 'sys.rendered_prompt'::text, 'meta.parent_pointer'::text])));
+create domain state.activity as text constraint activity_is_known CHECK ((VALUE = ANY (ARRAY['thinking'::text, 'executing_tool'::text, 'awaiting_tool_result'::text])));
+create domain state.deadline_seconds as double precision constraint turn_deadline_is_bounded CHECK (((VALUE > (0)::double precision) AND (VALUE <= (31536000)::double precision)));
+create domain state.edge_phase as text constraint edge_phase_is_known CHECK ((VALUE = ANY (ARRAY['request'::text, 'response'::text])));
+create domain state.event_kind as text constraint event_kind_is_known CHECK ((VALUE = ANY (ARRAY['task'::text, 'state'::text, 'step'::text, 'command'::text])));
+create domain state.head_status as text constraint status_is_known CHECK ((VALUE = ANY (ARRAY['idle'::text, 'dispatched'::text, 'running'::text, 'suspended'::text])));
+create domain state.inbox_status as text constraint inbox_status_is_known CHECK ((VALUE = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text, 'consumed'::text, 'skipped'::text, 'error'::text, 'cancelled'::text])));
+create domain state.message_type as text constraint message_type_is_known CHECK ((VALUE = ANY (ARRAY['turn'::text, 'ui_action'::text, 'tool_result'::text, 'timeout'::text, 'stop'::text])));
+create domain state.outcome as text constraint outcome_is_known CHECK ((VALUE = ANY (ARRAY['success'::text, 'failed'::text, 'timeout'::text, 'canceled'::text])));
+create domain state.payload as jsonb constraint payload_is_bounded CHECK ((pg_column_size(VALUE) <= 262144));
+create domain state.primitive as text constraint primitive_is_known CHECK ((VALUE = ANY (ARRAY['enqueue'::text, 'report'::text, 'join'::text])));
+create domain state.wait_count as integer constraint waits_are_counted CHECK ((VALUE >= 0));
+
 -- tables
 create table resource.projects (
   project_id text not null,
@@ -54,14 +69,12 @@ create table resource.tools (
 create table cards.cards (
   card_id text not null,
   project_id text not null,
-  type text not null,
+  type cards.card_type not null,
   role text not null,
-  content jsonb not null,
+  content cards.card_content not null,
   metadata jsonb not null default '{}'::jsonb,
   created_at timestamp with time zone not null,
-  constraint cards_pkey PRIMARY KEY (card_id),
-  constraint card_is_bounded CHECK ((pg_column_size(content) <= 8388608)),
-  constraint card_type_is_known CHECK ((type = ANY (ARRAY['task.instruction'::text, 'agent.thought'::text, 'tool.call'::text, 'tool.result'::text, 'task.deliverable'::text, 'task.result_fields'::text, 'sys.profile'::text, 'sys.rendered_prompt'::text, 'meta.parent_pointer'::text])))
+  constraint cards_pkey PRIMARY KEY (card_id)
 );
 CREATE TRIGGER cards_are_insert_only BEFORE UPDATE ON cards.cards FOR EACH ROW EXECUTE FUNCTION state.refuse_rewrite();
 
@@ -86,7 +99,7 @@ CREATE TRIGGER boxes_are_append_only BEFORE UPDATE ON cards.box_cards FOR EACH R
 create table state.agent_state_head (
   project_id text not null,
   agent_id text not null,
-  status text not null default 'idle'::text,
+  status state.head_status not null default 'idle'::text,
   active_agent_turn_id text,
   active_channel_id text,
   turn_epoch bigint not null default 0,
@@ -97,38 +110,32 @@ create table state.agent_state_head (
   context_box_id text,
   output_box_id text,
   expecting_correlation_id text,
-  waiting_tool_count integer not null default 0,
+  waiting_tool_count state.wait_count not null default 0,
   resume_deadline timestamp with time zone,
   turn_deadline timestamp with time zone,
   updated_at timestamp with time zone not null,
   worker_target text not null,
   leased_at timestamp with time zone,
-  turn_deadline_seconds double precision,
+  turn_deadline_seconds state.deadline_seconds,
   home_box_id text,
   resume_seconds double precision,
-  activity text,
+  activity state.activity,
   current_tool text,
   constraint agent_state_head_pkey PRIMARY KEY (project_id, agent_id),
-  constraint active_names_its_turn CHECK (((status = 'idle'::text) OR ((active_agent_turn_id IS NOT NULL) AND (turn_deadline IS NOT NULL) AND (leased_at IS NOT NULL) AND (turn_epoch > 0)))),
-  constraint activity_is_known CHECK ((activity = ANY (ARRAY['thinking'::text, 'executing_tool'::text, 'awaiting_tool_result'::text]))),
-  constraint idle_holds_nothing CHECK (((status <> 'idle'::text) OR ((active_agent_turn_id IS NULL) AND (active_channel_id IS NULL) AND (turn_deadline IS NULL) AND (leased_at IS NULL) AND (expecting_correlation_id IS NULL)))),
-  constraint only_suspended_waits CHECK (((status = 'suspended'::text) OR ((waiting_tool_count = 0) AND (resume_deadline IS NULL)))),
-  constraint status_is_known CHECK ((status = ANY (ARRAY['idle'::text, 'dispatched'::text, 'running'::text, 'suspended'::text]))),
-  constraint turn_deadline_is_bounded CHECK (((turn_deadline_seconds > (0)::double precision) AND (turn_deadline_seconds <= (31536000)::double precision))),
-  constraint waits_are_counted CHECK ((waiting_tool_count >= 0))
+  constraint active_names_its_turn CHECK ((((status)::text = 'idle'::text) OR ((num_nulls(active_agent_turn_id, turn_deadline, leased_at) = 0) AND (turn_epoch > 0)))),
+  constraint idle_holds_nothing CHECK ((((status)::text <> 'idle'::text) OR (num_nonnulls(active_agent_turn_id, active_channel_id, turn_deadline, leased_at, expecting_correlation_id) = 0))),
+  constraint only_suspended_waits CHECK ((((status)::text = 'suspended'::text) OR (((waiting_tool_count)::integer = 0) AND (resume_deadline IS NULL))))
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05);
 CREATE UNIQUE INDEX head_active_output_box ON state.agent_state_head USING btree (output_box_id) WHERE (active_agent_turn_id IS NOT NULL);
-CREATE TRIGGER refuse_epoch_going_back BEFORE UPDATE ON state.agent_state_head FOR EACH ROW WHEN ((new.turn_epoch < old.turn_epoch)) EXECUTE FUNCTION state.refuse_move();
-CREATE TRIGGER refuse_illegal_edge BEFORE UPDATE ON state.agent_state_head FOR EACH ROW WHEN (((old.status IS DISTINCT FROM new.status) AND (NOT (((old.status = 'idle'::text) AND (new.status = 'dispatched'::text)) OR ((old.status = 'dispatched'::text) AND (new.status = ANY (ARRAY['running'::text, 'idle'::text]))) OR ((old.status = 'running'::text) AND (new.status = ANY (ARRAY['suspended'::text, 'idle'::text]))) OR ((old.status = 'suspended'::text) AND (new.status = ANY (ARRAY['running'::text, 'idle'::text]))))))) EXECUTE FUNCTION state.refuse_move();
-CREATE TRIGGER refuse_turn_swap BEFORE UPDATE ON state.agent_state_head FOR EACH ROW WHEN ((old.active_agent_turn_id <> new.active_agent_turn_id)) EXECUTE FUNCTION state.refuse_move();
+CREATE TRIGGER refuse_illegal_move BEFORE UPDATE ON state.agent_state_head FOR EACH ROW WHEN (((new.turn_epoch < old.turn_epoch) OR (old.active_agent_turn_id <> new.active_agent_turn_id) OR (((old.status)::text <> (new.status)::text) AND (strpos('idle>dispatched>running>suspended>running,dispatched>idle,running>idle,suspended>idle'::text, (((old.status)::text || '>'::text) || (new.status)::text)) = 0)))) EXECUTE FUNCTION state.refuse_move();
 
 create table state.agent_inbox (
   inbox_id text not null,
   project_id text not null,
   agent_id text not null,
   channel_id text,
-  message_type text not null,
-  status text not null,
+  message_type state.message_type not null,
+  status state.inbox_status not null,
   correlation_id text,
   agent_turn_id text,
   turn_epoch bigint,
@@ -137,13 +144,13 @@ create table state.agent_inbox (
   parent_step_id text,
   source_agent_id text,
   source_step_id text,
-  payload jsonb not null default '{}'::jsonb,
+  payload state.payload not null default '{}'::jsonb,
   attempts integer not null default 0,
   claimed_by text,
   created_at timestamp with time zone not null default state.now(),
   processed_at timestamp with time zone,
   archived_at timestamp with time zone,
-  outcome text,
+  outcome state.outcome,
   error text,
   deliverable_card_id text,
   ended_at timestamp with time zone,
@@ -152,20 +159,16 @@ create table state.agent_inbox (
   worker_target text not null,
   started_at timestamp with time zone,
   constraint agent_inbox_pkey PRIMARY KEY (inbox_id),
-  constraint ended_is_settled CHECK (((ended_at IS NULL) OR (status = ANY (ARRAY['consumed'::text, 'cancelled'::text])))),
-  constraint inbox_status_is_known CHECK ((status = ANY (ARRAY['queued'::text, 'pending'::text, 'processing'::text, 'consumed'::text, 'skipped'::text, 'error'::text, 'cancelled'::text]))),
-  constraint message_type_is_known CHECK ((message_type = ANY (ARRAY['turn'::text, 'ui_action'::text, 'tool_result'::text, 'timeout'::text, 'stop'::text]))),
+  constraint ended_is_settled CHECK (((ended_at IS NULL) OR ((status)::text = 'consumed'::text) OR ((status)::text = 'cancelled'::text))),
   constraint outcome_has_its_time CHECK (((outcome IS NULL) = (ended_at IS NULL))),
-  constraint outcome_is_known CHECK ((outcome = ANY (ARRAY['success'::text, 'failed'::text, 'timeout'::text, 'canceled'::text]))),
-  constraint payload_is_bounded CHECK ((pg_column_size(payload) <= 262144)),
-  constraint queued_has_no_epoch CHECK (((status <> 'queued'::text) OR (turn_epoch IS NULL)))
+  constraint queued_has_no_epoch CHECK ((((status)::text <> 'queued'::text) OR (turn_epoch IS NULL)))
 ) with (fillfactor=70, autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.02);
-CREATE UNIQUE INDEX inbox_correlation ON state.agent_inbox USING btree (project_id, agent_id, correlation_id) WHERE ((message_type = ANY (ARRAY['turn'::text, 'ui_action'::text])) AND (correlation_id IS NOT NULL));
-CREATE INDEX inbox_pending ON state.agent_inbox USING btree (worker_target, created_at, inbox_id) WHERE (status = 'pending'::text);
-CREATE INDEX inbox_processing ON state.agent_inbox USING btree (worker_target) WHERE (status = 'processing'::text);
-CREATE INDEX inbox_queued ON state.agent_inbox USING btree (project_id, agent_id, created_at, inbox_id) WHERE (status = 'queued'::text);
-CREATE UNIQUE INDEX inbox_receipt ON state.agent_inbox USING btree (agent_turn_id, correlation_id) WHERE (message_type = ANY (ARRAY['tool_result'::text, 'timeout'::text]));
-CREATE UNIQUE INDEX inbox_turn ON state.agent_inbox USING btree (agent_turn_id) WHERE (message_type = ANY (ARRAY['turn'::text, 'ui_action'::text]));
+CREATE UNIQUE INDEX inbox_correlation ON state.agent_inbox USING btree (project_id, agent_id, correlation_id) WHERE (((message_type)::text = ANY (ARRAY['turn'::text, 'ui_action'::text])) AND (correlation_id IS NOT NULL));
+CREATE INDEX inbox_pending ON state.agent_inbox USING btree (worker_target, created_at, inbox_id) WHERE ((status)::text = 'pending'::text);
+CREATE INDEX inbox_processing ON state.agent_inbox USING btree (worker_target) WHERE ((status)::text = 'processing'::text);
+CREATE INDEX inbox_queued ON state.agent_inbox USING btree (project_id, agent_id, created_at, inbox_id) WHERE ((status)::text = 'queued'::text);
+CREATE UNIQUE INDEX inbox_receipt ON state.agent_inbox USING btree (agent_turn_id, correlation_id) WHERE ((message_type)::text = ANY (ARRAY['tool_result'::text, 'timeout'::text]));
+CREATE UNIQUE INDEX inbox_turn ON state.agent_inbox USING btree (agent_turn_id) WHERE ((message_type)::text = ANY (ARRAY['turn'::text, 'ui_action'::text]));
 CREATE TRIGGER inbox_finds_its_target BEFORE INSERT ON state.agent_inbox FOR EACH ROW WHEN ((new.worker_target IS NULL)) EXECUTE FUNCTION state.find_worker_target();
 
 create table state.agent_steps (
@@ -226,8 +229,8 @@ CREATE INDEX ledger_open ON state.turn_resume_ledger USING btree (agent_turn_id)
 create table state.execution_edges (
   edge_id text not null,
   project_id text not null,
-  primitive text not null,
-  edge_phase text not null,
+  primitive state.primitive not null,
+  edge_phase state.edge_phase not null,
   source_agent_id text,
   source_agent_turn_id text,
   source_step_id text,
@@ -238,9 +241,7 @@ create table state.execution_edges (
   parent_step_id text,
   recursion_depth integer not null default 0,
   created_at timestamp with time zone not null,
-  constraint execution_edges_pkey PRIMARY KEY (edge_id),
-  constraint edge_phase_is_known CHECK ((edge_phase = ANY (ARRAY['request'::text, 'response'::text]))),
-  constraint primitive_is_known CHECK ((primitive = ANY (ARRAY['enqueue'::text, 'report'::text, 'join'::text])))
+  constraint execution_edges_pkey PRIMARY KEY (edge_id)
 );
 CREATE INDEX edges_from_turn ON state.execution_edges USING btree (source_agent_turn_id) WHERE (source_agent_turn_id IS NOT NULL);
 CREATE TRIGGER edges_are_insert_only BEFORE UPDATE ON state.execution_edges FOR EACH ROW EXECUTE FUNCTION state.refuse_rewrite();
@@ -258,14 +259,13 @@ create table state.events (
   xid xid8 not null default pg_current_xact_id(),
   project_id text not null,
   subject text not null,
-  kind text not null,
+  kind state.event_kind not null,
   payload jsonb not null,
   agent_turn_id text,
   created_at timestamp with time zone not null,
-  constraint events_pkey PRIMARY KEY (xid, event_id),
-  constraint event_kind_is_known CHECK ((kind = ANY (ARRAY['task'::text, 'state'::text, 'step'::text, 'command'::text])))
+  constraint events_pkey PRIMARY KEY (xid, event_id)
 ) with (autovacuum_vacuum_insert_scale_factor=0.1);
-CREATE UNIQUE INDEX one_task_event_per_turn ON state.events USING btree (agent_turn_id) WHERE (kind = 'task'::text);
+CREATE UNIQUE INDEX one_task_event_per_turn ON state.events USING btree (agent_turn_id) WHERE ((kind)::text = 'task'::text);
 
 create table state.event_cursors (
   name text not null,
@@ -398,8 +398,8 @@ create type state.verdict as (what text, project_id text, agent_id text, agent_t
 create type state.leasing as (project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth integer, parent_step_id text, traceparent text, context_box_id text, output_box_id text, expecting_correlation_id text);
 create type state.new_turn as (inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth integer, traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb, box jsonb, given_context_box_id text, given_output_box_id text);
 create type state.delivery as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text, content jsonb);
-create type state.ending as (project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text, card_id text, content jsonb, force_reason text);
-create type state.overdue as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, updated_at timestamp with time zone, outcome text, error text);
+create type state.ending as (project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text, card_id text, content jsonb, force_reason text, was_suspended boolean);
+create type state.overdue as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status state.head_status, updated_at timestamp with time zone, outcome text, error text);
 
 -- views
 create view state.turns as
@@ -411,9 +411,9 @@ create view state.turns as
     i.message_type,
     i.correlation_id,
         CASE
-            WHEN i.ended_at IS NOT NULL THEN i.outcome
-            WHEN h.status IS NOT NULL THEN h.status
-            ELSE i.status
+            WHEN i.ended_at IS NOT NULL THEN i.outcome::text
+            WHEN h.status IS NOT NULL THEN h.status::text
+            ELSE i.status::text
         END AS status,
         CASE
             WHEN h.status IS NOT NULL THEN h.turn_epoch
@@ -438,11 +438,11 @@ create view state.turns as
     i.error
    FROM state.agent_inbox i
      LEFT JOIN state.agent_state_head h ON h.project_id = i.project_id AND h.agent_id = i.agent_id AND h.active_agent_turn_id = i.agent_turn_id
-  WHERE i.message_type = ANY (ARRAY['turn'::text, 'ui_action'::text]);
+  WHERE i.message_type::text = ANY (ARRAY['turn'::text, 'ui_action'::text]);
 
 -- functions
 create function state.beat(p_items json, p_worker text DEFAULT NULL::text) returns SETOF state.verdict;
-create function state.claim(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type text, payload jsonb, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
+create function state.claim(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
 create function state.deliver(p_items json) returns SETOF state.verdict;
 create function state.dispatch_next(p_projects text[], p_agents text[]) returns SETOF state.verdict;
 create function state.due_waits(p_target text, p_watching_since timestamp with time zone, p_limit integer) returns TABLE(project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text);
@@ -461,10 +461,10 @@ create function state.now() returns timestamp with time zone;
 create function state.overdue(p_now timestamp with time zone, p_settings json, p_limit integer) returns SETOF state.overdue;
 create function state.prune(p_days double precision, p_limit integer) returns integer;
 create function state.put_agents(p_items json) returns void;
-create function state.read_events(p_xid xid8, p_event_id bigint, p_limit integer) returns TABLE(xid xid8, event_id bigint, project_id text, subject text, kind text, payload jsonb, agent_turn_id text, created_at timestamp with time zone);
+create function state.read_events(p_xid xid8, p_event_id bigint, p_limit integer) returns TABLE(xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb, agent_turn_id text, created_at timestamp with time zone);
 create function state.reap(p_settings json, p_card_ids text[]) returns SETOF state.verdict;
 create function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts integer, p_watching_since timestamp with time zone, p_valid_until timestamp with time zone, p_limit integer) returns SETOF state.verdict;
-create function state.reconcile(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type text, payload jsonb, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
+create function state.reconcile(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
 create function state.record(p_items json) returns SETOF state.verdict;
 create function state.refuse_move() returns trigger;
 create function state.refuse_rewrite() returns trigger;

@@ -1,6 +1,6 @@
 /**
  * A bell for processes that ring and listen: who listens in the same process is woken at once, without the way through the
- * server; the ring goes out to the others as always, and its echo is not heard a second time. It still only wakes.
+ * server; the ring goes out to the others as always, right after, and its echo is not heard a second time. It still only wakes.
  */
 import { matches } from '@bellwether/protocol'
 import type { Random } from '../random.js'
@@ -18,14 +18,22 @@ export function nearBell(bell: Bell, random: Random): Bell {
     const metadata = ring?.payload['metadata']
     return typeof metadata === 'object' && metadata !== null && 'from' in metadata && metadata.from === here
   }
+  let outgoing: Ring[] = []
+  function sendOut(): Promise<void> {
+    const rings = outgoing
+    outgoing = []
+    return bell.ring(rings.map((ring) => ({ ...ring, payload: { ...ring.payload, metadata: { from: here } } })))
+  }
   return {
     kind: bell.kind,
     async ring(rings) {
       for (const ring of rings) {
         for (const ear of ears) if (matches(ear.pattern, ring.subject)) ear.onRing(ring)
       }
-      // Not awaited: whoever rings has committed already, and a bell keeps its failures to itself.
-      void bell.ring(rings.map((ring) => ({ ...ring, payload: { ...ring.payload, metadata: { from: here } } })))
+      // Not awaited: whoever rings has committed already, and a bell keeps its failures to itself. After those here have
+      // asked for their work: what they take needs nobody else.
+      if (outgoing.length === 0) setImmediate(() => void sendOut())
+      outgoing.push(...rings)
     },
     async listen(pattern, onRing) {
       const ear = { pattern, onRing }
@@ -40,6 +48,9 @@ export function nearBell(bell: Bell, random: Random): Bell {
         },
       }
     },
-    close: () => bell.close(),
+    async close() {
+      if (outgoing.length > 0) await sendOut()
+      await bell.close()
+    },
   }
 }

@@ -35,7 +35,12 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
   const link = keepLink<LoneClient>({
     ...options,
     what: 'bell sender (PostgreSQL)',
-    open: () => openLoneClient(options.url, 'bellwether bell sender'),
+    async open() {
+      const client = await openLoneClient(options.url, 'bellwether bell sender')
+      // A ring only wakes and may be lost: it need not wait for the disk, nor make others wait for it.
+      await client.query('set synchronous_commit = off')
+      return client
+    },
     onOpen: () => void trip(),
   })
 
