@@ -1,7 +1,7 @@
 /** A worker takes work: turns to run, and suspended turns whose last result has come. */
 import type { MessageType } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
-import { fenceOf, type Fence, type Verdict } from './verdict.js'
+import type { Fence, Verdict } from './verdict.js'
 
 export interface ClaimedTurn extends Fence {
   /** `turn`: start, or go on from the cards of a worker that fell silent. `resume`: every awaited result is there. */
@@ -78,9 +78,13 @@ function sorted(rows: readonly ClaimRow[]): Claimed {
   return { turns, again, others }
 }
 
+/** Hot: every field by name, in one object. A spread would make two, and copying is what costs. */
 function claimedTurn(row: ClaimRow, kind: 'turn' | 'resume'): ClaimedTurn {
   return {
-    ...fenceOf(row),
+    projectId: row.project_id,
+    agentId: row.agent_id,
+    agentTurnId: row.agent_turn_id,
+    turnEpoch: row.turn_epoch,
     kind,
     inboxId: row.inbox_id,
     messageType: row.message_type,

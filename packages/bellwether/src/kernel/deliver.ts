@@ -3,7 +3,7 @@ import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
-import { call, fenceRow, type Fence, type Verdict } from './verdict.js'
+import { call, type Fence, type Verdict } from './verdict.js'
 
 export interface Delivery extends Fence {
   readonly status: Exclude<Outcome, 'canceled'>
@@ -31,8 +31,10 @@ export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknow
     )
   }
   return {
-    ...fenceRow(delivery),
+    project_id: delivery.projectId,
+    agent_id: delivery.agentId,
     agent_turn_id: delivery.agentTurnId,
+    turn_epoch: delivery.turnEpoch,
     status: delivery.status,
     error: delivery.error === undefined ? undefined : plainText(delivery.error, 'error'),
     card_id: ids.next(),

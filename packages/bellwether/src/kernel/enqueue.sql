@@ -2,7 +2,8 @@
 -- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
 -- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]},
 -- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}.
--- The same ids or the same correlation id again change nothing and are told what is there ('duplicate').
+-- The same ids or the same correlation id again change nothing and are told what is there ('duplicate'). A turn is answered as
+-- 'enqueued' while it waits in line, and as 'leased' when its agent took it at once.
 create or replace function state.enqueue(p_items json)
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
@@ -72,12 +73,14 @@ begin
       source_step_id, coalesce(payload, '{}'), v_now
     from items
   )
-  select coalesce(array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict), '{}'),
+  select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict) filter (where not lease),
     coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease), bool_or(box is not null),
     array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id, coalesce(recursion_depth, 0), parent_step_id, traceparent,
       payload ->> 'context_box_id', output_box_id, null)::state.leasing) filter (where lease)
   into v_done, v_new, v_left, v_boxed, v_leases from items;
-  return query select * from unnest(v_done);
+  if v_done is not null then
+    return query select * from unnest(v_done);
+  end if;
   if v_leases is not null then
     return query select * from state.lease(v_leases);
   end if;

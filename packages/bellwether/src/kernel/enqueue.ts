@@ -105,13 +105,11 @@ export async function enqueue(
   // The same correlation id twice in one batch is one turn asked for twice.
   const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
   const verdicts = await call(db, 'enqueue', [...firsts.values()].toReversed())
-  const leased = new Set(verdicts.filter((verdict) => verdict.what === 'leased').map((verdict) => verdict.inbox_id))
-  const byRow = new Map(
-    verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.inbox_id, verdict]),
-  )
+  // A turn that was put in line and then leased by the same call is told twice: the later word counts.
+  const byRow = new Map(verdicts.map((verdict) => [verdict.inbox_id, verdict]))
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!
-    const result = enqueued(first, byRow, leased)
+    const result = enqueued(first, byRow)
     return first === row || result instanceof InvalidInput ? result : { ...result, duplicate: true }
   })
   return { results, verdicts }
@@ -121,21 +119,14 @@ function keyOf(row: Row): string {
   return row.correlation_id === undefined ? row.inbox_id : `${row.project_id} ${row.agent_id} ${row.correlation_id}`
 }
 
-/** What became of one row of a batch. `leased`: the inbox rows whose agents were idle. */
-function enqueued(
-  row: Row,
-  verdicts: ReadonlyMap<string, Verdict>,
-  leased: ReadonlySet<string>,
-): Enqueued | InvalidInput {
+/** What became of one row of a batch. */
+function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>): Enqueued | InvalidInput {
   const verdict = verdicts.get(row.inbox_id)
   switch (verdict?.what) {
+    case 'leased':
+      return { agentTurnId: verdict.agent_turn_id, inboxId: verdict.inbox_id, status: 'pending', duplicate: false }
     case 'enqueued':
-      return {
-        agentTurnId: verdict.agent_turn_id,
-        inboxId: verdict.inbox_id,
-        status: leased.has(verdict.inbox_id) ? 'pending' : 'queued',
-        duplicate: false,
-      }
+      return { agentTurnId: verdict.agent_turn_id, inboxId: verdict.inbox_id, status: 'queued', duplicate: false }
     case 'duplicate': {
       const there = verdict.detail as { inbox_id: string; status: string }
       return { agentTurnId: verdict.agent_turn_id, inboxId: there.inbox_id, status: there.status, duplicate: true }

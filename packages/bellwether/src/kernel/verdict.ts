@@ -67,15 +67,6 @@ export function fenceRow(fence: Fence): Record<string, unknown> {
   }
 }
 
-export function fenceOf(verdict: Pick<Verdict, 'project_id' | 'agent_id' | 'agent_turn_id' | 'turn_epoch'>): Fence {
-  return {
-    projectId: verdict.project_id,
-    agentId: verdict.agent_id,
-    agentTurnId: verdict.agent_turn_id,
-    turnEpoch: verdict.turn_epoch,
-  }
-}
-
 /** The doorbells that a batch of verdicts asks for: one a target and channel, not one a row. */
 export function ringsFor(
   verdicts: readonly Pick<Verdict, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>[],

@@ -7,45 +7,40 @@ import type { ClaimedTurn } from '../kernel/claim.js'
 import type { Delivery } from '../kernel/deliver.js'
 import type { ToolResult } from '../kernel/resume.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
+import type { Halt } from './halt.js'
 import { hydrate } from './hydrate.js'
 import type { Scope, WorkerOptions } from './scope.js'
 import { decideSubmission, submitResultName, wantedFields, type Submission } from './submit-result.js'
 
 export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
   const { kernel, log } = options
-  const { turn } = scope
-  const { signal } = scope.abort
+  const { turn, halt } = scope
   try {
     // A takeover goes on where the dead worker stood: what it had resumed with is still what was answered last (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
     if (results.some((result) => result.after_execution === 'terminate')) {
       // T3.3c: the result is the deliverable; no further step. Straight from suspended, so that it cannot be half done.
-      await settle(options, turn, signal, terminated(results))
+      await settle(options, turn, halt, terminated(results))
       return
     }
     if (turn.kind === 'resume') {
       if ((await kernel.resume(turn, options.workerId, results[0]?.step_id)) === 'stale') return
       scope.held = true
     }
-    const action = await actUntilSubmitted(options, turn, signal, results)
-    if (signal.aborted) return
-    await settle(options, turn, signal, action)
+    const action = await actUntilSubmitted(options, turn, halt, results)
+    if (halt.called) return
+    await settle(options, turn, halt, action)
   } catch (error) {
-    if (error instanceof FenceLost || signal.aborted) return
-    if (!(error instanceof Retryable) && (await failed(options, turn, signal, error))) return
+    if (error instanceof FenceLost || halt.called) return
+    if (!(error instanceof Retryable) && (await failed(options, turn, halt, error))) return
     log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'a turn could not be settled; the watchdogs will end it')
   }
 }
 
 /** What the agent answered makes no sense: said once, not tried again with all its side effects. */
-async function failed(
-  options: WorkerOptions,
-  turn: ClaimedTurn,
-  signal: AbortSignal,
-  error: unknown,
-): Promise<boolean> {
+async function failed(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, error: unknown): Promise<boolean> {
   try {
-    await settle(options, turn, signal, failure(error))
+    await settle(options, turn, halt, failure(error))
     return true
   } catch (again) {
     options.log.error({ err: again, agent_turn_id: turn.agentTurnId }, 'a failed turn could not be ended')
@@ -60,12 +55,12 @@ const refusalsMax = 3
 async function actUntilSubmitted(
   options: WorkerOptions,
   turn: ClaimedTurn,
-  signal: AbortSignal,
+  halt: Halt,
   results: readonly ToolResult[],
 ): Promise<TurnAction> {
-  let action = await act(options, turn, signal, results)
+  let action = await act(options, turn, halt, results)
   for (let refusals = 1; ; refusals += 1) {
-    const submission = await submissionIn(options, turn, signal, action)
+    const submission = await submissionIn(options, turn, halt, action)
     if (submission === undefined) return action
     if ('deliver' in submission) return { deliver: submission.deliver }
     const { refuse, call } = submission
@@ -86,19 +81,19 @@ async function actUntilSubmitted(
       result: null,
       error: { code: refuse.code, message: refuse.message },
     }
-    action = await act(options, turn, signal, [answer])
+    action = await act(options, turn, halt, [answer])
   }
 }
 
 async function submissionIn(
   options: WorkerOptions,
   turn: ClaimedTurn,
-  signal: AbortSignal,
+  halt: Halt,
   action: TurnAction,
 ): Promise<Submission | undefined> {
   if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName))
     return undefined
-  const known = await persist(options, signal, () => hydrate(options.kernel.db, turn))
+  const known = await persist(options, halt, () => hydrate(options.kernel.db, turn))
   if (known === 'stale') throw new FenceLost(turn.agentTurnId)
   return decideSubmission(action.suspend.calls, wantedFields(known.context))
 }
@@ -106,7 +101,7 @@ async function submissionIn(
 async function act(
   options: WorkerOptions,
   turn: ClaimedTurn,
-  signal: AbortSignal,
+  halt: Halt,
   results: readonly ToolResult[],
 ): Promise<TurnAction> {
   const run = options.agent(turn)
@@ -114,31 +109,28 @@ async function act(
     return { deliver: { text: `No function for agent ${turn.agentId}.` }, status: 'failed', error: 'no_executor' }
   }
   try {
-    return await run(contextOf(options, turn, signal, results))
+    return await run(contextOf(options, turn, halt, results))
   } catch (error) {
-    if (error instanceof FenceLost || signal.aborted) throw error
+    if (error instanceof FenceLost || halt.called) throw error
     return failure(error)
   }
 }
 
-function contextOf(
-  options: WorkerOptions,
-  turn: ClaimedTurn,
-  signal: AbortSignal,
-  results: readonly ToolResult[],
-): TurnContext {
+function contextOf(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, results: readonly ToolResult[]): TurnContext {
   const { kernel } = options
   const held = <T>(answer: T | 'stale'): T => {
-    if (answer === 'stale' || signal.aborted) throw new FenceLost(turn.agentTurnId)
+    if (answer === 'stale' || halt.called) throw new FenceLost(turn.agentTurnId)
     return answer
   }
   return {
     turn,
-    signal,
+    get signal() {
+      return halt.signal
+    },
     results,
     newId: () => kernel.ids.next(),
     // A database that restarts is no fault of the agent's: its calls wait, and are repeated with the same ids.
-    hydrate: async () => held(await persist(options, signal, () => hydrate(kernel.db, turn))),
+    hydrate: async () => held(await persist(options, halt, () => hydrate(kernel.db, turn))),
     async record({ cards, step }) {
       const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
       const writing = {
@@ -146,44 +138,42 @@ function contextOf(
         ...(named === undefined ? {} : { cards: named }),
         ...(step === undefined ? {} : { step }),
       }
-      held(await persist(options, signal, () => kernel.record(writing)))
+      held(await persist(options, halt, () => kernel.record(writing)))
     },
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...(currentTool === undefined ? {} : { currentTool }) }
-      const alive = await persist(options, signal, () => kernel.beat([beat], options.workerId))
+      const alive = await persist(options, halt, () => kernel.beat([beat], options.workerId))
       held(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
     },
   }
 }
 
-async function settle(
-  options: WorkerOptions,
-  turn: ClaimedTurn,
-  signal: AbortSignal,
-  action: TurnAction,
-): Promise<void> {
+async function settle(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, action: TurnAction): Promise<void> {
   const { kernel, settings } = options
   if ('suspend' in action) {
     const { calls, stepId = kernel.ids.next() } = action.suspend
     try {
-      await persist(options, signal, () => kernel.suspend({ ...turn, stepId, calls }, settings.suspendTimeoutSeconds))
+      await persist(options, halt, () => kernel.suspend({ ...turn, stepId, calls }, settings.suspendTimeoutSeconds))
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error
-      await settle(options, turn, signal, failure(error))
+      await settle(options, turn, halt, failure(error))
     }
     return
   }
   const delivery: Delivery = {
-    ...turn,
+    projectId: turn.projectId,
+    agentId: turn.agentId,
+    agentTurnId: turn.agentTurnId,
+    turnEpoch: turn.turnEpoch,
     status: action.status ?? 'success',
     content: action.deliver,
     ...(action.error === undefined ? {} : { error: action.error }),
   }
   try {
-    const answer = await persist(options, signal, () => kernel.deliver(delivery))
+    const answer = await persist(options, halt, () => kernel.deliver(delivery))
     if (answer.what === 'refused') {
       const missing = answer.missing.join(', ')
-      await settle(options, turn, signal, {
+      await settle(options, turn, halt, {
         deliver: { text: `The result lacks required fields: ${missing}.` },
         status: 'failed',
         error: 'missing_result_fields',
@@ -192,7 +182,7 @@ async function settle(
   } catch (error) {
     // What the agent made cannot be stored (too large, not text): the turn ends all the same, and says why.
     if (!(error instanceof InvalidInput)) throw error
-    await settle(options, turn, signal, failure(error))
+    await settle(options, turn, halt, failure(error))
   }
 }
 
@@ -201,7 +191,7 @@ const persistMaxMs = 300_000
 const pauseMs = 200
 
 /** Repeats a verb while the database is away: the fence makes a repetition harmless (hazard 12). */
-async function persist<T>(options: WorkerOptions, signal: AbortSignal, verb: () => Promise<T>): Promise<T> {
+async function persist<T>(options: WorkerOptions, halt: Halt, verb: () => Promise<T>): Promise<T> {
   const { clock } = options
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
@@ -209,8 +199,8 @@ async function persist<T>(options: WorkerOptions, signal: AbortSignal, verb: () 
       return await verb()
     } catch (error) {
       const spentMs = clock.monotonicMs() - startedMs
-      if (!(error instanceof Retryable) || signal.aborted || spentMs > persistMaxMs) throw error
-      await clock.sleep(Math.min(5_000, pauseMs * 2 ** Math.min(attempt, 5)), signal)
+      if (!(error instanceof Retryable) || halt.called || spentMs > persistMaxMs) throw error
+      await clock.sleep(Math.min(5_000, pauseMs * 2 ** Math.min(attempt, 5)), halt.signal)
     }
   }
 }

@@ -4,6 +4,7 @@ import type { Kernel } from '../kernel/kernel.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import type { AgentFunction } from './agent.js'
+import type { Halt } from './halt.js'
 
 export interface WorkerSettings {
   readonly concurrency: number
@@ -26,7 +27,7 @@ export interface WorkerOptions {
 /** One running turn. `held`: the head is running under its fence, so that a beat which does not name it has lost it. */
 export interface Scope {
   readonly turn: ClaimedTurn
-  readonly abort: AbortController
+  readonly halt: Halt
   held: boolean
   done: Promise<void>
 }

@@ -3,6 +3,7 @@
  * fence that is lost aborts the scope, and nothing that it still says is taken. The loop around it only waits and steps.
  */
 import type { Claimant, ClaimedTurn } from '../kernel/claim.js'
+import { Halt } from './halt.js'
 import { runTurn } from './run-turn.js'
 import type { Scope, WorkerOptions } from './scope.js'
 
@@ -42,8 +43,8 @@ export function openWorker(options: WorkerOptions): Worker {
   function start(turns: readonly ClaimedTurn[]): void {
     for (const turn of turns) {
       // The same turn again: it was reclaimed from us, so the scope that still runs it has lost its fence.
-      running.get(turn.agentTurnId)?.abort.abort('fence_lost')
-      const scope: Scope = { turn, abort: new AbortController(), held: turn.kind === 'turn', done: Promise.resolve() }
+      running.get(turn.agentTurnId)?.halt.call('fence_lost')
+      const scope: Scope = { turn, halt: new Halt(), held: turn.kind === 'turn', done: Promise.resolve() }
       running.set(turn.agentTurnId, scope)
       scope.done = runTurn(options, scope).finally(() => {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
@@ -80,12 +81,12 @@ export function openWorker(options: WorkerOptions): Worker {
         )
         lastBeatMs = clock.monotonicMs()
         for (const scope of scopes) {
-          if (!alive.has(scope.turn.agentTurnId)) scope.abort.abort('fence_lost')
+          if (!alive.has(scope.turn.agentTurnId)) scope.halt.call('fence_lost')
         }
       } catch (error) {
         // Nobody vouches for these turns any more: whoever judges us silent has fenced us out, or is about to.
         if (clock.monotonicMs() - lastBeatMs > settings.inboxProcessingTimeoutSeconds * 1_000) {
-          for (const scope of scopes) scope.abort.abort('no_beat')
+          for (const scope of scopes) scope.halt.call('no_beat')
         }
         throw error
       }
@@ -101,7 +102,7 @@ export function openWorker(options: WorkerOptions): Worker {
       const giveUp = new AbortController()
       await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])
       giveUp.abort()
-      for (const scope of running.values()) scope.abort.abort('draining')
+      for (const scope of running.values()) scope.halt.call('draining')
     },
   }
 }

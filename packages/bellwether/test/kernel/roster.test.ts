@@ -62,7 +62,7 @@ it('recognises a repeated enqueue within the same instant of the clock', async (
     box: { box_id: 'b1', cards: [{ card_id: 'c1', type: 'task.instruction', content: {} }] },
   }
   const first = await call(t.db, 'enqueue', [row])
-  expect(first.map(({ what }) => what)).toEqual(['enqueued', 'leased'])
+  expect(first.map(({ what }) => what)).toEqual(['leased'])
   const second = await call(t.db, 'enqueue', [row])
   expect(second).toMatchObject([
     { what: 'duplicate', agent_turn_id: 't1', detail: { inbox_id: 'i1', status: 'pending' } },
