@@ -21,6 +21,8 @@ export interface NewTurn {
   readonly outputBoxId?: string
   readonly channelId?: string
   readonly correlationId?: string
+  /** The inbox row's id, when the caller has one that names this request for ever: asking again with it changes nothing. */
+  readonly inboxId?: string
   readonly recursionDepth?: number
   readonly traceparent?: string
   readonly parentStepId?: string
@@ -74,7 +76,7 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     throw new InvalidInput('recursion_depth must be a whole number from 0', { code: 'invalid_recursion_depth' })
   }
   return {
-    inbox_id: ids.next(),
+    inbox_id: optional(turn.inboxId, 'inbox_id') ?? ids.next(),
     agent_turn_id: agentTurnId,
     project_id: token(turn.projectId, 'project'),
     agent_id: token(turn.agentId, 'agent'),

@@ -1,0 +1,54 @@
+/**
+ * What the board asks of the rest of the house, as functions that serve.ts hands it: run a turn, tell how one ended, look at
+ * the disk. The board imports neither kernel nor view.
+ */
+
+/** What is wanted of an agent. `key` is the intent line's eventId: the same key never starts a second turn. */
+export interface SpawnRequest {
+  readonly key: string
+  readonly taskId: string
+  readonly agent: string
+  readonly prompt: string
+  readonly budget: { readonly maxTokens: number | null; readonly maxWallTimeMs: number | null }
+}
+
+/** How a turn stands. `unknown`: this kernel has never heard of the key (another data folder, past retention). */
+export type TurnStanding =
+  | { readonly standing: 'unknown' }
+  | { readonly standing: 'going'; readonly agentTurnId: string }
+  | {
+      readonly standing: 'ended'
+      readonly agentTurnId: string
+      readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled'
+      readonly error: string | null
+      readonly deliverable: Readonly<Record<string, unknown>> | null
+      readonly tokenUsage: number
+      readonly elapsedMs: number
+    }
+
+export interface Spawner {
+  /** Starts the turn of `key`, or finds the one that was started with it. Retryable when the kernel is away. */
+  spawn(request: SpawnRequest, signal: AbortSignal): Promise<{ readonly agentTurnId: string }>
+  /** How the turn of `key` stands now. */
+  standing(key: string): Promise<TurnStanding>
+  /** Resolves when the turn of `key` has ended, or when the signal fires. */
+  ended(key: string, signal: AbortSignal): Promise<TurnStanding>
+  stop(key: string, reason: string): Promise<void>
+}
+
+/** One claimed file, looked at after a sync barrier (hazard 21). */
+export interface FileEvidence {
+  readonly path: string
+  /** `not_ready`: the view cannot tell yet, which means wait and never missing. */
+  readonly found: 'present' | 'missing' | 'not_ready'
+  readonly size?: number
+  readonly sha256?: string
+  /** Whether it changed since the change token that was taken when the run began. */
+  readonly changedSince?: boolean
+}
+
+export interface Evidence {
+  /** A token for "now": what changes afterwards can be told from what was there. */
+  changeToken(): Promise<string>
+  look(paths: readonly string[], since: string | null): Promise<readonly FileEvidence[]>
+}

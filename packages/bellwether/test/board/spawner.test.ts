@@ -1,0 +1,73 @@
+/** The board's way to the kernel, on a real database: one key is one turn, and whoever waits is told how it ended. */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { kernelSpawner } from '../../src/serve/spawner.js'
+import type { Spawner } from '../../src/board/outside.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+
+let t: TestKernel
+let spawner: Spawner
+const never = new AbortController().signal
+const budget = { maxTokens: 1_000, maxWallTimeMs: null }
+
+beforeAll(async () => {
+  t = await testKernel()
+  await t.agents('coder', 'tester')
+  spawner = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
+})
+afterAll(() => t.drop())
+
+it('starts one turn for a key, however often it is asked, and finds it again', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', budget }
+  expect(await spawner.standing(request.key)).toEqual({ standing: 'unknown' })
+  const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => spawner.spawn(request, never)))
+  for (const other of others) expect(other).toEqual(first)
+  // Another process, after a crash: the same key, another agent even. Nothing starts.
+  const again = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
+  expect(await again.spawn({ ...request, agent: 'tester' }, never)).toEqual(first)
+  expect(await t.one('select count(*)::int as turns from state.agent_inbox')).toEqual({ turns: 1 })
+  expect(await spawner.standing(request.key)).toEqual({ standing: 'going', agentTurnId: first!.agentTurnId })
+
+  const waiting = spawner.ended(request.key, never)
+  const [turn] = await t.claim()
+  expect(turn!.payload).toMatchObject({ task_id: 'task-1', budget: { max_tokens: 1_000, max_wall_ms: null } })
+  const step = { stepId: t.ids.next(), phase: 'think', status: 'done', metadata: { usage: { total_tokens: 42 } } }
+  await t.kernel.record({ ...turn!, step })
+  await t.kernel.deliver({ ...turn!, status: 'success', content: { text: 'done' } })
+  expect(await waiting).toMatchObject({
+    standing: 'ended',
+    agentTurnId: first!.agentTurnId,
+    outcome: 'success',
+    deliverable: { text: 'done' },
+    tokenUsage: 42,
+    elapsedMs: expect.any(Number),
+  })
+  expect(await spawner.spawn(request, never)).toEqual(first)
+})
+
+it('stops a turn by its key, tells whoever waits, and refuses a key that nobody knows', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-2', agent: 'coder', prompt: 'Do it.', budget }
+  await spawner.spawn(request, never)
+  const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
+  await spawner.stop(request.key, 'not wanted any more')
+  for (const told of waiting) expect(await told).toMatchObject({ standing: 'ended', outcome: 'canceled' })
+  await spawner.stop(request.key, 'again')
+  await expect(spawner.stop(t.ids.next(), 'x')).rejects.toMatchObject({ code: 'unknown_turn' })
+})
+
+it('answers how the turn stands when the wait is given up', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', budget }
+  await spawner.spawn(request, never)
+  const patience = new AbortController()
+  const waiting = spawner.ended(request.key, patience.signal)
+  patience.abort()
+  expect(await waiting).toMatchObject({ standing: 'going' })
+  expect(await spawner.ended(t.ids.next(), AbortSignal.abort())).toEqual({ standing: 'unknown' })
+})
+
+it('does not know the turns of another project', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', budget }
+  await spawner.spawn(request, never)
+  const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
+  expect(await elsewhere.standing(request.key)).toEqual({ standing: 'unknown' })
+})
