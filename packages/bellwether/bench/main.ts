@@ -1,15 +1,23 @@
-/** `npm run bench -- turns [--json] [--quick]`: progress on stderr, one JSON object on stdout with --json, else a short table. */
+/** `npm run bench -- NAME [--json] [--quick]`: progress on stderr, one JSON object on stdout, on one line with --json. */
 import { parseArgs } from 'node:util'
+import { benchBoard } from './board.js'
 import { benchTurns } from './turns.js'
+import { benchView } from './view.js'
+
+const benches = { turns: benchTurns, view: benchView, board: benchBoard }
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { json: { type: 'boolean', default: false }, quick: { type: 'boolean', default: false } },
 })
-if (positionals.length !== 1 || positionals[0] !== 'turns') {
-  process.stderr.write('usage: npm run bench -- turns [--json] [--quick]\n')
+const name = positionals[0] as keyof typeof benches
+if (positionals.length !== 1 || !Object.hasOwn(benches, name)) {
+  process.stderr.write(`usage: npm run bench -- ${Object.keys(benches).join('|')} [--json] [--quick]\n`)
   process.exit(2)
 }
-const report = await benchTurns({ quick: values.quick, onProgress: (line) => void process.stderr.write(`${line}\n`) })
+const report = await benches[name]({
+  quick: values.quick,
+  onProgress: (line) => void process.stderr.write(`${line}\n`),
+})
 if (values.json) process.stdout.write(`${JSON.stringify(report)}\n`)
 else process.stdout.write(`${JSON.stringify(report, undefined, 2)}\n`)

@@ -1,0 +1,93 @@
+/**
+ * A burst: files created, written and closed over a thousand directories as fast as one process can, under a real sensor and
+ * a real view. What the view does not know of when it has had time to look again is lost. Always holds: every file is asked
+ * for by its directory's count and size, and both processes and all files are gone afterwards. Leaves to others: why.
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { cli, startViewServer, type ViewServer } from './server.js'
+import { round } from './timing.js'
+
+export interface Burst {
+  readonly files: number
+  /** Unknown to the view at the end. */
+  readonly lost: number
+  /** Unknown when the first barrier after the burst had passed. */
+  readonly late: number
+  readonly burst_ms: number
+  /** From the last file's close until the view knew all. */
+  readonly caught_up_ms: number
+}
+
+const directories = 1_000
+const line = 'a line of text\n'
+const readyMaxMs = 60_000
+// An overflow is followed by a scan of what was missed; this is ample for it.
+const catchUpMaxMs = 60_000
+const lookMs = 100
+
+export async function burst(files: number): Promise<Burst> {
+  const root = mkdtempSync(join(tmpdir(), 'bellwether-bench-burst-'))
+  const server = await startViewServer()
+  try {
+    for (let i = 0; i < directories; i += 1) mkdirSync(join(root, `d${i}`))
+    const sensor = spawn(
+      process.execPath,
+      [cli, 'sensor', '--root', root, '--server', server.url, '--key', server.key, '--id', 'bench'],
+      { stdio: ['ignore', 'ignore', 'ignore'] },
+    )
+    const ended = once(sensor, 'exit')
+    try {
+      await until('the sensor is ready', readyMaxMs, () => isReady(server))
+      const start = performance.now()
+      for (let i = 0; i < files; i += 1) {
+        const file = openSync(join(root, `d${i % directories}`, `f${i}`), 'wx')
+        writeSync(file, line)
+        closeSync(file)
+      }
+      const written = performance.now()
+      await server.ask('POST', '/views/bench/sync?wait=20')
+      const late = files - (await known(server))
+      await until('the view has caught up', catchUpMaxMs, async () => (await known(server)) >= files).catch(
+        () => undefined,
+      )
+      return {
+        files,
+        lost: files - (await known(server)),
+        late,
+        burst_ms: round(written - start, 0),
+        caught_up_ms: round(performance.now() - written, 0),
+      }
+    } finally {
+      sensor.kill('SIGKILL')
+      await ended
+    }
+  } finally {
+    await server.close()
+    rmSync(root, { recursive: true, force: true })
+  }
+}
+
+async function isReady(server: ViewServer): Promise<boolean> {
+  const sessions = JSON.parse((await server.ask('GET', '/views/bench/sessions')).toString()) as object
+  const stats = await server.ask('GET', '/views/bench/stats').catch(() => undefined)
+  return JSON.stringify(sessions).includes('"can_realtime":true') && stats !== undefined
+}
+
+/** Files that the view knows with all their bytes. */
+async function known(server: ViewServer): Promise<number> {
+  const { total_files: files, total_size: size } = JSON.parse(
+    (await server.ask('GET', '/views/bench/stats')).toString(),
+  ) as { total_files: number; total_size: number }
+  return Math.min(files, Math.floor(size / line.length))
+}
+
+async function until(what: string, maxMs: number, isTrue: () => Promise<boolean>): Promise<void> {
+  for (const start = performance.now(); performance.now() - start < maxMs; await pause(lookMs))
+    if (await isTrue()) return
+  throw new Error(`not in ${maxMs} ms: ${what}`)
+}

@@ -1,0 +1,105 @@
+/**
+ * The view over HTTP: a million entries go in, one event an entry, in shuffled order; then one directory and a search come
+ * out. Always holds: rows are counted on both sides. Leaves to others: what `find` needs for the same.
+ */
+import { directoriesOf, filesPerTop, pathOf, shuffled, topOf } from './corpus.js'
+import type { ViewServer } from './server.js'
+import { median, mustBe, round } from './timing.js'
+
+const perBatch = 1_000
+// Bodies made before a wave is timed: the client's own work is not the server's.
+const batchesPerWave = 40
+const connections = 4
+const repeats = 51
+
+interface Node {
+  readonly children?: readonly Node[]
+}
+
+/** Fills the view and returns events a second, arbitrated. */
+export async function ingest(server: ViewServer, files: number, onProgress: (line: string) => void): Promise<number> {
+  const session = JSON.parse(
+    (
+      await server.ask(
+        'POST',
+        '/pipe/session/',
+        JSON.stringify({ task_id: 'bench', client_info: { agent_id: 'bench' } }),
+      )
+    ).toString(),
+  ) as { session_id: string; role: string }
+  if (session.role !== 'leader') throw new Error('the only session does not lead')
+  const route = `/pipe/ingest/${session.session_id}/events`
+  const order = shuffled(files)
+  let spentMs = 0
+  let told = 0
+  for (let from = 0; from < files; from += perBatch * batchesPerWave) {
+    const bodies: Buffer[] = []
+    for (let at = from; at < Math.min(files, from + perBatch * batchesPerWave); at += perBatch)
+      bodies.push(body(order.subarray(at, at + perBatch)))
+    const start = performance.now()
+    await Promise.all(
+      Array.from({ length: connections }, async () => {
+        for (let next = bodies.pop(); next !== undefined; next = bodies.pop()) {
+          const answer = JSON.parse((await server.ask('POST', route, next)).toString()) as { count: number }
+          told += answer.count
+        }
+      }),
+    )
+    spentMs += performance.now() - start
+    await server.ask('POST', `/pipe/session/${session.session_id}/heartbeat`, '{"can_realtime":true}')
+    if ((from / (perBatch * batchesPerWave)) % 10 === 9) onProgress(`ingest: ${told} events`)
+  }
+  await server.ask('POST', route, '{"events":[],"source_type":"snapshot","is_end":true}')
+  const stats = JSON.parse((await server.ask('GET', '/views/bench/stats')).toString()) as {
+    total_files: number
+    total_directories: number
+  }
+  mustBe('files in the view', files, stats.total_files)
+  // Whether the root itself counts as a directory is the view's to say.
+  const extra = stats.total_directories - directoriesOf(files)
+  if (extra !== 0) mustBe('directories in the view', directoriesOf(files) + 1, stats.total_directories)
+  return Math.round((files / spentMs) * 1_000)
+}
+
+/** Row for row what a sensor says of a snapshot, about 213 bytes an event. */
+function body(files: Uint32Array): Buffer {
+  const events: string[] = []
+  for (const file of files) {
+    const path = pathOf(file)
+    events.push(
+      `{"event_type":"insert","event_schema":"fs","table":"files","rows":[{"path":"${path}","file_name":"${path.slice(-12)}",` +
+        `"size":${file},"modified_time":1600000000.${file % 1_000},"is_directory":false}],"index":1800000000000,"message_source":"snapshot"}`,
+    )
+  }
+  return Buffer.from(`{"source_type":"snapshot","is_end":false,"events":[${events.join(',')}]}`)
+}
+
+/** Milliseconds for one directory of a thousand files, all of its nodes. */
+export async function directory(server: ViewServer): Promise<number> {
+  const times: number[] = []
+  for (let i = 0; i < repeats; i += 1) {
+    const start = performance.now()
+    const answer = await server.ask('GET', `/views/bench/tree?path=${topOf(i % 50)}&recursive=true`)
+    times.push(performance.now() - start)
+    mustBe('nodes of one directory', filesPerTop + 5, count(JSON.parse(answer.toString()) as Node))
+  }
+  return round(median(times))
+}
+
+export async function searchOverHttp(server: ViewServer, hits: number): Promise<number> {
+  const times: number[] = []
+  for (let i = 0; i < 11; i += 1) {
+    const start = performance.now()
+    const answer = await server.ask('GET', `/views/bench/search?pattern=${encodeURIComponent('f*77777.dat')}`)
+    times.push(performance.now() - start)
+    const { results } = JSON.parse(answer.toString()) as { results: readonly unknown[] }
+    mustBe('found over HTTP', hits, results.length)
+  }
+  return round(median(times))
+}
+
+function count(node: Node): number {
+  let nodes = 1
+  for (const child of node.children ?? []) nodes += count(child)
+  return nodes
+}

@@ -1,0 +1,57 @@
+/**
+ * What two trees differ in: two sources that should hold the same files. Always holds: both are walked side by side in the
+ * order of names, so memory is bounded by depth and width, and nothing is told twice; a directory that only one side has is
+ * told once, for all below it. Leaves to others: what to do about it. Change neither tree while walking.
+ */
+import { root, type NodeId } from './entry.js'
+import type { TreeReader } from './reader.js'
+
+export interface Difference {
+  readonly path: string
+  /** `type`: a file here, a directory there. `content`: files of another size or modification time. */
+  readonly kind: 'only_left' | 'only_right' | 'type' | 'content'
+  readonly left?: NodeId | undefined
+  readonly right?: NodeId | undefined
+}
+
+export function* diff(left: TreeReader, right: TreeReader): Generator<Difference> {
+  const open: [NodeId, NodeId][] = [[root, root]]
+  for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
+    const lefts = left.children(pair[0])
+    const rights = right.children(pair[1])
+    for (let i = 0, j = 0; i < lefts.length || j < rights.length;) {
+      const order = compareNames(left, lefts[i], right, rights[j])
+      if (order < 0) {
+        yield { path: left.pathOf(lefts[i]!), kind: 'only_left', left: lefts[i]! }
+        i += 1
+      } else if (order > 0) {
+        yield { path: right.pathOf(rights[j]!), kind: 'only_right', right: rights[j]! }
+        j += 1
+      } else {
+        const one = lefts[i]!
+        const other = rights[j]!
+        i += 1
+        j += 1
+        if (left.isDirectory(one) && right.isDirectory(other)) open.push([one, other])
+        else {
+          const kind = differs(left, one, right, other)
+          if (kind) yield { path: left.pathOf(one), kind, left: one, right: other }
+        }
+      }
+    }
+  }
+}
+
+function differs(left: TreeReader, one: NodeId, right: TreeReader, other: NodeId): 'type' | 'content' | undefined {
+  if (left.isDirectory(one) !== right.isDirectory(other)) return 'type'
+  const isSame = left.size(one) === right.size(other) && left.modifiedTime(one) === right.modifiedTime(other)
+  return isSame ? undefined : 'content'
+}
+
+function compareNames(left: TreeReader, one: NodeId | undefined, right: TreeReader, other: NodeId | undefined): number {
+  if (one === undefined) return 1
+  if (other === undefined) return -1
+  const a = left.nameKey(one)
+  const b = right.nameKey(other)
+  return a < b ? -1 : a > b ? 1 : 0
+}

@@ -1,0 +1,322 @@
+/**
+ * Entries linked into a tree: makes, links, unlinks and frees them, and keeps what directories know about what is below
+ * them. Always holds between calls: an entry is in its parent's list, in the child table and in all ancestors' counts, or
+ * in none of them. Leaves to others: paths, flags' meaning, changes and limits (tree.ts).
+ */
+import {
+  directoryBit,
+  directoryPageBits,
+  entryBytes,
+  EntryPage,
+  entryPageBits,
+  liveBit,
+  inName,
+  inSlot,
+} from './columns.js'
+import { Directories } from './directories.js'
+import { NamePool } from './names.js'
+import { Slab } from './slab.js'
+import { ChildTable } from './table.js'
+
+const mask = (1 << entryPageBits) - 1
+const directoryMask = (1 << directoryPageBits) - 1
+/** Under a page of names there is nothing to win. */
+const rebuildMinBytes = 1 << 20
+
+export class Store {
+  readonly entries = new Slab<EntryPage>(entryPageBits, () => new EntryPage(1 << entryPageBits), new EntryPage(0))
+  readonly directories = new Directories()
+  readonly names: NamePool
+  private readonly table: ChildTable
+  /** Removed since the names were last rebuilt, and the bytes of their names. */
+  private removals = 0
+  private removedBytes = 0
+
+  // What `matches` compares with: fields, so that no closure is made for each lookup.
+  private wantedParent = 0
+  private wantedBytes: Uint8Array = new Uint8Array()
+  private wantedFrom = 0
+  private wantedTo = 0
+  private readonly matches = (entry: number): boolean => {
+    const page = this.page(entry)
+    return (
+      page.links[(entry & mask) * 4] === this.wantedParent &&
+      this.names.equals(page.links[(entry & mask) * 4 + inName]!, this.wantedBytes, this.wantedFrom, this.wantedTo)
+    )
+  }
+
+  constructor(seed: number) {
+    this.names = new NamePool(seed)
+    this.table = new ChildTable((entry) => this.tableHash(entry))
+    const root = this.entries.take()
+    const page = this.page(root)
+    page.size[root] = this.directories.make(root, 0, 0)
+    page.flags[root] = directoryBit | liveBit
+  }
+
+  page(node: number): EntryPage {
+    return this.entries.pages[node >>> entryPageBits]!
+  }
+
+  isLive(node: number): boolean {
+    return node >= 0 && (this.entries.pages[node >>> entryPageBits]?.flags[node & mask] ?? 0) !== 0
+  }
+
+  isDirectory(node: number): boolean {
+    return (this.page(node).flags[node & mask]! & directoryBit) !== 0
+  }
+
+  /** The row of a directory in `directories`. */
+  row(directory: number): number {
+    return this.page(directory).size[directory & mask]!
+  }
+
+  lookup(parent: number, hash: number, bytes: Uint8Array, from: number, to: number): number {
+    this.wantedParent = parent
+    this.wantedBytes = bytes
+    this.wantedFrom = from
+    this.wantedTo = to
+    return this.table.find(mix(hash, parent), this.matches)
+  }
+
+  /** A new entry without children, linked and counted. */
+  make(parent: number, name: number, hash: number, isDirectory: boolean, size: number, modified: number): number {
+    const node = this.entries.take()
+    const page = this.page(node)
+    const at = node & mask
+    page.links[at * 4 + inName] = name
+    page.modified[at] = modified
+    page.created[at] = 0
+    page.updatedLow[at] = 0
+    page.updatedHigh[at] = 0
+    page.agent[at] = 0
+    page.audit[at] = 0
+    page.flags[at] = isDirectory ? directoryBit | liveBit : liveBit
+    page.size[at] = isDirectory ? this.directories.make(node, size, modified) : size
+    this.link(node, parent, hash)
+    return node
+  }
+
+  /** Takes the entry and all below it out, and frees them; returns how many. */
+  discard(node: number): number {
+    this.unlink(node)
+    const gone = this.isDirectory(node) ? this.empty(node) : 0
+    if (this.isDirectory(node)) this.directories.drop(this.row(node))
+    this.free(node)
+    this.mayRebuildNames()
+    return gone + 1
+  }
+
+  /** Frees all below a directory that is out of its ancestors' counts, or whose own counts are reset by the caller. */
+  private empty(directory: number): number {
+    const open = [directory]
+    let gone = 0
+    for (let parent = open.pop(); parent !== undefined; parent = open.pop()) {
+      const row = this.row(parent)
+      for (const child of this.directories.list(row)) {
+        gone += 1
+        this.table.remove(this.tableHash(child), child)
+        if (this.isDirectory(child)) open.push(child)
+        else this.free(child)
+      }
+      if (parent === directory) continue
+      this.directories.drop(row)
+      this.free(parent)
+    }
+    return gone
+  }
+
+  /** Changes a file into an empty directory or a directory into a file; returns how many entries below went. */
+  turn(node: number, isDirectory: boolean, size: number): number {
+    const page = this.page(node)
+    const at = node & mask
+    const hash = this.names.hashOf(page.links[at * 4 + inName]!)
+    const parent = page.links[at * 4]!
+    this.unlink(node)
+    let gone = 0
+    if (isDirectory) {
+      page.size[at] = this.directories.make(node, size, page.modified[at]!)
+      page.flags[at]! |= directoryBit
+    } else {
+      gone = this.empty(node)
+      this.directories.drop(this.row(node))
+      page.flags[at]! &= ~directoryBit
+      page.size[at] = size
+    }
+    this.link(node, parent, hash)
+    this.mayRebuildNames()
+    return gone
+  }
+
+  relink(node: number, parent: number, name: number, hash: number): void {
+    this.unlink(node)
+    this.page(node).links[(node & mask) * 4 + inName] = name
+    this.link(node, parent, hash)
+  }
+
+  setSize(node: number, size: number): void {
+    const page = this.page(node)
+    const at = node & mask
+    if (this.isDirectory(node)) {
+      this.directories.page(page.size[at]!).ownSize[page.size[at]! & directoryMask] = size
+      return
+    }
+    for (let up = page.links[at * 4]!; ; up = this.page(up).links[(up & mask) * 4]!) {
+      this.directories.addSize(this.row(up), page.size[at]!, -1)
+      this.directories.addSize(this.row(up), size, 1)
+      if (up === 0) break
+    }
+    page.size[at] = size
+  }
+
+  sizeOf(node: number): number {
+    const value = this.page(node).size[node & mask]!
+    return this.isDirectory(node) ? this.directories.page(value).ownSize[value & directoryMask]! : value
+  }
+
+  setModified(node: number, modified: number): void {
+    const page = this.page(node)
+    const before = page.modified[node & mask]!
+    page.modified[node & mask] = modified
+    const from = this.isDirectory(node) ? node : page.links[(node & mask) * 4]!
+    if (modified < before) this.doubt(from, before)
+    else this.raise(from, modified)
+  }
+
+  /** Newest modification time at or below; looks again only where the newest one went away. */
+  newest(node: number): number {
+    if (!this.isDirectory(node)) return this.page(node).modified[node & mask]!
+    const row = this.row(node)
+    const page = this.directories.page(row)
+    const at = row & directoryMask
+    if (page.stale[at] === 0) return page.newest[at]!
+    let newest = this.page(node).modified[node & mask]!
+    for (const child of this.directories.list(row)) newest = Math.max(newest, this.newest(child))
+    page.newest[at] = newest
+    page.stale[at] = 0
+    return newest
+  }
+
+  /** Puts a directory's children in the order of their names' bytes, where they stay until one is added or goes. */
+  sort(directory: number): void {
+    const row = this.row(directory)
+    if (this.directories.isSorted(row)) return
+    const list = this.directories.list(row)
+    const named = Array.from(list, (node) => ({
+      node,
+      key: this.names.sortKey(this.page(node).links[(node & mask) * 4 + inName]!),
+    }))
+    named.sort((one, other) => (one.key < other.key ? -1 : 1))
+    for (const [slot, { node }] of named.entries()) {
+      list[slot] = node
+      this.page(node).links[(node & mask) * 4 + inSlot] = slot
+    }
+    this.directories.markSorted(row)
+  }
+
+  get bytes(): number {
+    return this.entries.bytes(entryBytes) + this.directories.bytes + this.names.bytes + this.table.bytes
+  }
+
+  private link(node: number, parent: number, hash: number): void {
+    const page = this.page(node)
+    page.links[(node & mask) * 4] = parent
+    page.links[(node & mask) * 4 + inSlot] = this.directories.push(this.row(parent), node)
+    this.table.add(mix(hash, parent), node)
+    this.count(node, parent, 1)
+    // The exact one: an upper bound would make ancestors wrong that do not know of any doubt.
+    this.raise(parent, this.newest(node))
+  }
+
+  private unlink(node: number): void {
+    const page = this.page(node)
+    const parent = page.links[(node & mask) * 4]!
+    const slot = page.links[(node & mask) * 4 + inSlot]!
+    const moved = this.directories.take(this.row(parent), slot)
+    if (moved !== -1) this.page(moved).links[(moved & mask) * 4 + inSlot] = slot
+    this.table.remove(this.tableHash(node), node)
+    this.count(node, parent, -1)
+    this.doubt(parent, this.newestBound(node))
+  }
+
+  private count(node: number, parent: number, times: 1 | -1): void {
+    const isDirectory = this.isDirectory(node)
+    const value = this.page(node).size[node & mask]!
+    for (let up = parent; ; up = this.page(up).links[(up & mask) * 4]!) {
+      const row = this.row(up)
+      const page = this.directories.page(row)
+      if (isDirectory) {
+        page.directories[row & directoryMask]! += times
+        this.directories.addBelow(row, value, times)
+      } else {
+        page.files[row & directoryMask]! += times
+        this.directories.addSize(row, value, times)
+      }
+      if (up === 0) return
+    }
+  }
+
+  private newestBound(node: number): number {
+    if (!this.isDirectory(node)) return this.page(node).modified[node & mask]!
+    const row = this.row(node)
+    return this.directories.page(row).newest[row & directoryMask]!
+  }
+
+  /** `newest` of an ancestor is never below that of what it holds, so the first one that is not lower ends the climb. */
+  private raise(from: number, modified: number): void {
+    for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
+      const row = this.row(up)
+      const page = this.directories.page(row)
+      if (page.newest[row & directoryMask]! >= modified) return
+      page.newest[row & directoryMask] = modified
+      if (up === 0) return
+    }
+  }
+
+  private doubt(from: number, modified: number): void {
+    for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
+      const row = this.row(up)
+      const page = this.directories.page(row)
+      if (page.newest[row & directoryMask]! > modified) return
+      page.stale[row & directoryMask] = 1
+      if (up === 0) return
+    }
+  }
+
+  private free(node: number): void {
+    const page = this.page(node)
+    this.removals += 1
+    this.removedBytes += this.names.lengthOf(page.links[(node & mask) * 4 + inName]!) + 1
+    page.flags[node & mask] = 0
+    this.entries.give(node)
+  }
+
+  private tableHash(node: number): number {
+    const page = this.page(node)
+    return mix(this.names.hashOf(page.links[(node & mask) * 4 + inName]!), page.links[(node & mask) * 4]!)
+  }
+
+  /** A rebuild reads every entry, so it waits until as many were removed: each removal pays for one. */
+  private mayRebuildNames(): void {
+    const { filled } = this.names
+    if (filled < rebuildMinBytes || this.removedBytes < filled / 2) return
+    const rootRow = this.row(0)
+    const page = this.directories.page(rootRow)
+    const live = page.files[rootRow & directoryMask]! + page.directories[rootRow & directoryMask]!
+    if (this.removals < live) return
+    this.removals = 0
+    this.removedBytes = 0
+    this.names.rebuild((copy) => {
+      for (const entries of this.entries.pages)
+        for (let at = 0; at < entries.fresh; at += 1)
+          if (entries.flags[at] !== 0) entries.links[at * 4 + inName] = copy(entries.links[at * 4 + inName]!)
+    })
+  }
+}
+
+function mix(hash: number, parent: number): number {
+  let mixed = Math.imul(hash ^ Math.imul(parent + 1, 0x9e3779b1), 0x85ebca6b)
+  mixed ^= mixed >>> 15
+  mixed = Math.imul(mixed, 0xc2b2ae35)
+  return (mixed ^ (mixed >>> 13)) >>> 0
+}

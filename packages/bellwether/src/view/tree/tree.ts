@@ -1,0 +1,339 @@
+/**
+ * One source's tree of file entries, in memory, made for tens of millions of them: columns in typed arrays, no JavaScript
+ * object per entry. Always holds: counts, sizes and the change sequence agree with the entries after every call, and a call
+ * that throws changed nothing. Leaves to others: which event may change what (arbitration decides, this only stores), time
+ * (instants are handed in), and the queries beside it: subtree.ts, search.ts, diff.ts.
+ * All calls are synchronous; paths are `/a/b` (path.ts has the limits).
+ */
+import { InvalidInput, Terminal } from '@bellwether/protocol'
+import { AgentPool } from './agents.js'
+import { ChangeLog, type Change, type Changes } from './changes.js'
+import { callerBits, entryPageBits, high, inSeq } from './columns.js'
+import { checkMs, checkRow, flag, none, root, shownFlags, type NodeId, type Row } from './entry.js'
+import { depthMax } from './path.js'
+import { TreeReader } from './reader.js'
+import { Store } from './store.js'
+import { entryLimit } from './table.js'
+
+export { flag, none, root, type NodeId, type Row } from './entry.js'
+export type { Change, Changes } from './changes.js'
+
+export interface TreeOptions {
+  /** Names this tree in change tokens: with another id after a restart, old tokens are answered as a fresh instance. */
+  readonly id: string
+  /** Entries besides the root. Beyond it put() throws Terminal `view_full`. */
+  readonly entryMax?: number | undefined
+  /** Any number, best an unguessable one: nobody outside can then choose names that collide in the child table. */
+  readonly seed?: number | undefined
+}
+
+const mask = (1 << entryPageBits) - 1
+const marksMax = 65_535 // sixteen bits in an entry
+// One answer that a reader can take in; the rest comes with the next question.
+const changesMax = 10_000
+
+export class Tree extends TreeReader {
+  readonly id: string
+  readonly entryMax: number
+  private agents: AgentPool
+  private log = new ChangeLog(0)
+  private clears = 0
+  private lastMark = 0
+
+  constructor(options: TreeOptions) {
+    super((options.seed ?? 0) | 0)
+    this.id = options.id
+    this.entryMax = Math.min(options.entryMax ?? entryLimit, entryLimit)
+    this.agents = this.noAgents()
+  }
+
+  /** Creates or updates. Missing parents come as placeholders; a file that gets a child becomes one too. */
+  put(path: string, row: Row): NodeId {
+    checkRow(row)
+    const { parsed, store } = this
+    const known = this.resolve(path)
+    const agent = row.agent === undefined ? undefined : this.agents.numberOf(row.agent)
+    if (known === parsed.depth) {
+      this.apply(this.at, row, agent, false)
+      return this.at
+    }
+    this.resolved = undefined
+    const missing = parsed.depth - known
+    if (this.count + missing > this.entryMax) throw this.full()
+    // Names first: only they can still be refused (a full pool), and unused ones are no entries.
+    const names: number[] = []
+    for (let i = known; i < parsed.depth; i += 1) names.push(this.nameRef(i))
+    let node = this.at
+    if (!store.isDirectory(node)) this.turnToPlaceholder(node)
+    for (let i = known; i < parsed.depth; i += 1) {
+      const isLast = i === parsed.depth - 1
+      const isDirectory = !isLast || row.isDirectory
+      node = store.make(
+        node,
+        names[i - known]!,
+        parsed.hashes[i]!,
+        isDirectory,
+        isLast ? row.size : 0,
+        isLast ? row.modifiedTime : 0,
+      )
+      if (isLast) this.apply(node, row, agent, true)
+      else this.markPlaceholder(node)
+    }
+    return node
+  }
+
+  /** As put, for an entry that was found. */
+  update(node: NodeId, row: Row): void {
+    checkRow(row)
+    this.check(node)
+    this.apply(node, row, row.agent === undefined ? undefined : this.agents.numberOf(row.agent), false)
+  }
+
+  /** The entry and everything below it; returns how many entries went. The root stays: see clear(). */
+  remove(node: NodeId): number {
+    this.check(node)
+    if (node === root) throw new InvalidInput('the root cannot be removed', { code: 'invalid_path', hint: 'clear()' })
+    this.resolved = undefined
+    this.log.remove(this.pathOf(node), this.store.isDirectory(node))
+    return this.store.discard(node)
+  }
+
+  /** Renames or moves, with everything below; whatever stands at the new path is replaced. Costs the entries moved. */
+  move(node: NodeId, path: string): void {
+    this.check(node)
+    const { parsed, store } = this
+    const known = this.resolve(path)
+    this.resolved = undefined
+    if (node === root || parsed.depth === 0)
+      throw new InvalidInput('the root cannot be moved', { code: 'invalid_path' })
+    if (this.at === node && known === parsed.depth) return
+    const above = known === parsed.depth ? this.parentOf(this.at) : this.at
+    for (let up = above; up !== root; up = this.parentOf(up))
+      if (up === node) throw new InvalidInput('a directory cannot be moved into itself', { code: 'invalid_path' })
+    if (parsed.depth + this.height(node) > depthMax)
+      throw new InvalidInput(`the move would make paths of more than ${depthMax} names`, { code: 'invalid_path' })
+    const parents = Math.max(0, parsed.depth - known - 1)
+    if (this.count + parents > this.entryMax) throw this.full()
+    const last = parsed.depth - 1
+    const name = this.nameRef(last)
+    const hash = parsed.hashes[last]!
+    const names: number[] = []
+    for (let i = known; i < last; i += 1) names.push(this.nameRef(i))
+    let parent = this.at
+    const replaced = known === parsed.depth ? this.at : none
+    if (replaced !== none) {
+      // The old place may be below the one that is replaced: then it must leave first.
+      parent = this.parentOf(replaced)
+    } else if (!store.isDirectory(parent)) this.turnToPlaceholder(parent)
+    for (let i = known; i < last; i += 1) {
+      parent = store.make(parent, names[i - known]!, parsed.hashes[i]!, true, 0, 0)
+      this.markPlaceholder(parent)
+    }
+    this.log.remove(this.pathOf(node), store.isDirectory(node))
+    store.relink(node, parent, name, hash)
+    if (replaced !== none) {
+      this.log.remove(path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path, store.isDirectory(replaced))
+      store.discard(replaced)
+    }
+    this.touch(node)
+    for (const below of this.walk(node)) this.touch(below)
+  }
+
+  /** Empties the tree: a fresh instance for the holder of any token. */
+  clear(): void {
+    this.resolved = undefined
+    this.store = new Store(this.seed)
+    this.agents = this.noAgents()
+    this.log = new ChangeLog(this.log.seq)
+    this.clears += 1
+  }
+
+  setFlags(node: NodeId, set: number, clear: number): void {
+    this.check(node)
+    if (this.writeFlags(node, set, clear)) this.touch(node)
+  }
+
+  setAuditMark(node: NodeId, mark: number): void {
+    this.check(node)
+    this.store.page(node).audit[node & mask] = mark
+  }
+
+  setLastUpdatedAt(node: NodeId, ms: number): void {
+    this.check(node)
+    checkMs(ms)
+    this.writeUpdated(node, ms)
+  }
+
+  setAgent(node: NodeId, agent: string): void {
+    this.check(node)
+    this.store.page(node).agent[node & mask] = this.agents.numberOf(agent)
+  }
+
+  agentOf(node: NodeId): string | undefined {
+    return this.agents.idOf(this.store.page(node).agent[node & mask]!)
+  }
+
+  /** A mark that no entry carries. After 65,535 audits all marks are wiped: audits still open then must start again. */
+  nextAuditMark(): number {
+    if (this.lastMark === marksMax) {
+      for (const page of this.store.entries.pages) page.audit.fill(0)
+      this.lastMark = 0
+    }
+    this.lastMark += 1
+    return this.lastMark
+  }
+
+  /** Where the change sequence stands. */
+  token(): string {
+    return this.tokenAt(this.log.seq)
+  }
+
+  changesSince(token: string, max = changesMax): Changes {
+    const seq = this.seqOf(token)
+    if (seq === undefined || !this.log.reaches(seq))
+      return { freshInstance: true, changes: [], token: this.token(), more: false }
+    const limit = Math.max(1, Math.min(max, changesMax))
+    const changed = this.changedSince(seq, limit + 1)
+    const removed = this.log.removedSince(seq, limit + 1)
+    const changes: Change[] = []
+    for (let i = 0, j = 0; changes.length < limit && (i < changed.length || j < removed.length);) {
+      const node = changed[i]
+      const gone = removed[j]
+      if (node === undefined || (gone !== undefined && gone.seq < this.changeSeq(node))) {
+        changes.push(gone!)
+        j += 1
+      } else {
+        changes.push(this.changeOf(node))
+        i += 1
+      }
+    }
+    const more = changes.length < changed.length + removed.length
+    return { freshInstance: false, changes, token: more ? this.tokenAt(changes.at(-1)!.seq) : this.token(), more }
+  }
+
+  private changeOf(node: NodeId): Change {
+    return { seq: this.changeSeq(node), path: this.pathOf(node), kind: 'put', isDirectory: this.isDirectory(node) }
+  }
+
+  /** The first `max` entries whose latest change is after `seq`, oldest first. */
+  private changedSince(seq: number, max: number): NodeId[] {
+    const recent = this.log.recentSince(seq)
+    if (recent)
+      return recent.filter((node, i) => this.exists(node) && this.changeSeq(node) === seq + 1 + i).slice(0, max)
+    // One look at every entry, keeping at most twice what is wanted: a reader far behind asks many times.
+    let oldest: NodeId[] = []
+    let bound = Number.POSITIVE_INFINITY
+    const cut = () => {
+      oldest = oldest.toSorted((one, other) => this.changeSeq(one) - this.changeSeq(other)).slice(0, max)
+      if (oldest.length === max) bound = this.changeSeq(oldest.at(-1)!)
+    }
+    for (let node = this.nextNode(none); node !== none; node = this.nextNode(node)) {
+      const at = this.changeSeq(node)
+      if (at <= seq || at > bound) continue
+      oldest.push(node)
+      if (oldest.length >= max * 2) cut()
+    }
+    cut()
+    return oldest
+  }
+
+  private tokenAt(seq: number): string {
+    return `${this.id}.${this.clears}:${seq}`
+  }
+
+  private seqOf(token: string): number | undefined {
+    const instance = `${this.id}.${this.clears}:`
+    const digits = token.slice(instance.length)
+    return token.startsWith(instance) && /^\d{1,15}$/.test(digits) ? Number(digits) : undefined
+  }
+
+  private nameRef(i: number): number {
+    const { parsed } = this
+    return this.store.names.add(parsed.bytes, parsed.starts[i]!, parsed.ends[i]!, parsed.hashes[i]!)
+  }
+
+  private apply(node: NodeId, row: Row, agent: number | undefined, isNew: boolean): void {
+    const { store } = this
+    if (node === root && !row.isDirectory)
+      throw new InvalidInput('the root is a directory', { code: 'invalid_row', hint: 'is_directory: true' })
+    const page = store.page(node)
+    const at = node & mask
+    let changed = isNew || row.lastUpdatedAt !== undefined
+    if (store.isDirectory(node) !== row.isDirectory) {
+      // A reader must not keep what was below, even if it is a directory again when he looks.
+      if (!row.isDirectory) this.log.remove(this.pathOf(node), true)
+      this.resolved = undefined
+      store.turn(node, row.isDirectory, row.size)
+      changed = true
+    } else if (store.sizeOf(node) !== row.size) {
+      store.setSize(node, row.size)
+      changed = true
+    }
+    if (page.modified[at] !== row.modifiedTime) {
+      store.setModified(node, row.modifiedTime)
+      changed = true
+    }
+    if (row.createdTime !== undefined && page.created[at] !== row.createdTime) {
+      page.created[at] = row.createdTime
+      changed = true
+    }
+    if (row.lastUpdatedAt !== undefined) this.writeUpdated(node, row.lastUpdatedAt)
+    if (agent !== undefined) page.agent[at] = agent
+    if (row.auditMark !== undefined) page.audit[at] = row.auditMark
+    if (this.writeFlags(node, row.set ?? 0, (row.clear ?? 0) | flag.placeholder)) changed = true
+    if (changed) this.touch(node)
+  }
+
+  private turnToPlaceholder(node: NodeId): void {
+    this.store.turn(node, true, 0)
+    this.markPlaceholder(node)
+  }
+
+  private markPlaceholder(node: NodeId): void {
+    this.writeFlags(node, flag.placeholder, 0)
+    this.touch(node)
+  }
+
+  private touch(node: NodeId): void {
+    const seq = this.log.next(node)
+    const page = this.store.page(node)
+    const upper = Math.floor(seq / high)
+    page.seqHigh[node & mask] = upper
+    page.links[(node & mask) * 4 + inSeq] = seq - upper * high
+  }
+
+  /** Whether a bit changed that readers see. */
+  private writeFlags(node: NodeId, set: number, clear: number): boolean {
+    const { flags } = this.store.page(node)
+    const before = flags[node & mask]!
+    const after = (before & ~(clear & callerBits)) | (set & callerBits)
+    flags[node & mask] = after
+    return ((before ^ after) & shownFlags) !== 0
+  }
+
+  private writeUpdated(node: NodeId, ms: number): void {
+    const page = this.store.page(node)
+    const upper = Math.floor(ms / high)
+    page.updatedHigh[node & mask] = upper
+    page.updatedLow[node & mask] = ms - upper * high
+  }
+
+  private check(node: NodeId): void {
+    if (!this.exists(node)) throw new Terminal(`there is no entry ${node}`, { code: 'unknown_entry' })
+  }
+
+  private noAgents(): AgentPool {
+    return new AgentPool(() => {
+      const carried = new Set<number>()
+      for (const page of this.store.entries.pages) for (const agent of page.agent) carried.add(agent)
+      return carried
+    })
+  }
+
+  private full(): Terminal {
+    return new Terminal(`the view holds ${this.count} entries and may hold ${this.entryMax}`, {
+      code: 'view_full',
+      hint: 'raise the limit, or watch a smaller root',
+    })
+  }
+}
