@@ -1,0 +1,151 @@
+import { describe, expect, it } from 'vitest'
+import type { CommandResult } from '../../ports/run-command.js'
+import type { FileEvidence } from '../outside.js'
+import type { Task } from '../task.js'
+import {
+  accept,
+  blockedSignal,
+  claimsOf,
+  commandsFor,
+  owedBy,
+  roleOf,
+  shippedAcceptance,
+  type AcceptancePolicy,
+  type Deliverable,
+} from './acceptance.js'
+
+const root = '/srv/root'
+const policy = shippedAcceptance
+const task = (fields: Record<string, unknown> = {}): Task =>
+  ({ taskId: 'T-1', assignee: 'coder', runs: [], fields }) as unknown as Task
+const passed: CommandResult = { exitCode: 0, signal: null, timedOut: false, durationMs: 12, output: 'ok' }
+const present = (path: string): FileEvidence => ({ path, found: 'present', size: 10, sha256: 'ab', changedSince: true })
+
+function judge(
+  deliverable: Deliverable | null,
+  files: readonly FileEvidence[] = [],
+  commands: readonly CommandResult[] = [],
+  given: { policy?: AcceptancePolicy; task?: Task; waitedMs?: number } = {},
+) {
+  return accept(given.policy ?? policy, given.task ?? task(), deliverable, {
+    claims: claimsOf(deliverable, root),
+    files,
+    commands,
+    ...(given.waitedMs === undefined ? {} : { waitedMs: given.waitedMs }),
+  })
+}
+
+describe('acceptance', () => {
+  it('takes no word for it: done without evidence is incomplete output', () => {
+    for (const deliverable of [null, {}, { status: 'done' }, { summary: 'All done!', tests: 'pass' }]) {
+      const judgement = judge(deliverable)
+      expect(judgement).toMatchObject({
+        verdict: 'incomplete_output',
+        reasons: [expect.stringContaining('done without evidence')],
+      })
+    }
+  })
+
+  it('takes a claimed file that is there and has changed, and records its size and hash', () => {
+    expect(judge({ files: ['src/a.ts'] }, [present('src/a.ts')])).toEqual({
+      verdict: 'done',
+      evidence: { files: [{ path: 'src/a.ts', size: 10, sha256: 'ab' }], commands: [], fields: [] },
+    })
+  })
+
+  it('refuses claimed files that are missing, unchanged, of unknown age or too small', () => {
+    const cases: readonly [FileEvidence, string][] = [
+      [{ path: 'a', found: 'missing' }, 'is claimed and is not there'],
+      [{ path: 'a', found: 'present', size: 10, changedSince: false }, 'has not changed since the run began'],
+      [{ path: 'a', found: 'present', size: 10 }, 'no change token'],
+      [{ path: 'a', found: 'present', size: 4, changedSince: true }, 'at least 5 are owed'],
+    ]
+    const strict = { ...policy, default: { ...policy.default, minFileBytes: 5 } }
+    for (const [file, reason] of cases)
+      expect(judge({ files: ['a'] }, [file], [], { policy: strict })).toMatchObject({
+        verdict: 'incomplete_output',
+        reasons: [expect.stringContaining(reason)],
+      })
+  })
+
+  it('waits for what cannot be looked at yet, and never calls it missing; in the end a human is asked', () => {
+    const unready: FileEvidence = { path: 'a', found: 'not_ready' }
+    expect(judge({ files: ['a'] }, [unready])).toMatchObject({ verdict: 'wait', overdue: false })
+    expect(judge({ files: ['a'] }, [])).toMatchObject({ verdict: 'wait' })
+    expect(judge({ files: ['a', 'b'] }, [unready, present('b')])).toMatchObject({ verdict: 'wait' })
+    expect(judge({ files: ['a'] }, [unready], [], { waitedMs: 600_000 })).toMatchObject({
+      verdict: 'wait',
+      overdue: true,
+    })
+    // What is surely missing does not become less so by waiting for the rest.
+    expect(judge({ files: ['a', 'b'] }, [unready, { path: 'b', found: 'missing' }]).verdict).toBe('incomplete_output')
+  })
+
+  it('lets verify commands decide: all must have run and passed, in time', () => {
+    const checked = task({ verify: ['npm test', { command: ['make', 'lint'], timeoutSec: 5 }] })
+    expect(commandsFor(policy, checked)).toEqual([
+      { command: 'npm test', timeoutSec: 120 },
+      { command: ['make', 'lint'], timeoutSec: 5 },
+    ])
+    expect(judge({}, [], [passed, passed], { task: checked }).verdict).toBe('done')
+    const cases: readonly [CommandResult | undefined, string][] = [
+      [undefined, 'was not run'],
+      [{ ...passed, exitCode: 1 }, 'ended with 1'],
+      [{ ...passed, exitCode: null, timedOut: true }, 'took longer'],
+      [{ ...passed, exitCode: null, signal: 'SIGKILL' }, 'ended by SIGKILL'],
+      [{ ...passed, exitCode: null, failure: 'no such program' }, 'could not be run'],
+      [{ ...passed, timedOut: true }, 'took longer'],
+    ]
+    for (const [second, reason] of cases)
+      expect(judge({}, [], second === undefined ? [passed] : [passed, second], { task: checked })).toMatchObject({
+        verdict: 'incomplete_output',
+        reasons: [expect.stringContaining(reason)],
+      })
+  })
+
+  it('runs no command that a deliverable brings, and passes nothing whose own commands cannot be read', () => {
+    expect(commandsFor(policy, task())).toEqual([])
+    expect(judge({ verify: ['true'], commands: ['true'] }, [], [passed]).verdict).toBe('incomplete_output')
+    const broken = task({ verify: [{ comand: 'npm test' }, 7] })
+    expect(judge({ files: ['a'] }, [present('a')], [], { task: broken })).toMatchObject({
+      verdict: 'incomplete_output',
+      reasons: ['2 verify command(s) of the task cannot be read'],
+    })
+  })
+
+  it('asks of each role what it owes', () => {
+    expect(roleOf(task({ role: 'Invest-Analyst' }))).toBe('invest-analyst')
+    expect(owedBy(policy, 'constructor')).toEqual(policy.default)
+    const analyst = task({ role: 'invest-analyst' })
+    expect(judge({ summary: 'Buy nothing.' }, [], [], { task: analyst }).verdict).toBe('done')
+    for (const empty of [{}, { summary: '  ' }, { summary: [] }, { summary: null }])
+      expect(judge(empty, [], [], { task: analyst }).verdict).toBe('incomplete_output')
+    expect(judge({}, [], [], { task: task({ role: 'human' }) }).verdict).toBe('done')
+    const strict: AcceptancePolicy = { ...policy, roles: { coder: { minFiles: 2, minCommands: 1 } } }
+    expect(judge({ files: ['a'] }, [present('a')], [], { policy: strict })).toMatchObject({
+      reasons: ['2 file(s) are owed, 1 found', '1 passing verify command(s) are owed, 0 passed'],
+    })
+  })
+
+  it('counts a file once, however it is named, and none outside the root', () => {
+    expect(claimsOf({ files: ['a', './a', 'b/../a', { path: `${root}/a` }] }, root)).toEqual({
+      files: ['a'],
+      refused: [],
+    })
+    const outside = ['../a', '/etc/passwd', 'b/../../a', '..', '.', '', root, 'a\0b', 7, null, { path: 3 }]
+    for (const path of outside) {
+      const { files, refused } = claimsOf({ files: [path] }, root)
+      expect([path, files, refused.length]).toEqual([path, [], 1])
+      expect(judge({ files: [path, 'ok'] }, [present('ok')]).verdict).toBe('incomplete_output')
+    }
+    expect(claimsOf({ files: Array.from({ length: 9_999 }, (_, index) => `f${index}`) }, root).files).toHaveLength(500)
+  })
+
+  it('hears a deliverable that says itself that it is blocked', () => {
+    expect(blockedSignal({ status: 'blocked', reason: 'no access' })).toBe('no access')
+    expect(blockedSignal({ blocked: 'no key' })).toBe('no key')
+    expect(blockedSignal({ blocked: true })).toContain('blocked')
+    for (const other of [null, {}, { status: 'done' }, { blocked: false }, { blocked: null }])
+      expect(blockedSignal(other)).toBeNull()
+  })
+})

@@ -1,0 +1,242 @@
+/**
+ * Who tries next when a task failed: down the chain, agent by agent, to a human. Always: the decision is pure and comes from
+ * the policy, what the log says was decided before, the failure and the hour; attempts count per task and reason over the
+ * whole chain and never pass maxAttempts + 1; inside a cool-down the last decision stands; every hop, a human's too, has a
+ * deadline and something that follows it. Writing the decision down is left to whoever asked.
+ */
+import { z } from 'zod'
+import type { BoardState, Task } from '../task.js'
+import { cacheFile, entryKey, isoSeconds, recordField } from './entries.js'
+import { bounds, nameMap, roleName } from './shape.js'
+
+export const recoveryFile = 'config/recovery-policy.json'
+export const recoveryCacheFile = 'state/recovery.state.json'
+export const human = 'human'
+
+/** What asks for recovery; other reasons go the same way, with the default rule. */
+export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
+export type RecoveryAction = 'retry' | 'human' | 'escalate'
+export type RecoveryStanding = 'recovery_scheduled' | 'human_handoff' | 'escalated_to_human'
+
+const rule = z.strictObject({
+  maxAttempts: bounds.count(1, 1_000).optional(),
+  cooldownSec: bounds.seconds(0).optional(),
+})
+const hop = z.strictObject({ deadlineSec: bounds.seconds(1).optional() })
+
+export const recoveryShape = z.strictObject({
+  // Sixteen hops are more than anybody waits for; a longer list is a mistake.
+  recoveryChain: z.array(roleName).min(1).max(16).optional(),
+  default: rule.optional(),
+  reasonPolicies: nameMap(rule).optional(),
+  hops: nameMap(hop).optional(),
+  humanReminders: bounds.count(0, 100).optional(),
+})
+
+interface Rule {
+  readonly maxAttempts: number
+  readonly cooldownSec: number
+}
+
+export interface RecoveryPolicy {
+  /** Who tries, in order; a human is always the last. */
+  readonly recoveryChain: readonly string[]
+  readonly default: Rule
+  readonly reasonPolicies: Readonly<Record<string, Partial<Rule>>>
+  /** How long each hop may take before the next is asked; `default` for those that are not named. */
+  readonly hops: Readonly<Record<string, { readonly deadlineSec?: number }>>
+  /** How often a human is reminded before the task is given up. */
+  readonly humanReminders: number
+}
+
+export const shippedRecovery: RecoveryPolicy = {
+  recoveryChain: ['coder', 'debugger', 'invest-analyst', human],
+  default: { maxAttempts: 2, cooldownSec: 180 },
+  reasonPolicies: { incomplete_output: { cooldownSec: 120 } },
+  hops: { default: { deadlineSec: 3_600 }, human: { deadlineSec: 86_400 } },
+  humanReminders: 3,
+}
+
+/** One entry of state/recovery.state.json, and of `recovery` in a task's fields: what was decided last. */
+export interface RecoveryEntry {
+  readonly taskId: string
+  readonly reasonCode: string
+  readonly attempt: number
+  readonly nextAssignee: string
+  readonly action: RecoveryAction
+  readonly recoveryState: RecoveryStanding
+  /** Seconds since the epoch; 0: no cool-down. */
+  readonly cooldownUntilTs: number
+  /** Seconds since the epoch: until then `nextAssignee` has the task, afterwards see `overdue`. */
+  readonly deadlineTs: number
+  /** How often the human was reminded. */
+  readonly reminders: number
+}
+
+/** What failed: the reason, and who had the task. */
+export interface TaskFailure {
+  readonly taskId: string
+  readonly reasonCode: string
+  readonly assignee: string | null
+}
+
+/** The output fields of dispatch and autopilot, with the entry to write down. */
+export interface RecoveryDecision {
+  readonly reasonCode: string
+  readonly attempt: number
+  readonly nextAssignee: string
+  readonly action: RecoveryAction
+  readonly recoveryState: RecoveryStanding
+  readonly cooldownActive: boolean
+  readonly cooldownUntil: string | null
+  readonly entry: RecoveryEntry
+  /** Why a blocked task is blocked: `recovery_pending:<nextAssignee>` while somebody is to try, else the reason code. */
+  readonly blockedReason: string
+}
+
+/** What becomes of a hop whose deadline has passed. */
+export type Overdue =
+  | { readonly what: 'in_time' }
+  | { readonly what: 'moved'; readonly decision: RecoveryDecision }
+  | { readonly what: 'reminded'; readonly decision: RecoveryDecision }
+  | { readonly what: 'given_up'; readonly reason: 'human_deadline_passed'; readonly entry: RecoveryEntry }
+
+export function ruleFor(policy: RecoveryPolicy, reasonCode: string): Rule {
+  const own = Object.hasOwn(policy.reasonPolicies, reasonCode) ? policy.reasonPolicies[reasonCode] : undefined
+  return { ...policy.default, ...own }
+}
+
+export function deadlineSecOf(policy: RecoveryPolicy, assignee: string): number {
+  const of = (name: string) => (Object.hasOwn(policy.hops, name) ? policy.hops[name]?.deadlineSec : undefined)
+  return of(assignee) ?? of('default') ?? 3_600
+}
+
+/** Who follows `assignee`; somebody who is not in the chain is followed by its first, the last by a human. */
+export function nextInChain(policy: RecoveryPolicy, assignee: string | null): string {
+  const chain = [...policy.recoveryChain.filter((name) => name !== human), human]
+  const at = chain.indexOf((assignee ?? '').trim().toLowerCase())
+  return chain[at + 1] ?? human
+}
+
+const standings = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
+
+function decide(
+  policy: RecoveryPolicy,
+  last: RecoveryEntry | undefined,
+  failure: TaskFailure,
+  nowMs: number,
+): RecoveryEntry {
+  const { maxAttempts, cooldownSec } = ruleFor(policy, failure.reasonCode)
+  const attempt = Math.min((last?.attempt ?? 0) + 1, maxAttempts + 1)
+  const hop = nextInChain(policy, failure.assignee)
+  const action = attempt > maxAttempts ? 'escalate' : hop === human ? 'human' : 'retry'
+  const nextAssignee = action === 'retry' ? hop : human
+  const nowTs = Math.ceil(nowMs / 1_000)
+  const cooldownUntilTs = cooldownSec > 0 ? nowTs + Math.ceil(cooldownSec) : 0
+  return {
+    taskId: failure.taskId,
+    reasonCode: failure.reasonCode,
+    attempt,
+    nextAssignee,
+    action,
+    recoveryState: standings[action],
+    cooldownUntilTs,
+    // The hop's time starts when the cool-down lets it.
+    deadlineTs: Math.max(nowTs, cooldownUntilTs) + Math.ceil(deadlineSecOf(policy, nextAssignee)),
+    reminders: 0,
+  }
+}
+
+const cooling = (entry: RecoveryEntry, nowMs: number) => nowMs < entry.cooldownUntilTs * 1_000
+
+function told(entry: RecoveryEntry, cooldownActive: boolean): RecoveryDecision {
+  const { reasonCode, attempt, nextAssignee, action, recoveryState, cooldownUntilTs } = entry
+  return {
+    reasonCode,
+    attempt,
+    nextAssignee,
+    action,
+    recoveryState,
+    cooldownActive,
+    cooldownUntil: cooldownUntilTs > 0 ? isoSeconds(cooldownUntilTs) : null,
+    entry,
+    blockedReason: action === 'retry' ? `recovery_pending:${nextAssignee}` : reasonCode,
+  }
+}
+
+/** `last`: what was decided before for this task and reason (`recoveryOf`). */
+export function recover(
+  policy: RecoveryPolicy,
+  last: RecoveryEntry | undefined,
+  failure: TaskFailure,
+  nowMs: number,
+): RecoveryDecision {
+  if (last !== undefined && cooling(last, nowMs)) return told(last, true)
+  return told(decide(policy, last, failure, nowMs), false)
+}
+
+/** Asked by the autopilot for every entry that stands: a hop that let its deadline pass is followed by its next. */
+export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): Overdue {
+  if (nowMs < entry.deadlineTs * 1_000) return { what: 'in_time' }
+  if (entry.nextAssignee !== human) {
+    const failure = { taskId: entry.taskId, reasonCode: entry.reasonCode, assignee: entry.nextAssignee }
+    return { what: 'moved', decision: told(decide(policy, entry, failure, nowMs), false) }
+  }
+  if (entry.reminders >= policy.humanReminders) return { what: 'given_up', reason: 'human_deadline_passed', entry }
+  const reminded: RecoveryEntry = {
+    ...entry,
+    action: 'escalate',
+    recoveryState: standings.escalate,
+    reminders: entry.reminders + 1,
+    deadlineTs: Math.ceil(nowMs / 1_000) + Math.ceil(deadlineSecOf(policy, human)),
+  }
+  return { what: 'reminded', decision: told(reminded, cooling(reminded, nowMs)) }
+}
+
+const entryShape = z.object({
+  taskId: z.string(),
+  reasonCode: z.string(),
+  attempt: z.number().int().min(0),
+  nextAssignee: z.string().min(1),
+  action: z.enum(['retry', 'human', 'escalate']),
+  recoveryState: z.enum(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
+  cooldownUntilTs: z.number().min(0),
+  // Roots that were written by others have no deadline: the hop's time is over at once, and its next is asked.
+  deadlineTs: z.number().min(0).default(0),
+  reminders: z.number().int().min(0).default(0),
+})
+
+export function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
+  return entryShape.safeParse(value).data
+}
+
+/** Every decision that stands for a task, by reason code, as its log says. */
+export function recoveriesOf(task: Task): ReadonlyMap<string, RecoveryEntry> {
+  return recordField(task, 'recovery', asRecoveryEntry)
+}
+
+/** What the log says was decided last for this task and reason. */
+export function recoveryOf(task: Task, reasonCode: string): RecoveryEntry | undefined {
+  return recoveriesOf(task).get(reasonCode)
+}
+
+/** The part of an event's payload that writes the decision down: its line is the truth, the state file a cache. */
+export function recoveryPayload(
+  task: Task,
+  entry: RecoveryEntry,
+): { readonly recovery: Record<string, RecoveryEntry> } {
+  return { recovery: { ...Object.fromEntries(recoveriesOf(task)), [entry.reasonCode]: entry } }
+}
+
+/** The payload that lets a task start afresh: a person took it up, or it is done. */
+export const recoveryForgotten = { recovery: {} } as const
+
+/** The contents of state/recovery.state.json, from the log alone. */
+export function recoveryCache(state: BoardState): Record<string, unknown> {
+  return cacheFile(state, (task) =>
+    [...recoveriesOf(task).values()].map((entry) => [
+      entryKey(task.taskId, entry.reasonCode),
+      { ...entry, cooldownUntil: entry.cooldownUntilTs > 0 ? isoSeconds(entry.cooldownUntilTs) : null },
+    ]),
+  )
+}

@@ -1,0 +1,70 @@
+/**
+ * The task root's word on timeouts and retries: config/retry-policy.json over config/runtime-policy.json over what is shipped.
+ * Pure. The decision and the runner are in ports/retry.ts, where every part of the product can reach them.
+ */
+import { z } from 'zod'
+import { backoffModes, type CallPolicy, type RetryPolicy } from '../../ports/retry.js'
+import { bounds } from './shape.js'
+
+export const retryFile = 'config/retry-policy.json'
+
+// A try that may take longer than an hour is a turn, and turns have their own deadline.
+const timeout = bounds.number(0.01, 3_600).optional()
+
+export const backoffShape = z.strictObject({
+  mode: z.enum(backoffModes).optional(),
+  baseMs: bounds.number(0, 600_000).optional(),
+  multiplier: bounds.number(1, 10).optional(),
+  maxMs: bounds.number(0, 3_600_000).optional(),
+  jitterPct: bounds.number(0, 100).optional(),
+})
+export const retryRuleShape = z.strictObject({
+  maxAttempts: bounds.count(1, 100).optional(),
+  backoff: backoffShape.optional(),
+})
+export const retryShape = z.strictObject({
+  timeouts: z
+    .strictObject({
+      commandRoutingSec: timeout,
+      localStateSec: timeout,
+      externalMessageSec: timeout,
+      synthesisSec: timeout,
+    })
+    .optional(),
+  retry: retryRuleShape.optional(),
+})
+
+export interface RetryFile {
+  readonly timeouts: {
+    readonly commandRoutingSec: number
+    readonly localStateSec: number
+    readonly externalMessageSec: number
+    readonly synthesisSec: number
+  }
+  readonly retry: RetryPolicy
+}
+
+export function callPolicy({ timeouts, retry }: RetryFile): CallPolicy {
+  return {
+    timeoutMs: {
+      command_routing: timeouts.commandRoutingSec * 1_000,
+      local_state: timeouts.localStateSec * 1_000,
+      external_message: timeouts.externalMessageSec * 1_000,
+      synthesis: timeouts.synthesisSec * 1_000,
+    },
+    retry,
+  }
+}
+
+/** What is shipped, in the file's words. */
+export function asRetryFile({ timeoutMs, retry }: CallPolicy): RetryFile {
+  return {
+    timeouts: {
+      commandRoutingSec: timeoutMs.command_routing / 1_000,
+      localStateSec: timeoutMs.local_state / 1_000,
+      externalMessageSec: timeoutMs.external_message / 1_000,
+      synthesisSec: timeoutMs.synthesis / 1_000,
+    },
+    retry,
+  }
+}

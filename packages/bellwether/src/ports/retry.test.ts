@@ -1,0 +1,237 @@
+import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Clock } from './clock.js'
+import {
+  callKinds,
+  classify,
+  classifyStatus,
+  pauseMs,
+  retrying,
+  shippedCallPolicy,
+  tryAgain,
+  type Call,
+} from './retry.js'
+
+/** Time passes only by sleeping; `held` sleeps end by their signal alone. */
+function steppedClock(held: (ms: number) => boolean = () => false): Clock & { readonly slept: number[] } {
+  let nowMs = 0
+  const slept: number[] = []
+  return {
+    slept,
+    wallMs: () => nowMs,
+    monotonicMs: () => nowMs,
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        slept.push(ms)
+        if (signal?.aborted === true) return resolve()
+        signal?.addEventListener('abort', () => resolve(), { once: true })
+        if (!held(ms)) {
+          nowMs += ms
+          resolve()
+        }
+      }),
+  }
+}
+
+const timeouts = new Set(Object.values(shippedCallPolicy.timeoutMs))
+const noTimeout = (ms: number) => timeouts.has(ms)
+const middle = { next: () => 0.5 }
+const send: Call = { kind: 'external_message', name: 'a webhook' }
+const errno = (code: string) => Object.assign(new Error(code), { code })
+const answer = (status: number) => Object.assign(new Error(`HTTP ${status}`), { status })
+
+describe('timeouts and retries', () => {
+  it('[H1.1] gives each kind of call its own timeout', () => {
+    expect(shippedCallPolicy.timeoutMs).toEqual({
+      command_routing: 5_000,
+      local_state: 3_000,
+      external_message: 10_000,
+      synthesis: 15_000,
+    })
+  })
+
+  it('[H1.1] ends a try at its timeout by its signal, and does not wait for one that does not heed it', async () => {
+    for (const kind of callKinds) {
+      const clock = steppedClock()
+      const seen: AbortSignal[] = []
+      const stuck = retrying(
+        { ...shippedCallPolicy, retry: { ...shippedCallPolicy.retry, maxAttempts: 1 } },
+        { kind, name: 'a call' },
+        (signal) => {
+          seen.push(signal)
+          return new Promise<never>(() => {})
+        },
+        { clock, random: middle },
+      )
+      await expect(stuck).rejects.toMatchObject({
+        code: 'timeout',
+        message: expect.stringContaining('a call took longer'),
+      })
+      expect(clock.slept[0]).toBe(shippedCallPolicy.timeoutMs[kind])
+      expect(seen[0]?.aborted).toBe(true)
+    }
+  })
+
+  it('[H1.2] tries three times with 500 ms and 1 s between, spread by a fifth to both sides', () => {
+    const { retry } = shippedCallPolicy
+    expect([1, 2].map((attempt) => pauseMs(retry, attempt, 0.5))).toEqual([500, 1_000])
+    expect([0, 0.25, 0.75].map((chance) => pauseMs(retry, 1, chance))).toEqual([400, 450, 550])
+    const busy = classify(errno('ETIMEDOUT'))
+    expect(tryAgain(retry, 2, busy, 0.5)).toEqual({ again: true, waitMs: 1_000 })
+    expect(tryAgain(retry, 3, busy, 0.5)).toEqual({ again: false })
+  })
+
+  it('[H1.2] calls again until it succeeds, and throws the last error after the third try', async () => {
+    const clock = steppedClock(noTimeout)
+    let tries = 0
+    const flaky = async () => {
+      tries += 1
+      if (tries < 3) throw errno('ECONNRESET')
+      return 'sent'
+    }
+    expect(await retrying(shippedCallPolicy, send, flaky, { clock, random: middle })).toBe('sent')
+    expect(clock.slept.filter((ms) => !noTimeout(ms))).toEqual([500, 1_000])
+
+    let failures = 0
+    const dead = async () => {
+      failures += 1
+      throw new Retryable(`down ${failures}`, { code: 'down' })
+    }
+    await expect(
+      retrying(shippedCallPolicy, send, dead, { clock: steppedClock(noTimeout), random: middle }),
+    ).rejects.toThrow('down 3')
+    expect(failures).toBe(3)
+  })
+
+  it('[H1.2] keeps every pause within its jitter and its bound, whatever the chance', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 2_000 }),
+        fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
+        (n, chance) => {
+          const { retry } = shippedCallPolicy
+          const plain = Math.min(500 * 2 ** (n - 1), retry.backoff.maxMs)
+          const pause = pauseMs(retry, n, chance)
+          expect(pause).toBeGreaterThanOrEqual(plain * 0.8)
+          expect(pause).toBeLessThanOrEqual(plain * 1.2)
+        },
+      ),
+    )
+  })
+
+  it('[H1.2] waits at least as long as the failing side asked for', () => {
+    const asked = classify(new Retryable('busy', { code: 'busy', afterMs: 7_000 }))
+    expect(tryAgain(shippedCallPolicy.retry, 1, asked, 0.5)).toEqual({ again: true, waitMs: 7_000 })
+    const muchLater = classify(new Retryable('closed', { code: 'busy', afterMs: 3_600_000 }))
+    expect(tryAgain(shippedCallPolicy.retry, 1, muchLater, 0.5)).toEqual({ again: false })
+  })
+
+  it('[H1.3] repeats network timeouts, passing server errors and lock contention', () => {
+    const passing = [
+      errno('ETIMEDOUT'),
+      errno('UND_ERR_CONNECT_TIMEOUT'),
+      Object.assign(new Error('t'), { name: 'TimeoutError' }),
+      new TypeError('fetch failed', { cause: errno('ECONNREFUSED') }),
+      answer(500),
+      answer(502),
+      answer(503),
+      answer(504),
+      answer(429),
+      new Retryable('the lock is held', { code: 'lock_contention' }),
+      errno('EBUSY'),
+    ]
+    for (const error of passing) expect([error.message, classify(error).retryable]).toEqual([error.message, true])
+    expect(classify(new Retryable('x', { code: 'lock_contention' })).why).toBe('contention')
+  })
+
+  it('[H1.3] never repeats what is invalid, lacks credentials, is not permitted, or is not understood', () => {
+    const final = [
+      new InvalidInput('bad', { code: 'invalid' }),
+      new Terminal('no', { code: 'no' }),
+      answer(400),
+      answer(401),
+      answer(403),
+      answer(404),
+      answer(422),
+      answer(501),
+      errno('EACCES'),
+      errno('EPERM'),
+      errno('ENOENT'),
+      new TypeError('x is not a function'),
+      'a text',
+      null,
+    ]
+    for (const error of final) expect([String(error), classify(error).retryable]).toEqual([String(error), false])
+    // A refusal stays one, whatever it is wrapped in and whatever led to it.
+    expect(classify(new Error('outer', { cause: errno('EACCES') })).retryable).toBe(false)
+    expect(classify(new Terminal('given up', { code: 'no', cause: errno('ETIMEDOUT') })).retryable).toBe(false)
+    expect(classify(Object.assign(errno('EACCES'), { cause: errno('ETIMEDOUT') }))).toMatchObject({
+      why: 'refused',
+      retryable: false,
+    })
+  })
+
+  it('[H1.3] stops at the first error that must not be repeated', async () => {
+    let tries = 0
+    const refused = async () => {
+      tries += 1
+      throw errno('EACCES')
+    }
+    await expect(
+      retrying(shippedCallPolicy, send, refused, { clock: steppedClock(noTimeout), random: middle }),
+    ).rejects.toThrow('EACCES')
+    expect(tries).toBe(1)
+  })
+
+  it('repeats no call that may have had its effect, when it says that it must not happen twice', () => {
+    const { retry } = shippedCallPolicy
+    expect(tryAgain(retry, 1, classify(errno('ETIMEDOUT')), 0.5, false)).toEqual({ again: false })
+    expect(tryAgain(retry, 1, classify(errno('ECONNRESET')), 0.5, false)).toEqual({ again: false })
+    expect(tryAgain(retry, 1, classify(errno('ECONNREFUSED')), 0.5, false).again).toBe(true)
+    expect(classifyStatus(503).inDoubt).toBe(true)
+  })
+
+  it('ends at once when it is called off, in a try and in a pause', async () => {
+    const stop = new AbortController()
+    const inTry = retrying(
+      shippedCallPolicy,
+      send,
+      (signal) =>
+        new Promise<never>((_resolve, reject) => {
+          signal.addEventListener('abort', () => reject(new Error('stopped')))
+          stop.abort()
+        }),
+      { clock: steppedClock(() => true), random: middle, signal: stop.signal },
+    )
+    await expect(inTry).rejects.toMatchObject({ code: 'aborted' })
+    const later = new AbortController()
+    let tries = 0
+    const inPause = retrying(
+      shippedCallPolicy,
+      send,
+      async () => {
+        tries += 1
+        throw errno('ETIMEDOUT')
+      },
+      {
+        clock: steppedClock(() => true),
+        random: {
+          next() {
+            queueMicrotask(() => later.abort())
+            return 0.5
+          },
+        },
+        signal: later.signal,
+      },
+    )
+    await expect(inPause).rejects.toMatchObject({ code: 'aborted' })
+    expect(tries).toBe(1)
+  })
+
+  it('survives an error whose causes lead back to itself', () => {
+    const loop: Error & { cause?: unknown } = new Error('a')
+    loop.cause = loop
+    expect(classify(loop).retryable).toBe(false)
+  })
+})
