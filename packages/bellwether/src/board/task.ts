@@ -1,7 +1,7 @@
 /**
  * The board's words: what a task is, which events the log knows, and which status may follow which. Always: these lists are
- * the only place where the words stand; an event's type alone decides the status it leads to. Reading and writing lines is
- * left to the log, what they add up to to the fold.
+ * the only place where the words stand; an event's type decides the status it leads to (but for the reference's second
+ * claim, see reduce.ts). Reading and writing lines is left to the log, what they add up to to the fold.
  */
 export const taskStatuses = ['pending', 'claimed', 'in_progress', 'review', 'done', 'blocked', 'failed'] as const
 export type TaskStatus = (typeof taskStatuses)[number]

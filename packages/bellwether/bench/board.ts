@@ -1,0 +1,129 @@
+/**
+ * How long `rebuild-snapshot` takes for a large log, beside the straightforward way in Python on the same file in the same run.
+ * Always: both are whole processes, started alternately and measured from outside; the best of each counts, because a busy
+ * machine only ever adds; both must agree on what they found. Leaves to others: the log (board-log.ts) and the baseline
+ * (board-baseline.py).
+ */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { writeLog } from './board-log.js'
+import { machine } from './machine.js'
+
+export interface BoardBenchOptions {
+  readonly quick: boolean
+  readonly onProgress: (line: string) => void
+}
+
+interface Pass {
+  readonly wallMs: number
+  readonly cpuMs: number
+  readonly peakRssMb: number
+  readonly answer: Readonly<Record<string, unknown>>
+}
+
+const here = (name: string) => fileURLToPath(new URL(name, import.meta.url))
+const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
+const memoryMaxMb = 500
+
+/** Runs a program to its end; its own clock, and what the system says that it took. */
+async function measure(command: string, words: readonly string[]): Promise<Pass> {
+  const startedMs = performance.now()
+  const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'inherit'] })
+  let out = ''
+  child.stdout.on('data', (data: Buffer) => (out += data.toString()))
+  const usage = watch(child.pid!)
+  const [code] = (await once(child, 'close')) as [number | null]
+  const wallMs = performance.now() - startedMs
+  if (code !== 0) throw new Error(`${command} ${words.join(' ')} ended with ${code}`)
+  return { wallMs, ...usage.stop(), answer: JSON.parse(out) as Record<string, unknown> }
+}
+
+const ticksMs = 10 // USER_HZ is 100
+const lookEveryMs = 5
+
+/** What /proc says of a process until it is gone: its peak and its processor time. */
+function watch(pid: number): { stop(): { cpuMs: number; peakRssMb: number } } {
+  let [cpuMs, peakRssMb] = [0, 0]
+  const look = async () => {
+    const [stat, status] = await Promise.all([
+      readFile(`/proc/${pid}/stat`, 'utf8').catch(() => ''),
+      readFile(`/proc/${pid}/status`, 'utf8').catch(() => ''),
+    ])
+    const words = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    if (words.length > 12) cpuMs = (Number(words[11]) + Number(words[12])) * ticksMs
+    peakRssMb = Math.max(peakRssMb, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1_024)
+  }
+  const timer = setInterval(() => void look(), lookEveryMs)
+  return {
+    stop: () => {
+      clearInterval(timer)
+      return { cpuMs, peakRssMb: Math.round(peakRssMb) }
+    },
+  }
+}
+
+const best = (passes: readonly Pass[]) => ({
+  seconds: Math.round(Math.min(...passes.map((pass) => pass.wallMs))) / 1_000,
+  cpu_seconds: Math.min(...passes.map((pass) => pass.cpuMs)) / 1_000,
+  peak_rss_mb: Math.max(...passes.map((pass) => pass.peakRssMb)),
+})
+
+export async function benchBoard({ quick, onProgress }: BoardBenchOptions): Promise<object> {
+  const events = quick ? 100_000 : 1_000_000
+  const rounds = quick ? 2 : 3
+  const root = await mkdtemp(join(tmpdir(), 'bench-board-'))
+  try {
+    await mkdir(join(root, 'state', 'locks'), { recursive: true })
+    const log = join(root, 'state', 'tasks.jsonl')
+    onProgress(`writing ${events} events`)
+    await writeLog(log, events)
+    // The built program, as it is installed; from source when there is none.
+    const built = here('../dist/cli/main.js')
+    const isBuilt = (await readFile(built).catch(() => '')) !== ''
+    const program = isBuilt ? [built] : ['--import', tsx, '--conditions=@bellwether/source', here('../src/cli/main.ts')]
+    const [ours, applied, python]: [Pass[], Pass[], Pass[]] = [[], [], []]
+    for (let round = 1; round <= rounds; round += 1) {
+      const words = [...program, 'rebuild-snapshot', '--root', root, '--json']
+      ours.push(await measure(process.execPath, words))
+      applied.push(await measure(process.execPath, [...words, '--apply']))
+      python.push(await measure('python3', [here('./board-baseline.py'), log]))
+      const told = [ours, applied, python].map((passes) => `${Math.round(passes.at(-1)!.wallMs)} ms`)
+      onProgress(`round ${round}: rebuild ${told[0]}, with --apply ${told[1]}, python ${told[2]}`)
+    }
+    agree(ours[0]!.answer, python[0]!.answer, events)
+    const figures = { rebuild: best(ours), rebuild_apply: best(applied), python: best(python) }
+    const ratio = (a: number, b: number) => Math.round((a / b) * 100) / 100
+    return {
+      bench: 'board',
+      quick,
+      events,
+      rounds,
+      program: isBuilt ? 'built' : 'source',
+      machine: machine(),
+      figures,
+      ratios: {
+        rebuild_vs_python: ratio(figures.python.seconds, figures.rebuild.seconds),
+        rebuild_apply_vs_python: ratio(figures.python.seconds, figures.rebuild_apply.seconds),
+        rebuild_vs_python_cpu: ratio(figures.python.cpu_seconds, figures.rebuild.cpu_seconds),
+      },
+      memory_within_500_mb: Math.max(figures.rebuild.peak_rss_mb, figures.rebuild_apply.peak_rss_mb) < memoryMaxMb,
+    }
+  } finally {
+    await rm(root, { recursive: true, force: true })
+  }
+}
+
+function agree(ours: Pass['answer'], python: Pass['answer'], events: number): void {
+  const meta = ours['meta'] as { readonly updatedAt: string }
+  const same =
+    ours['events'] === events &&
+    python['events'] === events &&
+    ours['tasks'] === python['tasks'] &&
+    meta.updatedAt === python['updatedAt']
+  if (!same) throw new Error('the two do not agree on what the log says')
+}

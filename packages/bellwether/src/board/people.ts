@@ -1,0 +1,112 @@
+/**
+ * Nothing waits for a person for ever. A task that needs somebody gets a date; past it they are reminded, and after the last
+ * reminder the task fails with a reason, which ends the waiting of whoever asked. Always: the dates stand in the log, so any
+ * process goes on with them; a clock that jumps ahead costs one reminder at most. Pure; the autopilot writes and alerts.
+ */
+import { textField } from './facts.js'
+import {
+  deadlineSecOf,
+  human,
+  overdue,
+  recoveriesOf,
+  recoveryOf,
+  recoveryPayload,
+  ruleFor,
+  type RecoveryEntry,
+  type RecoveryPolicy,
+} from './policies/recovery.js'
+import { readiness, type ReadyRules, type WaitCode } from './ready.js'
+import { draftsAlong, route } from './route.js'
+import type { BoardState, Draft, Task } from './task.js'
+
+export interface PersonAlert {
+  readonly kind: 'person_reminder' | 'person_gave_up'
+  readonly taskId: string
+  readonly text: string
+}
+
+export interface PeopleStep {
+  readonly drafts: readonly Draft[]
+  readonly alerts: readonly PersonAlert[]
+}
+
+const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person'])
+// One step of a board with a long queue of people must not hold the lock for long; the rest comes with the next step.
+const perStepMax = 200
+
+/** What a person is wanted for, under which reason code it is dated; null: nobody is. */
+function wanted(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): { code: string; why: string } | null {
+  const told = readiness(task, state, nowMs, rules)
+  if (told.ready || !personCodes.has(told.code)) return null
+  return { code: told.code === 'person' ? (textField(task, 'reasonCode') ?? 'blocked') : told.code, why: told.why }
+}
+
+/** The decisions of a task without those for these reasons: what was waited for is over. */
+export function withoutWait(
+  task: Task,
+  ...codes: readonly string[]
+): { readonly recovery: Record<string, RecoveryEntry> } {
+  return { recovery: Object.fromEntries([...recoveriesOf(task)].filter(([code]) => !codes.includes(code))) }
+}
+
+/** The hop to a human, dated. */
+export function personEntry(
+  policy: RecoveryPolicy,
+  taskId: string,
+  reasonCode: string,
+  nowMs: number,
+  action: 'human' | 'escalate' = 'human',
+): RecoveryEntry {
+  return {
+    taskId,
+    reasonCode,
+    attempt: 0,
+    nextAssignee: human,
+    action,
+    recoveryState: action === 'human' ? 'human_handoff' : 'escalated_to_human',
+    cooldownUntilTs: 0,
+    deadlineTs: Math.ceil(nowMs / 1_000) + Math.ceil(deadlineSecOf(policy, human)),
+    reminders: 0,
+  }
+}
+
+export function lookAfterPeople(state: BoardState, nowMs: number, rules: ReadyRules, actor: string): PeopleStep {
+  const drafts: Draft[] = []
+  const alerts: PersonAlert[] = []
+  const policy = rules.recovery
+  let touched = 0
+  for (const task of state.tasks.values()) {
+    if (touched === perStepMax) break
+    const need = wanted(task, state, nowMs, rules)
+    if (need === null) continue
+    const { taskId } = task
+    const note = (entry: RecoveryEntry) =>
+      drafts.push({ taskId, actor, type: 'task_noted', payload: recoveryPayload(task, entry) })
+    const entry = recoveryOf(task, need.code)
+    if (entry?.nextAssignee !== human) {
+      note(personEntry(policy, taskId, need.code, nowMs))
+      touched += 1
+      continue
+    }
+    const late = overdue(policy, setBack(policy, entry, nowMs) ? { ...entry, deadlineTs: 0 } : entry, nowMs)
+    if (late.what === 'in_time') continue
+    touched += 1
+    if (late.what !== 'given_up') {
+      note(late.decision.entry)
+      alerts.push({ kind: 'person_reminder', taskId, text: `${taskId} waits for a person: ${need.why}` })
+      continue
+    }
+    const way = route(task.status, 'failed')
+    if (way === null) continue
+    const payload = { reason: `no_answer: ${need.why}`, reasonCode: 'no_answer' }
+    drafts.push(...draftsAlong(way, { taskId, actor, payload }))
+    alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed, because nobody answered: ${need.why}` })
+  }
+  return { drafts, alerts }
+}
+
+/** A date further ahead than any hop may take: the clock was set back since, and nobody waits the jump out. */
+function setBack(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): boolean {
+  const longestSec = deadlineSecOf(policy, human) + ruleFor(policy, entry.reasonCode).cooldownSec + 2
+  return entry.deadlineTs * 1_000 - nowMs > longestSec * 1_000
+}

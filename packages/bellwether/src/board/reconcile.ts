@@ -1,0 +1,130 @@
+/**
+ * Makes log and kernel agree again, whoever crashed where: every run that the log holds open is asked after, and ends as its
+ * turn did. Always: nothing is spawned here; a turn that the kernel has never heard of ends as blocked, after this process
+ * has itself watched it unknown for the grace; whatever lasts too long is stopped, and closed even if it does not heed.
+ */
+import { retrying } from '../ports/retry.js'
+import { watchedMs, type Desk, type DeskPolicies } from './desk.js'
+import { abortOf, openRun } from './facts.js'
+import type { TurnStanding } from './outside.js'
+import { deadlineSecOf } from './policies/recovery.js'
+import { closeRun, settle, type RunName, type Settled } from './settle.js'
+import type { BoardState, Run, Task } from './task.js'
+
+export type Reconciled = Settled | { readonly settled: 'going' } | { readonly settled: 'away' }
+
+// Enough to keep a kernel busy for a moment, not to drown one that has just come back.
+const atOnce = 8
+// How long a turn that was told to stop may go on before the board no longer waits for it.
+const stopGraceMs = 60_000
+
+/** Every run that nothing has closed, also of tasks that a hand has moved on since. */
+export function openRuns(state: BoardState): readonly (RunName & { readonly run: Run })[] {
+  const found: (RunName & { readonly run: Run })[] = []
+  for (const task of state.tasks.values()) {
+    const run = openRun(task)
+    if (run !== null) found.push({ taskId: task.taskId, runId: run.runId, run })
+  }
+  return found
+}
+
+export async function reconcileAll(
+  desk: Desk,
+  policies: DeskPolicies,
+): Promise<readonly (RunName & { readonly what: Reconciled })[]> {
+  const todo = openRuns(desk.board.state).filter(({ runId }) => !desk.inHand.has(runId))
+  const done: (RunName & { readonly what: Reconciled })[] = []
+  const lane = async () => {
+    for (let next = todo.shift(); next !== undefined; next = todo.shift()) {
+      const { taskId, runId } = next
+      done.push({ taskId, runId, what: await apart(desk, policies, { taskId, runId }) })
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(atOnce, todo.length) }, lane))
+  return done
+}
+
+/** The open run of one task, now: for whoever does not want to wait for the next step. */
+export async function reconcileTask(desk: Desk, taskId: string): Promise<Reconciled> {
+  const task = desk.board.state.tasks.get(taskId)
+  const run = task === undefined ? null : openRun(task)
+  return run === null ? { settled: 'already' } : apart(desk, await desk.policies(), { taskId, runId: run.runId })
+}
+
+/** One run's trouble is not the others'. */
+async function apart(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
+  try {
+    return await reconcileRun(desk, policies, name)
+  } catch (error) {
+    desk.log.error({ err: error, ...name }, 'a run could not be reconciled; it is tried again at the next step')
+    return { settled: 'away' }
+  }
+}
+
+export async function reconcileRun(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
+  const task = desk.board.state.tasks.get(name.taskId)
+  const run = task === undefined ? null : openRun(task)
+  if (task === undefined || run?.runId !== name.runId || desk.inHand.has(name.runId)) return { settled: 'already' }
+  let standing: TurnStanding
+  try {
+    const call = { kind: 'command_routing', name: `the standing of ${name.taskId}` } as const
+    standing = await retrying(policies.calls, call, () => desk.spawner.standing(name.runId), desk)
+  } catch (error) {
+    desk.log.warn({ err: error, ...name }, 'the kernel does not say how a turn stands')
+    return { settled: 'away' }
+  }
+  if (standing.standing === 'ended') return settle(desk, policies, name, standing)
+  if (standing.standing === 'unknown') return lost(desk, policies, name)
+  return goingOn(desk, policies, name, task, run)
+}
+
+/** Never a second spawn: nobody can tell whether the first one did its work somewhere else. */
+async function lost(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
+  // Whoever wrote the intent may be about to spawn: it has half of the grace for that, by its own clock.
+  if (watchedMs(desk, name.runId, 'unknown') < desk.settings.spawnGraceMs) return { settled: 'going' }
+  const detail = 'this kernel does not know the turn: it was never started, or ran elsewhere, or is past retention'
+  const closed = await closeRun(desk, policies, name, {
+    ...unheard,
+    outcome: 'unknown',
+    error: detail,
+    verdict: { is: 'person', reasonCode: 'turn_unknown', detail },
+  })
+  if (closed.settled === 'closed') {
+    desk.alerts.raise({ kind: 'turn_unknown', taskId: name.taskId, text: `${name.taskId}: ${detail}` })
+  }
+  return closed
+}
+
+const unheard = { agentTurnId: null, tokenUsage: 0, elapsedMs: 0 } as const
+
+async function goingOn(desk: Desk, policies: DeskPolicies, name: RunName, task: Task, run: Run): Promise<Reconciled> {
+  desk.seenSince.delete(`${name.runId}:unknown`)
+  const goingMs = watchedMs(desk, name.runId, 'going')
+  const late = goingMs > deadlineSecOf(policies.recovery, run.agent) * 1_000
+  const abort = abortOf(task)
+  const why =
+    abort !== null
+      ? `aborted by ${abort.by}`
+      : task.status !== 'in_progress'
+        ? `the task is ${task.status}`
+        : late
+          ? 'the deadline of its hop has passed'
+          : null
+  if (why === null) return { settled: 'going' }
+  const stoppingMs = watchedMs(desk, name.runId, 'stopping')
+  try {
+    const call = { kind: 'command_routing', name: `the stop of ${name.taskId}` } as const
+    await retrying(policies.calls, call, () => desk.spawner.stop(name.runId, why), desk)
+  } catch (error) {
+    desk.log.warn({ err: error, ...name }, 'a turn could not be told to stop')
+  }
+  if (stoppingMs < stopGraceMs) return { settled: 'going' }
+  desk.log.error({ ...name }, 'a turn does not stop; its task no longer waits for it')
+  return closeRun(desk, policies, name, {
+    ...unheard,
+    outcome: 'timeout',
+    error: why,
+    elapsedMs: Math.ceil(goingMs),
+    verdict: { is: 'failed', reasonCode: 'spawn_failed', detail: `${why}, and it did not stop` },
+  })
+}

@@ -1,0 +1,47 @@
+/**
+ * The times of tasks, as bytes until somebody wants to read them: of the many times that a task is touched only the last is
+ * ever shown. Always: what was noted last for a number is what `settle` tells, once.
+ */
+const roomEach = 32 // an ISO time has 24
+
+export class Stamps {
+  #bytes = new Uint8Array(1_024 * roomEach)
+  #lengths = new Uint8Array(1_024)
+  #last = 0
+
+  /** Whether it could be noted; else it is too long, and the caller keeps it as text. */
+  note(number: number, from: Uint8Array, start: number, end: number): boolean {
+    const length = end - start
+    if (length > roomEach) {
+      if (number < this.#last) this.#lengths[number] = 0
+      return false
+    }
+    if (number >= this.#lengths.length) this.#grow(number)
+    if (number >= this.#last) this.#last = number + 1
+    this.#lengths[number] = length
+    const bytes = this.#bytes
+    for (let i = start, to = number * roomEach; i < end; i += 1, to += 1) bytes[to] = from[i]!
+    return true
+  }
+
+  /** Tells every time that was noted since the last time, and forgets it. */
+  settle(tell: (number: number, text: string) => void): void {
+    const all = Buffer.from(this.#bytes.buffer)
+    for (let number = 0; number < this.#last; number += 1) {
+      const length = this.#lengths[number]!
+      if (length === 0) continue
+      this.#lengths[number] = 0
+      tell(number, all.toString('utf8', number * roomEach, number * roomEach + length))
+    }
+    this.#last = 0
+  }
+
+  #grow(number: number): void {
+    const count = Math.max(number + 1, this.#lengths.length * 2)
+    const [bytes, lengths] = [new Uint8Array(count * roomEach), new Uint8Array(count)]
+    bytes.set(this.#bytes)
+    lengths.set(this.#lengths)
+    this.#bytes = bytes
+    this.#lengths = lengths
+  }
+}

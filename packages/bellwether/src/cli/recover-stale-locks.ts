@@ -1,0 +1,60 @@
+/** `bellwether recover-stale-locks`: locks whose holder is gone, and with --apply reclaims them. */
+import { InvalidArgumentError, type Command } from 'commander'
+import { recoverStaleLocks, type LockSeen, type RecoverReport } from '../board/recover.js'
+import { exitCodes } from './explain.js'
+import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
+
+interface Flags extends RootFlags {
+  readonly force?: boolean
+  readonly yes?: boolean
+  readonly graceSec?: number
+}
+
+export function recoverStaleLocksCommand(finish: (code: number) => void): Command {
+  return rootCommand('recover-stale-locks', 'show stale locks of a task root; with --apply reclaim them')
+    .option('--force', 'also locks that are younger than their TTL')
+    .option('--yes', 'more than one at once')
+    .option('--grace-sec <n>', 'how long past its expiry a lock still holds (default: 15)', seconds)
+    .action(async (flags: Flags) => {
+      const { root, force = false, yes = false, graceSec } = flags
+      const report = await recoverStaleLocks(
+        { root, apply: applies(flags), force, yes, ...(graceSec === undefined ? {} : { graceMs: graceSec * 1_000 }) },
+        toolWorld(),
+      )
+      tell(flags, report, () => human(report))
+      finish(report.ok ? exitCodes.ok : exitCodes.failure)
+    })
+}
+
+function human({
+  mode,
+  root,
+  scanned,
+  candidates,
+  held,
+  reclaimed,
+  refused,
+  errors,
+}: RecoverReport): readonly string[] {
+  const lines = [`${root}: ${scanned} ${scanned === 1 ? 'lock' : 'locks'}, ${candidates.length} to reclaim`]
+  for (const one of held) lines.push(`  holds    ${line(one)}  ${one.why}`)
+  for (const one of candidates) {
+    const word = reclaimed.includes(one) ? 'reclaimed' : 'stale    '
+    lines.push(`  ${word} ${line(one)}  ${one.reason}${one.broken === null ? '' : ` (its file is ${one.broken})`}`)
+  }
+  for (const { path, error } of errors) lines.push(`  failed   ${shown(path)}: ${shown(error)}`)
+  if (refused !== null) lines.push(`Refused: ${refused}`)
+  else if (mode === 'dry-run' && candidates.length > 0) lines.push('Nothing was changed. To reclaim: --apply')
+  return lines
+}
+
+function line(one: LockSeen): string {
+  const name = one.path.slice(one.path.lastIndexOf('/') + 1)
+  return `${shown(name)}  ${shown(one.owner)} (pid ${one.pid ?? '?'} on ${shown(one.host ?? 'this host')}), ${one.ageSec} s old`
+}
+
+function seconds(text: string): number {
+  const number = Number(text)
+  if (text.trim() !== '' && Number.isFinite(number) && number >= 0 && number <= 86_400) return number
+  throw new InvalidArgumentError('It must be a number of seconds from 0 to 86400.')
+}

@@ -1,0 +1,59 @@
+/** What the tools for a task root share: their options, the world they work in, and how they tell their result. */
+import { Command } from 'commander'
+import { InvalidInput } from '@bellwether/protocol'
+import type { LockWorld } from '../board/locks.js'
+import { systemClock } from '../ports/clock.js'
+import { systemDisk } from '../ports/disk/disk.js'
+import { systemMachine } from '../ports/disk/machine.js'
+import { uuidv7 } from '../ports/ids.js'
+import type { Log } from '../ports/log.js'
+import { systemRandom } from '../ports/random.js'
+import { printLine } from './explain.js'
+
+export interface RootFlags {
+  readonly root: string
+  readonly dryRun?: boolean
+  readonly apply?: boolean
+  readonly json?: boolean
+}
+
+/** On stderr, one line each: the tools' result stands on stdout. */
+const stderrLog: Log = {
+  info: () => undefined,
+  warn: (fields, message) => void process.stderr.write(`warning: ${message} ${JSON.stringify(fields)}\n`),
+  error: (fields, message) => void process.stderr.write(`error: ${message} ${JSON.stringify(fields)}\n`),
+}
+
+export function toolWorld(): LockWorld {
+  const ids = uuidv7(systemClock, systemRandom)
+  return { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: stderrLog }
+}
+
+export function rootCommand(name: string, description: string): Command {
+  return new Command(name)
+    .description(description)
+    .option('--root <dir>', 'the task root', '.')
+    .option('--dry-run', 'only show what would be done (the default)')
+    .option('--apply', 'do it')
+    .option('--json', 'one object on stdout')
+}
+
+export function applies({ apply = false, dryRun = false }: RootFlags): boolean {
+  if (apply && dryRun) {
+    throw new InvalidInput('--apply and --dry-run exclude each other', {
+      code: 'bad_option',
+      hint: 'Leave one of them out.',
+    })
+  }
+  return apply
+}
+
+export function tell(flags: RootFlags, report: object, lines: () => readonly string[]): void {
+  if (flags.json === true) printLine({ ...report })
+  else process.stdout.write(`${lines().join('\n')}\n`)
+}
+
+/** What comes from files may hold anything: control characters would speak to the terminal. */
+export function shown(text: string | null): string {
+  return (text ?? '?').replaceAll(/\p{C}/gu, '·').slice(0, 200)
+}

@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest'
+import { mountType, systemMachine } from './machine.js'
+
+const mounts = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:25 / /proc rw - proc proc rw
+41 22 0:40 / /mnt/share rw - nfs4 server:/x rw
+42 22 0:41 / /mnt/with\\040space rw - fuse.sshfs host: rw
+43 41 0:42 / /mnt/share/deep rw - tmpfs tmpfs rw`
+
+it('finds the mount that a path lies on', () => {
+  expect(mountType(mounts, '/home/x')).toBe('ext4')
+  expect(mountType(mounts, '/mnt/share')).toBe('nfs4')
+  expect(mountType(mounts, '/mnt/shared')).toBe('ext4')
+  expect(mountType(mounts, '/mnt/share/deep/er')).toBe('tmpfs')
+  expect(mountType(mounts, '/mnt/with space/x')).toBe('fuse.sshfs')
+  expect(mountType('', '/x')).toBeUndefined()
+})
+
+it('knows this process, and that nobody has a pid which nobody can have', async () => {
+  const me = systemMachine.process(process.pid)
+  expect(me.alive).toBe(true)
+  expect(Math.abs(me.startedAtMs! - (Date.now() - process.uptime() * 1_000))).toBeLessThan(5_000)
+  expect(systemMachine.process(2 ** 30).alive).toBe(false)
+  for (const pid of [0, -1, 1.5, Number.NaN]) expect(systemMachine.process(pid).alive).toBe(false)
+  expect(await systemMachine.filesystem('/proc')).toBe('proc')
+})

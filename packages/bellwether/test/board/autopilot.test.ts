@@ -1,0 +1,390 @@
+/** The autopilot and its company: other autopilots, operators, people, and clocks that jump. */
+import { describe, expect, it } from 'vitest'
+import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/autopilot.js'
+import { openRun } from '../../src/board/facts.js'
+import { claimTask, retryTask } from '../../src/board/hands.js'
+import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/operators.js'
+import { shippedBudget } from '../../src/board/policies/budget.js'
+import { recoveryCache, shippedRecovery } from '../../src/board/policies/recovery.js'
+import { choose } from '../../src/board/ready.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { settle } from '../support/hand-clock.js'
+
+const rules = { firstAgent: 'coder', recovery: shippedRecovery }
+const never = new AbortController().signal
+const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
+const stateOf = (world: World) => boardOf(world).sync()
+const taskOf = async (world: World, id = 'T-1') => (await stateOf(world)).tasks.get(id)!
+const tries = (world: World) =>
+  [...world.kernel.turns.values()].map(({ request }) => `${request.taskId} ${request.agent}`)
+
+describe('the choice', () => {
+  it('is by priority, impact, age and name, the same every time, and explains itself', async () => {
+    const world = makeWorld()
+    await put(world, created('late', { priority: 5, impact: 1 }), created('low', { priority: 1, impact: 9 }))
+    await world.clock.advance(1_000)
+    await put(world, created('b', { priority: 5, impact: 2 }), created('a', { priority: 5, impact: 2 }))
+    await put(world, created('behind', { priority: 9, dependencies: ['low'] }))
+    const choice = choose(await stateOf(world), world.clock.wallMs(), rules)
+    expect(choice).toMatchObject({ taskId: 'a', assignee: 'coder', ready: 4, left: 0 })
+    expect(choice.because).toContain('priority 5, impact 2')
+    expect(choice.others).toEqual([
+      { taskId: 'b', code: 'after', why: 'its name sorts later' },
+      { taskId: 'late', code: 'after', why: 'its impact is 1, not 2' },
+      { taskId: 'low', code: 'after', why: 'its priority is 1, not 5' },
+      { taskId: 'behind', code: 'dependency', why: 'it waits for low, which is pending' },
+    ])
+  })
+
+  it('tells at most twenty of the others, and how many it left out', async () => {
+    const world = makeWorld()
+    await put(world, ...Array.from({ length: 60 }, (_, n) => created(`T-${n}`)))
+    const choice = choose(await stateOf(world), world.clock.wallMs(), rules)
+    expect([choice.others.length, choice.left, choice.ready]).toEqual([20, 39, 60])
+  })
+
+  it('names a circle of tasks that wait for each other, and a dependency that is not there', async () => {
+    const world = makeWorld()
+    await put(
+      world,
+      created('A', { dependencies: ['B'] }),
+      created('B', { dependencies: ['A'] }),
+      created('C', { dependencies: ['Z'] }),
+    )
+    const { others, taskId } = choose(await stateOf(world), world.clock.wallMs(), rules)
+    expect(taskId).toBeNull()
+    expect(others.map(({ why }) => why)).toEqual([
+      'it waits for B, which is pending, which waits for it in turn',
+      'it waits for A, which is pending, which waits for it in turn',
+      'it waits for Z, which does not exist',
+    ])
+  })
+})
+
+describe('the autopilot', () => {
+  it('begins no more than there is room for, and the rest when there is', async () => {
+    const world = makeWorld()
+    await put(world, ...Array.from({ length: 6 }, (_, n) => created(`T-${n}`)))
+    const desk = deskOf(world)
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(4)
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(0)
+    world.kernel.end([...world.kernel.turns.keys()][0]!)
+    const step = await autopilotStep(desk, noCaches)
+    expect([step.reconciled.filter(({ what }) => what.settled === 'closed').length, step.begun.length]).toEqual([1, 1])
+  })
+
+  it('with a second one on the same root: each task is spawned once, the room is shared, nothing is recorded twice', async () => {
+    const world = makeWorld()
+    await put(world, ...Array.from({ length: 12 }, (_, n) => created(`T-${n}`)))
+    const desks = [deskOf(world, { actor: 'one' }), deskOf(world, { actor: 'two' }), deskOf(world, { actor: 'three' })]
+    for (let round = 0; round < 8; round += 1) {
+      await Promise.all(desks.map((desk) => autopilotStep(desk, noCaches)))
+      const open = [...(await stateOf(world)).tasks.values()].filter((task) => openRun(task) !== null).length
+      expect(open).toBeLessThanOrEqual(4)
+      for (const key of world.kernel.turns.keys()) world.kernel.end(key)
+    }
+    expect(tries(world).sort()).toEqual(Array.from({ length: 12 }, (_, n) => `T-${n} coder`).sort())
+    for (const task of (await stateOf(world)).tasks.values()) {
+      expect(task).toMatchObject({ status: 'done', fields: { budget: { coder: { retryCount: 1, tokenUsage: 100 } } } })
+    }
+  })
+
+  it('[H6.3] [H7.4] a run of it by hand reports every dispatch with its choice, and why it ended', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2', { priority: 2 }), created('T-3', { dependencies: ['T-1', 'T-2'] }))
+    world.kernel.script = ({ taskId }) =>
+      taskId === 'T-1' ? { outcome: 'failed', error: 'no', deliverable: null } : {}
+    const { reports, stoppedBecause } = await runAutopilot(deskOf(world), noCaches, { maxSteps: 10, signal: never })
+    expect(reports.map(({ taskId, status }) => `${taskId} ${status}`).sort()).toEqual(['T-1 blocked', 'T-2 done'])
+    const failed = reports.find(({ taskId }) => taskId === 'T-1')
+    expect(failed?.spawn).toMatchObject({
+      reasonCode: 'spawn_failed',
+      nextAssignee: 'debugger',
+      metrics: { tokenUsage: 100 },
+    })
+    expect(failed?.choice?.taskId).toBe('T-1')
+    expect(stoppedBecause).toBe('none of 2 open tasks is ready')
+  })
+
+  it('wakes for the end of a turn, and stops when it is told to', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
+    const stop = new AbortController()
+    const autopilot = startAutopilot(deskOf(world), noCaches, stop.signal)
+    await settle()
+    world.kernel.end([...world.kernel.turns.keys()][0]!)
+    await settle()
+    expect(tries(world)).toEqual(['T-1 coder', 'T-2 coder'])
+    stop.abort()
+    await autopilot.ended
+  })
+
+  it('ends a run whose turn this kernel does not know as blocked, after its own watch, and never spawns a second', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    await autopilotStep(deskOf(world), noCaches)
+    world.kernel.forgetAll()
+    const desk = deskOf(world)
+    await autopilotStep(desk, noCaches)
+    world.clock.jumpWall(86_400_000)
+    await autopilotStep(desk, noCaches)
+    expect((await taskOf(world)).status).toBe('in_progress')
+    await world.clock.advance(60_000)
+    await autopilotStep(desk, noCaches)
+    expect(await taskOf(world)).toMatchObject({ status: 'blocked', fields: { reasonCode: 'turn_unknown' } })
+    for (let step = 0; step < 3; step += 1) {
+      await world.clock.advance(200_000)
+      await autopilotStep(desk, noCaches)
+    }
+    expect(world.kernel.turns.size).toBe(0)
+    expect(world.kernel.calls.filter((call) => call.startsWith('spawn')).length).toBe(1)
+    expect(world.alerts.map(({ kind }) => kind)).toContain('turn_unknown')
+  })
+
+  it('stops a turn past the deadline of its hop, and no longer waits for one that does not heed', async () => {
+    const world = makeWorld({
+      budget: { ...shippedBudget, global: { ...shippedBudget.global, maxTaskWallTimeSec: null } },
+    })
+    await put(world, created('T-1'), created('T-2'))
+    const deaf = { ...world.kernel, stop: async () => undefined }
+    const desk = deskOf(world, { spawner: deaf })
+    await autopilotStep(desk, noCaches)
+    world.clock.jumpWall(10 * 86_400_000)
+    await autopilotStep(desk, noCaches)
+    expect((await taskOf(world)).status).toBe('in_progress')
+    await world.clock.advance(3_601_000)
+    await autopilotStep(desk, noCaches)
+    expect((await taskOf(world)).status).toBe('in_progress')
+    await world.clock.advance(60_000)
+    await autopilotStep(desk, noCaches)
+    const task = await taskOf(world)
+    expect(task.fields['spawn']).toMatchObject({
+      reasonCode: 'spawn_failed',
+      nextAssignee: 'debugger',
+      outcome: 'timeout',
+    })
+  })
+
+  it('does not spawn when it slept between the intent and the spawn', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const board = boardOf(world)
+    const sleepy = {
+      ...board,
+      get state() {
+        return board.state
+      },
+      write: async (decide: Parameters<typeof board.write>[0]) => {
+        const lines = await board.write(decide)
+        if (lines.some(({ type }) => type === 'task_started')) await world.clock.advance(31_000)
+        return lines
+      },
+    }
+    await autopilotStep(deskOf(world, { board: sleepy }), noCaches)
+    expect(world.kernel.calls).toEqual([])
+    expect(openRun(await taskOf(world))).not.toBeNull()
+  })
+
+  it('gives a task back that was frozen between claim and intent, and takes it up when it is let go', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const desk = deskOf(world)
+    const late = {
+      ...desk.evidence,
+      changeToken: async () => (await freeze(hands(world), 'T-1', { by: 'ann' }), 'token'),
+    }
+    expect((await autopilotStep(deskOf(world, { evidence: late }), noCaches)).begun).toEqual([])
+    expect(await taskOf(world)).toMatchObject({ status: 'claimed', fields: { frozen: { by: 'ann' } } })
+    await unfreeze(hands(world), 'T-1', { by: 'ann' })
+    await world.clock.advance(1)
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+  })
+
+  it('loses a claim that ran out to another, and then starts nothing itself', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const desk = deskOf(world)
+    const slow = {
+      ...desk.evidence,
+      changeToken: async () => {
+        await world.clock.advance(61_000)
+        expect((await autopilotStep(deskOf(world, { actor: 'quick' }), noCaches)).begun.length).toBe(1)
+        return 'token'
+      },
+    }
+    // Only the slow one waits so long: the retry policy's patience with the disk is not what is tested here.
+    const patient = {
+      ...world.policies,
+      calls: { ...world.policies.calls, timeoutMs: { ...world.policies.calls.timeoutMs, local_state: 1e9 } },
+    }
+    const step = await autopilotStep(deskOf(world, { evidence: slow, policies: async () => patient }), noCaches)
+    expect(step.begun).toEqual([])
+    expect(world.kernel.turns.size).toBe(1)
+    expect(world.root.events.filter(({ type }) => type === 'task_started').length).toBe(1)
+  })
+})
+
+describe('a claim', () => {
+  it('that a person took over meanwhile starts nothing', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const desk = deskOf(world)
+    const taken = async () => {
+      world.clock.jumpWall(61_000)
+      await claimTask(hands(world), 'T-1', 'ann')
+      return 'token'
+    }
+    const step = await autopilotStep(deskOf(world, { evidence: { ...desk.evidence, changeToken: taken } }), noCaches)
+    expect(step.begun).toEqual([])
+    expect(await taskOf(world)).toMatchObject({ status: 'claimed', assignee: 'ann', runs: [] })
+  })
+
+  it('the room of config/runtime-policy.json counts before the setting', async () => {
+    const world = makeWorld({ runtime: { explicit: { maxConcurrentSpawns: 1 } } })
+    await put(world, created('T-1'), created('T-2'))
+    expect((await autopilotStep(deskOf(world), noCaches)).begun.length).toBe(1)
+  })
+})
+
+describe('operators', () => {
+  it('pause and resume the board, each a line with its actor; nothing begins in between, and what goes on ends', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const desk = deskOf(world)
+    await autopilotStep(desk, noCaches)
+    await pause(hands(world), { by: 'ann', reason: 'deploy' })
+    await put(world, created('T-2'))
+    world.kernel.end([...world.kernel.turns.keys()][0]!)
+    const step = await autopilotStep(desk, noCaches)
+    expect([(await taskOf(world)).status, step.begun]).toEqual(['done', []])
+    expect(step.choice).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
+    await expect(pause(hands(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
+    await resume(hands(world), { by: 'bob' })
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+    const control = world.root.events.filter(({ type }) => type === 'board_control')
+    expect(control.map(({ actor, payload }) => [actor, Object.keys(payload)])).toEqual([
+      ['ann', ['paused']],
+      ['bob', ['paused', 'resumed']],
+    ])
+  })
+
+  it('approve what needs it: before nobody may begin it', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { requiresApproval: true }))
+    const desk = deskOf(world)
+    expect((await autopilotStep(desk, noCaches)).begun).toEqual([])
+    await approve(hands(world), 'T-1', { by: 'ann' })
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+  })
+
+  it('abort while the turn ends: whichever line is first decides, and the turn is settled once', async () => {
+    for (const abortFirst of [true, false]) {
+      const world = makeWorld()
+      await put(world, created('T-1', { verify: ['slow'] }))
+      const desk = deskOf(world)
+      await autopilotStep(desk, noCaches)
+      const key = [...world.kernel.turns.keys()][0]!
+      world.kernel.end(key)
+      const judged = deskOf(world, {
+        verify: async () => {
+          // In the middle of acceptance, just before the closing line.
+          if (abortFirst) await abort(hands(world), 'T-1', { by: 'ann', reason: 'wrong' })
+          return { exitCode: 0, signal: null, timedOut: false, durationMs: 1, output: '' }
+        },
+      })
+      await autopilotStep(judged, noCaches)
+      const late = await abort(hands(world), 'T-1', { by: 'bob' }).catch((error: { code: string }) => error.code)
+      expect(late).toBe(abortFirst ? 'already_failed' : 'already_done')
+      const task = await taskOf(world)
+      expect(task).toMatchObject(
+        abortFirst ? { status: 'failed', reason: 'aborted by ann: wrong' } : { status: 'done', reason: null },
+      )
+      expect(task.fields['budget']).toMatchObject({ coder: { retryCount: 1, tokenUsage: 100 } })
+      expect(task.runs.length).toBe(1)
+    }
+  })
+
+  it('abort a turn that goes on: the word first, then the stop, then the end', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const desk = deskOf(world)
+    await autopilotStep(desk, noCaches)
+    await abort(hands(world), 'T-1', { by: 'ann' })
+    expect(openRun(await taskOf(world))).not.toBeNull()
+    await autopilotStep(desk, noCaches)
+    await autopilotStep(desk, noCaches)
+    expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
+    expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann' })
+  })
+})
+
+describe('people and clocks', () => {
+  it('[H6.4] a person has a date; past it they are reminded, and after the last reminder the task fails', async () => {
+    const world = makeWorld()
+    await put(
+      world,
+      created('T-1'),
+      created('T-2', { requiresApproval: true }),
+      created('T-3', { dependencies: ['T-1'] }),
+    )
+    await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
+    const desk = deskOf(world)
+    const days: string[] = []
+    for (let day = 0; day < 6; day += 1) {
+      await autopilotStep(desk, noCaches)
+      const { tasks } = await stateOf(world)
+      days.push(`${tasks.get('T-1')!.status} ${tasks.get('T-2')!.status} ${world.alerts.length}`)
+      await world.clock.advance(86_401_000)
+    }
+    expect(days).toEqual([
+      'blocked pending 0',
+      'blocked pending 2',
+      'blocked pending 4',
+      'blocked pending 6',
+      'failed failed 8',
+      'failed failed 8',
+    ])
+    expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'no_answer: what colour?' })
+    expect(Object.keys(recoveryCache(await stateOf(world))['entries'] as object)).toContain('T-1|blocked')
+  })
+
+  it('a wall clock that jumps a year ahead costs one reminder, and one that is set back keeps nobody waiting', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
+    const desk = deskOf(world)
+    await autopilotStep(desk, noCaches)
+    world.clock.jumpWall(365 * 86_400_000)
+    for (let step = 0; step < 5; step += 1) await autopilotStep(desk, noCaches)
+    expect([(await taskOf(world)).status, world.alerts.length]).toEqual(['blocked', 1])
+
+    await put(world, created('T-2'))
+    world.kernel.script = () => ({ outcome: 'failed', error: 'no', deliverable: null })
+    await autopilotStep(desk, noCaches)
+    await autopilotStep(desk, noCaches)
+    expect(tries(world)).toEqual(['T-2 coder'])
+    world.clock.jumpWall(-30 * 86_400_000)
+    await autopilotStep(desk, noCaches)
+    expect(tries(world)).toEqual(['T-2 coder', 'T-2 debugger'])
+  })
+
+  it('a task goes on when what it depends on failed, was reopened, and is done at last', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
+    const desk = deskOf(world)
+    await autopilotStep(desk, noCaches)
+    await abort(hands(world), 'T-1', { by: 'ann' })
+    await autopilotStep(desk, noCaches)
+    const step = await autopilotStep(desk, noCaches)
+    expect(step.choice.others).toContainEqual({
+      taskId: 'T-2',
+      code: 'dependency',
+      why: 'it waits for T-1, which is failed',
+    })
+    await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
+    world.kernel.script = () => ({})
+    for (let round = 0; round < 4; round += 1) await autopilotStep(desk, noCaches)
+    expect(tries(world)).toEqual(['T-1 coder', 'T-1 debugger', 'T-2 coder'])
+    expect((await taskOf(world, 'T-2')).status).toBe('done')
+  })
+})

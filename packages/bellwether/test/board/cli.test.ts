@@ -1,0 +1,198 @@
+/** `bellwether task …` as people use it: real processes on a real root, killed and interrupted where it hurts. */
+import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { explain } from '../../src/cli/explain.js'
+import { taskCommand } from '../../src/cli/task.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { systemMachine } from '../../src/ports/disk/machine.js'
+import { runCli, type Cli } from '../support/process.js'
+import { until } from '../support/until.js'
+
+let root = ''
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'bellwether-task-'))
+  onTestFinished(() => rm(root, { recursive: true, force: true }))
+})
+
+function start(...words: string[]): Cli {
+  const cli = runCli(['task', ...words], { cwd: root })
+  onTestFinished(async () => {
+    cli.signal('SIGKILL')
+    await cli.ended
+  })
+  return cli
+}
+
+/** One verb in this process: what it prints, and its exit code. Starting a program for each would take minutes. */
+async function task(...words: string[]) {
+  let [code, out, said]: [number, string, string] = [0, '', '']
+  const outSpy = vi.spyOn(process.stdout, 'write').mockImplementation((text) => ((out += String(text)), true))
+  const errSpy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => ((said += String(text)), true))
+  try {
+    await taskCommand((told) => (code = told)).parseAsync([...words, '--root', root], { from: 'user' })
+  } catch (error) {
+    code = explain(error)
+  } finally {
+    outSpy.mockRestore()
+    errSpy.mockRestore()
+  }
+  return { code, out, said }
+}
+
+/** The same as a program of its own. */
+async function program(...words: string[]) {
+  const cli = start(...words)
+  const code = await cli.ended
+  return { code, out: cli.stdout(), said: cli.stderr() }
+}
+
+async function json(...words: string[]): Promise<Record<string, unknown>> {
+  const { code, out, said } = await task(...words, '--json')
+  if (out === '') throw new Error(`${words.join(' ')} answered ${String(code)}: ${said}`)
+  return JSON.parse(out) as Record<string, unknown>
+}
+
+const exists = (...path: string[]) =>
+  until(path.join('/'), async () => ((await systemDisk.look(join(root, ...path))) === 'missing' ? undefined : true))
+const theRun = () =>
+  until('a run began', async () => {
+    const [key] = await readdir(join(root, 'state', 'runs')).catch(() => [] as string[])
+    const pid = key === undefined ? '' : await readFile(join(root, 'state', 'runs', key, 'pid'), 'utf8').catch(() => '')
+    return key === undefined || pid === '' ? undefined : { key, pid: Number(pid) }
+  })
+const writer = `cat > /dev/null; echo made > out.txt; echo '{"summary":"s","files":["out.txt"],"tokenUsage":5}'`
+
+describe('bellwether task', () => {
+  it('[H6.3] [H7.4] [H8.3] adds, lists, dispatches with a command and shows, for people and as JSON', async () => {
+    expect(await task('add', 'Make out.txt', '--verify', 'test -s out.txt', '--priority', '3')).toMatchObject({
+      code: 0,
+      out: 'added T-1\n',
+    })
+    expect(await json('add', 'Then this', '--after', 'T-1')).toEqual({ taskId: 'T-2', status: 'pending' })
+    const list = (await task('list')).out.split('\n')
+    expect(list[0]).toMatch(/^TASK +STATUS +PRIO +WHO +TITLE +WAITS FOR$/)
+    expect(list[1]).toMatch(/^T-1 +pending +3 +– +Make out\.txt +ready$/)
+    expect(list[2]).toContain('it waits for T-1, which is pending')
+    expect(await json('dispatch', '--command', writer)).toMatchObject({
+      reports: [
+        {
+          taskId: 'T-1',
+          status: 'done',
+          spawn: { agent: 'coder', outcome: 'success', metrics: { tokenUsage: 5, elapsedMs: expect.any(Number) } },
+          knowledge: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
+          choice: { taskId: 'T-1' },
+        },
+      ],
+    })
+    const failed = await task('dispatch', 'T-2', '--command', 'echo no >&2; exit 9')
+    expect(failed).toMatchObject({ code: 1, out: expect.stringContaining('next: debugger (retry), not before') })
+    expect(await json('show', 'T-2')).toMatchObject({
+      status: 'blocked',
+      fields: { spawn: { reasonCode: 'spawn_failed', attempt: 1 } },
+    })
+    const report = (await task('synthesize')).out
+    expect(report).toContain('| T-1 | Make out.txt |')
+    expect(report).toContain('Next: none')
+    const events = (await task('watch', '--once', '--json')).out.trim().split('\n')
+    expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
+  })
+
+  it('answers a mistake with what to do about it, and exit code 2', async () => {
+    await json('add', 'One')
+    const typed: [string[], string][] = [
+      [['lsit'], 'Did you mean: bellwether task list?'],
+      [['list', '--statsu', 'done'], 'Did you mean --status?'],
+      [['list', '--status', 'finished'], 'It must be one of pending'],
+    ]
+    const meant: [string[], string][] = [
+      [['show', 'T-9'], 'there is no task T-9'],
+      [['add', 'x', '--priority', '9e99'], 'priority: Too big'],
+      [['add', 'x', '--after', 'T-9'], 'there is no task T-9 to depend on'],
+      [['add', 'x', '--file', 'nope.md'], 'the instruction cannot be read from nope.md'],
+      [['dispatch', 'T-1'], "dispatch needs --command 'CMD'"],
+      [['approve', 'T-1'], 'T-1 needs no approval'],
+      [['done', 'T-1', '--file', 'none.txt'], 'none.txt is claimed and is not there'],
+    ]
+    for (const [words, wanted] of meant)
+      expect(await task(...words), words.join(' ')).toEqual({ code: 2, out: '', said: expect.stringContaining(wanted) })
+    const told = await Promise.all(typed.map(([words]) => program(...words)))
+    for (const [position, [words, wanted]] of typed.entries())
+      expect(told[position], words.join(' ')).toEqual({ code: 2, out: '', said: expect.stringContaining(wanted) })
+    await mkdir(join(root, 'config'))
+    await writeFile(join(root, 'config', 'budget-policy.json'), '{"globall":{}}')
+    expect(await task('dispatch', 'T-1', '--command', 'true')).toMatchObject({
+      code: 2,
+      said: expect.stringContaining('globall'),
+    })
+    expect(await task('list')).toMatchObject({ code: 0, out: expect.stringContaining('T-1') })
+    await rm(join(root, 'config'), { recursive: true })
+    await rm(join(root, 'state'), { recursive: true })
+    expect((await task('list')).said).toContain('has no tasks yet')
+    expect(await readdir(root)).toEqual([])
+  })
+
+  it('a dispatcher that is killed loses nothing: its command goes on, and the next dispatcher takes the result', async () => {
+    await json('add', 'Make out.txt')
+    const waits = `while [ ! -e go ]; do sleep 0.05; done; echo x >> runs; ${writer}`
+    const first = start('dispatch', 'T-1', '--command', waits)
+    const { key } = await theRun()
+    // Not while it holds the lock: that one stays until its time is over, whoever wants it.
+    await until('the dispatcher only waits', async () => {
+      const noted = (await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).includes('"agentTurnId"')
+      const held = (await readdir(join(root, 'state', 'locks'))).some((name) => !name.endsWith('.free'))
+      return noted && !held ? true : undefined
+    })
+    first.signal('SIGKILL')
+    await first.ended
+    expect(await json('show', 'T-1')).toMatchObject({ status: 'in_progress' })
+    await writeFile(join(root, 'go'), '')
+    await exists('state', 'runs', key, 'code')
+    expect(await json('dispatch', '--command', 'echo x >> runs')).toMatchObject({ reports: [] })
+    expect(await json('show', 'T-1')).toMatchObject({
+      status: 'done',
+      runs: [{ runId: key, outcome: 'success', tokenUsage: 5 }],
+    })
+    expect(await readFile(join(root, 'runs'), 'utf8')).toBe('x\n')
+  })
+
+  it('Ctrl-C ends the command with everything it started, and the task is settled', async () => {
+    await json('add', 'Sleep')
+    const cli = start('dispatch', 'T-1', '--command', 'sleep 300 & sleep 300', '--json')
+    const { pid } = await theRun()
+    cli.signal('SIGINT')
+    expect(await cli.ended).toBe(1)
+    expect(JSON.parse(cli.stdout())).toMatchObject({
+      status: 'blocked',
+      spawn: { outcome: 'canceled', error: 'interrupted' },
+    })
+    expect(systemMachine.process(pid).alive).toBe(false)
+  })
+
+  it('an abort from another terminal stops the command', async () => {
+    await json('add', 'Sleep')
+    await writeFile(join(root, 'bellwether.toml'), '[board]\nautopilot_interval_seconds = 0.2\n')
+    const cli = start('dispatch', 'T-1', '--command', 'sleep 300', '--json')
+    await theRun()
+    expect(await task('abort', 'T-1', '--as', 'ann', '--reason', 'wrong')).toMatchObject({ code: 0 })
+    expect(await cli.ended).toBe(1)
+    expect(JSON.parse(cli.stdout())).toMatchObject({ status: 'failed', reason: 'aborted by ann: wrong' })
+  })
+
+  it('two dispatchers on one root share the work: every task is done once', async () => {
+    for (const name of ['a', 'b', 'c', 'd']) await json('add', name)
+    const agent = `cat > /dev/null; echo x >> runs; echo done > "$$.txt"; printf '{"files":["%s.txt"]}' "$$"`
+    const both = await Promise.all([1, 2].map(() => program('dispatch', '--max', '4', '--command', agent, '--json')))
+    const done = both.flatMap(
+      ({ out }) => (JSON.parse(out) as { reports: { taskId: string; status: string }[] }).reports,
+    )
+    expect(done.map(({ taskId, status }) => `${taskId} ${status}`).sort()).toEqual([
+      'T-1 done',
+      'T-2 done',
+      'T-3 done',
+      'T-4 done',
+    ])
+    expect(await readFile(join(root, 'runs'), 'utf8')).toBe('x\nx\nx\nx\n')
+  })
+})

@@ -1,0 +1,134 @@
+/** A local command as the agent: real processes, real files. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { commandSpawner } from '../../src/board/command-spawner.js'
+import { localEvidence } from '../../src/board/local-evidence.js'
+import type { SpawnRequest } from '../../src/board/outside.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { systemMachine } from '../../src/ports/disk/machine.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+const ids = uuidv7(systemClock, systemRandom)
+const never = new AbortController().signal
+let root = ''
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'bellwether-command-'))
+  onTestFinished(() => rm(root, { recursive: true, force: true }))
+})
+
+const spawnerOf = (command: string, timeoutMs = 20_000) =>
+  commandSpawner({
+    root,
+    command,
+    timeoutMs,
+    environment: [],
+    disk: systemDisk,
+    machine: systemMachine,
+    clock: systemClock,
+    ids,
+    log: quietLog,
+  })
+const request = (key: string, prompt = 'do it'): SpawnRequest => ({
+  key,
+  taskId: 'T-1',
+  agent: 'coder',
+  prompt,
+  budget: { maxTokens: null, maxWallTimeMs: null },
+})
+
+async function ran(command: string, prompt?: string, timeoutMs?: number) {
+  const spawner = spawnerOf(command, timeoutMs)
+  const key = ids.next()
+  await spawner.spawn(request(key, prompt), never)
+  return spawner.ended(key, never)
+}
+
+describe('a command as the agent', () => {
+  it('gets the prompt on stdin and answers on stdout, as an object with its usage or as text', async () => {
+    expect(await ran('cat', 'hello\nthere')).toMatchObject({
+      standing: 'ended',
+      outcome: 'success',
+      deliverable: { text: 'hello\nthere' },
+      tokenUsage: 0,
+    })
+    const words = `echo thinking; printf '{"summary":"s","usage":{"input_tokens":3,"output_tokens":4}}'`
+    expect(await ran(words)).toMatchObject({ deliverable: { summary: 's' }, tokenUsage: 7 })
+  })
+
+  it('that fails is told with its code and the end of its stderr', async () => {
+    expect(await ran('echo trouble >&2; exit 3')).toMatchObject({
+      outcome: 'failed',
+      error: 'it ended with 3: trouble',
+    })
+  })
+
+  it('is run once for one key, whoever asks, and a key that nobody started is unknown', async () => {
+    const [one, two] = [spawnerOf('echo x >> runs'), spawnerOf('echo y >> runs')]
+    const key = ids.next()
+    await Promise.all([one.spawn(request(key), never), two.spawn(request(key), never)])
+    await one.spawn(request(key), never)
+    expect(await two.ended(key, never)).toMatchObject({ standing: 'ended', outcome: 'success' })
+    expect((await readFile(join(root, 'runs'), 'utf8')).length).toBe(2)
+    expect(await one.standing(ids.next())).toEqual({ standing: 'unknown' })
+    await expect(one.standing('../../etc')).rejects.toMatchObject({ code: 'bad_key' })
+  })
+
+  it('is ended with everything it started when its time is over or it is stopped', async () => {
+    const long = 'sh -c "echo \\$\\$ > inner; exec sleep 300" & echo $$ > outer; wait'
+    expect(await ran(long, 'x', 700)).toMatchObject({ outcome: 'timeout', error: 'it took longer than 700 ms' })
+    const gone = async (name: string) => {
+      const pid = Number(await readFile(join(root, name), 'utf8'))
+      await until(`${name} is gone`, async () => (systemMachine.process(pid).alive ? undefined : true))
+    }
+    await gone('inner')
+    const spawner = spawnerOf('echo $$ > outer2; sleep 300')
+    const key = ids.next()
+    await spawner.spawn(request(key), never)
+    await until('it began', async () =>
+      (await systemDisk.look(join(root, 'outer2'))) === 'missing' ? undefined : true,
+    )
+    await spawner.stop(key, 'enough')
+    expect(await spawner.standing(key)).toMatchObject({ standing: 'ended', outcome: 'canceled', error: 'enough' })
+    await gone('outer2')
+  })
+
+  it('that writes without end is cut at a megabyte, and fails', async () => {
+    const ended = await ran('yes')
+    expect(ended).toMatchObject({ standing: 'ended', outcome: 'failed' })
+  })
+})
+
+describe('evidence on the disk itself', () => {
+  it('tells what is there, with size and hash, and whether it changed since the token', async () => {
+    const evidence = localEvidence(root, ids)
+    await writeFile(join(root, 'old.txt'), 'old')
+    // A tick of the disk's clock apart.
+    let since = await evidence.changeToken()
+    while ((await evidence.look(['old.txt'], since))[0]!.changedSince === true) since = await evidence.changeToken()
+    await writeFile(join(root, 'new.txt'), 'abc')
+    await writeFile(join(tmpdir(), `outside-${process.pid}`), 'secret')
+    onTestFinished(() => rm(join(tmpdir(), `outside-${process.pid}`), { force: true }))
+    const { symlink } = await import('node:fs/promises')
+    await symlink(join(tmpdir(), `outside-${process.pid}`), join(root, 'link'))
+    expect(await evidence.look(['new.txt', 'old.txt', 'none', '.', 'link', '../x'], since)).toEqual([
+      {
+        path: 'new.txt',
+        found: 'present',
+        size: 3,
+        changedSince: true,
+        sha256: 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
+      },
+      expect.objectContaining({ path: 'old.txt', found: 'present', changedSince: false }),
+      { path: 'none', found: 'missing' },
+      { path: '.', found: 'missing' },
+      { path: 'link', found: 'missing' },
+      { path: '../x', found: 'missing' },
+    ])
+  })
+})

@@ -1,0 +1,336 @@
+/** One task from claim to end, as dispatch reports it; on the real fold, with a kernel that the test plays. */
+import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import { describe, expect, it } from 'vitest'
+import { dispatch } from '../../src/board/dispatch.js'
+import type { DispatchReport } from '../../src/board/report.js'
+import type { FakeKernel } from '../support/fake-kernel.js'
+import { boardOf, created, deskOf, makeWorld, policies, put, type World } from '../support/desk.js'
+import { settle } from '../support/hand-clock.js'
+
+const never = new AbortController().signal
+
+async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['script']): Promise<DispatchReport> {
+  if (script !== undefined) world.kernel.script = script
+  return dispatch(deskOf(world), taskId, never)
+}
+
+const taskOf = async (world: World, taskId = 'T-1') => (await boardOf(world).sync()).tasks.get(taskId)!
+const typesOf = (world: World) => world.root.events.map(({ type }) => type)
+
+describe('dispatch of one task', () => {
+  it('[H7.4] [H8.3] claims, writes its intent, spawns with that line as the key, and ends as done with metrics', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { instruction: 'Write it.' }))
+    const report = await dispatched(world, 'T-1', () => ({ tokenUsage: 321, elapsedMs: 42 }))
+    expect(report).toMatchObject({
+      taskId: 'T-1',
+      status: 'done',
+      settledHere: true,
+      spawn: { agent: 'coder', outcome: 'success', reasonCode: null, metrics: { elapsedMs: 42, tokenUsage: 321 } },
+      knowledge: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
+    })
+    expect(typesOf(world)).toEqual(['task_created', 'task_claimed', 'task_started', 'task_noted', 'task_done'])
+    const intent = world.root.events.find(({ type }) => type === 'task_started')!
+    expect([...world.kernel.turns.keys()]).toEqual([intent.eventId])
+    expect(world.kernel.turns.get(intent.eventId)!.request).toMatchObject({
+      agent: 'coder',
+      budget: { maxTokens: 12_000, maxWallTimeMs: 1_200_000 },
+    })
+  })
+
+  it('[H6.3] a turn that failed goes to the next in the chain, after a cool-down, with every output field', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const report = await dispatched(world, 'T-1', () => ({ outcome: 'failed', error: 'it broke', deliverable: null }))
+    expect(report.status).toBe('blocked')
+    expect(report.spawn).toMatchObject({
+      reasonCode: 'spawn_failed',
+      attempt: 1,
+      nextAssignee: 'debugger',
+      action: 'retry',
+      recoveryState: 'recovery_scheduled',
+      cooldownActive: false,
+      cooldownUntil: '2026-03-01T12:03:00Z',
+      metrics: { elapsedMs: 50, tokenUsage: 100 },
+    })
+    const cooling = await dispatched(world)
+    expect(cooling.spawn).toMatchObject({ cooldownActive: true, attempt: 1, nextAssignee: 'debugger' })
+    expect(world.kernel.turns.size).toBe(1)
+    await world.clock.advance(180_000)
+    const second = await dispatched(world)
+    expect([...world.kernel.turns.values()][1]!.request.prompt).toContain(
+      '(coder) was not accepted: spawn_failed: it broke',
+    )
+    expect(second.spawn).toMatchObject({
+      agent: 'debugger',
+      attempt: 2,
+      nextAssignee: 'invest-analyst',
+      action: 'retry',
+    })
+    await world.clock.advance(180_000)
+    const third = await dispatched(world)
+    expect(third.spawn).toMatchObject({
+      agent: 'invest-analyst',
+      attempt: 3,
+      nextAssignee: 'human',
+      action: 'escalate',
+      recoveryState: 'escalated_to_human',
+    })
+    expect(world.alerts.map(({ kind }) => kind)).toEqual(['escalated'])
+  })
+
+  it('[H6.4] output without evidence stays blocked as recovery_pending of the next', async () => {
+    const world = makeWorld({
+      acceptance: { ...policies.acceptance, default: { ...policies.acceptance.default, minEvidence: 1 } },
+    })
+    await put(world, created('T-1'))
+    const report = await dispatched(world, 'T-1', () => ({}))
+    expect(report).toMatchObject({
+      status: 'blocked',
+      reason: 'recovery_pending:debugger',
+      spawn: { reasonCode: 'incomplete_output', action: 'retry', cooldownUntil: '2026-03-01T12:02:00Z' },
+    })
+    expect(report.spawn?.error).toContain('done without evidence')
+  })
+
+  it('[H6.3] an agent that says it is blocked is a blocked_signal', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const report = await dispatched(world, 'T-1', () => ({ deliverable: { status: 'blocked', reason: 'no access' } }))
+    expect(report.spawn).toMatchObject({ reasonCode: 'blocked_signal', error: 'no access', nextAssignee: 'debugger' })
+  })
+
+  it('[H7.3] an exhausted budget blocks before anything is spawned', async () => {
+    const world = makeWorld()
+    const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 12_000, elapsedMs: 1, retryCount: 1, updatedAt: '' }
+    await put(world, created('T-1', { budget: { coder: spent } }))
+    const report = await dispatched(world)
+    expect(report).toMatchObject({
+      status: 'blocked',
+      reason: 'budget_exceeded',
+      spawn: {
+        outcome: 'not_spawned',
+        reasonCode: 'budget_exceeded',
+        nextAssignee: 'human',
+        action: 'escalate',
+        degradeAction: 'manual_handoff',
+        exceededKeys: ['maxTaskTokens'],
+      },
+    })
+    expect(world.kernel.calls).toEqual([])
+  })
+
+  it('[H7.4] a run that crossed its budget is blocked for a human, with what was exceeded', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const report = await dispatched(world, 'T-1', () => ({ tokenUsage: 12_001, elapsedMs: 1_200_001 }))
+    expect(report).toMatchObject({
+      status: 'blocked',
+      spawn: {
+        reasonCode: 'budget_exceeded',
+        nextAssignee: 'human',
+        action: 'escalate',
+        recoveryState: 'escalated_to_human',
+        degradeAction: 'manual_handoff',
+        exceededKeys: ['maxTaskTokens', 'maxTaskWallTimeSec'],
+        metrics: { elapsedMs: 1_200_001, tokenUsage: 12_001 },
+      },
+    })
+  })
+
+  it('[H7.4] a turn that the kernel stopped at its budget says so, whatever was counted', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const report = await dispatched(world, 'T-1', () => ({
+      outcome: 'failed',
+      error: 'budget_exceeded',
+      deliverable: null,
+    }))
+    expect(report.spawn).toMatchObject({ reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' })
+  })
+
+  it('[H7.3] the spawn is given what is left of the budget', async () => {
+    const world = makeWorld()
+    const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 2_000, elapsedMs: 200_000, retryCount: 1, updatedAt: '' }
+    await put(world, created('T-1', { budget: { coder: spent } }))
+    await dispatched(world, 'T-1', () => ({}))
+    expect([...world.kernel.turns.values()][0]!.request.budget).toEqual({ maxTokens: 10_000, maxWallTimeMs: 1_000_000 })
+    expect((await taskOf(world)).fields['budget']).toMatchObject({
+      coder: { tokenUsage: 2_100, elapsedMs: 200_050, retryCount: 2 },
+    })
+  })
+
+  it('[H8.3] hints stand in the prompt, and a knowledge that failed is only told', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { instruction: 'Write it.' }))
+    world.kernel.script = () => ({})
+    const told = { degraded: true, degradeReason: 'a source is broken', knowledgeTags: ['lessons'], backfill: null }
+    const section = '<KNOWLEDGE_HINTS>\n- [lessons] test first\n</KNOWLEDGE_HINTS>'
+    const desk = deskOf(world)
+    const report = await dispatch(
+      { ...desk, knowledge: { ...desk.knowledge, hints: async () => ({ section, told }) } },
+      'T-1',
+      never,
+    )
+    expect(report.knowledge).toEqual({ ...told, backfill: null })
+    expect([...world.kernel.turns.values()][0]!.request.prompt).toMatch(/Write it\.[^]*<KNOWLEDGE_HINTS>/)
+  })
+
+  it('[H8.4] a run that is not done teaches, and one that is done does not', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2'))
+    const report = await dispatched(world, 'T-1', () => ({ outcome: 'timeout', error: 'too slow', deliverable: null }))
+    expect(report.knowledge?.backfill).toMatchObject({ written: true, tags: ['dispatch_failure'] })
+    await dispatched(world, 'T-2', () => ({}))
+    expect(world.lessons).toEqual(['T-1 spawn_failed'])
+  })
+
+  it('a spawn that is refused is spawn_failed; one that is only late is found by its key', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2'))
+    world.kernel.troubles.push(new Terminal('no such agent', { code: 'unknown_agent' }))
+    const refused = await dispatched(world)
+    expect(refused.spawn).toMatchObject({
+      reasonCode: 'spawn_failed',
+      error: 'no such agent',
+      nextAssignee: 'debugger',
+    })
+    expect(world.kernel.turns.size).toBe(0)
+
+    world.kernel.troubles.push(new Retryable('kernel away', { code: 'ECONNRESET' }))
+    world.kernel.script = () => ({})
+    const going = dispatched(world, 'T-2')
+    await settle()
+    await world.clock.advance(1_000)
+    expect((await going).status).toBe('done')
+    expect(world.kernel.turns.size).toBe(1)
+  })
+
+  it('a spawn that was given up as too late and begins all the same is stopped', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    let land = () => {}
+    const landing = new Promise<void>((resolve) => (land = resolve))
+    const slow: typeof world.kernel.spawn = (...args) => landing.then(() => world.kernel.spawn(...args))
+    const going = dispatch(deskOf(world, { spawner: { ...world.kernel, spawn: slow } }), 'T-1', never)
+    await settle()
+    for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
+    expect((await going).spawn).toMatchObject({ reasonCode: 'spawn_failed', nextAssignee: 'debugger' })
+    land()
+    await settle()
+    expect([...world.kernel.turns.values()].map(({ ended }) => ended?.outcome)).toEqual(['canceled'])
+  })
+
+  it('a run that was closed by another while it was being started is stopped', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const spawn: typeof world.kernel.spawn = async (...args) => {
+      const started = await world.kernel.spawn(...args)
+      await boardOf(world).write(() => [
+        { taskId: 'T-1', type: 'task_blocked', actor: 'other', payload: { runId: args[0].key, outcome: 'unknown' } },
+      ])
+      return started
+    }
+    const report = await dispatch(deskOf(world, { spawner: { ...world.kernel, spawn } }), 'T-1', never)
+    expect(report).toMatchObject({ status: 'blocked', settledHere: false })
+    expect(world.kernel.calls).toContain('stop T-1: the run was closed before it began')
+  })
+
+  it('a kernel that stays away leaves the run open, and nothing is decided about it', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const away = () => Promise.reject(new Retryable('kernel away', { code: 'ECONNREFUSED' }))
+    const stop = new AbortController()
+    const kernel = { ...world.kernel, spawn: away, standing: away, ended: away }
+    const going = dispatch(deskOf(world, { spawner: kernel }), 'T-1', stop.signal)
+    for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
+    stop.abort()
+    for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
+    expect(await going).toMatchObject({ status: 'in_progress', settledHere: false })
+    expect((await taskOf(world)).runs.at(-1)?.endedAt).toBeUndefined()
+  })
+
+  it('says why a task is not dispatched', async () => {
+    const world = makeWorld()
+    await put(
+      world,
+      created('T-1'),
+      created('T-2', { dependencies: ['T-1'] }),
+      created('T-3', { requiresApproval: true }),
+    )
+    await expect(dispatched(world, 'T-2')).rejects.toThrow('it waits for T-1, which is pending')
+    await expect(dispatched(world, 'T-3')).rejects.toThrow('it needs an approval')
+    await expect(dispatched(world, 'nope')).rejects.toThrow('there is no task nope')
+  })
+
+  it('files that are claimed are looked at, recorded with size and hash, and commands must pass', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { verify: ['npm test'] }), created('T-2', { verify: ['npm test'] }))
+    world.files.set('a.txt', { found: 'present', size: 3, sha256: 'abc' })
+    const claim = { deliverable: { summary: 's', files: ['a.txt'] } }
+    await dispatched(world, 'T-1', () => claim)
+    expect((await taskOf(world)).fields['evidence']).toMatchObject({
+      files: [{ path: 'a.txt', size: 3, sha256: 'abc' }],
+      commands: [{ command: 'npm test', exitCode: 0 }],
+    })
+    world.verify = () => ({ exitCode: 1 })
+    const report = await dispatched(world, 'T-2', () => claim)
+    expect(report.spawn).toMatchObject({
+      reasonCode: 'incomplete_output',
+      error: 'verify command ended with 1: npm test',
+    })
+  })
+
+  it('a view that is not ready means wait, never missing; after the longest wait a person is asked', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { verify: ['npm test'] }), created('T-2', { verify: ['npm test'] }))
+    world.files.set('a.txt', 'not_ready')
+    world.kernel.script = () => ({ deliverable: { files: ['a.txt'] } })
+    const going = dispatched(world)
+    await settle()
+    await world.clock.advance(20_000)
+    expect((await taskOf(world)).status).toBe('in_progress')
+    expect(world.verified).toEqual([])
+    world.files.set('a.txt', 'present')
+    await world.clock.advance(5_000)
+    expect((await going).status).toBe('done')
+
+    world.files.set('a.txt', 'not_ready')
+    const second = dispatched(world, 'T-2')
+    await settle()
+    for (let at = 0; at < 610; at += 5) await world.clock.advance(5_000)
+    expect((await second).spawn).toMatchObject({ reasonCode: 'evidence_unavailable', nextAssignee: 'human' })
+  })
+
+  it('a deliverable that no line can hold, and numbers that are none, do not keep a run open', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2'))
+    let deep: Record<string, unknown> = {}
+    for (let depth = 0; depth < 200; depth += 1) deep = { deep }
+    const report = await dispatched(world, 'T-1', () => ({ deliverable: deep, tokenUsage: Number.NaN, elapsedMs: -5 }))
+    expect(report).toMatchObject({ status: 'done', spawn: { metrics: { tokenUsage: 0, elapsedMs: 0 } } })
+    const board = boardOf(world)
+    const picky = {
+      ...board,
+      get state() {
+        return board.state
+      },
+      write: (decide: Parameters<typeof board.write>[0]) =>
+        board.write((state) => {
+          const drafts = decide(state)
+          if (drafts.some(({ payload }) => payload?.['deliverable'] !== undefined))
+            throw new InvalidInput('too long', { code: 'too_long' })
+          return drafts
+        }),
+    }
+    world.kernel.script = () => ({})
+    const second = await dispatch(deskOf(world, { board: picky }), 'T-2', never)
+    expect(second).toMatchObject({ status: 'blocked', spawn: { reasonCode: 'unrecordable', nextAssignee: 'human' } })
+  })
+
+  it('with a review the task waits for a person after it was accepted', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1', { review: true }))
+    expect((await dispatched(world, 'T-1', () => ({}))).status).toBe('review')
+  })
+})

@@ -1,0 +1,353 @@
+import { chmod, mkdir, readFile, rename, symlink, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { acquire, generationName, type LockWorld } from '../../src/board/locks.js'
+import { recoverStaleLocks } from '../../src/board/recover.js'
+import type { Clock } from '../../src/ports/clock.js'
+import { systemMachine, type Machine } from '../../src/ports/disk/machine.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { add, boardOf, testRoot, testWorld } from './storage-support.js'
+
+const terms = { owner: 'tester', ttlMs: 30_000, graceMs: 15_000, waitMs: 0 }
+
+/** A world whose time only moves when it is told to; its machine's scale and the wall clock apart. */
+function slowWorld(more: Partial<Machine> = {}): LockWorld & { pass(ms: number): void; setWall(ms: number): void } {
+  let [upMs, wallMs] = [1_000_000, Date.now()]
+  const pass = (ms: number) => {
+    upMs += ms
+    wallMs += ms
+  }
+  const clock: Clock = { wallMs: () => wallMs, monotonicMs: () => upMs, sleep: async (ms) => pass(ms) }
+  const machine: Machine = { ...systemMachine, upMs: () => upMs, ...more }
+  return { ...testWorld, clock, machine, pass, setWall: (ms) => void (wallMs = ms) }
+}
+
+const dead = { process: () => ({ alive: false }) }
+const past = (seconds: number) => Date.now() / 1_000 - seconds
+const lockOf = (agoSec: number, more: object = {}) => ({
+  owner: 'old',
+  pid: 999_999_999,
+  createdAtTs: past(agoSec),
+  expiresAtTs: past(agoSec - 30),
+  resource: 'tasks.jsonl',
+  ...more,
+})
+
+describe('the lock of the log', () => {
+  it('[H2.1] says who holds it, since when, until when, on what, and with which token', async () => {
+    const { locks } = await testRoot()
+    const held = await acquire(locks, 0, terms, testWorld)
+    const record = JSON.parse(await readFile(join(locks, generationName(1, 'lock')), 'utf8')) as Record<string, unknown>
+    expect(record).toMatchObject({
+      owner: 'tester',
+      pid: process.pid,
+      resource: 'tasks.jsonl',
+      host: systemMachine.host,
+      token: 1,
+    })
+    expect(Date.parse(record['expiresAt'] as string) - Date.parse(record['createdAt'] as string)).toBe(30_000)
+    expect((record['expiresAtTs'] as number) - (record['createdAtTs'] as number)).toBeCloseTo(30, 3)
+    await held.release()
+  })
+
+  it('[H2.1] gives a token once, and the next one is higher', async () => {
+    const { locks, lockNames } = await testRoot()
+    const tokens: number[] = []
+    for (let at = 0; at < 3; at += 1) {
+      const held = await acquire(locks, 0, terms, testWorld)
+      tokens.push(held.token)
+      await held.release()
+    }
+    expect(tokens).toEqual([1, 2, 3])
+    expect(await lockNames()).toEqual([generationName(3, 'free')])
+    // Also when the folder forgot them: the log has not.
+    expect((await acquire(locks, 41, terms, testWorld)).token).toBe(42)
+  })
+
+  it('[H2.2] is waited for, and refused as contention when it is not free in time', async () => {
+    const { locks } = await testRoot()
+    const world = slowWorld()
+    const held = await acquire(locks, 0, terms, world)
+    const waiting = { ...terms, waitMs: 3_000 }
+    await expect(acquire(locks, 0, waiting, world)).rejects.toMatchObject({
+      name: 'Retryable',
+      code: 'lock_contention',
+    })
+    await held.release()
+    expect((await acquire(locks, 0, waiting, world)).mustFence).toBe(false)
+  })
+
+  it('[H2.2] [H2.5] is taken over past its expiry and the grace, as a new generation beside the old one', async () => {
+    const { locks, lockNames } = await testRoot()
+    const world = slowWorld()
+    const first = await acquire(locks, 0, terms, world)
+    world.pass(44_000)
+    await expect(acquire(locks, 0, terms, world)).rejects.toMatchObject({ code: 'lock_contention' })
+    expect(first.expired()).toBe(true)
+    world.pass(2_000)
+    const second = await acquire(locks, 0, terms, world)
+    expect(second).toMatchObject({ token: 2, mustFence: true })
+    // The old one stands until the fence is in the log; its release harms nobody.
+    expect(await lockNames()).toEqual([generationName(1, 'lock'), generationName(2, 'lock')])
+    await first.release()
+    expect(await lockNames()).toContain(generationName(2, 'lock'))
+    await second.clearBelow()
+  })
+
+  it('[H2.2] of a dead process is taken over as soon as it has expired', async () => {
+    const { locks } = await testRoot()
+    const world = slowWorld(dead)
+    await acquire(locks, 0, terms, world)
+    world.pass(29_000)
+    await expect(acquire(locks, 0, terms, world)).rejects.toMatchObject({ code: 'lock_contention' })
+    world.pass(1_001)
+    expect(await acquire(locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
+  })
+
+  it('[H2.2] holds although the wall clock jumps a day, and does not hold for a day', async () => {
+    const { locks } = await testRoot()
+    const world = slowWorld()
+    await acquire(locks, 0, terms, world)
+    world.setWall(Date.now() + 86_400_000)
+    await expect(acquire(locks, 0, terms, world)).rejects.toMatchObject({ code: 'lock_contention' })
+    world.setWall(Date.now() - 86_400_000)
+    world.pass(46_000)
+    expect((await acquire(locks, 0, terms, world)).token).toBe(2)
+  })
+
+  it('[H2.5] is never given twice, however many want it at once', async () => {
+    const { locks } = await testRoot()
+    let [inside, most] = [0, 0]
+    const seen = new Set<number>()
+    const turns = Array.from({ length: 40 }, async () => {
+      const held = await acquire(locks, 0, { ...terms, waitMs: 25_000 }, testWorld)
+      inside += 1
+      most = Math.max(most, inside)
+      seen.add(held.token)
+      await systemDisk.look(locks)
+      inside -= 1
+      await held.release()
+    })
+    await Promise.all(turns)
+    expect(most).toBe(1)
+    expect(seen.size).toBe(40)
+  })
+
+  it('[H2.5] is given up by one whose number was outgrown before it was created', async () => {
+    const { locks, lockNames } = await testRoot()
+    // Between the counting and the creating of number 1, others come and go.
+    const disk = {
+      ...systemDisk,
+      createExclusive: async (path: string, draft: string, bytes: Uint8Array) => {
+        for (let at = 0; at < 2; at += 1) await (await acquire(locks, 0, terms, testWorld)).release()
+        return systemDisk.createExclusive(path, draft, bytes)
+      },
+    }
+    await expect(acquire(locks, 0, terms, { ...testWorld, disk })).rejects.toMatchObject({ code: 'lock_contention' })
+    expect(await lockNames()).toEqual([generationName(2, 'free')])
+  })
+
+  it('waits for a tool of the reference that holds its own lock', async () => {
+    const { locks, writeLock } = await testRoot()
+    const path = await writeLock('task-board.lock', lockOf(1, { pid: process.pid }))
+    await expect(acquire(locks, 0, terms, testWorld)).rejects.toMatchObject({ code: 'lock_contention' })
+    await writeFile(path, JSON.stringify(lockOf(100)))
+    expect((await acquire(locks, 0, terms, testWorld)).token).toBe(1)
+  })
+
+  it('that is empty, broken, huge, a link or a folder goes by its age, and stops nobody for ever', async () => {
+    const makers: Record<string, (path: string) => Promise<unknown>> = {
+      empty: (path) => writeFile(path, ''),
+      broken: (path) => writeFile(path, '{"owner":'),
+      huge: (path) => writeFile(path, `{"owner":"${'x'.repeat(5_000_000)}"}`),
+      link: (path) => symlink('/etc/passwd', path),
+      folder: (path) => mkdir(path),
+    }
+    for (const [kind, make] of Object.entries(makers)) {
+      const { locks } = await testRoot()
+      const world = slowWorld()
+      await make(join(locks, generationName(5, 'lock')))
+      await expect(acquire(locks, 0, terms, world), kind).rejects.toMatchObject({ code: 'lock_contention' })
+      world.pass(60_000)
+      const held = await acquire(locks, 0, terms, world)
+      expect(held, kind).toMatchObject({ token: 6, mustFence: true })
+      await held.clearBelow()
+      await held.release()
+    }
+  })
+})
+
+describe('a board whose lock was lost', () => {
+  it('[H2.5] finds that its late lines do not count, decides again, and nothing is lost or doubled', async () => {
+    const root = await testRoot()
+    const fast = { lockTtlMs: 1_000_000 }
+    const rival = await boardOf(root, fast)
+    await rival.write(() => [add('counter', { count: 0 })])
+    let slept = 0
+    // It sleeps between its check and its append, while the rival takes over: hazard 19 as it happens.
+    const disk = {
+      ...systemDisk,
+      openLog: async (path: string, access: 'read' | 'append') => {
+        const file = await systemDisk.openLog(path, access)
+        if (file === 'missing') return file
+        return {
+          ...file,
+          append: async (bytes: Uint8Array) => {
+            slept += 1
+            if (slept === 1) {
+              await rename(join(root.locks, generationName(2, 'lock')), join(root.locks, generationName(2, 'void')))
+              await rival.write((state) => count(state.tasks.get('counter')!.fields['count']))
+            }
+            return file.append(bytes)
+          },
+        }
+      },
+    }
+    const count = (before: unknown) =>
+      [{ taskId: 'counter', type: 'task_noted', actor: 'x', payload: { count: (before as number) + 1 } }] as const
+    const sleeper = await boardOf(root, { ...fast, disk })
+    const seen: unknown[] = []
+    const [event] = await sleeper.write((state) => {
+      seen.push(state.tasks.get('counter')!.fields['count'])
+      return count(seen.at(-1))
+    })
+    expect(seen).toEqual([0, 1])
+    expect(event).toMatchObject({ token: 4, payload: { count: 2 } })
+    const again = await boardOf(root)
+    expect(again.state.tasks.get('counter')!.fields['count']).toBe(2)
+    // Created, the rival's fence, its count, the late line, the sleeper's count.
+    expect((await root.lines()).map((text) => (JSON.parse(text) as { token: number }).token)).toEqual([1, 3, 3, 2, 4])
+    expect(again.state.eventCount).toBe(4)
+    await Promise.all([rival, sleeper, again].map((board) => board.close()))
+  })
+
+  it('[H2.5] does not even append when it knows that it slept through its lease', async () => {
+    const root = await testRoot()
+    const world = slowWorld()
+    const board = await boardOf(root, { clock: world.clock, machine: world.machine })
+    let decided = 0
+    await board.write(() => {
+      decided += 1
+      if (decided === 1) world.pass(60_000)
+      return [add('T-1')]
+    })
+    expect(decided).toBe(2)
+    expect(await root.lines()).toHaveLength(1)
+    await board.close()
+  })
+})
+
+describe('recover-stale-locks', () => {
+  const options = { apply: false, force: false, yes: false }
+
+  it('[H2.3] shows by default, acts with apply, and writes each reclaim into the audit with time and old owner', async () => {
+    const root = await testRoot()
+    const path = await root.writeLock('manual.lock', lockOf(3_600, { owner: 'gone' }))
+    const dry = await recoverStaleLocks({ ...options, root: root.path }, testWorld)
+    expect(dry).toMatchObject({ ok: true, mode: 'dry-run', reclaimed: [] })
+    expect(dry.candidates).toMatchObject([{ path, owner: 'gone', reason: 'expired' }])
+    expect(await root.lockNames()).toEqual(['manual.lock'])
+    const acted = await recoverStaleLocks({ ...options, root: root.path, apply: true }, testWorld)
+    expect(acted).toMatchObject({ ok: true, mode: 'apply', reclaimed: [{ path }] })
+    expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
+    const audit = (await readFile(join(root.locks, 'recovery.audit.jsonl'), 'utf8')).trimEnd().split('\n')
+    expect(audit.map((text) => JSON.parse(text))).toMatchObject([
+      { action: 'reclaimed', lock: path, oldOwner: 'gone', owner: 'gone', reason: 'expired', at: expect.any(String) },
+    ])
+  })
+
+  it('[H2.4] leaves a lock that is younger than its TTL, unless forced', async () => {
+    const root = await testRoot()
+    await root.writeLock('fresh.lock', lockOf(10))
+    const asked = { ...options, root: root.path, apply: true }
+    expect(await recoverStaleLocks(asked, testWorld)).toMatchObject({
+      candidates: [],
+      held: [{ why: 'younger than its TTL' }],
+    })
+    expect(await root.lockNames()).toEqual(['fresh.lock'])
+    expect(await recoverStaleLocks({ ...asked, force: true }, testWorld)).toMatchObject({
+      reclaimed: [{ reason: 'forced' }],
+    })
+    expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
+  })
+
+  it('[H2.4] refuses more than one at once without yes', async () => {
+    const root = await testRoot()
+    await root.writeLock('a.lock', lockOf(100))
+    await root.writeLock('b.lock', lockOf(100))
+    const asked = { ...options, root: root.path, apply: true }
+    const refused = await recoverStaleLocks(asked, testWorld)
+    expect(refused).toMatchObject({ ok: false, reclaimed: [], refused: expect.stringContaining('--yes') })
+    expect(await root.lockNames()).toEqual(['a.lock', 'b.lock'])
+    expect((await recoverStaleLocks({ ...asked, yes: true }, testWorld)).reclaimed).toHaveLength(2)
+  })
+
+  it('[H2.2] calls a lock stale for the reasons that the board does', async () => {
+    const root = await testRoot()
+    await root.writeLock('dead.lock', lockOf(35))
+    await root.writeLock('alive.lock', lockOf(35, { pid: process.pid, createdAtTs: past(-1) }))
+    await root.writeLock('elsewhere.lock', lockOf(35, { host: 'another-host' }))
+    const old = await root.writeLock('empty.lock', '')
+    await utimes(old, past(100), past(100))
+    await root.writeLock('new-empty.lock', '')
+    await mkdir(join(root.locks, 'folder.lock'))
+    await symlink('/etc/passwd', join(root.locks, 'link.lock'))
+    const { candidates, held } = await recoverStaleLocks({ ...options, root: root.path }, testWorld)
+    const names = (list: readonly { path: string }[]) => list.map(({ path }) => path.slice(root.locks.length + 1))
+    expect(names(candidates)).toEqual(['dead.lock', 'empty.lock'])
+    expect(candidates.map(({ reason }) => reason)).toEqual(['owner-dead', 'expired'])
+    expect(names(held)).toEqual(['alive.lock', 'elsewhere.lock', 'folder.lock', 'link.lock', 'new-empty.lock'])
+  })
+
+  it('[H2.5] leaves a fresh lock that took the place of the one it judged', async () => {
+    const root = await testRoot()
+    const path = await root.writeLock('swapped.lock', lockOf(100))
+    const fresh = JSON.stringify(lockOf(1, { owner: 'fresh' }))
+    const disk = {
+      ...systemDisk,
+      move: async (from: string, to: string) => {
+        if (from === path) {
+          await writeFile(`${path}.new`, fresh)
+          await rename(`${path}.new`, path)
+        }
+        return systemDisk.move(from, to)
+      },
+    }
+    const asked = { ...options, root: root.path, apply: true }
+    expect(await recoverStaleLocks(asked, { ...testWorld, disk })).toMatchObject({ ok: false, reclaimed: [] })
+    expect(await readFile(path, 'utf8')).toBe(fresh)
+    expect(await readFile(join(root.locks, 'recovery.audit.jsonl'), 'utf8')).toContain('not_reclaimed')
+  })
+
+  it('[H2.5] makes the next holder of a reclaimed lock fence the old one off', async () => {
+    const root = await testRoot()
+    const world = slowWorld(dead)
+    await acquire(root.locks, 0, terms, world)
+    world.pass(31_000)
+    const report = await recoverStaleLocks({ ...options, root: root.path, apply: true }, world)
+    expect(report.reclaimed).toMatchObject([{ token: 1, reason: 'owner-dead' }])
+    expect(await root.lockNames()).toContain(generationName(1, 'void'))
+    expect(await acquire(root.locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
+  })
+
+  it('fails and reclaims nothing where it cannot write its audit', async () => {
+    const root = await testRoot()
+    await root.writeLock('a.lock', lockOf(100))
+    await mkdir(join(root.locks, 'recovery.audit.jsonl'))
+    const asked = { ...options, root: root.path, apply: true }
+    await expect(recoverStaleLocks(asked, testWorld)).rejects.toMatchObject({ code: 'no_regular_file' })
+    expect(await root.lockNames()).toContain('a.lock')
+  })
+
+  it('tells in words that a folder may not be written', async () => {
+    const root = await testRoot()
+    await chmod(root.locks, 0o500)
+    const refused = () => Promise.reject(Object.assign(new Error('EACCES'), { code: 'EACCES' }))
+    // Root may write anywhere; the refusal of the system is played for it.
+    const disk = process.getuid?.() === 0 ? { ...systemDisk, createExclusive: refused } : systemDisk
+    const board = await boardOf(root, { disk })
+    await expect(board.write(() => [add('T-1')])).rejects.toMatchObject({ name: 'Terminal', code: 'permission_denied' })
+    await board.close()
+    await chmod(root.locks, 0o700)
+  })
+})

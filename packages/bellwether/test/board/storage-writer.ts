@@ -1,0 +1,39 @@
+/**
+ * A writer for the contest: counts up a number on the board, one write after the other, each decided on what it reads. On
+ * stdout the event ids that were acknowledged, one a line. Ends when stdin does.
+ */
+import { Retryable } from '@bellwether/protocol'
+import { openBoard } from '../../src/board/board.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { quietLog } from '../support/quiet-log.js'
+
+const [root, name, ttlMs, graceMs] = process.argv.slice(2)
+let going = true
+process.stdin.on('end', () => (going = false)).resume()
+
+const board = await openBoard({
+  root: root!,
+  owner: name!,
+  clock: systemClock,
+  ids: uuidv7(systemClock, systemRandom),
+  log: quietLog,
+  lockTtlMs: Number(ttlMs),
+  lockGraceMs: Number(graceMs),
+})
+process.stdout.write('ready\n')
+while (going) {
+  try {
+    const [event] = await board.write((state) => {
+      const count = state.tasks.get('counter')?.fields['count']
+      const payload = { count: typeof count === 'number' ? count + 1 : 1 }
+      return [{ taskId: 'counter', type: 'task_noted', actor: name!, payload }]
+    })
+    process.stdout.write(`${event!.eventId}\n`)
+  } catch (error) {
+    // Busy, or lost: nothing was acknowledged, and it tries again.
+    if (!(error instanceof Retryable)) throw error
+  }
+}
+await board.close()

@@ -1,0 +1,89 @@
+/**
+ * A kernel in memory that outlives the dispatchers of a test: the same key never starts a second turn, and every call is
+ * counted. Turns go on until the test ends them, or until `script` says how they end.
+ */
+import type { Spawner, SpawnRequest, TurnStanding } from '../../src/board/outside.js'
+
+export type Ended = Extract<TurnStanding, { standing: 'ended' }>
+type Ending = Partial<Omit<Ended, 'standing' | 'agentTurnId'>>
+
+interface Turn {
+  readonly request: SpawnRequest
+  readonly agentTurnId: string
+  ended: Ended | null
+  readonly listeners: (() => void)[]
+}
+
+export interface FakeKernel extends Spawner {
+  readonly turns: Map<string, Turn>
+  readonly calls: string[]
+  /** How a turn ends as soon as it is asked after; absent: only when the test says so. */
+  script: ((request: SpawnRequest) => Ending | null) | null
+  /** Thrown by the next spawns, one each. */
+  readonly troubles: Error[]
+  end(key: string, ending?: Ending): void
+  /** Another data folder: every turn is forgotten. */
+  forgetAll(): void
+}
+
+export function fakeKernel(): FakeKernel {
+  const turns = new Map<string, Turn>()
+  const calls: string[] = []
+  let count = 0
+  const kernel: FakeKernel = {
+    turns,
+    calls,
+    script: null,
+    troubles: [],
+    end(key, ending = {}) {
+      const turn = turns.get(key)
+      if (turn === undefined) throw new Error(`no turn ${key}`)
+      if (turn.ended !== null) return
+      turn.ended = {
+        standing: 'ended',
+        agentTurnId: turn.agentTurnId,
+        outcome: 'success',
+        error: null,
+        deliverable: { summary: 'done' },
+        tokenUsage: 100,
+        elapsedMs: 50,
+        ...ending,
+      }
+      for (const tell of turn.listeners.splice(0)) tell()
+    },
+    forgetAll: () => turns.clear(),
+    async spawn(request) {
+      calls.push(`spawn ${request.taskId}`)
+      const trouble = kernel.troubles.shift()
+      if (trouble !== undefined) throw trouble
+      const there = turns.get(request.key)
+      if (there !== undefined) return { agentTurnId: there.agentTurnId }
+      count += 1
+      const turn: Turn = { request, agentTurnId: `turn-${count}`, ended: null, listeners: [] }
+      turns.set(request.key, turn)
+      return { agentTurnId: turn.agentTurnId }
+    },
+    async standing(key) {
+      const turn = turns.get(key)
+      if (turn === undefined) return { standing: 'unknown' }
+      const ending = turn.ended === null ? kernel.script?.(turn.request) : null
+      if (ending !== null && ending !== undefined) kernel.end(key, ending)
+      return turn.ended ?? { standing: 'going', agentTurnId: turn.agentTurnId }
+    },
+    async ended(key, signal) {
+      const standing = await kernel.standing(key)
+      const turn = turns.get(key)
+      if (standing.standing === 'ended' || turn === undefined || signal.aborted) return standing
+      await new Promise<void>((resolve) => {
+        turn.listeners.push(resolve)
+        signal.addEventListener('abort', () => resolve(), { once: true })
+      })
+      return turn.ended ?? standing
+    },
+    async stop(key, reason) {
+      calls.push(`stop ${turns.get(key)?.request.taskId ?? '?'}: ${reason}`)
+      if (turns.has(key)) kernel.end(key, { outcome: 'canceled', error: reason, deliverable: null })
+    },
+  }
+  return kernel
+}

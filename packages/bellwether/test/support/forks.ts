@@ -1,0 +1,69 @@
+/** Batches and budgets on a test kernel: parents that fork, a joiner that is stepped by hand, and looks at what came of it. */
+import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import type { NewBatch, NewTask } from '../../src/kernel/fork.js'
+import { batchIdOfCall } from '../../src/kernel/fork.js'
+import type { Batch } from '../../src/kernel/join.js'
+import { openJoiner } from '../../src/pmo/batches.js'
+import { project, type TestKernel } from './kernel.js'
+
+export const reuse = (targetRef: string, more: Partial<NewTask> = {}): NewTask => ({
+  targetStrategy: 'reuse',
+  targetRef,
+  instruction: `do it, ${targetRef}`,
+  ...more,
+})
+
+/** A running turn of this agent suspends on a fork. */
+export async function forkFrom(
+  t: TestKernel,
+  turn: ClaimedTurn,
+  toolCallId: string,
+  batch: NewBatch | readonly NewTask[],
+): Promise<string> {
+  const whole = 'tasks' in batch ? batch : { tasks: batch }
+  const calls = [{ toolCallId, toolName: 'fork_join', args: {}, batch: whole }]
+  await t.kernel.suspend({ ...turn, stepId: `step-${toolCallId}`, calls }, 30)
+  return batchIdOfCall(project, toolCallId)
+}
+
+export async function batchOf(t: TestKernel, batchId: string): Promise<Batch> {
+  const batch = await t.kernel.readBatch(project, batchId)
+  if (batch === undefined) throw new Error(`no batch ${batchId}`)
+  return batch
+}
+
+/** Looks at every batch that is not settled, due or not. */
+export async function join(t: TestKernel, looks = 1): Promise<void> {
+  const joiner = openJoiner({ kernel: t.kernel })
+  for (let look = 0; look < looks; look += 1) {
+    await t.all('update state.batches set next_look_at = state.now() where settled_at is null')
+    await joiner.step()
+  }
+}
+
+export const deliverAll = (t: TestKernel, turns: readonly ClaimedTurn[], status: 'success' | 'failed' = 'success') =>
+  Promise.all(turns.map((turn) => t.kernel.deliver({ ...turn, status, content: { text: `${turn.agentId} is done` } })))
+
+export interface Budget {
+  readonly budget_id: string
+  readonly agent_turn_id: string | null
+  readonly token_limit: number | null
+  readonly tokens_used: number
+  readonly tokens_reserved: number
+  readonly tokens_escrowed: number
+  readonly closed_at: Date | null
+}
+
+export const budgetOf = (t: TestKernel, agentTurnId: string) =>
+  t.one<Budget>('select * from state.budgets where agent_turn_id = $1', agentTurnId)
+
+/** Budgets that do not add up: what is counted on a row against what stands behind it. Empty when all is well. */
+export const wrongSums = (t: TestKernel) => t.all<{ budget_id: string }>(sums)
+
+export const sums = `
+  select b.budget_id from state.budgets b
+  where b.tokens_reserved <> (select coalesce(sum(r.tokens), 0) from state.reservations r where r.budget_id = b.budget_id and r.status = 'open')
+    or b.tokens_escrowed <> (select coalesce(sum(c.token_limit), 0) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is null)
+    or b.open_children <> (select count(*) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is null)
+    or b.tokens_used <> (select coalesce(sum(r.tokens_used), 0) from state.reservations r where r.budget_id = b.budget_id and r.status <> 'open')
+      + (select coalesce(sum(c.tokens_used), 0) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is not null)`

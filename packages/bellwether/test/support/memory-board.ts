@@ -1,0 +1,60 @@
+/** A board without a disk, on the real fold: several openings share one log, as several processes share one root. */
+import { prepare } from '../../src/board/draft.js'
+import { Fold } from '../../src/board/fold.js'
+import type { Board, BoardState, TaskEvent } from '../../src/board/task.js'
+import type { Clock } from '../../src/ports/clock.js'
+import type { Ids } from '../../src/ports/ids.js'
+
+export interface MemoryRoot {
+  readonly events: TaskEvent[]
+  lock: Promise<unknown>
+}
+
+export const memoryRoot = (): MemoryRoot => ({ events: [], lock: Promise.resolve() })
+
+export function openMemoryBoard(
+  shared: MemoryRoot,
+  { clock, ids }: { clock: Clock; ids: Ids },
+  root = '/memory',
+): Board {
+  const fold = new Fold()
+  let seen = 0
+  const take = (event: TaskEvent): string | undefined => {
+    const bytes = Buffer.from(JSON.stringify(event))
+    return fold.take(bytes, 0, bytes.length, 0)
+  }
+  const sync = (): BoardState => {
+    for (; seen < shared.events.length; seen += 1) {
+      const problem = take(shared.events[seen]!)
+      if (problem !== undefined) throw new Error(`line ${seen + 1}: ${problem}`)
+    }
+    return fold.state()
+  }
+  const board: Board = {
+    root,
+    get state() {
+      return fold.state()
+    },
+    sync: async () => sync(),
+    async write(decide) {
+      const before = shared.lock
+      let free = () => {}
+      shared.lock = new Promise<void>((resolve) => (free = resolve))
+      await before
+      try {
+        const state = sync()
+        const drafts = decide(state)
+        if (drafts.length === 0) return []
+        const at = new Date(clock.wallMs()).toISOString()
+        const { events: lines } = prepare(drafts, state, new Map(), { at, token: 0, nextId: () => ids.next() })
+        shared.events.push(...lines)
+        sync()
+        return lines
+      } finally {
+        free()
+      }
+    },
+    close: async () => {},
+  }
+  return board
+}
