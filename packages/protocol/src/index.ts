@@ -1,4 +1,6 @@
 /** What other programs see of Bellwether: names, shapes and errors. No logic beyond checking them, no I/O. */
 export * from './errors.js'
+export * from './pipe.js'
 export * from './subjects.js'
 export * from './words.js'
+export * from './file-names.js'

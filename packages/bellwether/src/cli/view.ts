@@ -1,0 +1,117 @@
+/** `bellwether view`: serves workspace views alone, for sensors and readers; what was seen is in memory only. */
+import { readFileSync } from 'node:fs'
+import { InvalidInput } from '@bellwether/protocol'
+import { Command, InvalidArgumentError } from 'commander'
+import { environment } from '../serve.js'
+import { serveView } from '../serve/view.js'
+import { loadSettings } from '../settings/load.js'
+import { printLine } from './explain.js'
+import { parentPipe } from './worker.js'
+
+interface Flags {
+  readonly view?: string[]
+  readonly key?: string[]
+  readonly keysFile?: string
+  readonly host?: string
+  readonly port?: number
+  readonly strict?: boolean
+  readonly persistent?: boolean
+  readonly entriesMax?: number
+  readonly json?: boolean
+  readonly parentPipe?: boolean
+}
+
+const entriesLimit = 1_000_000_000
+
+export function viewCommand(finish: (code: number) => void): Command {
+  return new Command('view')
+    .description('serve workspace views: one live tree of what is on disk, fed by sensors')
+    .option('--view <name>', 'a view to serve; say it again for more', gather)
+    .option('--key <name=key>', 'the key of a view; without one a new key is made and printed', gather)
+    .option('--keys-file <file>', 'the same, one "NAME KEY" a line, so that no list of processes shows them')
+    .option('--host <address>', 'the address to listen on (default: server.host)')
+    .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(65_535))
+    .option('--strict', 'each view takes one session only')
+    .option('--persistent', 'stay readable when the last sensor is gone (default: as view.live says)')
+    .option('--entries-max <n>', 'how many files and directories a source may have', wholeUpTo(entriesLimit))
+    .option('--json', 'print one line on stdout when ready')
+    .addOption(parentPipe())
+    .action(async (flags: Flags) => {
+      const views = [...new Set((flags.view ?? []).map(viewName))]
+      if (views.length === 0) {
+        throw new InvalidInput('name a view: --view NAME', {
+          code: 'missing_option',
+          hint: 'see: bellwether view --help',
+        })
+      }
+      const code = await serveView({
+        settings: loadSettings({ folder: process.cwd(), env: environment() }),
+        views,
+        keys: keysOf(flags, views),
+        parentPipe: flags.parentPipe ?? false,
+        onReady: flags.json === true ? printLine : tell,
+        ...(flags.host === undefined ? {} : { host: flags.host }),
+        ...(flags.port === undefined ? {} : { port: flags.port }),
+        ...(flags.strict === undefined ? {} : { strict: flags.strict }),
+        ...(flags.persistent === true ? { live: false } : {}),
+        ...(flags.entriesMax === undefined ? {} : { entryMax: flags.entriesMax }),
+      })
+      finish(code)
+    })
+}
+
+const gather = (value: string, before: string[] | undefined) => [...(before ?? []), value]
+
+function viewName(name: string): string {
+  if (/^[a-z0-9][a-z0-9_.-]{0,63}$/i.test(name)) return name
+  throw new InvalidInput(`${JSON.stringify(name)} cannot be the name of a view`, {
+    code: 'invalid_name',
+    hint: 'letters, digits, _ . and -, at most 64, beginning with a letter or digit',
+  })
+}
+
+function keysOf(flags: Flags, views: readonly string[]): [string, string][] {
+  const told = (flags.key ?? []).map((pair): [string, string] => {
+    const equals = pair.indexOf('=')
+    return [pair.slice(0, Math.max(0, equals)), pair.slice(equals + 1)]
+  })
+  if (flags.keysFile !== undefined) told.push(...fromFile(flags.keysFile))
+  for (const [view] of told) {
+    if (views.includes(view)) continue
+    throw new InvalidInput(`a key is given for view ${JSON.stringify(view)}, which is not served`, {
+      code: 'unknown_view',
+      hint: '--key NAME=KEY, with a NAME of --view',
+    })
+  }
+  return told
+}
+
+function fromFile(file: string): [string, string][] {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    throw new InvalidInput(`${file} cannot be read`, { code: 'keys_unreadable', cause: error })
+  }
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line): [string, string] => {
+      const [view = '', key = ''] = line.split(/\s+/)
+      return [view, key]
+    })
+}
+
+function wholeUpTo(max: number): (text: string) => number {
+  return (text) => {
+    if (/^\d+$/.test(text) && Number(text) <= max) return Number(text)
+    throw new InvalidArgumentError(`It must be a whole number from 0 to ${max}.`)
+  }
+}
+
+function tell({ url, keys }: Readonly<Record<string, unknown>>): void {
+  process.stdout.write(`serving on ${String(url)}\n`)
+  for (const [view, key] of Object.entries(keys as Record<string, string>))
+    process.stdout.write(`key of view ${view}: ${key}   (shown once)\n`)
+}

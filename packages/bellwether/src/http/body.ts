@@ -1,0 +1,40 @@
+/**
+ * Bodies: JSON, also gzipped, with a limit before and after unzipping, so that a small body cannot become a large one.
+ * Unzipping happens off the event loop; parsing is bounded by the limit.
+ */
+import { promisify } from 'node:util'
+import { gunzip, inflate } from 'node:zlib'
+import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
+
+const unzip: Readonly<Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>> = {
+  gzip: promisify<Buffer, { maxOutputLength: number }, Buffer>(gunzip),
+  deflate: promisify<Buffer, { maxOutputLength: number }, Buffer>(inflate),
+}
+
+export async function readJson(bytes: Buffer, encoding: string | undefined): Promise<unknown> {
+  const plain = encoding === undefined || encoding === 'identity' ? bytes : await unzipped(bytes, encoding)
+  if (plain.length === 0) return undefined
+  try {
+    return JSON.parse(plain.toString('utf8'))
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error
+    throw new InvalidInput('the body is not JSON', { code: 'not_json', cause: error })
+  }
+}
+
+async function unzipped(bytes: Buffer, encoding: string): Promise<Buffer> {
+  const unpack = unzip[encoding.toLowerCase()]
+  if (unpack === undefined) {
+    throw new Terminal(`content-encoding ${JSON.stringify(encoding.slice(0, 40))} is not understood`, {
+      code: 'unsupported_encoding',
+      hint: 'gzip, deflate or none',
+    })
+  }
+  try {
+    return await unpack(bytes, { maxOutputLength: pipeLimits.inflatedBytesMax })
+  } catch (error) {
+    const tooLarge = error instanceof RangeError || (error as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE'
+    if (tooLarge) throw new Terminal('the body is too large once it is unzipped', { code: 'too_large', cause: error })
+    throw new InvalidInput(`the body is not ${encoding}`, { code: 'not_zipped', cause: error })
+  }
+}

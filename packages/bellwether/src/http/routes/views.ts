@@ -1,0 +1,363 @@
+/**
+ * Questions to a view: tree, search, stats, blind spots, suspects, sessions, changes, comparisons, and the barrier. 503
+ * while it cannot be read (V6.8, V5.3), except that scans on demand are always passed on. Reads only, aside from
+ * suspects that somebody looked at and sessions that are ended by force.
+ */
+import { InvalidInput, Terminal } from '@bellwether/protocol'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { blindSpotLists, sessionList, standing, suspectList, unreadable, viewStats } from '../../view/facts.js'
+import { chosen } from '../../view/forest.js'
+import type { Fusion } from '../../view/fusion.js'
+import type { Job } from '../../view/jobs.js'
+import { inSlices } from '../../view/lane.js'
+import { nodeText, treeText, type RenderOptions } from '../../view/render.js'
+import { changesSince, tokenNow } from '../../view/tokens.js'
+import { diff } from '../../view/tree/diff.js'
+import { search } from '../../view/tree/search.js'
+import { none, root } from '../../view/tree/tree.js'
+import { entryAt, type View, type ViewSource } from '../../view/view.js'
+import { mustReach } from '../auth.js'
+import { read, secondsUpTo, whole, yes } from '../query.js'
+import { openEventStream } from '../sse.js'
+import { sendPieces } from '../stream.js'
+import { sentinelSaw } from './pipe.js'
+
+interface Options {
+  readonly fusion: Fusion
+  readonly signal: AbortSignal
+}
+
+type OfView = FastifyRequest<{ Params: { view: string } }>
+
+const path = z.string().min(1).max(4_096)
+const choice = { source: z.string().max(1_024).optional(), best: z.string().max(40).optional() }
+const waitMax = 25 // seconds; below the silence after which connections are cut
+const treeQuery = z.object({
+  ...choice,
+  path: path.default('/'),
+  recursive: yes,
+  max_depth: whole(0, 10_000),
+  only_path: yes,
+  'force-real-time': yes,
+  on_demand_scan: yes,
+  wait: secondsUpTo(waitMax),
+})
+const searchQuery = z.object({
+  ...choice,
+  pattern: z.string().min(1).max(1_024),
+  path: path.optional(),
+  limit: whole(1, 1_000_000),
+})
+const changesQuery = z.object({ ...choice, since: z.string().max(32_768).optional(), limit: whole(1, 10_000) })
+const syncQuery = z.object({ ...choice, wait: secondsUpTo(waitMax), scope: z.enum(['all', 'leader']).optional() })
+const diffQuery = z.object({ left: z.string(), right: z.string(), limit: whole(1, 100_000) })
+const suspectUpdates = z.looseObject({
+  updates: z
+    .array(z.looseObject({ path, mtime: z.number().finite().nullish(), current_mtime: z.number().finite().nullish() }))
+    .max(20_000),
+})
+
+const searchLimit = 10_000
+const changesLimit = 1_000
+const pingMs = 15_000 // well below what proxies take for a dead connection
+const followersMax = 256 // each is a connection and a look at the changes after every batch
+
+export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
+  const { clock, health } = fusion
+  const now = () => ({ wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() })
+  const viewOf = (request: OfView): View => {
+    mustReach(request.grant, request.params.view)
+    return fusion.view(request.params.view)
+  }
+  const choose = (view: View, question: { readonly source?: string | undefined; readonly best?: string | undefined }) =>
+    chosen([...view.sources.values()], question, standing)
+  const readable = (view: View, sources: readonly ViewSource[]) => {
+    const why = unreadable(view, sources, health)
+    if (why !== undefined) throw why
+    return sources
+  }
+
+  app.get(`${base}/:view/tree`, async (request: OfView, reply) => {
+    const view = viewOf(request)
+    const query = read(treeQuery, request.query, 'query')
+    const sources = choose(view, query)
+    const asked = query['force-real-time'] === true || query.on_demand_scan === true
+    if (!asked) readable(view, sources)
+    else if (sources.length === 0) throw unreadable(view, sources, health) ?? noSource()
+    const recursive = query.recursive !== false
+    const jobs = asked ? sources.map((source) => view.scan(source, query.path, recursive)) : []
+    if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request)
+    const options = { maxDepth: query.max_depth ?? (recursive ? Infinity : 1), onlyPath: query.only_path === true }
+    return sources.length === 1
+      ? sendTree(reply, sources[0]!, query.path, options, jobs[0])
+      : sendForest(reply, sources, query.path, options, jobs)
+  })
+
+  app.get(`${base}/:view/jobs/:job`, async (request: FastifyRequest<{ Params: { view: string; job: string } }>) => {
+    const view = viewOf(request)
+    const job = view.jobs.get(request.params.job)
+    if (job === undefined) throw new Terminal('there is no such job, or it ended long ago', { code: 'unknown_job' })
+    return jobFacts(job)
+  })
+
+  app.get(`${base}/:view/search`, async (request: OfView, reply) => {
+    const view = viewOf(request)
+    const query = read(searchQuery, request.query, 'query')
+    const sources = readable(view, choose(view, query))
+    const starts = sources.map((source) => (query.path === undefined ? root : source.tree.find(query.path)))
+    if (starts.every((node) => node === none)) entryAt(sources[0]!, query.path!)
+    return sendPieces(reply, searchText(sources, starts, query.pattern, query.limit ?? searchLimit))
+  })
+
+  app.get(`${base}/:view/stats`, async (request: OfView) => {
+    const view = viewOf(request)
+    const query = read(z.object({ ...choice, path: path.optional() }), request.query, 'query')
+    const sources = readable(view, choose(view, query))
+    const stats = viewStats(sources, now())
+    if (query.path === undefined) return { ...stats, sessions: view.sessions.size }
+    const source = sources[0]!
+    const { files, directories, size } = source.tree.stats(entryAt(source, query.path))
+    return {
+      path: query.path,
+      item_count: files + directories,
+      total_files: files,
+      total_directories: directories,
+      total_size: size,
+    }
+  })
+
+  app.get(`${base}/:view/blind-spots`, async (request: OfView) => {
+    const view = viewOf(request)
+    return blindSpotLists(readable(view, choose(view, read(z.object(choice), request.query, 'query'))))
+  })
+
+  app.get(`${base}/:view/suspect-list`, async (request: OfView) => {
+    const view = viewOf(request)
+    return suspectList(readable(view, choose(view, read(z.object(choice), request.query, 'query'))), now())
+  })
+
+  app.put(`${base}/:view/suspect-list`, async (request: OfView) => {
+    const view = viewOf(request)
+    const { updates } = read(suspectUpdates, request.body, 'list of suspects')
+    const seen = updates.map((update) => ({ path: update.path, mtime: update.mtime ?? update.current_mtime }))
+    return sentinelSaw(view, undefined, seen, clock)
+  })
+
+  app.get(`${base}/:view/sessions`, async (request: OfView) => {
+    const sessions = sessionList(viewOf(request), now())
+    return { sessions, count: sessions.length }
+  })
+
+  app.delete(
+    `${base}/:view/sessions/:id`,
+    async (request: FastifyRequest<{ Params: { view: string; id: string } }>) => {
+      const view = viewOf(request)
+      const session = view.sessions.get(request.params.id)
+      if (session === undefined) throw new Terminal('there is no such session', { code: 'not_found' })
+      view.end(session, 'ended by force')
+      return { status: 'ok' }
+    },
+  )
+
+  app.get(`${base}/:view/changes`, async (request: OfView) => {
+    const view = viewOf(request)
+    const query = read(changesQuery, request.query, 'query')
+    const sources = readable(view, choose(view, query))
+    if (query.since === undefined)
+      return { fresh_instance: true, changes: [], token: tokenNow(sources, clock.wallMs()), more: false }
+    return changesSince(sources, query.since, clock.wallMs(), query.limit ?? changesLimit)
+  })
+
+  app.get(`${base}/:view/diff`, async (request: OfView) => {
+    const view = viewOf(request)
+    const query = read(diffQuery, request.query, 'query')
+    const [left] = readable(view, choose(view, { source: query.left }))
+    const [right] = readable(view, choose(view, { source: query.right }))
+    return { left: query.left, right: query.right, ...(await compare(left!, right!, query.limit ?? searchLimit)) }
+  })
+
+  const sync = async (request: OfView) => {
+    const view = viewOf(request)
+    const query = read(syncQuery, request.query, 'query')
+    const over = new AbortController()
+    const timeUp = clock.sleep((query.wait ?? 10) * 1_000, over.signal)
+    const end = await view.sync(choose(view, query), query.scope ?? 'all', timeUp)
+    over.abort()
+    return { ...end, token: tokenNow(choose(view, query), clock.wallMs()) }
+  }
+  app.get(`${base}/:view/sync`, sync)
+  app.post(`${base}/:view/sync`, sync)
+
+  let followers = 0
+  app.get(`${base}/:view/events`, async (request: OfView, reply) => {
+    const view = viewOf(request)
+    const query = read(z.object(choice), request.query, 'query')
+    choose(view, query)
+    if (followers >= followersMax) throw new InvalidInput('too many followers', { code: 'busy' })
+    const last = request.headers['last-event-id']
+    followers += 1
+    reply.hijack()
+    try {
+      // A source may come and go while it is followed; without it there is nothing to tell.
+      const followed = () => (query.source === undefined || view.sources.has(query.source) ? choose(view, query) : [])
+      await follow(view, followed, typeof last === 'string' ? last : undefined, reply)
+    } catch (error) {
+      fusion.log.error({ err: error, view: view.name }, 'a stream of changes failed')
+      reply.raw.destroy()
+    } finally {
+      followers -= 1
+    }
+  })
+
+  /** Every change after the last one that the reader has, or `reset`: never a gap that looks like none. */
+  async function follow(
+    view: View,
+    sources: () => readonly ViewSource[],
+    last: string | undefined,
+    reply: FastifyReply,
+  ) {
+    const out = openEventStream(reply.raw, signal)
+    let token = last
+    if (token === undefined) {
+      token = tokenNow(sources(), clock.wallMs())
+      await out.send({ id: token, event: 'hello', data: { token } })
+    }
+    while (!out.signal.aborted) {
+      const seen = view.feed.rings
+      const found = changesSince(sources(), token, clock.wallMs(), changesLimit)
+      token = found.token
+      if (found.fresh_instance) await out.send({ id: token, event: 'reset', data: { token } })
+      else if (found.changes.length > 0)
+        await out.send({ id: token, event: 'changes', data: { changes: found.changes, token } })
+      if (found.more) continue
+      const rest = new AbortController()
+      const stop = () => rest.abort()
+      out.signal.addEventListener('abort', stop, { once: true })
+      await Promise.race([view.feed.wait(seen, rest.signal), clock.sleep(pingMs, rest.signal).then(() => out.ping())])
+      stop()
+      out.signal.removeEventListener('abort', stop)
+      // One answer for what comes within a moment, not one for each batch.
+      if (!out.signal.aborted) await clock.sleep(gatherMs, out.signal)
+    }
+    out.end()
+  }
+
+  async function jobsEnd(view: View, jobs: readonly Job[], seconds: number, request: FastifyRequest): Promise<void> {
+    const over = new AbortController()
+    const end = () => over.abort()
+    request.raw.socket.once('close', end)
+    signal.addEventListener('abort', end, { once: true })
+    await Promise.race([
+      Promise.all(jobs.map((job) => view.jobEnd(job, over.signal))),
+      clock.sleep(seconds * 1_000, over.signal),
+    ])
+    end()
+    request.raw.socket.off('close', end)
+    signal.removeEventListener('abort', end)
+  }
+}
+
+const gatherMs = 20
+
+const noSource = () => new Terminal('this view has no source', { code: 'unknown_source' })
+
+type TreeOptions = Omit<RenderOptions, 'uriOf'>
+const uriOf = (source: ViewSource) => (agent: string | undefined) =>
+  agent === undefined ? undefined : source.uris.get(agent)
+
+const jobFacts = (job: Job) => ({
+  job_id: job.id,
+  job_pending: job.state === 'pending',
+  job_state: job.state,
+  path: job.path,
+  source_id: job.sourceId,
+  rows: job.rows,
+  deleted: job.deleted,
+  error: job.error ?? null,
+})
+
+function sendTree(reply: FastifyReply, source: ViewSource, wanted: string, options: TreeOptions, job: Job | undefined) {
+  const node = source.tree.find(wanted)
+  // A path that nobody has seen yet may be what the scan is looking for.
+  if (node === none && job?.state === 'pending') return reply.code(202).send(jobFacts(job))
+  entryAt(source, wanted)
+  const told = job === undefined ? { job_id: null, job_pending: false } : jobFacts(job)
+  const { job_id: id, job_pending: pending } = told
+  const tail = `"job_id":${JSON.stringify(id)},"job_pending":${pending},"source_id":${JSON.stringify(source.id)}`
+  return sendPieces(reply, treeText(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
+}
+
+function sendForest(
+  reply: FastifyReply,
+  sources: readonly ViewSource[],
+  wanted: string,
+  options: TreeOptions,
+  jobs: readonly Job[],
+) {
+  if (jobs.length === 0 && sources.every(({ tree }) => tree.find(wanted) === none)) entryAt(sources[0]!, wanted)
+  const pending = jobs.some(({ state }) => state === 'pending')
+  function* pieces(): Generator<string> {
+    yield `{"path":${JSON.stringify(wanted)},"job_id":${JSON.stringify(jobs[0]?.id ?? null)},"job_pending":${pending},"members":{`
+    for (const [at, source] of sources.entries()) {
+      yield `${at > 0 ? ',' : ''}${JSON.stringify(source.id)}:`
+      const node = source.tree.find(wanted)
+      if (node === none) yield 'null'
+      else yield* treeText(source.tree, node, { ...options, uriOf: uriOf(source) })
+    }
+    yield '}}'
+  }
+  return sendPieces(reply, pieces())
+}
+
+const nodesAtOnce = 300 // one piece of a search's answer
+
+function* searchText(sources: readonly ViewSource[], starts: readonly number[], pattern: string, limit: number) {
+  let count = 0
+  let truncated = false
+  yield `{"pattern":${JSON.stringify(pattern)},"results":[`
+  for (const [at, source] of sources.entries()) {
+    const { tree } = source
+    const under = starts[at]!
+    if (under === none) continue
+    const options = { onlyPath: false, uriOf: uriOf(source) }
+    const tail = `,"source_id":${JSON.stringify(source.id)}}`
+    for (const batch of search(tree, { pattern, under })) {
+      for (let from = 0; from < batch.length && !truncated; from += nodesAtOnce) {
+        let piece = ''
+        for (const node of batch.slice(from, from + nodesAtOnce)) {
+          if (count >= limit) {
+            truncated = true
+            break
+          }
+          if (!tree.exists(node)) continue
+          piece += `${count > 0 ? ',' : ''}${nodeText(tree, node, tree.pathOf(node), options)}${tail}`
+          count += 1
+        }
+        if (piece !== '') yield piece
+      }
+      if (truncated) break
+    }
+  }
+  yield `],"count":${count},"truncated":${truncated}}`
+}
+
+async function compare(left: ViewSource, right: ViewSource, limit: number) {
+  // Both stand still meanwhile; always taken in the same order, so that two comparisons cannot wait for each other.
+  const [first, second] = left.id <= right.id ? [left, right] : [right, left]
+  const look = () => inSlices(differences(left, right, limit))
+  if (first === second) return { differences: [], truncated: false }
+  return (await first.pipe.alone(async () => second.pipe.alone(look))) as Awaited<ReturnType<typeof look>>
+}
+
+function* differences(left: ViewSource, right: ViewSource, limit: number) {
+  const found: { readonly path: string; readonly kind: string }[] = []
+  let looked = 0
+  for (const { path: at, kind } of diff(left.tree, right.tree)) {
+    if (found.length >= limit) return { differences: found, truncated: true }
+    found.push({ path: at, kind })
+    looked += 1
+    if (looked % 1_000 === 0) yield
+  }
+  return { differences: found, truncated: false }
+}

@@ -1,0 +1,87 @@
+/**
+ * All views of one process, their health, and the sweep that lets time pass for them. `openFusion` is what a server
+ * composes; `step` is what tests call instead of waiting.
+ */
+import { Terminal } from '@bellwether/protocol'
+import type { Clock } from '../ports/clock.js'
+import type { Ids } from '../ports/ids.js'
+import type { Log } from '../ports/log.js'
+import { loop } from '../ports/loop.js'
+import type { Random } from '../ports/random.js'
+import { HealthBook } from './health.js'
+import { View, type ViewSettings } from './view.js'
+
+export interface FusionOptions {
+  readonly views: Readonly<Record<string, ViewSettings>>
+  readonly clock: Clock
+  readonly ids: Ids
+  readonly random: Random
+  readonly log: Log
+}
+
+export interface Fusion {
+  readonly views: ReadonlyMap<string, View>
+  readonly health: HealthBook
+  readonly clock: Clock
+  readonly log: Log
+  view(name: string): View
+  /** One sweep: sessions, scans, audits and suspects that are due. */
+  step(): void
+  /** Sweeps until the signal fires; a sweep that fails is told and tried again. */
+  run(signal: AbortSignal): Promise<void>
+  /** The receiver is up, or why it is not. */
+  receiver(error: string | undefined): void
+  close(): void
+}
+
+/** Short against every timeout, long against the cost of a sweep. */
+export const sweepMs = 500
+
+export function openFusion(options: FusionOptions): Fusion {
+  const { clock, ids, log, random } = options
+  const health = new HealthBook((change) => {
+    const fields = { ...change, health: true }
+    if (change.to === 'ok') log.info(fields, 'a health unit recovered')
+    else log.warn(fields, 'a health unit changed')
+  })
+  health.put({ kind: 'receiver', name: 'http', state: 'ok', restarts: 0, error: undefined, dependsOn: [] })
+  const views = new Map<string, View>()
+  for (const [name, settings] of Object.entries(options.views)) {
+    const seed = new DataView(random.bytes(4).slice().buffer).getInt32(0)
+    views.set(name, new View({ name, settings, clock, ids, log, health, seed }))
+  }
+  const step = () => {
+    for (const view of views.values()) view.sweep(sweepMs)
+  }
+  return {
+    views,
+    health,
+    clock,
+    log,
+    view(name) {
+      const view = views.get(name)
+      if (view !== undefined) return view
+      throw new Terminal(`there is no view ${JSON.stringify(name.slice(0, 80))}`, { code: 'unknown_view' })
+    },
+    step,
+    run: (signal) =>
+      loop({ name: 'the sweep of the views', intervalMs: sweepMs, clock, log, signal, steady: true }, async () =>
+        step(),
+      ),
+    receiver(error) {
+      if (error === undefined) health.recover('receiver:http')
+      else health.fail('receiver:http', error)
+    },
+    close() {
+      for (const view of views.values()) view.close()
+    },
+  }
+}
+
+/** One view alone, in this process. */
+export function openView(
+  options: Omit<FusionOptions, 'views'> & { readonly name: string; readonly settings: ViewSettings },
+) {
+  const fusion = openFusion({ ...options, views: { [options.name]: options.settings } })
+  return { fusion, view: fusion.view(options.name) }
+}

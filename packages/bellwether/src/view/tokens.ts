@@ -1,0 +1,68 @@
+/**
+ * Change tokens of a view: one token of each source's tree, and when it was given, as one opaque word. A token that does
+ * not read, or that is of another run, is not an error: it means that the reader must start again ("fresh instance").
+ */
+import { z } from 'zod'
+import type { Change } from './tree/tree.js'
+import type { ViewSource } from './view.js'
+
+const shape = z.object({ at: z.number(), sources: z.record(z.string(), z.string()) })
+export type ViewToken = z.infer<typeof shape>
+
+const tokenLengthMax = 32_768
+
+export function writeToken(token: ViewToken): string {
+  return Buffer.from(JSON.stringify(token)).toString('base64url')
+}
+
+export function readToken(text: string): ViewToken | undefined {
+  if (text.length > tokenLengthMax) return undefined
+  try {
+    return shape.safeParse(JSON.parse(Buffer.from(text, 'base64url').toString())).data
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+export function tokenNow(sources: Iterable<ViewSource>, nowMs: number): string {
+  const tokens: Record<string, string> = {}
+  for (const { id, tree } of sources) tokens[id] = tree.token()
+  return writeToken({ at: nowMs, sources: tokens })
+}
+
+export interface ViewChanges {
+  readonly fresh_instance: boolean
+  readonly changes: readonly (Change & { readonly source_id: string })[]
+  readonly token: string
+  readonly more: boolean
+}
+
+/** What changed in these sources since the token. A source that came or went since makes a fresh instance. */
+export function changesSince(sources: readonly ViewSource[], text: string, nowMs: number, max: number): ViewChanges {
+  const since = readToken(text)
+  const fresh = (): ViewChanges => ({
+    fresh_instance: true,
+    changes: [],
+    token: tokenNow(sources, nowMs),
+    more: false,
+  })
+  if (since === undefined) return fresh()
+  const named = Object.keys(since.sources)
+  if (named.length !== sources.length || sources.some(({ id }) => since.sources[id] === undefined)) return fresh()
+  const tokens = { ...since.sources }
+  const changes: (Change & { readonly source_id: string })[] = []
+  let more = false
+  for (const { id, tree } of sources) {
+    if (changes.length >= max) {
+      more = true
+      continue
+    }
+    const found = tree.changesSince(tokens[id]!, max - changes.length)
+    if (found.freshInstance) return fresh()
+    for (const change of found.changes) changes.push({ ...change, source_id: id })
+    tokens[id] = found.token
+    more ||= found.more
+  }
+  return { fresh_instance: false, changes, token: writeToken({ at: nowMs, sources: tokens }), more }
+}

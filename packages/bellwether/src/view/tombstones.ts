@@ -1,0 +1,89 @@
+/**
+ * Remembered deletions, by path (V6.3). Bounded: when full, the oldest deletion is forgotten and counted, which costs at
+ * worst a ghost until the next audit. Dropped at an audit's end when they are older than their time to live and the audit
+ * began after them; never by the clock alone, because only an audit knows that no older look is still on its way.
+ */
+import type { Tombstone } from './arbiter.js'
+
+// About 250 bytes each: 50 MB at most for a source whose files are all being deleted.
+const tombstonesMax = 200_000
+
+export class Tombstones {
+  readonly #byPath = new Map<string, Tombstone>()
+  readonly #max: number
+  #forgotten = 0
+
+  constructor(max = tombstonesMax) {
+    this.#max = max
+  }
+
+  get size(): number {
+    return this.#byPath.size
+  }
+
+  /** How many went because there was no room. */
+  get forgotten(): number {
+    return this.#forgotten
+  }
+
+  get(path: string): Tombstone | undefined {
+    return this.#byPath.get(path)
+  }
+
+  /** The nearest deletion of `path` itself or of a directory above it, as long as `gone` says that it is not there. */
+  over(path: string, gone: (path: string) => boolean): Tombstone | undefined {
+    if (this.#byPath.size === 0) return undefined
+    for (let at = path; ;) {
+      const found = this.#byPath.get(at)
+      if (found !== undefined) return found
+      const slash = at.lastIndexOf('/')
+      if (slash <= 0) return undefined
+      at = at.slice(0, slash)
+      if (!gone(at)) return undefined
+    }
+  }
+
+  /** The later of two deletions of one path counts, whichever comes first. */
+  put(path: string, tombstone: Tombstone): void {
+    const before = this.#byPath.get(path)
+    this.#byPath.delete(path)
+    this.#byPath.set(path, before === undefined ? tombstone : latest(before, tombstone))
+    if (this.#byPath.size <= this.#max) return
+    for (const oldest of this.#byPath.keys()) {
+      this.#byPath.delete(oldest)
+      this.#forgotten += 1
+      return
+    }
+  }
+
+  /** The path is there again, and so are the directories above it. */
+  lift(path: string): void {
+    for (let at = path; at.length > 1 && this.#byPath.size > 0; at = at.slice(0, at.lastIndexOf('/'))) {
+      this.#byPath.delete(at)
+    }
+  }
+
+  /** After an audit: returns how many were dropped. */
+  sweep(nowMs: number, ttlMs: number, auditBeganAt: number): number {
+    let dropped = 0
+    for (const [path, { physicalAt }] of this.#byPath) {
+      if (nowMs - physicalAt <= ttlMs || physicalAt >= auditBeganAt) continue
+      this.#byPath.delete(path)
+      dropped += 1
+    }
+    return dropped
+  }
+
+  clear(): void {
+    this.#byPath.clear()
+  }
+}
+
+function latest(one: Tombstone, other: Tombstone): Tombstone {
+  const later = other.seenAt >= one.seenAt ? other : one
+  return {
+    ...later,
+    logical: Math.max(one.logical, other.logical),
+    physicalAt: Math.max(one.physicalAt, other.physicalAt),
+  }
+}

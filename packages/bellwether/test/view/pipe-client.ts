@@ -1,0 +1,333 @@
+/**
+ * A view over real HTTP with a clock moved by hand, and a client that speaks the pipe protocol as a script says. Everything
+ * it opens is closed by `close`.
+ */
+import { Agent, request, type IncomingHttpHeaders } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { FileEventType, FileRow, MessageSource, SourceType } from '@bellwether/protocol'
+import { viewKeys } from '../../src/http/auth.js'
+import { makeApp, type ServerLimits } from '../../src/http/app.js'
+import { systemClock, type Clock } from '../../src/ports/clock.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { openFusion, type Fusion } from '../../src/view/fusion.js'
+import type { ViewSettings } from '../../src/view/view.js'
+import { handClock, type HandClock } from '../support/hand-clock.js'
+
+export interface Answer {
+  readonly status: number
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  readonly body: Body
+}
+
+/** What tests look at in answers. */
+export interface Body {
+  readonly [field: string]: unknown
+  readonly children?: readonly Body[]
+  readonly results?: readonly Body[]
+  readonly commands?: readonly Body[]
+  readonly components?: readonly Body[]
+  readonly sessions?: readonly Body[]
+  readonly suspects?: readonly Body[]
+  readonly changes?: readonly Body[]
+  readonly differences?: readonly Body[]
+  readonly paths?: readonly string[]
+  readonly members?: Readonly<Record<string, Body | null>>
+  readonly sources?: Readonly<Record<string, Body>>
+  readonly summary?: Body
+  readonly health?: Body
+  readonly best?: Body
+  readonly session_id?: string
+  readonly job_id?: string
+  readonly token?: string
+  readonly path?: string
+  readonly kind?: string
+  readonly name?: string
+}
+
+export const settings: ViewSettings = {
+  sessionTimeoutSeconds: 30,
+  auditIntervalSeconds: 1_000,
+  sentinelIntervalSeconds: 300,
+  hotFileThresholdSeconds: 60,
+  tombstoneTtlSeconds: 3_600,
+  live: true,
+}
+
+export const keyOf = (view: string) => `key-of-${view}`
+
+export interface LogLine {
+  readonly level: 'info' | 'warn' | 'error'
+  readonly fields: Record<string, unknown>
+  readonly message: string
+}
+
+export interface Desk {
+  readonly url: string
+  readonly fusion: Fusion
+  readonly clock: HandClock
+  readonly lines: LogLine[]
+  /** Lets time pass in steps short enough for the judge to be watching. */
+  pass(seconds: number): Promise<void>
+  get(path: string, view?: string): Promise<Answer>
+  call(method: string, path: string, body?: unknown, options?: CallOptions): Promise<Answer>
+  connect(taskId: string, options?: ConnectOptions): Promise<Sensor>
+  close(): Promise<void>
+}
+
+export interface CallOptions {
+  readonly view?: string
+  readonly key?: string | null
+  readonly headers?: Record<string, string>
+}
+
+export interface ConnectOptions {
+  readonly view?: string
+  readonly source?: string
+  readonly timeoutSeconds?: number
+}
+
+export async function openDesk(
+  views: Readonly<Record<string, Partial<ViewSettings>>> = { v: {} },
+  limits: Partial<ServerLimits> = {},
+): Promise<Desk> {
+  const clock = handClock()
+  const lines: LogLine[] = []
+  const write = (level: LogLine['level']) => (fields: object, message: string) =>
+    void lines.push({ level, fields: fields as Record<string, unknown>, message })
+  const log = { info: write('info'), warn: write('warn'), error: write('error') }
+  const fusion = openFusion({
+    views: Object.fromEntries(Object.entries(views).map(([name, own]) => [name, { ...settings, ...own }])),
+    clock,
+    ids: uuidv7(systemClock, systemRandom),
+    random: systemRandom,
+    log,
+  })
+  const stop = new AbortController()
+  const keys = viewKeys(Object.keys(views).map((view) => [view, keyOf(view)] as const))
+  const app = makeApp({ fusion, keys, log, signal: stop.signal, limits })
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
+  const agent = new Agent({ keepAlive: true })
+  const first = Object.keys(views)[0]!
+  const call: Desk['call'] = (method, path, body, { view = first, key = keyOf(view), headers = {} } = {}) =>
+    send(
+      `${url}${path.startsWith('/api') || path.startsWith('/healthz') ? '' : '/api/v1'}${path}`,
+      method,
+      body,
+      agent,
+      {
+        ...(key === null ? {} : { 'x-api-key': key }),
+        ...headers,
+      },
+    )
+  fusion.step()
+  return {
+    url,
+    fusion,
+    clock,
+    lines,
+    async pass(seconds) {
+      for (let left = seconds * 1_000; left > 0; left -= 1_000) {
+        await clock.advance(Math.min(1_000, left))
+        fusion.step()
+      }
+    },
+    get: (path, view) => call('GET', path, undefined, view === undefined ? {} : { view }),
+    call,
+    async connect(taskId, { view = first, source, timeoutSeconds } = {}) {
+      const answer = await call(
+        'POST',
+        '/pipe/session/',
+        {
+          task_id: taskId,
+          client_info: {
+            agent_id: taskId,
+            source_uri: `/mnt/${taskId}`,
+            ...(source === undefined ? {} : { source_id: source }),
+          },
+          ...(timeoutSeconds === undefined ? {} : { session_timeout_seconds: timeoutSeconds }),
+        },
+        { view },
+      )
+      if (answer.status !== 200) throw new Error(`no session: ${answer.status} ${answer.text}`)
+      return new Sensor(answer, (method, path, body) => call(method, path, body, { view }), clock)
+    },
+    async close() {
+      stop.abort()
+      fusion.close()
+      agent.destroy()
+      await app.close()
+    },
+  }
+}
+
+/** A sensor by hand. */
+export class Sensor {
+  readonly id: string
+  readonly role: string
+  #seq = 0
+
+  constructor(
+    readonly answer: Answer,
+    private readonly call: (method: string, path: string, body?: unknown) => Promise<Answer>,
+    private readonly clock: Clock,
+  ) {
+    this.id = answer.body.session_id ?? ''
+    this.role = answer.body['role'] as string
+  }
+
+  heartbeat(body: Record<string, unknown> = {}): Promise<Answer> {
+    return this.call('POST', `/pipe/session/${this.id}/heartbeat`, { can_realtime: true, ...body })
+  }
+
+  async commands(): Promise<readonly Body[]> {
+    return (await this.heartbeat()).body.commands ?? []
+  }
+
+  end(): Promise<Answer> {
+    return this.call('DELETE', `/pipe/session/${this.id}`)
+  }
+
+  ingest(body: unknown): Promise<Answer> {
+    return this.call('POST', `/pipe/ingest/${this.id}/events`, body)
+  }
+
+  send(
+    from: MessageSource,
+    rows: readonly (FileRow | Record<string, unknown>)[],
+    options: {
+      readonly type?: FileEventType
+      readonly sourceType?: SourceType
+      readonly isEnd?: boolean
+      readonly metadata?: Record<string, unknown>
+      readonly index?: number
+    } = {},
+  ): Promise<Answer> {
+    const { type = 'update', isEnd = false, metadata = {}, index = this.clock.wallMs() } = options
+    const sourceType = options.sourceType ?? (from === 'realtime' ? 'message' : from)
+    const event = {
+      event_type: type,
+      event_schema: 'fs',
+      table: 'files',
+      fields: [],
+      rows,
+      index,
+      message_source: from,
+    }
+    return this.ingest({ events: rows.length === 0 ? [] : [event], source_type: sourceType, is_end: isEnd, metadata })
+  }
+
+  realtime(...rows: readonly FileRow[]): Promise<Answer> {
+    this.#seq += 1
+    return this.send('realtime', rows, { metadata: { seq: this.#seq } })
+  }
+
+  deleted(...paths: readonly string[]): Promise<Answer> {
+    this.#seq += 1
+    return this.send(
+      'realtime',
+      paths.map((path) => ({ path })),
+      { type: 'delete', metadata: { seq: this.#seq } },
+    )
+  }
+
+  /** A whole snapshot, with its end. */
+  snapshot(...rows: readonly FileRow[]): Promise<Answer> {
+    return this.send('snapshot', rows, { isEnd: true })
+  }
+
+  startAudit(auditId: string): Promise<Answer> {
+    return this.call('POST', '/pipe/consistency/audit/start', { session_id: this.id, audit_id: auditId })
+  }
+
+  audit(auditId: string, ...rows: readonly FileRow[]): Promise<Answer> {
+    return this.send('audit', rows, { metadata: { audit_id: auditId } })
+  }
+
+  endAudit(auditId: string, complete = true): Promise<Answer> {
+    return this.send('audit', [], { isEnd: true, metadata: { audit_id: auditId, complete } })
+  }
+
+  /** An audit that sees these rows in these directories, from its start to its complete end. */
+  async wholeAudit(auditId: string, directories: readonly string[], ...rows: readonly FileRow[]): Promise<void> {
+    await this.startAudit(auditId)
+    await this.audit(
+      auditId,
+      ...directories.map((path) => directory(path)),
+      ...rows,
+      ...directories.map((path) => scanned(path)),
+    )
+    await this.endAudit(auditId)
+  }
+
+  get tell(): (method: string, path: string, body?: unknown) => Promise<Answer> {
+    return this.call
+  }
+}
+
+/** Long ago, so that nothing is hot by chance. */
+export const old = 1_600_000_000
+
+export const file = (path: string, modifiedTime = old, more: Partial<FileRow> = {}): FileRow => ({
+  path,
+  file_name: path.slice(path.lastIndexOf('/') + 1),
+  size: 10,
+  modified_time: modifiedTime,
+  is_directory: false,
+  ...more,
+})
+
+export const directory = (path: string, modifiedTime = old, more: Partial<FileRow> = {}): FileRow => ({
+  path,
+  file_name: path.slice(path.lastIndexOf('/') + 1),
+  size: 0,
+  modified_time: modifiedTime,
+  is_directory: true,
+  ...more,
+})
+
+export const scanned = (path: string): FileRow => directory(path, old, { scan_complete: true })
+
+export function send(
+  url: string,
+  method: string,
+  body: unknown,
+  agent: Agent,
+  headers: Record<string, string>,
+): Promise<Answer> {
+  const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
+  return new Promise((resolve, reject) => {
+    const asked = request(
+      url,
+      {
+        method,
+        agent,
+        headers: {
+          ...(bytes === undefined
+            ? {}
+            : { 'content-type': 'application/json', 'content-length': String(bytes.length) }),
+          ...headers,
+        },
+      },
+      (response) => {
+        const pieces: Buffer[] = []
+        response.on('data', (piece: Buffer) => pieces.push(piece))
+        response.on('error', reject)
+        response.on('end', () => {
+          const text = Buffer.concat(pieces).toString()
+          const isJson = String(response.headers['content-type']).includes('json')
+          resolve({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            text,
+            body: (isJson ? JSON.parse(text) : {}) as Body,
+          })
+        })
+      },
+    )
+    asked.on('error', reject)
+    asked.end(bytes)
+  })
+}

@@ -1,0 +1,324 @@
+/** What readers ask: trees, searches, numbers, several sources, changes and streams. */
+import { request } from 'node:http'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { viewEvidence } from '../../src/view/evidence.js'
+import { directory, file, keyOf, old, openDesk, scanned, type Desk, type Sensor } from './pipe-client.js'
+
+let desk: Desk
+let sensor: Sensor
+beforeEach(async () => {
+  desk = await openDesk({ v: {}, small: { entryMax: 3 } })
+  sensor = await desk.connect('host')
+})
+afterEach(() => desk.close())
+
+const names = (children: readonly { readonly [field: string]: unknown }[] | undefined) =>
+  children?.map(({ name }) => name)
+
+describe('trees', () => {
+  it('[V6.8] cannot be asked for before the first snapshot is complete', async () => {
+    const paths = ['tree', 'search?pattern=a', 'stats', 'blind-spots', 'suspect-list', 'changes']
+    await sensor.send('snapshot', [file('/a')])
+    for (const path of paths) {
+      const answer = await desk.get(`/views/v/${path}`)
+      expect([path, answer.status, answer.body['code'], answer.headers['retry-after']]).toEqual([
+        path,
+        503,
+        'view_not_ready',
+        '1',
+      ])
+    }
+    await sensor.snapshot()
+    for (const path of paths) expect((await desk.get(`/views/v/${path}`)).status).toBe(200)
+  })
+
+  it('[V6.8] show an entry with all it has, to the asked depth', async () => {
+    await sensor.snapshot(
+      directory('/a'),
+      directory('/a/b'),
+      file('/a/b/c', old + 0.5, { size: 7, created_time: old }),
+      file('/z'),
+    )
+    const { body } = await desk.get('/views/v/tree')
+    expect(names(body.children)).toEqual(['a', 'z'])
+    expect(body.children?.[0]?.children?.[0]?.children?.[0]).toEqual({
+      name: 'c',
+      content_type: 'file',
+      path: '/a/b/c',
+      size: 7,
+      modified_time: old + 0.5,
+      created_time: old,
+      integrity_suspect: false,
+      last_agent_id: 'host',
+      source_uri: '/mnt/host',
+      agent_missing: false,
+    })
+    expect(body).toMatchObject({ job_id: null, job_pending: false })
+    const flat = (await desk.get('/views/v/tree?recursive=false')).body
+    expect([names(flat.children), flat.children?.[0]?.children]).toEqual([['a', 'z'], undefined])
+    const deep = (await desk.get('/views/v/tree?path=/a&max_depth=1')).body
+    expect([names(deep.children), deep.children?.[0]?.children]).toEqual([['b'], undefined])
+    expect((await desk.get('/views/v/tree?path=/z&only_path=true')).body).toMatchObject({
+      path: '/z',
+      content_type: 'file',
+    })
+    expect((await desk.get('/views/v/tree?path=/nobody')).body).toMatchObject({ status: 404, code: 'unknown_path' })
+  })
+
+  it('[V6.8] large ones come whole, also while they change', async () => {
+    const rows = Array.from({ length: 12_000 }, (_, i) => file(`/d${i % 40}/file-with-a-name-${i}`))
+    await sensor.snapshot(...rows)
+    const reading = desk.get('/views/v/tree')
+    const changing = [
+      sensor.deleted('/d7', '/d8'),
+      sensor.realtime(...rows.slice(0, 3_000).map((row) => ({ ...row, path: `/new${row.path}` }))),
+    ]
+    const { status, body } = await reading
+    await Promise.all(changing)
+    expect(status).toBe(200)
+    expect(body.children?.length).toBeGreaterThanOrEqual(38)
+    const after = (await desk.get('/views/v/tree?only_path=1')).body
+    expect(after.children?.flatMap(({ children }) => children).length).toBeGreaterThan(11_000)
+  })
+
+  it('[V6.1] names that are not UTF-8 come and go without loss', async () => {
+    await sensor.snapshot(file('/caf\udce9/\udcff.txt'), file('/café'))
+    const { text } = await desk.get('/views/v/tree?path=/caf%E9')
+    expect(text).toContain('"path":"/caf\\udce9/\\udcff.txt"')
+    expect((await desk.get('/views/v/tree?path=/caf%C3%A9')).body['name']).toBe('café')
+    expect((await desk.get(`/views/v/search?pattern=${encodeURIComponent('*.txt')}`)).body['count']).toBe(1)
+  })
+})
+
+describe('searches and numbers', () => {
+  it('[V6.8] finds by glob and by part of a name, below a path, up to a limit that is told', async () => {
+    await sensor.snapshot(
+      ...Array.from({ length: 50 }, (_, i) => file(`/src/${i}.ts`)),
+      file('/doc/read.md'),
+      file('/doc/1.ts'),
+    )
+    const found = async (query: string) => (await desk.get(`/views/v/search?${query}`)).body
+    expect((await found('pattern=*.ts'))['count']).toBe(51)
+    expect((await found('pattern=*.ts&path=/doc')).results).toMatchObject([{ path: '/doc/1.ts', source_id: 'default' }])
+    expect((await found('pattern=ead')).results).toMatchObject([{ name: 'read.md' }])
+    expect(await found('pattern=*.ts&limit=10')).toMatchObject({ count: 10, truncated: true })
+    expect((await desk.get('/views/v/search')).status).toBe(400)
+    expect((await desk.get('/views/v/search?pattern=x&path=/nobody')).status).toBe(404)
+  })
+
+  it('[V6.8] counts what there is, also below a path', async () => {
+    await sensor.snapshot(
+      directory('/a'),
+      file('/a/1', old, { size: 5 }),
+      file('/a/2', old + 9, { size: 6 }),
+      file('/b'),
+    )
+    expect((await desk.get('/views/v/stats')).body).toMatchObject({
+      item_count: 4,
+      total_files: 3,
+      total_directories: 1,
+      total_size: 21,
+      latest_mtime: old + 9,
+      has_blind_spot: false,
+      suspect_file_count: 0,
+      audit_cycle_count: 0,
+      is_auditing: false,
+    })
+    expect((await desk.get('/views/v/stats?path=/a')).body).toMatchObject({ total_files: 2, total_size: 11 })
+  })
+
+  it('[V6.8] a view that is full says so, goes on with what it holds, and tells when there is room again', async () => {
+    const small = await desk.connect('host', { view: 'small' })
+    const full = await small.snapshot(file('/1'), file('/2'), file('/3'), file('/4'))
+    expect(full.body).toMatchObject({ status: 'full', rejected: 1, count: 3 })
+    expect((await desk.get('/views/small/stats', 'small')).body).toMatchObject({ full: true, total_files: 3 })
+    expect((await small.heartbeat()).body.health).toMatchObject({
+      status: 'degraded',
+      troubled: { 'view:small': 'degraded' },
+    })
+    await small.realtime(file('/1', old + 1))
+    await small.deleted('/1', '/2')
+    await small.realtime(file('/5'))
+    expect((await desk.get('/views/small/stats', 'small')).body).toMatchObject({ full: false, total_files: 2 })
+  })
+})
+
+describe('a forest', () => {
+  it('[V6.9] keeps a tree and a leader for each source, and compares them', async () => {
+    const west = await desk.connect('w', { source: 'west' })
+    const east = await desk.connect('e', { source: 'east' })
+    await sensor.end()
+    expect([west.role, east.role]).toEqual(['leader', 'leader'])
+    await west.snapshot(file('/a', old, { size: 1 }), file('/only-west', old, { size: 1 }))
+    await east.snapshot(file('/a', old + 5, { size: 100 }))
+    const { body } = await desk.get('/views/v/stats')
+    expect(body).toMatchObject({
+      total_files: 3,
+      sources: { west: { total_files: 2 }, east: { total_files: 1 } },
+      best: { file_count: 'west', total_size: 'east', latest_mtime: 'east' },
+    })
+    expect((await desk.get('/views/v/tree?path=/a')).body.members).toMatchObject({
+      west: { size: 1 },
+      east: { size: 100 },
+    })
+    expect((await desk.get('/views/v/tree?path=/a&source=east')).body).toMatchObject({ size: 100, source_id: 'east' })
+    expect((await desk.get('/views/v/tree?path=/a&best=file_count')).body).toMatchObject({ size: 1, source_id: 'west' })
+    expect((await desk.get('/views/v/diff?left=west&right=east')).body.differences).toEqual([
+      { path: '/a', kind: 'content' },
+      { path: '/only-west', kind: 'only_left' },
+    ])
+    expect((await desk.get('/views/v/tree?source=north')).status).toBe(404)
+    await west.end()
+    expect((await desk.get('/views/v/tree')).body).toMatchObject({ source_id: 'east' })
+  })
+})
+
+describe('changes', () => {
+  it('[V6.8] since a token are told once; a token of another run means start again', async () => {
+    await sensor.snapshot(file('/a'), file('/b'))
+    const start = (await desk.get('/views/v/changes')).body
+    expect(start).toMatchObject({ fresh_instance: true, changes: [] })
+    await sensor.realtime(file('/a', old + 1), file('/c'))
+    await sensor.deleted('/b')
+    const since = (token: string | undefined) => desk.get(`/views/v/changes?since=${token}`)
+    const next = (await since(start.token)).body
+    expect(next.changes?.map(({ path, kind }) => `${kind} ${path}`)).toEqual(['put /a', 'put /c', 'removed /b'])
+    expect((await since(next.token)).body).toMatchObject({ fresh_instance: false, changes: [], more: false })
+    expect((await since('nonsense')).body['fresh_instance']).toBe(true)
+    await sensor.end()
+    sensor = await desk.connect('host')
+    await sensor.snapshot(file('/a'))
+    expect((await since(next.token)).body['fresh_instance']).toBe(true)
+  })
+
+  it('[V6.8] stream as events; one who comes back with its last id misses none', async () => {
+    await sensor.snapshot(file('/a'))
+    const first = await follow()
+    expect((await first.next()).event).toBe('hello')
+    await sensor.realtime(file('/b'))
+    await advanceUntil(first)
+    const seen = await first.next()
+    expect(seen).toMatchObject({ event: 'changes', data: { changes: [{ path: '/b', kind: 'put' }] } })
+    first.close()
+    await sensor.realtime(file('/c'))
+    await sensor.deleted('/a')
+    const back = await follow(seen.id)
+    expect((await back.next()).data.changes.map(({ path }) => path)).toEqual(['/c', '/a'])
+    back.close()
+    const lost = await follow('bm9uc2Vuc2U')
+    expect((await lost.next()).event).toBe('reset')
+    lost.close()
+  })
+})
+
+describe('evidence', () => {
+  it('[V4.2] says missing only after a finished look, and not ready as long as nobody can tell', async () => {
+    const view = desk.fusion.view('v')
+    const evidence = viewEvidence({ view, clock: desk.clock, waitMs: 5_000, hash: async () => 'abc' })
+    expect(await evidence.look(['/a'], null)).toEqual([{ path: '/a', found: 'not_ready' }])
+    await sensor.snapshot(file('/a'), file('/old'))
+    const token = await evidence.changeToken()
+    await desk.clock.advance(2_000)
+    const heard = sensor.heartbeat({ wait_seconds: 9 })
+    const looking = evidence.look(['a', '/old', '/nobody', '../x'], token)
+    const [barrier] = (await heard).body.commands ?? []
+    expect(barrier).toMatchObject({ type: 'barrier' })
+    await sensor.send('realtime', [file('/a', old + 1, { size: 77 })], {
+      metadata: { barriers: [barrier?.barrier_id] },
+    })
+    const scans = (await sensor.heartbeat({ wait_seconds: 9 })).body.commands ?? []
+    expect(scans.map(({ path }) => path)).toEqual(['/a', '/old', '/nobody'])
+    for (const { job_id: id, path } of scans) {
+      const metadata = { job_id: id }
+      if (path === '/nobody') await sensor.send('on_demand_job', [{ path }], { type: 'delete', metadata })
+      else
+        await sensor.send('on_demand_job', [path === '/a' ? file('/a', old + 1, { size: 77 }) : file('/old')], {
+          metadata,
+        })
+      await sensor.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
+    }
+    expect(await looking).toEqual([
+      { path: 'a', found: 'present', size: 77, sha256: 'abc', changedSince: true },
+      { path: '/old', found: 'present', size: 10, sha256: 'abc', changedSince: false },
+      { path: '/nobody', found: 'missing' },
+      { path: '../x', found: 'missing' },
+    ])
+    const silent = evidence.look(['/a'], null)
+    await desk.pass(6)
+    expect(await silent).toEqual([{ path: '/a', found: 'not_ready' }])
+  })
+})
+
+it('[V4.2] a scan that finds a path gone deletes it, unless it was updated since', async () => {
+  await sensor.snapshot(directory('/d'), file('/d/f'), file('/d/g'))
+  const asked = (await desk.get('/views/v/tree?path=/d&force-real-time=1')).body
+  await sensor.commands()
+  await sensor.realtime(file('/d/g', old + 1))
+  const metadata = { job_id: asked.job_id }
+  await sensor.send('on_demand_job', [directory('/d'), scanned('/d')], { metadata })
+  await sensor.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
+  expect(names((await desk.get('/views/v/tree?path=/d')).body.children)).toEqual(['g'])
+  expect((await desk.get('/views/v/blind-spots')).body['deletions']).toEqual(['/d/f'])
+})
+
+interface Told {
+  readonly id: string
+  readonly event: string
+  readonly data: { readonly changes: readonly { readonly path: string }[] }
+}
+
+interface Following {
+  next(): Promise<Told>
+  readonly heard: number
+  close(): void
+}
+
+async function follow(lastId?: string): Promise<Following> {
+  const told: Told[] = []
+  let wake: (() => void) | undefined
+  let rest = ''
+  const asked = request(`${desk.url}/api/v1/views/v/events`, {
+    headers: { 'x-api-key': keyOf('v'), ...(lastId === undefined ? {} : { 'last-event-id': lastId }) },
+  })
+  asked.on('error', () => wake?.())
+  asked.end()
+  await new Promise<void>((resolve) => {
+    asked.on('response', (response) => {
+      response.on('error', () => wake?.())
+      response.on('data', (piece: Buffer) => {
+        rest += piece.toString()
+        const parts = rest.split('\n\n')
+        rest = parts.pop() ?? ''
+        for (const part of parts) {
+          if (part.startsWith(':')) continue
+          const field = (name: string) =>
+            part
+              .split('\n')
+              .find((line) => line.startsWith(`${name}: `))
+              ?.slice(name.length + 2) ?? ''
+          told.push({ id: field('id'), event: field('event'), data: JSON.parse(field('data')) as Told['data'] })
+        }
+        wake?.()
+      })
+      resolve()
+    })
+  })
+  return {
+    get heard() {
+      return told.length
+    },
+    async next() {
+      while (told.length === 0)
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      return told.shift()!
+    },
+    close: () => asked.destroy(),
+  }
+}
+
+/** The stream gathers for a moment by the hand clock: move it until the event is there. */
+async function advanceUntil(stream: Following): Promise<void> {
+  while (stream.heard === 0) await desk.clock.advance(30)
+}
