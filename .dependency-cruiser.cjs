@@ -21,12 +21,13 @@ const arrows = {
   http: [...below, ...middle],
   serve: [...below, ...middle, 'http'],
   demo: [...below, ...middle, 'http', 'serve'],
-  cli: [...below, ...middle, 'http', 'serve', 'demo'],
+  cli: [...below, ...middle, 'http', 'serve', 'demo', 'sensor'],
   index: [...below, ...middle, 'http', 'serve'],
 }
 
 /** A part is a directory or one file: `serve/…` or `serve.ts`. */
-const place = (part) => (part === 'protocol' ? '^packages/protocol/src/index\\.ts$' : `${src}${part}(/|\\.ts$)`)
+const packages = ['protocol', 'sensor']
+const place = (part) => (packages.includes(part) ? `^packages/${part}/src/index\\.ts$` : `${src}${part}(/|\\.ts$)`)
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
   name: `arrows-of-${part}`,

@@ -5,51 +5,72 @@
  */
 import { Command, CommanderError } from 'commander'
 import { nearest } from '../settings/nearest.js'
-import { demoCommand } from './demo.js'
 import { explain, exitCodes } from './explain.js'
-import { pmoCommand } from './pmo.js'
-import { workerCommand } from './worker.js'
 
-const commands = [workerCommand, pmoCommand, demoCommand]
+type Make = (finish: (code: number) => void) => Command
 
-function build(finish: (code: number) => void): Command {
+/** Each by its name, loaded when it is wanted: a tool for files has no use for a database driver, and should not wait for it. */
+const commands: Readonly<Record<string, () => Promise<Make>>> = {
+  worker: async () => (await import('./worker.js')).workerCommand,
+  pmo: async () => (await import('./pmo.js')).pmoCommand,
+  demo: async () => (await import('./demo.js')).demoCommand,
+  'migrate-config-v2': async () => (await import('./migrate-config-v2.js')).migrateConfigCommand,
+  'recover-stale-locks': async () => (await import('./recover-stale-locks.js')).recoverStaleLocksCommand,
+  'rebuild-snapshot': async () => (await import('./rebuild-snapshot.js')).rebuildSnapshotCommand,
+  'restore-snapshot': async () => (await import('./restore-snapshot.js')).restoreSnapshotCommand,
+  view: async () => (await import('./view.js')).viewCommand,
+  sensor: async () => (await import('./sensor.js')).sensorCommand,
+  task: async () => (await import('./task.js')).taskCommand,
+}
+
+async function build(words: readonly string[], finish: (code: number) => void): Promise<Command> {
   const program = new Command('bellwether')
     .description('Runs a fleet of AI agents so that every turn ends.')
     .helpCommand(false)
     .showSuggestionAfterError(false)
     .exitOverride()
     .configureOutput({ outputError: () => undefined })
-  for (const make of commands) {
-    program.addCommand(
-      make(finish)
-        .exitOverride()
-        .configureOutput({ outputError: () => undefined })
-        .showSuggestionAfterError(false),
-    )
-  }
+  const name = words[0] ?? ''
+  const wanted = Object.hasOwn(commands, name) ? [name] : Object.keys(commands)
+  for (const make of await Promise.all(wanted.map((one) => commands[one]!()))) program.addCommand(strict(make(finish)))
   return program
+}
+
+/** Mistakes are told by us, in a command and in the verbs under it. */
+function strict(command: Command): Command {
+  command.commands.forEach(strict)
+  return command
+    .exitOverride()
+    .configureOutput({ outputError: () => undefined })
+    .showSuggestionAfterError(false)
 }
 
 /** What a mistyped word most likely meant. */
 function suggestion(program: Command, error: CommanderError, words: readonly string[]): string {
   const wrong = /'(-{0,2}[^'\s]+)/.exec(error.message)?.[1]
-  const within = program.commands.find((command) => words.includes(command.name()))
+  const outer = program.commands.find((command) => words.includes(command.name()))
+  const within = outer?.commands.find((command) => words.includes(command.name())) ?? outer
   if (wrong !== undefined && error.code === 'commander.unknownCommand') {
-    return `Did you mean: bellwether ${nearest(
+    return `Did you mean: ${path(outer ?? program)} ${nearest(
       wrong,
-      program.commands.map((command) => command.name()),
+      (outer ?? program).commands.map((command) => command.name()),
     )}?`
   }
   if (wrong !== undefined && error.code === 'commander.unknownOption') {
     const options = ['--help', ...(within ?? program).options.flatMap((option) => option.long ?? [])]
     return `Did you mean ${nearest(wrong, options)}?`
   }
-  return `See: bellwether ${within === undefined ? '' : `${within.name()} `}--help`
+  return `See: ${path(within ?? program)} --help`
+}
+
+/** A command as one types it. */
+function path(command: Command): string {
+  return command.parent === null ? command.name() : `${path(command.parent)} ${command.name()}`
 }
 
 async function main(words: readonly string[]): Promise<number> {
   let code: number = exitCodes.ok
-  const program = build((told) => {
+  const program = await build(words, (told) => {
     code = told
   })
   try {

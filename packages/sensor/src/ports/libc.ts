@@ -1,0 +1,79 @@
+/**
+ * The C library, through koffi: the few calls that Node does not offer (inotify, poll) or offers too slowly for a million
+ * files (getdents64, statx). koffi brings its binaries inside its package; where they do not load, or this is not Linux,
+ * there is no libc and the callers use what Node has. Addresses are plain numbers: passing one costs nothing.
+ */
+import { createRequire } from 'node:module'
+import { endianness } from 'node:os'
+
+type Call = (...values: readonly number[]) => number
+
+export interface Libc {
+  readonly openat: Call
+  readonly close: Call
+  readonly getdents: Call
+  readonly statx: Call
+  readonly read: Call
+  readonly write: Call
+  readonly poll: Call
+  readonly eventfd: Call
+  readonly inotifyInit: Call
+  readonly inotifyAdd: Call
+  readonly inotifyRemove: Call
+  /** The failure code of the last call of this thread. */
+  errno(): number
+  /** Where a buffer's bytes are. It is kept for ever: the collector does not know that somebody holds the number. */
+  pin(bytes: Uint8Array): number
+}
+
+interface Koffi {
+  load(path: null): { func(name: string, result: string, parameters: readonly string[]): Call }
+  address(value: Uint8Array): bigint
+  errno(): number
+}
+
+const signatures = {
+  openat: ['openat', 'int', ['int', 'int64_t', 'int']],
+  close: ['close', 'int', ['int']],
+  getdents: ['getdents64', 'int64_t', ['int', 'int64_t', 'size_t']],
+  statx: ['statx', 'int', ['int', 'int64_t', 'int', 'uint', 'int64_t']],
+  read: ['read', 'int64_t', ['int', 'int64_t', 'size_t']],
+  write: ['write', 'int64_t', ['int', 'int64_t', 'size_t']],
+  poll: ['poll', 'int', ['int64_t', 'int64_t', 'int']],
+  eventfd: ['eventfd', 'int', ['uint', 'int']],
+  inotifyInit: ['inotify_init1', 'int', ['int']],
+  inotifyAdd: ['inotify_add_watch', 'int', ['int', 'int64_t', 'uint32_t']],
+  inotifyRemove: ['inotify_rm_watch', 'int', ['int', 'int']],
+} as const
+
+const pinned: Uint8Array[] = []
+let opened: Libc | string | undefined
+
+/** The library, or in one sentence why there is none. Asked once; the answer stays. */
+export function openLibc(): Libc | string {
+  opened ??= load()
+  return opened
+}
+
+function load(): Libc | string {
+  if (process.platform !== 'linux') return `inotify is Linux's; this is ${process.platform}`
+  if (endianness() !== 'LE') return 'the native reader knows little-endian machines only'
+  if (process.env['BELLWETHER_SENSOR_NATIVE'] === 'off') return 'switched off by BELLWETHER_SENSOR_NATIVE=off'
+  try {
+    const pin = (bytes: Uint8Array) => {
+      pinned.push(bytes)
+      return Number(koffi.address(bytes))
+    }
+    const koffi = createRequire(import.meta.url)('koffi') as Koffi
+    const library = koffi.load(null)
+    const calls = Object.fromEntries(
+      Object.entries(signatures).map(([name, [symbol, result, parameters]]) => [
+        name,
+        library.func(symbol, result, parameters),
+      ]),
+    ) as Record<keyof typeof signatures, Call>
+    return { ...calls, errno: () => koffi.errno(), pin }
+  } catch (error) {
+    return `koffi did not load: ${error instanceof Error ? error.message : String(error)}`
+  }
+}

@@ -1,0 +1,109 @@
+/** Tasks that fail, hang and are paused. */
+import { describe, expect, it } from 'vitest'
+import type { Clock } from '../ports/clock.js'
+import { startTask, type Progress } from './task.js'
+
+/** Time passes only in sleeps, and only when told to: each sleep takes what it says, or a jump instead. */
+function steppedClock() {
+  let nowMs = 0
+  const jumps: number[] = []
+  const clock: Clock = {
+    wallMs: () => nowMs,
+    monotonicMs: () => nowMs,
+    async sleep(ms, signal) {
+      await new Promise((resolve) => setImmediate(resolve))
+      if (signal?.aborted !== true) nowMs += jumps.shift() ?? ms
+    },
+  }
+  return { clock, jumps }
+}
+
+const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+/** One look of the judge. */
+const judgedMs = 1_000
+
+describe('a task', () => {
+  const hang = () => new Promise<never>(() => undefined)
+
+  async function run(step: (progress: Progress, attempt: number) => Promise<number | undefined>, jumps: number[] = []) {
+    const stepped = steppedClock()
+    stepped.jumps.push(...jumps)
+    const over = new AbortController()
+    let attempts = 0
+    const task = startTask(
+      { name: 't', clock: stepped.clock, log: silent, signal: over.signal, stuckMs: 60_000 },
+      (progress) => step(progress, (attempts += 1)),
+    )
+    await task.ended
+    return { health: task.health, attempts, elapsedMs: stepped.clock.monotonicMs() }
+  }
+
+  it('[V5.1] that crashes is counted and started again after its pause', async () => {
+    const { health, attempts, elapsedMs } = await run(async (_, attempt) => {
+      if (attempt < 3) throw new Error('broken')
+      return undefined
+    })
+    expect(attempts).toBe(3)
+    expect(health).toMatchObject({ restarts: 2, consecutive: 0 })
+    expect(elapsedMs).toBeGreaterThanOrEqual(15_000)
+  })
+
+  it('[V5.5] that shows no progress for 60 s is cancelled and started again, even if it ignores the cancelling', async () => {
+    let cancelled = false
+    const { health, attempts } = await run(async (progress, attempt) => {
+      if (attempt > 1) return undefined
+      progress.signal.addEventListener('abort', () => (cancelled = true))
+      return hang()
+    })
+    expect(attempts).toBe(2)
+    expect(cancelled).toBe(true)
+    expect(health).toMatchObject({ stuck: 1, restarts: 1 })
+  })
+
+  it('[V5.5] that makes progress, or rests as it should, is left alone', async () => {
+    const { clock } = steppedClock()
+    const { health } = await run(async (progress) => {
+      for (let turn = 0; turn < 100; turn += 1) {
+        await clock.sleep(judgedMs)
+        progress.moved()
+      }
+      await progress.rest(clock.sleep(judgedMs))
+      return undefined
+    })
+    expect(health).toMatchObject({ stuck: 0, restarts: 0 })
+  })
+
+  it('[V5.5] is not blamed for a pause of the whole process', async () => {
+    const { health } = await run(async () => {
+      for (let turn = 0; turn < 6; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+      return undefined
+    }, [10_000_000, 10_000_000])
+    expect(health).toMatchObject({ stuck: 0, restarts: 0 })
+  })
+
+  it('[V1.6] whose step was cancelled, while nobody stops, goes on', async () => {
+    const { attempts, health } = await run(async (_, attempt) => {
+      if (attempt === 1) throw new DOMException('cancelled', 'AbortError')
+      return undefined
+    })
+    expect(attempts).toBe(2)
+    expect(health.consecutive).toBe(0)
+  })
+
+  it('[V5.2] fails for ever without an end: loud from the fifth time on', async () => {
+    const { clock } = steppedClock()
+    const loud: string[] = []
+    const over = new AbortController()
+    const log = { ...silent, fatal: (_: object, message: string) => void loud.push(message) }
+    let attempts = 0
+    const task = startTask({ name: 't', clock, log, signal: over.signal, stuckMs: 60_000 }, async () => {
+      attempts += 1
+      if (attempts === 20) over.abort()
+      throw new Error('broken')
+    })
+    await task.ended
+    expect(attempts).toBe(20)
+    expect(loud).toHaveLength(15)
+  })
+})

@@ -1,0 +1,37 @@
+/** Merging kernel events: nothing that a later look cannot show is forgotten. */
+import { describe, expect, it } from 'vitest'
+import { Changes } from './changes.js'
+import { mask } from './inotify.js'
+
+function after(...bits: readonly number[]) {
+  const changes = new Changes(200)
+  for (const each of bits) changes.note('/d', { watch: 1, mask: each, name: 'f' }, 0)
+  return changes
+}
+const one = (...bits: readonly number[]) => after(...bits).take(10, 0, true)
+
+describe('pending changes', () => {
+  it('[V3.1] a file that is created, written often and closed is looked at once, and is whole', () => {
+    const taken = one(mask.created, mask.modified, mask.modified, mask.closedWrite)
+    expect(taken).toHaveLength(1)
+    expect(taken[0]).toMatchObject({ arrived: true, gone: false, writing: 'closed' })
+  })
+
+  it('[V3.1] one that went and came back remembers that the old one went', () => {
+    expect(one(mask.deleted, mask.created)[0]).toMatchObject({ gone: true, arrived: true, writing: 'open' })
+    expect(one(mask.movedTo, mask.deleted)[0]).toMatchObject({ gone: true, writing: 'same' })
+  })
+
+  it('[V3.1] temp + rename is whole; a write after the close is not', () => {
+    expect(one(mask.movedTo)[0]).toMatchObject({ writing: 'closed' })
+    expect(one(mask.closedWrite, mask.modified)[0]).toMatchObject({ writing: 'open' })
+  })
+
+  it('[V3.1] a busy writer waits for its pause, and a barrier does not', () => {
+    const changes = after(mask.modified, mask.modified)
+    expect(changes.take(10, 100, false)).toHaveLength(0)
+    expect(changes.take(10, 100, true)).toHaveLength(1)
+    expect(after(mask.modified).take(10, 200, false)).toHaveLength(1)
+    expect(after(mask.modified, mask.closedWrite).take(10, 0, false)).toHaveLength(1)
+  })
+})

@@ -1,0 +1,116 @@
+/** A directory, a server and sensors for one test; everything ends with it. */
+import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { decodeFileName } from '@bellwether/protocol'
+import { systemClock } from '../../src/ports/clock.js'
+import type { Log } from '../../src/ports/log.js'
+import { startSensor, type Sensor, type SensorOptions } from '../../src/sensor.js'
+import { Fusion, type FusionOptions } from './fusion.js'
+
+export interface Line {
+  readonly level: string
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly message: string
+}
+
+export interface World {
+  readonly root: string
+  readonly fusion: Fusion
+  readonly lines: Line[]
+  readonly log: Log
+  sensor(options?: Partial<SensorOptions>): Sensor
+  at(...names: string[]): string
+  end(): Promise<void>
+}
+
+export async function until<T>(what: string, ask: () => T | undefined | false, withinMs = 15_000): Promise<T> {
+  const startedMs = systemClock.monotonicMs()
+  for (;;) {
+    const answer = ask()
+    if (answer !== undefined && answer !== false) return answer
+    if (systemClock.monotonicMs() - startedMs > withinMs) throw new Error(`Not within ${withinMs} ms: ${what}`)
+    await systemClock.sleep(20)
+  }
+}
+
+export function recordingLog(lines: Line[]): Log {
+  const at = (level: string) => (fields: object, message: string) =>
+    void lines.push({ level, fields: { ...fields }, message })
+  return { info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
+}
+
+export async function makeWorld(options: FusionOptions = {}): Promise<World> {
+  const root = mkdtempSync(join(tmpdir(), 'bw-sensor-'))
+  const fusion = await new Fusion(options).start()
+  const sensors: Sensor[] = []
+  const lines: Line[] = []
+  const log = recordingLog(lines)
+  return {
+    root,
+    fusion,
+    lines,
+    log,
+    at: (...names) => join(root, ...names),
+    sensor(more = {}) {
+      const sensor = startSensor({ root, server: fusion.url, keys: ['k'], id: 'host-1', log, scanThreads: 1, ...more })
+      sensors.push(sensor)
+      return sensor
+    },
+    async end() {
+      await Promise.all(sensors.map((sensor) => sensor.stop()))
+      await fusion.stop()
+      rmSync(root, { recursive: true, force: true })
+    },
+  }
+}
+
+/** What is on disk, the way `ls -la` sees it: path → kind, size and mtime. */
+export function onDisk(root: string): Map<string, string> {
+  const found = new Map<string, string>()
+  const walk = (bytes: Buffer, path: string) => {
+    for (const name of readdirSync(bytes, { encoding: 'buffer' })) {
+      const full = Buffer.concat([bytes, Buffer.from('/'), name])
+      const child = `${path}/${decodeFileName(name)}`
+      const stat = lstatSync(full)
+      found.set(child, stat.isDirectory() ? 'directory' : `file ${stat.size} ${(stat.mtimeMs / 1_000).toFixed(2)}`)
+      if (stat.isDirectory()) walk(full, child)
+    }
+  }
+  walk(Buffer.from(root), '')
+  return found
+}
+
+export function inView(fusion: Fusion): Map<string, string> {
+  const found = new Map<string, string>()
+  for (const [path, row] of fusion.tree) {
+    if (path === '/') continue
+    const time = (row.modified_time ?? 0).toFixed(2)
+    found.set(path, row.is_directory === true ? 'directory' : `file ${row.size} ${time}`)
+  }
+  return found
+}
+
+/** What the two disagree about; empty when they are equal. */
+export function differences(fusion: Fusion, root: string): string[] {
+  const [disk, view] = [onDisk(root), inView(fusion)]
+  const wrong: string[] = []
+  for (const [path, entry] of disk) if (view.get(path) !== entry) wrong.push(`${path}: ${entry} ≠ ${view.get(path)}`)
+  for (const path of view.keys()) if (!disk.has(path)) wrong.push(`${path}: not on disk`)
+  return wrong
+}
+
+export const same = (world: World, withinMs?: number): Promise<true> =>
+  until('view equals disk', () => differences(world.fusion, world.root).length === 0, withinMs).catch(
+    (error: unknown) => {
+      throw new Error(`${String(error)}\n${differences(world.fusion, world.root).slice(0, 10).join('\n')}`)
+    },
+  )
+
+/** Confirmed once everything that happened before has arrived. */
+let barriers = 0
+export async function barrier(fusion: Fusion): Promise<void> {
+  const id = `b${(barriers += 1)}`
+  fusion.command({ type: 'barrier', barrier_id: id })
+  await until(`barrier ${id}`, () => fusion.confirmed.includes(id))
+}

@@ -1,0 +1,15 @@
+/** Tests of the sensor: pure ones beside the source, in test/ those with real directories, threads and processes. */
+import { defineConfig } from 'vitest/config'
+
+const conditions = ['@bellwether/source', 'module', 'node', 'development|production']
+
+export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
+  test: {
+    name: 'sensor',
+    pool: 'forks',
+    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    testTimeout: 30_000,
+  },
+})
