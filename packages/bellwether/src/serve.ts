@@ -3,14 +3,21 @@
  * composed, announced as ready, runs until its lifeline ends, drains, and answers its exit code.
  */
 import { hostname } from 'node:os'
+import { resolve } from 'node:path'
 import { token } from '@bellwether/protocol'
+import { startAutopilot } from './board/autopilot.js'
+import { runChores } from './board/chores.js'
+import { localEvidence } from './board/local-evidence.js'
 import { setLimits } from './kernel/roster.js'
 import { runPmo } from './pmo/loop.js'
 import { systemClock } from './ports/clock.js'
 import { systemRandom } from './ports/random.js'
+import { openChores, openDispatcher, openTaskRoot } from './serve/board.js'
+import { openFileAgents } from './serve/file-agents.js'
 import { openHouse, type House } from './serve/house.js'
 import { holdLifeline, type Lifeline } from './serve/lifeline.js'
 import { openLog } from './serve/logger.js'
+import { kernelSpawner } from './serve/spawner.js'
 import { loadSettings } from './settings/load.js'
 import type { Settings } from './settings/schema.js'
 import { agentFor, type Agents } from './worker/agents.js'
@@ -28,6 +35,8 @@ export interface ServeOptions {
 export interface ServeWorkerOptions extends ServeOptions {
   readonly target: string
   readonly agents: Agents
+  /** The project whose agents are read from files; absent: function agents only. */
+  readonly fileAgentsOf?: string
   readonly concurrency?: number
 }
 
@@ -48,15 +57,23 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
     const workerId = `${hostname()}-${process.pid}-${house.kernel.ids.next().slice(-6)}`
     const { worker } = settings
     const concurrency = options.concurrency ?? worker.concurrency
+    const { fileAgentsOf: projectId, folder } = options
+    const { kernel } = house
+    const { signal } = lifeline
+    const files =
+      projectId === undefined
+        ? undefined
+        : await openFileAgents({ kernel, clock: systemClock, log, signal, settings, projectId, folder })
     const running = await runWorker({
-      kernel: house.kernel,
+      kernel,
       bell: house.bell,
       clock: systemClock,
       log,
-      signal: lifeline.signal,
+      signal,
       workerId,
       workerTarget: target,
-      agent: (turn) => agentFor(options.agents, turn),
+      agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
+      ...(files === undefined ? {} : { onBeat: files.onBeat }),
       settings: {
         concurrency,
         suspendTimeoutSeconds: worker.suspend_timeout_seconds,
@@ -86,6 +103,7 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
     })
     log.info({ worker_id: workerId, target, concurrency, bell: house.bell.kind }, 'the worker is ready')
     await running.ended
+    files?.close()
     const left = running.worker.running.size
     if (left > 0) log.warn({ turns: left }, 'turns did not end in time and are left for other workers')
     return left === 0 ? 0 : 1
@@ -123,6 +141,40 @@ export async function servePmo(options: ServeOptions): Promise<number> {
     log.info({ bell: house.bell.kind }, 'the PMO is ready')
     await running
     return 0
+  })
+}
+
+export interface ServeAutopilotOptions extends ServeOptions {
+  /** The task root; absent: [board] root, else the folder. */
+  readonly root?: string
+  /** Whose agents do the tasks. */
+  readonly projectId: string
+}
+
+/** The board's autopilot and its chores, with the kernel's turns. Any number may run on one root. */
+export async function serveAutopilot(options: ServeAutopilotOptions): Promise<number> {
+  const projectId = token(options.projectId, 'project')
+  return serve(options, 'autopilot', async ({ kernel }, settings, lifeline, log) => {
+    const { signal } = lifeline
+    const root = resolve(options.folder, options.root ?? settings.board.root ?? '.')
+    const owner = `autopilot:${hostname()}-${process.pid}`
+    const opened = await openTaskRoot({ root, owner, settings: settings.board, log, signal })
+    try {
+      const desk = openDispatcher(opened, {
+        spawner: kernelSpawner({ kernel, projectId, clock: systemClock, log }),
+        evidence: localEvidence(opened.board.root, opened.ids),
+        actor: 'autopilot',
+      })
+      const autopilot = startAutopilot(desk, opened.caches, signal)
+      const chores = runChores(openChores(opened), { clock: systemClock, log }, signal)
+      options.onReady?.({ ready: true, role: 'autopilot', root: opened.board.root, pid: process.pid })
+      log.info({ root: opened.board.root, project: projectId }, 'the autopilot is ready')
+      await Promise.all([autopilot.ended, chores])
+      return 0
+    } finally {
+      await opened.alerts.settled()
+      await opened.board.close()
+    }
   })
 }
 

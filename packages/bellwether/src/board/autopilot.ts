@@ -78,7 +78,7 @@ export async function runAutopilot(
   const open = new Set<Promise<void>>()
   const { settings } = desk
   let begun = 0
-  let because = `${maxSteps} steps were asked for`
+  let because = `no more than ${maxSteps} were asked for`
   await desk.board.sync()
   await reconcileAll(desk, await desk.policies())
   await rememberPeople(desk, { firstAgent: settings.firstAgent, recovery: (await desk.policies()).recovery })
@@ -102,7 +102,7 @@ export async function runAutopilot(
       continue
     }
     begun += 1
-    because = `${maxSteps} steps were asked for`
+    because = `no more than ${maxSteps} were asked for`
     const following = followed(desk, one, signal).then((report) => {
       reports.push({ ...report, choice })
       open.delete(following)

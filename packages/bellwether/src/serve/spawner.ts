@@ -4,6 +4,7 @@
  * wait. What a task is, and what its ending means, is left to the board.
  */
 import { InvalidInput } from '@bellwether/protocol'
+import { readAnswer, type Answer } from '../board/answer.js'
 import type { Spawner, TurnStanding } from '../board/outside.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Clock } from '../ports/clock.js'
@@ -123,15 +124,28 @@ export function kernelSpawner({ kernel, projectId, clock, log }: SpawnerOptions)
 }
 
 function standingOf(row: Row): TurnStanding {
-  const { agent_turn_id: agentTurnId, outcome, error, deliverable } = row
+  const { agent_turn_id: agentTurnId, outcome, error } = row
   if (outcome === null) return { standing: 'going', agentTurnId }
+  const { deliverable, tokenUsage } = answerOf(row.deliverable)
   return {
     standing: 'ended',
     agentTurnId,
     outcome,
     error,
     deliverable,
-    tokenUsage: row.token_usage,
+    // What the steps counted is exact; what an agent says of itself is better than nothing.
+    tokenUsage: row.token_usage > 0 ? row.token_usage : tokenUsage,
     elapsedMs: row.elapsed_ms,
   }
+}
+
+/** A deliverable card as the board reads answers: named fields by their names, a text as the object it may hold. */
+function answerOf(content: Row['deliverable']): Answer {
+  if (content === null) return { deliverable: null, tokenUsage: 0 }
+  const { fields, text } = content
+  if (Array.isArray(fields)) {
+    const named = (fields as { name: string; value: unknown }[]).map(({ name, value }) => [name, value] as const)
+    return readAnswer(JSON.stringify(Object.fromEntries(named)))
+  }
+  return typeof text === 'string' ? readAnswer(text) : { deliverable: content, tokenUsage: 0 }
 }

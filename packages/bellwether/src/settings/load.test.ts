@@ -63,7 +63,17 @@ describe('settings', () => {
     })
     expect(server).toEqual({ host: '127.0.0.1', port: 7717 })
     expect(database).toEqual({ pool_size: 10, statement_timeout_seconds: 30 })
-    expect([nats, board]).toEqual([{}, {}])
+    expect(nats).toEqual({})
+    expect(board).toEqual({
+      first_agent: 'coder',
+      max_concurrent_spawns: 4,
+      autopilot_interval_seconds: 5,
+      claim_lease_seconds: 60,
+      spawn_grace_seconds: 60,
+      lock_check_seconds: 900,
+      snapshot_check_seconds: 86_400,
+      runs_retention_days: 30,
+    })
   })
 
   it('reads the file, and the environment over the file [W4.1]', () => {

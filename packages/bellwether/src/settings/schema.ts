@@ -66,6 +66,20 @@ const view = z.object({
 
 const board = z.object({
   root: text('The folder with the tasks; absent: the project folder.'),
+  first_agent: z
+    .string()
+    .min(1)
+    .max(255)
+    .default('coder')
+    .describe('Who tries a task that names no agent and no role.'),
+  max_concurrent_spawns: count(4, 'How many turns the board has going at the same time.', { max: 10_000 }),
+  autopilot_interval_seconds: seconds(5, 'How often the autopilot looks at the board when nothing wakes it.'),
+  claim_lease_seconds: seconds(60, 'A dispatcher that claimed a task and did not start it loses it after this long.'),
+  spawn_grace_seconds: seconds(60, 'A started run that the kernel does not know is given up after this long.'),
+  lock_check_seconds: seconds(900, 'How often locks are checked in a dry run.'),
+  snapshot_check_seconds: seconds(86_400, 'How often the snapshot is rebuilt in a dry run and compared.'),
+  runs_retention_days: count(30, 'How long the files of ended runs are kept.', { max: 3_650 }),
+  alert_webhook_url: text('Where alerts are posted as JSON; absent: they are only logged and counted.'),
 })
 
 const server = z.object({

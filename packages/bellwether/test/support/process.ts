@@ -10,8 +10,15 @@ import { until } from './until.js'
 const main = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))
 // By its path: the children run in folders from where packages cannot be found.
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
+/** What node runs to be this script, from source. */
+export const programOf = (script: string): readonly string[] => [
+  '--import',
+  tsx,
+  '--conditions=@bellwether/source',
+  script,
+]
 /** What node runs to be the command line. */
-export const program: readonly string[] = ['--import', tsx, '--conditions=@bellwether/source', main]
+export const program = programOf(main)
 
 export interface Cli {
   readonly child: ChildProcess
@@ -28,10 +35,19 @@ export interface Cli {
 export interface CliOptions {
   readonly cwd: string
   readonly env?: Readonly<Record<string, string>>
+  /** What node runs instead of the command line. */
+  readonly program?: readonly string[]
+  /** The user to run as; needs root. */
+  readonly uid?: number
 }
 
-export function runCli(words: readonly string[], { cwd, env = {} }: CliOptions): Cli {
-  const child = spawn(process.execPath, [...program, ...words], { cwd, env: { ...process.env, ...env }, stdio: 'pipe' })
+export function runCli(words: readonly string[], { cwd, env = {}, program: run = program, uid }: CliOptions): Cli {
+  const child = spawn(process.execPath, [...run, ...words], {
+    cwd,
+    env: { ...process.env, ...env },
+    stdio: 'pipe',
+    ...(uid === undefined ? {} : { uid }),
+  })
   let [stdout, stderr] = ['', '']
   child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
   child.stderr.on('data', (data: Buffer) => (stderr = (stderr + data.toString()).slice(-100_000)))

@@ -1,0 +1,25 @@
+/**
+ * `bellwether task …`: the board from the command line. Each verb is in cli/task/; this file only knows their names. Human
+ * output on a terminal, with --json one object; exit 0 ok, 1 failure, 2 usage.
+ */
+import { Command } from 'commander'
+import { autopilotCommand } from './task/autopilot.js'
+import { dispatchCommand } from './task/dispatch.js'
+import { addCommand, boardCommands, doneCommand, moveCommands, retryCommand } from './task/hands.js'
+import { listCommand, showCommand, synthesizeCommand, watchCommand } from './task/look.js'
+
+export function taskCommand(finish: (code: number) => void): Command {
+  const task = new Command('task').description('the board: add, do and watch tasks').helpCommand(false)
+  addCommand(task)
+  listCommand(task)
+  showCommand(task)
+  moveCommands(task)
+  doneCommand(task)
+  retryCommand(task)
+  boardCommands(task)
+  dispatchCommand(task, finish)
+  autopilotCommand(task, finish)
+  watchCommand(task)
+  synthesizeCommand(task)
+  return task
+}

@@ -1,0 +1,33 @@
+/** `task autopilot`: the board does its tasks by itself, with the agents of a project, until it is told to stop. */
+import type { Command } from 'commander'
+import { serveAutopilot } from '../../serve.js'
+import { printLine } from '../explain.js'
+import { parentPipe } from '../worker.js'
+
+interface Flags {
+  readonly root?: string
+  readonly project: string
+  readonly json?: boolean
+  readonly parentPipe?: boolean
+}
+
+export function autopilotCommand(task: Command, finish: (code: number) => void): void {
+  task
+    .command('autopilot')
+    .description('dispatch ready tasks to the agents of a project, against [database] url')
+    .requiredOption('--project <name>', 'whose agents do the tasks')
+    .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
+    .option('--json', 'print one line on stdout when ready')
+    .addOption(parentPipe())
+    .action(async ({ root, project, json, parentPipe: pipe }: Flags) => {
+      finish(
+        await serveAutopilot({
+          folder: process.cwd(),
+          projectId: project,
+          parentPipe: pipe ?? false,
+          ...(root === undefined ? {} : { root }),
+          ...(json === true ? { onReady: printLine } : {}),
+        }),
+      )
+    })
+}

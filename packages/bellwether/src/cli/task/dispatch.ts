@@ -1,0 +1,140 @@
+/**
+ * `task dispatch`: one task, or those that come first, done by a local command as the agent. Runs that an earlier dispatcher
+ * left open are settled first. The first Ctrl-C stops what runs and waits for its end; the second does not wait.
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import type { Command } from 'commander'
+import { runAutopilot } from '../../board/autopilot.js'
+import { writeCaches } from '../../board/caches.js'
+import { commandSpawner } from '../../board/command-spawner.js'
+import type { Desk } from '../../board/desk.js'
+import { dispatch } from '../../board/dispatch.js'
+import { localEvidence } from '../../board/local-evidence.js'
+import { openRuns, reconcileAll } from '../../board/reconcile.js'
+import type { DispatchReport } from '../../board/report.js'
+import { systemClock } from '../../ports/clock.js'
+import { systemDisk } from '../../ports/disk/disk.js'
+import { systemMachine } from '../../ports/disk/machine.js'
+import { openDispatcher } from '../../serve/board.js'
+import { exitCodes } from '../explain.js'
+import { wholeNumber } from './look.js'
+import { answer, onRoot, plain, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+
+interface Flags extends CommonFlags {
+  readonly command?: string
+  readonly timeout: number
+  readonly env?: string[]
+  readonly max?: number
+}
+
+const collect = (value: string, before: string[] | undefined) => [...(before ?? []), value]
+
+export function dispatchCommand(task: Command, finish: (code: number) => void): void {
+  withCommon(task.command('dispatch [id]'))
+    .description('let a local command do a task: this one, or the one that comes first')
+    .option('--command <cmd>', 'the agent: it gets the prompt on stdin and answers on stdout')
+    .option('--timeout <seconds>', 'the longest that one run may take', wholeNumber, 1_200)
+    .option('--env <name>', 'an environment variable that it may see; may be repeated', collect)
+    .option('--max <n>', 'without an id: at most so many tasks (default 1)', wholeNumber)
+    .action(async (id: string | undefined, flags: Flags) => {
+      if (flags.command === undefined) {
+        throw new InvalidInput("dispatch needs --command 'CMD': there is no house here that would run the turn", {
+          code: 'missing_option',
+          hint: "for example: --command 'claude -p --output-format json', or any script of yours; `bellwether task autopilot` runs tasks as turns",
+        })
+      }
+      if (id !== undefined && flags.max !== undefined) {
+        throw new InvalidInput('--max is for a dispatch without an id', { code: 'contradicting_options' })
+      }
+      const { command } = flags
+      await onRoot(flags, 'look', async (opened) => {
+        const desk = deskOf(opened, command, flags)
+        const { signal, end } = onInterrupt(desk)
+        try {
+          await settleLeftovers(desk)
+          finish(await (id === undefined ? several(desk, opened, flags, signal) : one(desk, opened, id, flags, signal)))
+        } finally {
+          end()
+        }
+      })
+    })
+}
+
+function deskOf(opened: Opened, command: string, flags: Flags): Desk {
+  const { board, ids, log } = opened
+  const spawner = commandSpawner({
+    root: board.root,
+    command,
+    timeoutMs: flags.timeout * 1_000,
+    environment: flags.env ?? [],
+    disk: systemDisk,
+    machine: systemMachine,
+    clock: systemClock,
+    ids,
+    log,
+  })
+  return openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: whoAmI(flags) })
+}
+
+async function one(desk: Desk, opened: Opened, id: string, flags: Flags, signal: AbortSignal): Promise<number> {
+  const report = await dispatch(desk, id, signal)
+  await writeCaches(desk.board, opened.caches)
+  answer(flags, { ...report }, () => told(report))
+  return codeOf([report])
+}
+
+async function several(desk: Desk, opened: Opened, flags: Flags, signal: AbortSignal): Promise<number> {
+  const { reports, stoppedBecause } = await runAutopilot(desk, opened.caches, { maxSteps: flags.max ?? 1, signal })
+  answer(flags, { reports, stoppedBecause }, () =>
+    [
+      ...reports.map((report) => `${told(report)}\n  chosen because ${plain(report.choice?.because ?? '')}`),
+      `ended: ${plain(stoppedBecause)}`,
+    ].join('\n'),
+  )
+  return codeOf(reports)
+}
+
+const codeOf = (reports: readonly DispatchReport[]) =>
+  reports.every(({ status }) => status === 'done' || status === 'review') ? exitCodes.ok : exitCodes.failure
+
+function told({ taskId, status, reason, spawn, knowledge }: DispatchReport): string {
+  const lines = [`${taskId} is ${status}${reason === null ? '' : ` (${reason})`}`]
+  if (spawn !== null) {
+    const { agent, metrics, error, nextAssignee, action, cooldownUntil } = spawn
+    lines.push(`  ${agent}: ${metrics.tokenUsage} tokens, ${metrics.elapsedMs} ms${error === null ? '' : `; ${error}`}`)
+    if (nextAssignee !== null)
+      lines.push(
+        `  next: ${nextAssignee} (${action ?? ''})${cooldownUntil === null ? '' : `, not before ${cooldownUntil}`}`,
+      )
+  }
+  if (knowledge?.degraded === true) lines.push(`  without all hints: ${knowledge.degradeReason ?? ''}`)
+  return lines.map(plain).join('\n')
+}
+
+/** What a dispatcher that died has left: its command may have gone on without it, and ended meanwhile. */
+async function settleLeftovers(desk: Desk): Promise<void> {
+  await desk.board.sync()
+  const nowMs = desk.clock.wallMs()
+  for (const { runId, run } of openRuns(desk.board.state)) {
+    // A command that lives for one dispatch cannot watch for a minute; here the hour of the intent line must do.
+    const ageMs = nowMs - Date.parse(run.startedAt)
+    if (ageMs > desk.settings.spawnGraceMs) desk.seenSince.set(`${runId}:unknown`, desk.clock.monotonicMs() - ageMs)
+  }
+  await reconcileAll(desk, await desk.policies())
+}
+
+function onInterrupt(desk: Desk): { readonly signal: AbortSignal; readonly end: () => void } {
+  const stop = new AbortController()
+  let told = false
+  const interrupt = () => {
+    if (told) process.exit(130)
+    told = true
+    process.stderr.write('stopping what runs; once more to leave at once\n')
+    for (const { runId } of openRuns(desk.board.state)) {
+      desk.spawner.stop(runId, 'interrupted').catch((error: unknown) => process.stderr.write(`${String(error)}\n`))
+    }
+  }
+  const names = ['SIGINT', 'SIGTERM'] as const
+  for (const name of names) process.on(name, interrupt)
+  return { signal: stop.signal, end: () => names.forEach((name) => process.off(name, interrupt)) }
+}
