@@ -1,13 +1,16 @@
-/** `bellwether worker`: a process that runs the turns of one worker target with function agents from a file. */
-import { InvalidInput } from '@bellwether/protocol'
+/** `bellwether worker`: a process that runs the turns of one worker target, with agents from the folder agents/ or functions from a file. */
+import { existsSync } from 'node:fs'
+import { InvalidInput, token } from '@bellwether/protocol'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { serveWorker } from '../serve.js'
+import { agentsFolder } from '../serve/file-agents.js'
 import { loadAgents } from './agents-file.js'
 import { printLine } from './explain.js'
 
 interface Flags {
   readonly target?: string
   readonly agents?: string
+  readonly project: string
   readonly concurrency?: number
   readonly json?: boolean
   readonly parentPipe?: boolean
@@ -17,19 +20,23 @@ const concurrencyMax = 10_000
 
 export function workerCommand(finish: (code: number) => void): Command {
   return new Command('worker')
-    .description('run turns with function agents, against [database] url')
+    .description('run turns with the agents of folder agents/, or with functions, against [database] url')
     .option('--target <name>', 'the worker target whose turns this worker takes')
     .option('--agents <file>', 'a module whose default export maps agent ids (or profile names, or *) to functions')
+    .option('--project <name>', 'the project that the agents of folder agents/ belong to', 'default')
     .option('--concurrency <n>', 'how many turns at the same time (default: worker.concurrency)', wholeNumber)
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const target = needed(flags.target, '--target NAME')
-      const agents = await loadAgents(needed(flags.agents, '--agents FILE'))
+      const fromFiles = existsSync(agentsFolder)
+      const file = fromFiles ? flags.agents : needed(flags.agents, `--agents FILE, or a folder ${agentsFolder}/`)
+      const agents = file === undefined ? {} : await loadAgents(file)
       const code = await serveWorker({
         folder: process.cwd(),
         target,
         agents,
+        ...(fromFiles ? { fileAgentsOf: token(flags.project, 'project') } : {}),
         parentPipe: flags.parentPipe ?? false,
         ...(flags.concurrency === undefined ? {} : { concurrency: flags.concurrency }),
         ...(flags.json === true ? { onReady: printLine } : {}),

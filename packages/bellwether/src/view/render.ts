@@ -15,28 +15,53 @@ export interface RenderOptions {
 
 /** One entry, without its closing brace. */
 export function nodeText(tree: Tree, node: NodeId, path: string, options: Omit<RenderOptions, 'maxDepth'>): string {
+  const name = node === root ? '/' : tree.nameOf(node)
+  return entryText(tree, node, JSON.stringify(name), JSON.stringify(path), options.onlyPath, byLine(tree, options))
+}
+
+/** Hot: name and path come as JSON, written once by whoever walks; so does who told of the entry. */
+function entryText(
+  tree: Tree,
+  node: NodeId,
+  name: string,
+  path: string,
+  onlyPath: boolean,
+  by: (node: NodeId) => string,
+): string {
   const isDirectory = tree.isDirectory(node)
   const kind = isDirectory ? 'directory' : 'file'
-  if (options.onlyPath) return `{"path":${JSON.stringify(path)},"content_type":"${kind}"`
+  if (onlyPath) return `{"path":${path},"content_type":"${kind}"`
   const flags = tree.flags(node)
-  const agent = tree.agentOf(node)
   const created = tree.createdTime(node)
   return (
-    `{"name":${JSON.stringify(node === root ? '/' : tree.nameOf(node))},"content_type":"${kind}"` +
-    `,"path":${JSON.stringify(path)},"size":${tree.size(node)},"modified_time":${tree.modifiedTime(node)}` +
-    `,"created_time":${created === 0 ? 'null' : created}` +
+    `{"name":${name},"content_type":"${kind}","path":${path},"size":${tree.size(node)}` +
+    `,"modified_time":${tree.modifiedTime(node)},"created_time":${created === 0 ? 'null' : created}` +
     `,"integrity_suspect":${(flags & flag.integritySuspect) !== 0}` +
     (isDirectory ? `,"audit_skipped":${(flags & flag.auditSkipped) !== 0}` : '') +
-    `,"last_agent_id":${text(agent)},"source_uri":${text(options.uriOf(agent))}` +
-    `,"agent_missing":${agent !== undefined && (flags & flag.knownByAgent) === 0}`
+    by(node) +
+    `,"agent_missing":${(flags & flag.knownByAgent) === 0 && tree.agentOf(node) !== undefined}`
   )
+}
+
+/** The sensor that told of an entry, as text: few sensors tell of many entries. */
+function byLine(tree: Tree, { uriOf }: Pick<RenderOptions, 'uriOf'>): (node: NodeId) => string {
+  const known = new Map<string | undefined, string>()
+  return (node) => {
+    const agent = tree.agentOf(node)
+    let line = known.get(agent)
+    if (line === undefined) {
+      line = `,"last_agent_id":${text(agent)},"source_uri":${text(uriOf(agent))}`
+      known.set(agent, line)
+    }
+    return line
+  }
 }
 
 const text = (value: string | undefined) => (value === undefined ? 'null' : JSON.stringify(value))
 
 interface Open {
   readonly node: NodeId
-  /** Of the children: the directory's path with a slash behind it. */
+  /** Of the children: the directory's path as JSON, with a slash behind it and without the closing quote. */
   readonly prefix: string
   readonly children: Uint32Array
   at: number
@@ -49,15 +74,18 @@ const pieceLength = 64 * 1_024
 /** The subtree below `top` in pieces. `tail` goes into the outermost object, behind its children: `"job_id":…`. */
 export function* treeText(tree: Tree, top: NodeId, options: RenderOptions, tail = ''): Generator<string> {
   const path = tree.pathOf(top)
+  const by = byLine(tree, options)
   let piece = nodeText(tree, top, path, options)
   const open: Open[] = []
+  /** `of`: the entry's path as JSON. */
   const enter = (node: NodeId, of: string): boolean => {
     if (open.length >= options.maxDepth || !tree.isDirectory(node)) return false
-    open.push({ node, prefix: of === '/' ? '/' : `${of}/`, children: tree.children(node), at: 0, written: 0 })
+    const prefix = node === root ? '"/' : `${of.slice(0, -1)}/`
+    open.push({ node, prefix, children: tree.children(node), at: 0, written: 0 })
     piece += ',"children":['
     return true
   }
-  enter(top, path)
+  enter(top, JSON.stringify(path))
   for (let level = open.at(-1); level !== undefined; level = open.at(-1)) {
     const child = level.children[level.at]
     if (child === undefined) {
@@ -66,8 +94,10 @@ export function* treeText(tree: Tree, top: NodeId, options: RenderOptions, tail 
     } else {
       level.at += 1
       if (!tree.exists(child) || tree.parentOf(child) !== level.node) continue
-      const childPath = level.prefix + tree.nameOf(child)
-      piece += (level.written > 0 ? ',' : '') + nodeText(tree, child, childPath, options)
+      const name = JSON.stringify(tree.nameOf(child))
+      const childPath = level.prefix + name.slice(1)
+      const entry = entryText(tree, child, name, childPath, options.onlyPath, by)
+      piece += level.written > 0 ? `,${entry}` : entry
       level.written += 1
       if (!enter(child, childPath)) piece += '}'
     }

@@ -142,8 +142,10 @@ function contextOf(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, result
     },
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...(currentTool === undefined ? {} : { currentTool }) }
+      const askedMs = options.clock.monotonicMs()
       const alive = await persist(options, halt, () => kernel.beat([beat], options.workerId))
       held(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
+      options.onBeat?.(turn, askedMs)
     },
   }
 }

@@ -22,6 +22,8 @@ export interface WorkerOptions {
   readonly settings: WorkerSettings
   /** The function that does an agent's turns. */
   readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
+  /** A beat, asked for at `askedMs` of the clock, found the fence held: what a guardian may trust in. */
+  readonly onBeat?: (turn: ClaimedTurn, askedMs: number) => void
 }
 
 /** One running turn. `held`: the head is running under its fence, so that a beat which does not name it has lost it. */

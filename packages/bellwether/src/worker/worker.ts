@@ -74,6 +74,7 @@ export function openWorker(options: WorkerOptions): Worker {
         lastBeatMs = clock.monotonicMs()
         return
       }
+      const askedMs = clock.monotonicMs()
       try {
         const alive = await kernel.beat(
           scopes.map((scope) => scope.turn),
@@ -81,7 +82,8 @@ export function openWorker(options: WorkerOptions): Worker {
         )
         lastBeatMs = clock.monotonicMs()
         for (const scope of scopes) {
-          if (!alive.has(scope.turn.agentTurnId)) scope.halt.call('fence_lost')
+          if (alive.has(scope.turn.agentTurnId)) options.onBeat?.(scope.turn, askedMs)
+          else scope.halt.call('fence_lost')
         }
       } catch (error) {
         // Nobody vouches for these turns any more: whoever judges us silent has fenced us out, or is about to.

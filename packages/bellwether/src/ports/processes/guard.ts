@@ -1,0 +1,107 @@
+/**
+ * What the guardian does, apart from its pipes: a dead-man switch for each turn that a worker has a command running for. A
+ * switch that is not renewed in time, or whose worker is gone, ends every process of its turn. Always: once an ending has begun
+ * it is carried through; nobody can renew it any more.
+ */
+import type { Clock } from '../clock.js'
+import { makeWake } from '../loop.js'
+import { endFamily } from './end-family.js'
+
+export type Order =
+  | { readonly do: 'watch'; readonly token: string; readonly until: number; readonly grace: number }
+  | { readonly do: 'renew'; readonly token: string; readonly until: number }
+  | { readonly do: 'root'; readonly token: string; readonly pid: number }
+  | { readonly do: 'release'; readonly token: string }
+  | { readonly do: 'ping' }
+
+interface Switch {
+  until: number
+  readonly grace: number
+  root?: number
+  ending?: Promise<void>
+}
+
+export interface GuardOptions {
+  readonly clock: Clock
+  /** The clock that deadlines are told on. */
+  readonly nowMs: () => number
+  readonly onExpired: (token: string) => void
+  readonly end?: typeof endFamily
+}
+
+export interface Guard {
+  obey(order: Order): void
+  /** Judges once: ends what is overdue. */
+  judge(): void
+  /** The worker is gone: ends everything, and resolves when nobody is left (or cannot be ended). */
+  abandon(): Promise<void>
+  /** Judges until the signal fires. */
+  run(signal: AbortSignal): Promise<void>
+}
+
+const judgeMs = 1_000
+// A judge that was itself away first hears what was said meanwhile.
+const lateMs = 500
+const hearMs = 50
+// A process that the kernel cannot end is tried again this often, and given up after an hour.
+const againMs = 1_000
+const triesMax = 3_600
+
+export function openGuard({ clock, nowMs, onExpired, end = endFamily }: GuardOptions): Guard {
+  const switches = new Map<string, Switch>()
+  const wake = makeWake(clock)
+
+  async function carryOut(token: string, one: Switch): Promise<void> {
+    for (let tries = 1; switches.get(token) === one && tries <= triesMax; tries += 1) {
+      const root = one.root === undefined ? {} : { root: one.root }
+      const left = await end({
+        clock,
+        wanted: (other) => other === token,
+        graceMs: tries === 1 ? one.grace : 0,
+        ...root,
+      })
+      if (left.length === 0) break
+      await clock.sleep(againMs)
+    }
+    if (switches.get(token) === one) switches.delete(token)
+  }
+
+  function judge(): void {
+    for (const [token, one] of switches) {
+      if (one.ending !== undefined || nowMs() < one.until) continue
+      one.ending = carryOut(token, one)
+      onExpired(token)
+    }
+  }
+
+  return {
+    judge,
+    obey(order) {
+      if (order.do === 'ping') return
+      const known = switches.get(order.token)
+      if (order.do === 'watch') {
+        if (known === undefined) switches.set(order.token, { until: order.until, grace: order.grace })
+        else if (known.ending === undefined) known.until = order.until
+      } else if (known !== undefined && known.ending === undefined) {
+        if (order.do === 'renew') known.until = Math.max(known.until, order.until)
+        else if (order.do === 'root') known.root = order.pid
+        else switches.delete(order.token)
+      }
+      wake.now()
+    },
+    async abandon() {
+      for (const one of switches.values()) one.until = Math.min(one.until, nowMs())
+      judge()
+      await Promise.all([...switches.values()].flatMap((one) => one.ending ?? []))
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        const next = Math.min(...[...switches.values()].map((one) => (one.ending === undefined ? one.until : Infinity)))
+        const wantedMs = nowMs() + Math.max(0, Math.min(judgeMs, next - nowMs()))
+        await wake.wait(wantedMs - nowMs(), signal)
+        if (nowMs() - wantedMs > lateMs) await clock.sleep(hearMs, signal)
+        if (!signal.aborted) judge()
+      }
+    },
+  }
+}

@@ -1,0 +1,226 @@
+/**
+ * The worker's side of the guardian: a process of its own that ends a turn's processes when the worker cannot (killed, stopped,
+ * cut off from the database). Always: a turn is watched before its command is started; only a successful fenced beat renews it;
+ * a guardian that dies or falls silent is replaced at once and told everything again, and if that fails the turns are given up.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { Retryable } from '@bellwether/protocol'
+import type { Clock } from '../clock.js'
+import type { Log } from '../log.js'
+import { splitLines } from './capture.js'
+import type { Order } from './guard.js'
+import { sharedMs } from './shared-clock.js'
+
+export type Loss = 'expired' | 'guardian_lost'
+
+export interface Watch {
+  /** The process that was started: the leader of its session. */
+  root(pid: number): void
+  /** The fence held when it was asked for, at `sinceMs` of the worker's monotonic clock. */
+  renew(sinceMs: number): void
+  /** Nothing of the turn is left. */
+  release(): void
+  /** Fires when nobody vouches for the turn any more: end it now. */
+  readonly lost: AbortSignal
+}
+
+export interface Guardian {
+  /** Resolves when the guardian has it; throws Retryable when there is no guardian to be had. */
+  watch(token: string, sinceMs: number): Promise<Watch>
+  /** Undefined until the first watch, and between two lives. */
+  readonly pid: number | undefined
+  /** Lets the guardian end what is left and go. */
+  close(): void
+}
+
+export interface GuardianOptions {
+  readonly clock: Clock
+  readonly log: Log
+  /** How long a fenced beat vouches for a turn. Shorter than the silence after which others take it over. */
+  readonly ttlMs: number
+  readonly graceMs: number
+  /** After this long without an answer a guardian is replaced. */
+  readonly answerMaxMs?: number
+  /** What node runs to be the guardian. */
+  readonly program?: readonly string[]
+}
+
+// Starting node takes a fraction of a second; a guardian that does not answer for this long is as good as none.
+const answerUsualMs = 10_000
+// A guardian that dies this often within a minute will not live.
+const livesMax = 5
+const livesMs = 60_000
+
+interface Held {
+  untilMs: number
+  pid?: number
+  readonly lost: AbortController
+  readonly gone: AbortController
+}
+
+interface Life {
+  readonly child: ChildProcess
+  readonly unanswered: Map<number, (heard: boolean) => void>
+  /** Whether it was heard. */
+  send(order: Order): Promise<boolean>
+}
+
+export function openGuardian(options: GuardianOptions): Guardian {
+  const { clock, log, ttlMs, graceMs, answerMaxMs = answerUsualMs } = options
+  const program = options.program ?? ownProgram()
+  const held = new Map<string, Held>()
+  let life: Life | undefined
+  let births: number[] = []
+  let closed = false
+  let sequence = 0
+
+  /** The worker's time as the guardian tells it. */
+  const shared = (untilMs: number) => Math.round(sharedMs() + untilMs - clock.monotonicMs())
+
+  function lose(token: string, loss: Loss): void {
+    held.get(token)?.lost.abort(loss)
+  }
+
+  function bear(): Life {
+    const nowMs = clock.monotonicMs()
+    births = [...births.filter((ms) => nowMs - ms < livesMs), nowMs]
+    const child = spawn(process.execPath, [...program], {
+      // Its own session: what is sent to the worker's group does not reach it. Its environment is empty of turns and secrets.
+      detached: true,
+      env: {},
+      cwd: '/',
+      stdio: ['pipe', 'pipe', 'ignore'],
+    })
+    const unanswered: Life['unanswered'] = new Map()
+    const lines = splitLines(65_536, (line) => {
+      const said = JSON.parse(line) as { readonly done?: number; readonly expired?: string }
+      if (said.expired !== undefined) lose(said.expired, 'expired')
+      if (said.done === undefined) return
+      unanswered.get(said.done)?.(true)
+      unanswered.delete(said.done)
+    })
+    child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
+    child.stdin?.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
+    const born: Life = {
+      child,
+      unanswered,
+      send(order) {
+        sequence += 1
+        const seq = sequence
+        child.stdin?.write(`${JSON.stringify({ ...order, seq })}\n`)
+        return new Promise((resolve) => {
+          const over = new AbortController()
+          unanswered.set(seq, (heard) => {
+            over.abort()
+            resolve(heard)
+          })
+          void clock.sleep(answerMaxMs, over.signal).then(() => {
+            if (!unanswered.delete(seq)) return
+            log.warn({ guardian_pid: child.pid }, 'the guardian does not answer and is replaced')
+            child.kill('SIGKILL')
+            resolve(false)
+          })
+        })
+      },
+    }
+    child.once('error', (error) => died(born, error))
+    child.once('exit', (code, signal) => died(born, { code, signal }))
+    // The worker may go without waiting for it: that is what it is for.
+    child.unref()
+    for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void } | null)?.unref?.()
+    return born
+  }
+
+  function died(one: Life, reason: unknown): void {
+    if (life !== one) return
+    life = undefined
+    for (const settle of one.unanswered.values()) settle(false)
+    one.unanswered.clear()
+    if (closed) return
+    log.error({ guardian_pid: one.child.pid, reason, watched: held.size }, 'the guardian died')
+    if (held.size > 0) void restart()
+  }
+
+  async function restart(): Promise<void> {
+    const heir = alive()
+    if (heir === undefined) {
+      for (const token of held.keys()) lose(token, 'guardian_lost')
+      return
+    }
+    const heard = await Promise.all([...held].map(([token, one]) => tell(heir, token, one)))
+    if (heard.every(Boolean))
+      log.info({ guardian_pid: heir.child.pid, watched: held.size }, 'a new guardian has taken over')
+  }
+
+  async function tell(to: Life, token: string, { untilMs, pid }: Held): Promise<boolean> {
+    const told = [to.send({ do: 'watch', token, until: shared(untilMs), grace: graceMs })]
+    if (pid !== undefined) told.push(to.send({ do: 'root', token, pid }))
+    return (await Promise.all(told)).every(Boolean)
+  }
+
+  /** A living guardian; undefined when it has died too often. */
+  function alive(): Life | undefined {
+    if (life !== undefined) return life
+    const nowMs = clock.monotonicMs()
+    if (closed || births.filter((ms) => nowMs - ms < livesMs).length >= livesMax) return undefined
+    life = bear()
+    return life
+  }
+
+  /** The worker judges itself too: on its own clock, whether or not its guardian lives. */
+  async function mind(token: string, one: Held): Promise<void> {
+    while (!one.gone.signal.aborted && !one.lost.signal.aborted) {
+      const leftMs = one.untilMs - clock.monotonicMs()
+      if (leftMs <= 0) lose(token, 'expired')
+      else await clock.sleep(leftMs, one.gone.signal)
+    }
+  }
+
+  return {
+    get pid() {
+      return life?.child.pid
+    },
+    async watch(token, sinceMs) {
+      const one: Held = { untilMs: sinceMs + ttlMs, lost: new AbortController(), gone: new AbortController() }
+      held.set(token, one)
+      const release = () => {
+        if (held.get(token) !== one) return
+        held.delete(token)
+        one.gone.abort()
+        void life?.send({ do: 'release', token })
+      }
+      let heard = false
+      for (let living = alive(); living !== undefined; living = heard ? undefined : alive())
+        heard = await tell(living, token, one)
+      if (!heard || one.lost.signal.aborted) {
+        release()
+        throw new Retryable('there is no guardian: commands are not started without one', { code: 'guardian_lost' })
+      }
+      void mind(token, one)
+      return {
+        lost: one.lost.signal,
+        root(pid) {
+          one.pid = pid
+          void life?.send({ do: 'root', token, pid })
+        },
+        renew(renewedMs) {
+          if (one.lost.signal.aborted || renewedMs + ttlMs <= one.untilMs) return
+          one.untilMs = renewedMs + ttlMs
+          void life?.send({ do: 'renew', token, until: shared(one.untilMs) })
+        },
+        release,
+      }
+    },
+    close() {
+      closed = true
+      life?.child.stdin?.end()
+    },
+  }
+}
+
+/** The file beside this one, run as this process is run: from source by a loader, or built. */
+function ownProgram(): readonly string[] {
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
+  return [...process.execArgv, fileURLToPath(new URL(`./guardian-main.${extension}`, import.meta.url))]
+}

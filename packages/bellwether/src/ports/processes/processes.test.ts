@@ -1,0 +1,157 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { handClock } from '../../../test/support/hand-clock.js'
+import { keepTail, splitLines } from './capture.js'
+import { commandEnvironment } from './environment.js'
+import { familyOf } from './family.js'
+import { openGuard } from './guard.js'
+import type { Process } from './proc.js'
+import { readToken, writeToken } from './token.js'
+
+describe('a token', () => {
+  const name = fc.stringMatching(/^[a-z0-9_-]{1,20}$/)
+  it('can be taken apart again, and nothing else passes for one', () => {
+    const tokens = fc.record({
+      house: name,
+      namespace: name,
+      workerPid: fc.nat(),
+      workerStart: name,
+      projectId: name,
+      agentId: name,
+      agentTurnId: name,
+      turnEpoch: fc.nat(),
+    })
+    fc.assert(
+      fc.property(tokens, (token) => {
+        expect(readToken(writeToken(token))).toEqual(token)
+      }),
+    )
+    for (const text of ['', 'a.b', 'a.b.c.d.e.f.g.h', 'a.b.1.d.e.f..8', 'a.b.1.d.e.f.g/..8'])
+      expect(readToken(text)).toBeUndefined()
+  })
+})
+
+describe('the family of a turn', () => {
+  const one = (pid: number, parent: number, session: number, more: Partial<Process> = {}): Process => ({
+    pid,
+    parent,
+    group: more.group ?? session,
+    session,
+    start: String(pid),
+    zombie: false,
+    token: undefined,
+    ...more,
+  })
+  const family = (processes: Process[], more: object = {}) =>
+    familyOf(processes, { wanted: (token) => token === 'mine', self: 10, ...more }).map((process) => process.pid)
+  const worker = one(10, 1, 10)
+
+  it('is whoever carries the token, shares a session or group with a member, or is a child of one', () => {
+    const processes = [
+      worker,
+      one(20, 10, 20, { token: 'mine' }),
+      one(21, 20, 20),
+      one(30, 1, 30, { token: 'mine' }),
+      one(31, 1, 30),
+      one(40, 31, 40),
+      one(41, 1, 41, { group: 40 }),
+      one(50, 10, 10),
+      one(60, 1, 60, { token: 'other' }),
+    ]
+    expect(family(processes)).toEqual([20, 21, 30, 31, 40, 41])
+  })
+
+  it('includes the session of the root whose leader is gone, and who was known before', () => {
+    expect(family([worker, one(21, 1, 20)], { root: 20 })).toEqual([21])
+    expect(family([worker, one(21, 1, 21)], { known: new Map([[21, '21']]) })).toEqual([21])
+    expect(family([worker, one(21, 1, 21)], { known: new Map([[21, 'another start']]) })).toEqual([])
+  })
+
+  it('never includes who asks, its session, or the first process, and leaves out the dead', () => {
+    const processes = [one(1, 0, 1), worker, one(11, 10, 10, { token: 'mine' }), one(12, 11, 10, { zombie: true })]
+    expect(family([...processes, one(13, 10, 10)])).toEqual([11])
+  })
+})
+
+describe('what is captured', () => {
+  it('is the end of it, within the bound, and whole characters', () => {
+    fc.assert(
+      fc.property(fc.array(fc.string({ unit: 'grapheme' })), fc.integer({ min: 4, max: 40 }), (parts, max) => {
+        const tail = keepTail(max)
+        for (const part of parts) tail.add(Buffer.from(part))
+        const all = parts.join('')
+        expect(all.endsWith(tail.text())).toBe(true)
+        expect(Buffer.byteLength(tail.text())).toBeLessThanOrEqual(max)
+        expect(tail.bytes).toBe(Buffer.byteLength(all))
+      }),
+    )
+  })
+
+  it('comes in lines however it is cut, and a line beyond the bound is skipped alone', () => {
+    fc.assert(
+      fc.property(fc.array(fc.stringMatching(/^[a-z]{1,12}$/)), fc.integer({ min: 1, max: 7 }), (lines, cut) => {
+        const heard: string[] = []
+        const split = splitLines(8, (line) => heard.push(line))
+        const all = Buffer.from(lines.join('\n'))
+        for (let at = 0; at < all.length; at += cut) split.add(all.subarray(at, at + cut))
+        split.end()
+        expect(heard).toEqual(lines.filter((line) => line.length <= 8))
+      }),
+    )
+  })
+})
+
+describe('the environment of a command', () => {
+  it('is what was allowed and what the turn says, and no setting of ours', () => {
+    const from = { PATH: '/bin', SECRET: 's', KEY: 'k', BELLWETHER__DATABASE__URL: 'postgres://' }
+    expect(commandEnvironment(['KEY', 'ABSENT'], { FACT: 'f' }, 't', from)).toEqual({
+      PATH: '/bin',
+      KEY: 'k',
+      FACT: 'f',
+      BELLWETHER_TURN_TOKEN: 't',
+    })
+    for (const name of ['BELLWETHER__DATABASE__URL', 'bellwether_x'])
+      expect(() => commandEnvironment([name], {}, 't', from)).toThrow('is a setting of the worker')
+    for (const name of ['A=B', '']) expect(() => commandEnvironment([name], {}, 't', from)).toThrow('is not the name')
+  })
+})
+
+describe('a guard', () => {
+  function scene() {
+    const ended: string[] = []
+    const expired: string[] = []
+    let nowMs = 0
+    const guard = openGuard({
+      clock: handClock(),
+      nowMs: () => nowMs,
+      onExpired: (token) => expired.push(token),
+      end: async ({ wanted }) => {
+        ended.push(...['a', 'b'].filter(wanted))
+        return []
+      },
+    })
+    for (const token of ['a', 'b']) guard.obey({ do: 'watch', token, until: 100, grace: 5 })
+    return { guard, ended, expired, at: (ms: number) => ((nowMs = ms), guard.judge()) }
+  }
+
+  it('ends what is overdue, once, and cannot be talked out of it', async () => {
+    const { guard, ended, expired, at } = scene()
+    guard.obey({ do: 'renew', token: 'b', until: 300 })
+    guard.obey({ do: 'renew', token: 'b', until: 200 })
+    at(99)
+    expect(expired).toEqual([])
+    at(100)
+    guard.obey({ do: 'renew', token: 'a', until: 900 })
+    at(250)
+    expect([expired, ended]).toEqual([['a'], ['a']])
+    await guard.abandon()
+    expect(ended).toEqual(['a', 'b'])
+  })
+
+  it('forgets what was released', async () => {
+    const { guard, ended } = scene()
+    guard.obey({ do: 'release', token: 'a' })
+    await guard.abandon()
+    expect(ended).toEqual(['b'])
+  })
+})

@@ -1,0 +1,48 @@
+/**
+ * Ends what earlier attempts left behind on this machine: processes whose worker is gone (with its guardian), and those of an
+ * agent's older attempts, before a newer one starts in the same folder. Always: only tokens of the same installation count, and
+ * never a newer epoch: whoever sweeps may itself be outdated.
+ */
+import type { Clock } from '../clock.js'
+import { endFamily } from './end-family.js'
+import { readProcess, readProcesses, type Self } from './proc.js'
+import { readToken, type TurnToken } from './token.js'
+
+export interface Sweep {
+  readonly clock: Clock
+  readonly graceMs: number
+  readonly house: string
+}
+
+/** Answers how many processes were found. */
+async function sweep({ clock, graceMs }: Sweep, outdated: (token: TurnToken) => boolean): Promise<number> {
+  const wanted = (text: string) => {
+    const token = readToken(text)
+    return token !== undefined && outdated(token)
+  }
+  const found = readProcesses().filter((one) => one.token !== undefined && wanted(one.token)).length
+  if (found > 0) await endFamily({ clock, graceMs, wanted })
+  return found
+}
+
+export function sweepOrphans(options: Sweep, self: Self): Promise<number> {
+  return sweep(options, (token) => {
+    if (token.house !== options.house || token.namespace !== self.namespace) return false
+    const worker = readProcess(token.workerPid)
+    return worker === undefined || worker.zombie || worker.start !== token.workerStart
+  })
+}
+
+export function sweepOlder(
+  options: Sweep,
+  mine: Pick<TurnToken, 'projectId' | 'agentId' | 'turnEpoch'>,
+): Promise<number> {
+  return sweep(
+    options,
+    (token) =>
+      token.house === options.house &&
+      token.projectId === mine.projectId &&
+      token.agentId === mine.agentId &&
+      token.turnEpoch < mine.turnEpoch,
+  )
+}

@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest'
+import { renderPrompt } from './prompt.js'
+
+const task = { type: 'task.instruction', role: 'user', content: { text: 'Mend it.' } } as const
+const nothing = { instructions: '', context: [task], output: [], wanted: [], attempt: 1 }
+
+describe('a prompt', () => {
+  it('is the instructions, what may be known, the task, and what the answer must hold', () => {
+    const prompt = renderPrompt({
+      ...nothing,
+      instructions: 'Be careful.',
+      context: [task, { type: 'tool.result', role: 'tool', content: { status: 'ok' } }],
+      output: [{ type: 'task.deliverable', role: 'assistant', content: { text: 'Earlier work.' } }],
+      wanted: [{ name: 'verdict', type: 'string', required: true, description: 'how it went' }],
+      attempt: 2,
+    })
+    const titles = prompt.split('\n').filter((line) => line.startsWith('# '))
+    expect(titles).toEqual([
+      '# Instructions',
+      '# Context',
+      '# What you did earlier',
+      '# Task',
+      '# Answer',
+      '# Earlier attempt',
+    ])
+    expect(prompt).toContain('- verdict (string, required): how it went')
+    expect(prompt).toContain('This is attempt 2')
+  })
+
+  it('says nothing about what there is not', () => {
+    expect(renderPrompt(nothing)).toBe('# Task\n\nMend it.\n')
+  })
+
+  it('keeps the newest of what is too much, says so, and never loses the task', () => {
+    const cards = Array.from({ length: 50 }, (_, number) => ({
+      type: 'agent.thought' as const,
+      role: 'assistant',
+      content: { text: `${number}:`.padEnd(10_000, 'x') },
+    }))
+    const prompt = renderPrompt({ ...nothing, context: [task, ...cards] })
+    expect(prompt.length).toBeLessThan(210_000)
+    expect(prompt).toContain('49:xxx')
+    expect(prompt).not.toContain('\n0:xxx')
+    expect(prompt).toMatch(/\[\d+ older cards are left out\]/)
+    expect(prompt).toContain('Mend it.')
+    const huge = [{ ...cards[0]!, content: { text: 'y'.repeat(900_000) } }]
+    expect(renderPrompt({ ...nothing, context: [...huge, task] })).toMatch(/y\n\[cut: 70\d{4} more characters\]/)
+  })
+})

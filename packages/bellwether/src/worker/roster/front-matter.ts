@@ -1,0 +1,50 @@
+/**
+ * Takes an agent file apart: front matter between `---` lines (a part of YAML) or `+++` lines (TOML), then the text. Pure.
+ * Problems are values, with the line they stand on.
+ */
+import { parse, TomlError } from 'smol-toml'
+import { lineOf } from '../../settings/toml.js'
+import { parseYaml, YamlProblem } from './yaml-subset.js'
+
+export type FrontMatter =
+  | {
+      readonly values: Readonly<Record<string, unknown>>
+      readonly lineOf: (key: string) => number
+      readonly body: string
+    }
+  | { readonly problem: { readonly line: number; readonly message: string } }
+
+export function readFrontMatter(text: string): FrontMatter {
+  const lines = text.replace(/^\uFEFF/, '').split('\n')
+  const mark = lines[0]?.trimEnd()
+  if (mark !== '---' && mark !== '+++') {
+    return { problem: { line: 1, message: 'an agent file begins with a line --- (YAML) or +++ (TOML)' } }
+  }
+  const end = lines.findIndex((line, index) => index > 0 && line.trimEnd() === mark)
+  if (end === -1) return { problem: { line: 1, message: `the front matter has no closing ${mark}` } }
+  const head = lines.slice(1, end).join('\n')
+  const body = lines
+    .slice(end + 1)
+    .join('\n')
+    .trim()
+  return mark === '---' ? yaml(head, body) : toml(head, body)
+}
+
+function yaml(head: string, body: string): FrontMatter {
+  try {
+    const { values, lines } = parseYaml(head, 2)
+    return { values, lineOf: (key) => lines.get(key) ?? lines.get(key.split('.')[0] ?? '') ?? 1, body }
+  } catch (error) {
+    if (!(error instanceof YamlProblem)) throw error
+    return { problem: { line: error.line, message: error.message } }
+  }
+}
+
+function toml(head: string, body: string): FrontMatter {
+  try {
+    return { values: parse(head), lineOf: (key) => (lineOf(head, key) ?? 0) + 1, body }
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error
+    return { problem: { line: error.line + 1, message: `this is not TOML: ${error.message.split('\n')[0]}` } }
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * Keeps the roster in the database as the agent files say. A step reads the folder, puts what changed, and retires agents whose
+ * file is gone. Always: only agents that this folder brought are ever retired; a step that fails half way is completed by the
+ * next one. Who runs a turn is decided from the files of this worker, never from what the database says.
+ */
+import type { ClaimedTurn } from '../../kernel/claim.js'
+import type { Kernel } from '../../kernel/kernel.js'
+import type { Log } from '../../ports/log.js'
+import type { AgentFunction } from '../agent.js'
+import type { LoadedAgent, AgentFolder } from './folder.js'
+
+export interface RosterOptions {
+  readonly kernel: Pick<Kernel, 'db' | 'putAgents' | 'putProfile'>
+  readonly projectId: string
+  readonly folder: AgentFolder
+  /** Names the folder for good: `host:path`. */
+  readonly origin: string
+  readonly log: Log
+  /** Undefined: this worker has no such executor. */
+  readonly executor: (agent: LoadedAgent) => AgentFunction | undefined
+}
+
+export interface Roster {
+  step(): Promise<void>
+  /** Undefined: no file speaks of this agent. */
+  agent(turn: Pick<ClaimedTurn, 'projectId' | 'agentId'>): AgentFunction | undefined
+}
+
+const source = 'file'
+const retiredMark = 'retired'
+
+interface Row {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly worker_target: string
+  readonly hash: string | null
+}
+
+export function openRoster({ kernel, projectId, folder, origin, log, executor }: RosterOptions): Roster {
+  /** What the database holds of this folder, by agent; undefined until it was asked. */
+  let stored: Map<string, Row> | undefined
+
+  async function read(): Promise<Map<string, Row>> {
+    const rows = await kernel.db.query<Row>({
+      text: `select agent_id, profile_id, worker_target, metadata ->> 'hash' as hash from resource.project_agents
+        where project_id = $1 and metadata ->> 'source' = $2 and metadata ->> 'origin' = $3 limit 10000`,
+      values: [projectId, source, origin],
+    })
+    return new Map(rows.map((row) => [row.agent_id, row]))
+  }
+
+  async function put(known: Map<string, Row>, agent: LoadedAgent): Promise<void> {
+    const { name, hash, settings, instructions } = agent
+    const workerTarget = settings.worker_target
+    await kernel.putProfile({ projectId, profileId: name, name, workerTarget, spec: { ...settings, instructions } })
+    const metadata = { source, origin, hash, executor: settings.executor }
+    await kernel.putAgents([{ projectId, agentId: name, profileId: name, workerTarget, status: 'active', metadata }])
+    known.set(name, { agent_id: name, profile_id: name, worker_target: workerTarget, hash })
+    log.info(
+      { agent_id: name, worker_target: workerTarget, executor: settings.executor },
+      'an agent was put on the roster',
+    )
+  }
+
+  async function retire(known: Map<string, Row>, row: Row): Promise<void> {
+    await kernel.putAgents([
+      {
+        projectId,
+        agentId: row.agent_id,
+        workerTarget: row.worker_target,
+        ...(row.profile_id === null ? {} : { profileId: row.profile_id }),
+        status: 'retired',
+        metadata: { source, origin, hash: retiredMark },
+      },
+    ])
+    known.set(row.agent_id, { ...row, hash: retiredMark })
+    log.info({ agent_id: row.agent_id }, 'an agent was retired: its file is gone')
+  }
+
+  return {
+    async step() {
+      await folder.look()
+      stored ??= await read()
+      const errors: unknown[] = []
+      for (const agent of folder.agents.values()) {
+        if (stored.get(agent.name)?.hash === agent.hash) continue
+        try {
+          await put(stored, agent)
+        } catch (error) {
+          errors.push(error) // one that cannot be put does not keep the others away
+        }
+      }
+      for (const row of stored.values()) {
+        // A bad file is not a missing one: its agent stays.
+        const there = folder.agents.has(row.agent_id) || folder.problems.has(row.agent_id)
+        if (!there && row.hash !== retiredMark) await retire(stored, row)
+      }
+      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} agents could not be put on the roster`)
+    },
+    agent(turn) {
+      if (turn.projectId !== projectId) return undefined
+      const agent = folder.agents.get(turn.agentId)
+      if (agent !== undefined)
+        return executor(agent) ?? unable(`this worker has no executor "${agent.settings.executor}"`)
+      const problems = folder.problems.get(turn.agentId)
+      return problems === undefined ? undefined : unable(`its file is bad: ${problems.join('; ')}`)
+    },
+  }
+}
+
+const unable =
+  (why: string): AgentFunction =>
+  async ({ turn }) => ({
+    deliver: { text: `Agent ${turn.agentId} cannot work: ${why}.` },
+    status: 'failed',
+    error: 'no_executor',
+  })

@@ -1,0 +1,64 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { freshDatabase, testFolder } from '../support/postgres.js'
+import { runCli } from '../support/process.js'
+import { until } from '../support/until.js'
+import { carriers } from './bench.js'
+import { openWorld } from './world.js'
+
+const agent = (command: string) => `---\ncommand: ${command}\n---\n`
+
+it.concurrent('a worker without agents says what it needs, and names every bad file by line', async ({
+  onTestFinished,
+}) => {
+  const cwd = await testFolder()
+  onTestFinished(() => rm(cwd, { recursive: true, force: true }))
+  const database = await freshDatabase()
+  onTestFinished(() => database.drop())
+  const env = { BELLWETHER__DATABASE__URL: database.url }
+  const run = async () => {
+    const cli = runCli(['worker', '--target', 'default'], { cwd, env })
+    return { code: await cli.ended, said: cli.stderr() }
+  }
+  expect(await run()).toMatchObject({
+    code: 2,
+    said: expect.stringContaining('a worker needs --agents FILE, or a folder agents/'),
+  })
+  await mkdir(join(cwd, 'agents'))
+  await writeFile(join(cwd, 'agents', 'ann.md'), '---\ncomand: ls\n---\n')
+  await writeFile(join(cwd, 'agents', 'bob.md'), 'hello')
+  const { code, said } = await run()
+  expect(code).toBe(2)
+  expect(said).toContain(
+    'agents/ann.md:2: there is no key comand; did you mean command?\nagents/bob.md:1: an agent file begins',
+  )
+})
+
+it.concurrent(
+  'a running worker follows its files, and finishes its commands when it is told to go',
+  { timeout: 60_000 },
+  async ({ onTestFinished }) => {
+    const world = await openWorld({ ann: agent('echo one') })
+    onTestFinished(() => world.stop())
+    const worker = await world.add('worker')
+    expect(await world.ended(await world.begin('ann'))).toMatchObject({ outcome: 'success', text: 'one' })
+
+    await world.write('agents/ann.md', agent('echo two-two'))
+    await until('the file was read again', async () => worker.stderr().includes('was read again') || undefined)
+    expect(await world.ended(await world.begin('ann'))).toMatchObject({ outcome: 'success', text: 'two-two' })
+
+    await world.write('agents/slow.md', agent('until [ -e enough ]; do sleep 0.05; done; echo finished'))
+    await until(
+      'a new agent is there',
+      async () => worker.stderr().match(/put on the roster/g)?.length === 3 || undefined,
+    )
+    const turn = await world.begin('slow')
+    await until('its process runs', async () => carriers(turn).length > 0 || undefined)
+    worker.signal('SIGTERM')
+    await until('it drains', async () => worker.stderr().includes('"msg":"stopping') || undefined)
+    await world.write('enough', '')
+    expect(await worker.ended).toBe(0)
+    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'finished', task_events: 1 })
+  },
+)

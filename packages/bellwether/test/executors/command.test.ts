@@ -1,0 +1,251 @@
+import { readFileSync } from 'node:fs'
+import { mkdir, readFile, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { reclaim } from '../../src/kernel/watch.js'
+import { readProcesses } from '../../src/ports/processes/proc.js'
+import { target } from '../support/kernel.js'
+import { watchful } from '../support/looks.js'
+import { until } from '../support/until.js'
+import { carriers, openBench, type Bench } from './bench.js'
+
+let b: Bench
+beforeAll(async () => {
+  b = await openBench()
+})
+afterAll(() => b.close())
+
+function commandLine(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1')
+  } catch {
+    return '' // it has ended meanwhile
+  }
+}
+
+function isThere(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
+    throw error
+  }
+}
+
+/** Waits until the turn has this many processes with its token. */
+const alive = (turn: string, many = 1) =>
+  until(`${many} processes of the turn`, async () => (carriers(turn).length >= many ? carriers(turn) : undefined))
+
+describe('a command', () => {
+  it('[T4.1] delivers what it prints, with its prompt on stdin and its own words as deliverable', async () => {
+    const done = await b.run({ command: ['cat'], instructions: 'You are careful.' })
+    expect(done).toMatchObject({ outcome: 'success', taskEvents: 1 })
+    expect(done.text).toBe('# Instructions\n\nYou are careful.\n\n# Task\n\ndo it')
+    expect(b.chunks.join('')).toContain('You are careful.')
+  })
+
+  it('reads its prompt also by way of /dev/stdin', async () => {
+    expect(await b.run({ command: ['cat', '/dev/stdin'] })).toMatchObject({
+      outcome: 'success',
+      text: '# Task\n\ndo it',
+    })
+  })
+
+  it('sees only the environment that it was allowed', async () => {
+    process.env['TEST_SECRET'] = 'secret'
+    process.env['TEST_ALLOWED'] = 'allowed'
+    const { text } = await b.run({ command: ['env'], env: ['TEST_ALLOWED'] })
+    delete process.env['TEST_SECRET']
+    delete process.env['TEST_ALLOWED']
+    expect(text).toContain('TEST_ALLOWED=allowed')
+    expect(text).not.toContain('secret')
+    const names = text.split('\n').map((line) => line.split('=')[0])
+    const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
+    const ours = ['TOKEN', 'PROJECT', 'AGENT', 'TURN', 'ATTEMPT', 'TURN_TOKEN'].map((name) => `BELLWETHER_${name}`)
+    expect(names.filter((name) => name !== '' && ![...usual, ...ours, 'TEST_ALLOWED'].includes(name!))).toEqual([])
+    expect(await b.run({ command: ['env'], env: ['BELLWETHER__DATABASE__URL'] })).toMatchObject({
+      outcome: 'failed',
+      error: 'invalid_env',
+    })
+  })
+
+  it('works in its folder, and in none that a link or dots lead outside to', async () => {
+    await mkdir(join(b.folder, 'inner'), { recursive: true })
+    await symlink('/tmp', join(b.folder, 'way-out'))
+    expect((await b.run({ command: ['pwd'], cwd: 'inner' })).text).toBe(join(b.folder, 'inner'))
+    for (const cwd of ['..', 'way-out', '/etc', 'inner/../../..']) {
+      expect(await b.run({ command: ['pwd'], cwd })).toMatchObject({ outcome: 'failed', error: 'cwd_outside_root' })
+    }
+    expect(await b.run({ command: ['pwd'], cwd: 'nowhere' })).toMatchObject({ outcome: 'failed', error: 'cwd_missing' })
+  })
+
+  it('[T4.1] says by its exit code, its signal or its absence why it failed', async () => {
+    const cases = [
+      ['echo half; echo "what is wrong" >&2; exit 3', 'command_exit_3', 'ended with exit code 3'],
+      ['kill -9 $$', 'command_signal_SIGKILL', 'was ended by SIGKILL'],
+    ] as const
+    for (const [command, error, sentence] of cases) {
+      const done = await b.run({ command })
+      expect(done).toMatchObject({ outcome: 'failed', error, text: expect.stringContaining(sentence), taskEvents: 1 })
+    }
+    expect((await b.run({ command: cases[0][0] })).text).toMatch(
+      /stderr \(14 bytes\):\nwhat is wrong[^]*stdout[^]*half/,
+    )
+    expect(await b.run({ command: ['/nowhere/at-all'] })).toMatchObject({
+      outcome: 'failed',
+      error: 'command_not_found',
+    })
+    expect(await b.run({ command: [b.folder] })).toMatchObject({ outcome: 'failed', error: 'command_not_started' })
+    expect((await b.run({ command: 'true' })).text).toBe('The command ended well and printed nothing.')
+  })
+
+  it('[T4.2a] answers in fields when the task asks for them, and fails by name when they are missing', async () => {
+    const resultFields = [{ name: 'verdict', required: true, type: 'string' }, { name: 'score' }]
+    const good = `echo 'Some words first.'; echo '\`\`\`json'; echo '{"verdict": "good", "score": 3, "extra": 1}'; echo '\`\`\`'`
+    expect(await b.run({ command: good }, { resultFields })).toMatchObject({
+      outcome: 'success',
+      fields: [
+        { name: 'verdict', value: 'good' },
+        { name: 'score', value: 3 },
+      ],
+    })
+    expect(await b.run({ command: 'echo good' }, { resultFields })).toMatchObject({
+      outcome: 'failed',
+      error: 'missing_result_fields',
+    })
+    expect((await b.run({ command: ['cat'] }, { resultFields })).text).toContain('verdict')
+  })
+
+  it('answers what cannot be kept, and the turn ends all the same', async () => {
+    const answer = String.raw`{"fields": [{"name": "x", "value": "\\u0000"}]}`
+    const done = await b.run({ command: `printf '${answer}'`, output: 'json' })
+    expect(done).toMatchObject({ outcome: 'failed', error: 'invalid_text', taskEvents: 1 })
+    expect(done.text).toContain('its answer cannot be kept')
+    expect((await b.run({ command: ['head', '-c', '300000', '/dev/urandom'] })).outcome).toBe('success')
+  })
+
+  it('[T8.1] is not run again when its worker was lost after it had ended and before it was delivered', async () => {
+    const counted = 'echo run >> counted; echo fine'
+    const turn = await b.begin({ command: counted, cwd: 'work' }, {}, undefined, { dieBeforeDelivery: true })
+    await until(
+      'its result is kept',
+      async () => (await b.t.all("select 1 from cards.cards where metadata ->> 'agent_turn_id' = $1", turn))[0],
+    )
+    await b.t.advance(60)
+    await b.t.kernel.ring(await reclaim(b.t.db, target, 30, 3, watchful))
+    await b.worker.step()
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 1, taskEvents: 1 })
+    expect(await readFile(join(b.folder, 'work', 'counted'), 'utf8')).toBe('run\n')
+  })
+
+  it('prints a gigabyte without filling the memory, and its end is kept', { timeout: 60_000 }, async () => {
+    const before = process.memoryUsage().rss
+    let most = before
+    const turn = await b.begin({
+      command: 'yes xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx | head -c 1000000000; echo; echo the end',
+    })
+    const done = await until(
+      'a gigabyte has been read',
+      async () => {
+        most = Math.max(most, process.memoryUsage().rss)
+        return b.worker.running.has(turn) ? undefined : b.ended(turn)
+      },
+      50_000,
+    )
+    expect(done).toMatchObject({
+      outcome: 'success',
+      text: expect.stringMatching(/^\[the first \d+ bytes are left out\]\n[x\n]+/),
+    })
+    expect(done.text.endsWith('the end')).toBe(true)
+    expect(done.steps[0]!.metadata).toMatchObject({ stdout_bytes: 1_000_000_009 })
+    expect(most - before).toBeLessThan(150_000_000)
+  })
+})
+
+describe('nothing of a command survives', () => {
+  const hard = `trap '' TERM HUP INT
+    sleep 1000 &
+    setsid sh -c 'trap "" TERM; while :; do sleep 1000; done' &
+    (setsid sh -c 'sleep 1000 & setsid sleep 1000 &' &)
+    while :; do sleep 1000; done`
+
+  it('when its time is up, though it ignores TERM, forks, and leaves its group and session', async () => {
+    const turn = await b.begin({ command: hard, budget: { max_wall_seconds: 1 } })
+    await alive(turn, 6)
+    const done = await b.ended(turn)
+    expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time', taskEvents: 1 })
+    expect(done.text).toContain('was ended because its time was up')
+    expect(carriers(turn)).toEqual([])
+  })
+
+  it('though no process of it lives long enough to be looked at', async () => {
+    const turn = await b.begin({
+      command: "perl -e 'while (1) { exit if fork }' & sleep 1000",
+      budget: { max_wall_seconds: 1 },
+    })
+    const { group } = (await alive(turn))[0]!
+    onTestFinished(() => void (isThere(-group) && process.kill(-group, 'SIGKILL')))
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+    // What is left of it are the dead, until the first process of the machine buries them.
+    await until('nobody is left in its group', async () => !isThere(-group) || undefined)
+  })
+
+  it('though a child with an empty environment and a session of its own ignores TERM', async () => {
+    const mark = '1000.0625'
+    const sleeping = () => readProcesses().filter((one) => commandLine(one.pid).includes(mark))
+    const command = `env -i setsid sh -c 'trap "" TERM; sleep ${mark}; sleep ${mark}' & wait`
+    const turn = await b.begin({ command, budget: { max_wall_seconds: 2 } })
+    await until('the child sleeps', async () => (sleeping().length >= 3 ? true : undefined))
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+    expect(sleeping()).toEqual([])
+  })
+
+  it('[T1.2] when its turn is stopped', async () => {
+    const turn = await b.begin({ command: hard })
+    await alive(turn, 6)
+    await b.t.kernel.stop({ projectId: 'p', agentTurnId: turn, reason: 'enough' })
+    const scope = b.worker.running.get(turn)!
+    await b.worker.beat()
+    await scope.done
+    expect(carriers(turn)).toEqual([])
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'canceled', taskEvents: 1, steps: [] })
+  })
+
+  it('[T1.2] when its fence is lost, and it writes nothing more', async () => {
+    const turn = await b.begin({ command: 'while :; do echo x >> written; done', cwd: 'work' })
+    await alive(turn)
+    const scope = b.worker.running.get(turn)!
+    await b.t.db.query({
+      text: 'update state.agent_state_head set turn_epoch = turn_epoch + 1 where active_agent_turn_id = $1',
+      values: [turn],
+    })
+    await b.worker.beat()
+    await scope.done
+    expect(carriers(turn)).toEqual([])
+    const written = await readFile(join(b.folder, 'work', 'written'), 'utf8')
+    await b.worker.beat()
+    expect(await readFile(join(b.folder, 'work', 'written'), 'utf8')).toBe(written)
+  })
+
+  it('when it ends well and leaves others behind', async () => {
+    const done = await b.run({ command: 'setsid sleep 1000 & sleep 1000 & echo done' })
+    expect(done).toMatchObject({ outcome: 'success', text: 'done' })
+    expect(carriers(done.agent_turn_id!)).toEqual([])
+  })
+
+  it('when it uses more tokens than it may', async () => {
+    const line = (id: number) =>
+      JSON.stringify({ type: 'assistant', message: { id: `m${id}`, usage: { input_tokens: 400, output_tokens: 100 } } })
+    const command = `echo '${line(1)}'; echo '${line(2)}'; echo '${line(3)}'; sleep 1000`
+    const done = await b.run({ command, preset: 'claude', budget: { max_tokens: 1_200 } })
+    expect(done).toMatchObject({ outcome: 'failed', error: 'budget_tokens' })
+    expect(done.steps[0]!.metadata).toMatchObject({ usage: { total_tokens: 1_500 } })
+    expect(carriers(done.agent_turn_id!)).toEqual([])
+  })
+
+  it("keeps the board's budget when it is the smaller one", async () => {
+    const payload = { budget: { max_wall_ms: 300 } }
+    const done = await b.run({ command: 'sleep 1000', budget: { max_wall_seconds: 900 } }, { payload })
+    expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
+  })
+})

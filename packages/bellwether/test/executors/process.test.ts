@@ -1,0 +1,136 @@
+import { expect, it } from 'vitest'
+import type { Cli } from '../support/process.js'
+import { until } from '../support/until.js'
+import { carriers } from './bench.js'
+import { openWorld, type World } from './world.js'
+
+/** The first attempt never ends, has hard children, and writes as long as it lives; a later one says so and ends. */
+const hard = (more: string) => `---
+command: [/bin/sh, ../hard.sh]
+cwd: work
+${more}
+---
+`
+
+const script = `if [ "$BELLWETHER_ATTEMPT" = 1 ]; then
+  trap '' TERM HUP INT
+  setsid sh -c 'trap "" TERM; while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.02; done' &
+  (setsid sh -c 'setsid sleep 1000 & sleep 1000' &)
+  while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.02; done
+fi
+echo "$BELLWETHER_ATTEMPT" >> "$BELLWETHER_AGENT"
+grep -q "This is attempt $BELLWETHER_ATTEMPT" && echo "attempt $BELLWETHER_ATTEMPT was told"
+`
+
+/** A project of its own for each test, so that they can wait at the same time. No PMO is needed: workers take over from workers. */
+async function openOwn(later: (tidyUp: () => Promise<void>) => void, agents: readonly string[]): Promise<World> {
+  const files = agents.map((name) => [name, hard(name === 'careful' ? 'on_takeover: fail' : '')])
+  const world = await openWorld(Object.fromEntries(files) as Record<string, string>)
+  later(() => world.stop())
+  await world.write('hard.sh', script)
+  return world
+}
+
+/** A turn of this agent with all of its processes, on this worker. */
+async function thinking(world: World, agentId: string, worker: Cli): Promise<string> {
+  const turn = await world.begin(agentId)
+  await until('its processes run', async () => (carriers(turn).length >= 6 ? true : undefined), 20_000)
+  expect((await world.turn(turn)).claimed_by).toBe((await worker.ready())['worker_id'])
+  return turn
+}
+
+/** Whoever took over began after the last sign of the first attempt. */
+function expectNoOverlap(world: World, agentId: string): void {
+  const signs = world.read(`work/${agentId}`).trim().split('\n')
+  expect(signs[0]).toBe('1')
+  expect(signs.indexOf('2')).toBe(signs.length - 1)
+}
+
+it.concurrent(
+  '[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another',
+  { timeout: 90_000 },
+  async ({ onTestFinished }) => {
+    const world = await openOwn(onTestFinished, ['killed'])
+    const worker = await world.add('worker')
+    const turn = await thinking(world, 'killed', worker)
+    worker.signal('SIGKILL')
+    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
+    await world.add('worker').then(async (heir) => {
+      expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
+      expectNoOverlap(world, 'killed')
+      heir.signal('SIGKILL')
+      await heir.ended
+    })
+    expect(carriers(turn)).toEqual([])
+  },
+)
+
+it.concurrent(
+  '[T1.2] [T1.6] [W2.1] a worker that is frozen has lost its processes before another takes its turns',
+  { timeout: 90_000 },
+  async ({ onTestFinished }) => {
+    const world = await openOwn(onTestFinished, ['frozen', 'careful'])
+    const frozen = await world.add('worker')
+    const turn = await thinking(world, 'frozen', frozen)
+    const careful = await thinking(world, 'careful', frozen)
+    const heir = await world.add('worker')
+    frozen.signal('SIGSTOP')
+    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
+    expectNoOverlap(world, 'frozen')
+    expect(await world.ended(careful)).toMatchObject({
+      outcome: 'failed',
+      error: 'effects_unknown',
+      text: expect.stringContaining('unknown: reconcile first'),
+      task_events: 1,
+    })
+    frozen.signal('SIGCONT')
+    frozen.signal('SIGTERM')
+    expect(await frozen.ended).toBe(0)
+    expect([...carriers(turn), ...carriers(careful)]).toEqual([])
+    expect(await world.turn(turn)).toMatchObject({ task_events: 1 })
+    heir.signal('SIGTERM')
+    expect(await heir.ended).toBe(0)
+  },
+)
+
+it.concurrent(
+  'a guardian killed with SIGKILL is replaced, and its heir guards as well',
+  { timeout: 90_000 },
+  async ({ onTestFinished }) => {
+    const world = await openOwn(onTestFinished, ['orphan'])
+    const worker = await world.add('worker')
+    const turn = await thinking(world, 'orphan', worker)
+    const first = world.guardianOf(worker)!
+    process.kill(first, 'SIGKILL')
+    const told = () => worker.stderr().includes('a new guardian has taken over')
+    await until('there is another', async () => told() || undefined)
+    expect(world.guardianOf(worker)).not.toBe(first)
+    expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
+    worker.signal('SIGKILL')
+    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
+    const heir = await world.add('worker')
+    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
+    heir.signal('SIGKILL')
+    await heir.ended
+  },
+)
+
+it.concurrent(
+  'what a worker and its guardian left, killed together, is ended by the next worker on the machine',
+  { timeout: 90_000 },
+  async ({ onTestFinished }) => {
+    const world = await openOwn(onTestFinished, ['unguarded'])
+    const worker = await world.add('worker')
+    const turn = await thinking(world, 'unguarded', worker)
+    worker.signal('SIGSTOP')
+    process.kill(world.guardianOf(worker)!, 'SIGKILL')
+    worker.signal('SIGKILL')
+    await worker.ended
+    expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
+    const heir = await world.add('worker')
+    expect(carriers(turn)).toEqual([])
+    expect(heir.stderr()).toContain('processes of dead workers were ended')
+    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
+    expectNoOverlap(world, 'unguarded')
+  },
+)

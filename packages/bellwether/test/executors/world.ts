@@ -1,0 +1,130 @@
+/** Real workers and a PMO on a real database, in a project folder with agent files. Always: `stop` ends them and their turns' processes. */
+import { readFileSync } from 'node:fs'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
+import { migrate } from '../../src/kernel/schema/migrate.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { endFamily } from '../../src/ports/processes/end-family.js'
+import { readProcesses } from '../../src/ports/processes/proc.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { freshDatabase, testFolder } from '../support/postgres.js'
+import { runCli, type Cli } from '../support/process.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+/** A beat vouches for 3 s, TERM takes at most 0.75 s, and another worker takes over after 5 s. */
+const timings: Readonly<Record<string, string>> = {
+  WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '5',
+  WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
+  WORKER__BEAT_SECONDS: '0.5',
+  WORKER__POLL_SECONDS: '0.5',
+  WORKER__MAX_ATTEMPTS: '5',
+  WORKER__CONCURRENCY: '4',
+  PMO__WATCHDOG_INTERVAL_SECONDS: '0.5',
+  PMO__DISPATCHED_TIMEOUT_SECONDS: '30',
+  PMO__ACTIVE_REAP_SECONDS: '30',
+  DATABASE__POOL_SIZE: '4',
+}
+
+export const project = 'default'
+
+export interface Turn {
+  readonly agent_turn_id: string
+  readonly claimed_by: string | null
+  readonly outcome: string | null
+  readonly error: string | null
+  readonly turn_epoch: number
+  readonly text: string | null
+  readonly task_events: number
+}
+
+export interface World {
+  readonly kernel: Kernel
+  readonly folder: string
+  write(name: string, text: string): Promise<void>
+  read(name: string): string
+  add(role: 'worker' | 'pmo'): Promise<Cli>
+  begin(agentId: string): Promise<string>
+  turn(agentTurnId: string): Promise<Turn>
+  ended(agentTurnId: string): Promise<Turn>
+  /** The guardian of a worker. */
+  guardianOf(worker: Cli): number | undefined
+  stop(): Promise<void>
+}
+
+export async function openWorld(agents: Readonly<Record<string, string>>): Promise<World> {
+  const { url, db, drop } = await freshDatabase()
+  await migrate(db)
+  const folder = await testFolder()
+  await mkdir(join(folder, 'agents'))
+  await mkdir(join(folder, 'work'))
+  const write = (name: string, text: string) => writeFile(join(folder, name), text)
+  for (const [name, text] of Object.entries(agents)) await write(`agents/${name}.md`, text)
+  const bell = notifyBell({ url, log: quietLog })
+  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  const env = Object.fromEntries(
+    Object.entries({ ...timings, DATABASE__URL: url }).map(([name, value]) => [`BELLWETHER__${name}`, value]),
+  )
+  const crew: Cli[] = []
+  const turns: string[] = []
+
+  async function turn(agentTurnId: string): Promise<Turn> {
+    const [row] = await db.query<Turn>({
+      text: `select t.agent_turn_id, t.claimed_by, t.outcome, t.error, t.turn_epoch, c.content ->> 'text' as text,
+          (select count(*)::int from state.events e where e.agent_turn_id = t.agent_turn_id and e.kind = 'task') as task_events
+        from state.turns t left join cards.cards c on c.card_id = t.deliverable_card_id where t.agent_turn_id = $1`,
+      values: [agentTurnId],
+    })
+    return row!
+  }
+
+  return {
+    kernel,
+    folder,
+    write,
+    read: (name) => readFileSync(join(folder, name), 'utf8'),
+    async add(role) {
+      const words = role === 'worker' ? ['--target', 'default', '--project', project] : []
+      const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env })
+      crew.push(cli)
+      await cli.ready()
+      return cli
+    },
+    async begin(agentId) {
+      const { agentTurnId } = await kernel.enqueue({ projectId: project, agentId, instruction: 'do it' })
+      turns.push(agentTurnId)
+      return agentTurnId
+    },
+    turn,
+    ended: (agentTurnId) =>
+      until(
+        'the turn has ended',
+        async () => {
+          const now = await turn(agentTurnId)
+          return now.outcome === null ? undefined : now
+        },
+        40_000,
+      ),
+    guardianOf: (worker) =>
+      readProcesses().find((one) => one.parent === worker.pid && !one.zombie && isGuardian(one.pid))?.pid,
+    async stop() {
+      for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
+      await Promise.all(crew.map((cli) => cli.ended))
+      await endFamily({ clock: systemClock, graceMs: 0, wanted: (token) => turns.some((id) => token.includes(id)) })
+      await bell.close()
+      await drop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+function isGuardian(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('guardian-main')
+  } catch {
+    return false // it has ended meanwhile
+  }
+}
