@@ -7,6 +7,7 @@ import { systemClock } from '../src/ports/clock.js'
 import { reap, retryDispatched, sweepMax, sweepQueued, wakePending } from '../src/kernel/watch.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'
+import { forkJoin } from './fork-join.js'
 import { fillHistory } from './history.js'
 import { machine, server } from './machine.js'
 import { Ledger, measure, type Figures, type Scenario } from './measure.js'
@@ -47,12 +48,14 @@ export async function benchTurns({ onProgress, quick }: TurnsOptions): Promise<o
       }
     }
     const million = await withHistory(cluster, quick ? 100_000 : 1_000_000, rounds, onProgress)
+    const forked = await forkJoin(await cluster.database(), quick ? 1 : 5)
+    onProgress(`fork-join: ${JSON.stringify(forked)}`)
     const sweep = await sweepOfAgents(cluster, quick ? 10_000 : 100_000)
     onProgress(`sweep: ${JSON.stringify(sweep)}`)
     return {
       ran: { bench: 'turns', jobs, fleet: fleetSize, quick },
-      ratios: ratios(results, million),
-      figures: { ...results, history: million, sweep },
+      ratios: ratios(results, million, forked),
+      figures: { ...results, history: million, fork_join: forked, sweep },
       machine: machine(),
       server: await server(cluster.url),
       versions: peerVersions(),
@@ -74,7 +77,11 @@ async function contend(cluster: OwnCluster, name: PeerName | 'bellwether', scena
   }
 }
 
-function ratios(results: Results, million: { readonly ratio: number }): Record<string, number | null> {
+function ratios(
+  results: Results,
+  million: { readonly ratio: number },
+  forked: { readonly ratio: number },
+): Record<string, number | null> {
   const figure = (name: keyof Results, scenario: Scenario, key: string): number =>
     results[name]?.[scenario]?.[key] ?? Number.NaN
   const against = (name: PeerName, scenario: Scenario, key: string) =>
@@ -88,8 +95,7 @@ function ratios(results: Results, million: { readonly ratio: number }): Record<s
     single_vs_pgboss: against('pgboss', 'single', 'overall_per_s'),
     p50_vs_graphile: against('graphile', 'idle', 'p50_ms'),
     with_million_vs_empty: million.ratio,
-    // Fork-join comes with the full worker.
-    fork_join_vs_plain: null,
+    fork_join_vs_plain: forked.ratio,
   }
 }
 

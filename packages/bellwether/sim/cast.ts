@@ -5,11 +5,14 @@
  */
 import { beginning, readEvents } from '../src/kernel/events.js'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
+import type { TurnBudget } from '../src/kernel/budgets.js'
+import { openJoiner } from '../src/pmo/batches.js'
 import { openGuard } from '../src/pmo/guard.js'
 import { openRelay } from '../src/pmo/relay.js'
 import type { Log } from '../src/ports/log.js'
 import type { EventStream } from '../src/ports/stream/stream.js'
-import type { AgentFunction } from '../src/worker/agent.js'
+import type { ClaimedTurn } from '../src/kernel/claim.js'
+import { FenceLost, type AgentFunction, type TurnAction } from '../src/worker/agent.js'
 import { runWorker } from '../src/worker/loop.js'
 import type { Body, Fibre } from './engine/index.js'
 
@@ -47,12 +50,41 @@ export interface Script {
   readonly workMs?: number
   readonly tools?: readonly ('answers' | 'silent' | 'twice' | 'terminates')[]
   readonly writes?: number
+  /** Forks a task for each of these agents, and waits. */
+  readonly fork?: readonly string[]
+  readonly failFast?: boolean
+  /** How many calls are paid for, of how many tokens each. */
+  readonly spends?: { readonly calls: number; readonly tokens: number }
+}
+
+/** What a child does follows from its name: it has no payload of the client's. */
+function scriptOf(turn: ClaimedTurn): Script {
+  if (turn.payload['batch_id'] === undefined) return (turn.payload['script'] ?? {}) as Script
+  const spends = { calls: 2, tokens: 30 }
+  return turn.agentId.startsWith('slow') ? { workMs: 30_000, spends } : { writes: 1, spends }
+}
+
+/** Pays for calls until the budget says no. */
+async function spend(
+  fibre: Fibre,
+  turn: ClaimedTurn,
+  { calls, tokens }: NonNullable<Script['spends']>,
+): Promise<boolean> {
+  const kernel = kernelOf(fibre)
+  for (let count = 0; count < calls; count += 1) {
+    const reservationId = fibre.ids.next()
+    const { what } = await kernel.reserve(turn, { reservationId, tokens })
+    if (what === 'exceeded') return false
+    if (what === 'stale') throw new FenceLost(turn.agentTurnId)
+    await kernel.commitUsage(turn, { reservationId, tokens: tokens - count })
+  }
+  return true
 }
 
 function scripted(fibre: Fibre): AgentFunction {
   return async (context) => {
     const { turn } = context
-    const script = (turn.payload['script'] ?? {}) as Script
+    const script = scriptOf(turn)
     if (turn.kind === 'turn') {
       const values = [turn.agentTurnId, turn.turnEpoch, fibre.name]
       await fibre.db.query({ text: 'insert into state.sim_claims values ($1, $2, $3)', values })
@@ -65,12 +97,25 @@ function scripted(fibre: Fibre): AgentFunction {
         step: { stepId, phase: 'think', status: 'done' },
       })
     }
+    if (turn.agentId.startsWith('bad')) return { deliver: { text: 'no' }, status: 'failed', error: 'bad' }
+    if (script.spends !== undefined && !(await spend(fibre, turn, script.spends)))
+      return { deliver: { text: 'what there is' }, status: 'failed', error: 'budget_exceeded' }
+    if (script.fork !== undefined && context.results.length === 0) return forking(script, context.newId())
     if (script.tools !== undefined && context.results.length === 0) {
       const calls = script.tools.map((toolName) => ({ toolCallId: context.newId(), toolName, args: {} }))
       return { suspend: { calls } }
     }
     // The deliverable names the fence it was made under: an invariant compares it with the one it was taken under.
     return { deliver: { text: `epoch ${turn.turnEpoch}` } }
+  }
+}
+
+function forking({ fork = [], failFast = false }: Script, toolCallId: string): TurnAction {
+  const tasks = fork.map((targetRef) => ({ targetStrategy: 'reuse' as const, targetRef, instruction: 'do it' }))
+  return {
+    suspend: {
+      calls: [{ toolCallId, toolName: 'fork_join', args: {}, batch: { tasks, failFast, deadlineSeconds: 300 } }],
+    },
   }
 }
 
@@ -100,12 +145,20 @@ export const guard: Body = async (fibre) => {
   }
 }
 
+export const joiner: Body = async (fibre) => {
+  const joining = openJoiner({ kernel: kernelOf(fibre) })
+  for (;;) {
+    await joining.step()
+    await fibre.clock.sleep(5_000)
+  }
+}
+
 /** Claims calls before it acts, as hazard 11 asks; what it does is written down as an effect. */
 export const toolHost: Body = async (fibre) => {
   const kernel = kernelOf(fibre)
   for (;;) {
     const calls = await fibre.db.query<{ tool_call_id: string; tool_name: string }>({
-      text: "select tool_call_id, tool_name from state.turn_waiting_tools where wait_status = 'waiting' and started_by is null and tool_name <> 'silent' order by tool_call_id",
+      text: "select tool_call_id, tool_name from state.turn_waiting_tools where wait_status = 'waiting' and started_by is null and tool_name not in ('silent', 'fork_join') order by tool_call_id",
     })
     for (const { tool_call_id: toolCallId, tool_name: tool } of calls) {
       const started = await kernel.startTool(project, toolCallId, fibre.name)
@@ -124,6 +177,7 @@ export interface Wanted {
   readonly agentId: string
   readonly key: string
   readonly script?: Script
+  readonly budget?: TurnBudget
   /** Asks for it to be stopped at once. */
   readonly stop?: boolean
 }
@@ -132,12 +186,13 @@ export interface Wanted {
 export function client(wanted: readonly Wanted[]): Body {
   return async (fibre) => {
     const kernel = kernelOf(fibre)
-    for (const { agentId, key, script, stop } of wanted) {
+    for (const { agentId, key, script, stop, budget } of wanted) {
       const turn = await kernel.enqueue({
         projectId: project,
         agentId,
         correlationId: key,
         payload: { script: script ?? {} },
+        ...(budget === undefined ? {} : { budget }),
       })
       if (stop) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
     }
@@ -198,7 +253,8 @@ export function observer(keys: readonly string[], shelf: Shelf): Body {
   return async (fibre) => {
     for (;;) {
       const [row] = await fibre.db.query<{ ended: number }>({
-        text: 'select count(*) as ended from state.agent_inbox where correlation_id = any ($1) and ended_at is not null',
+        text: `select count(*) as ended from state.agent_inbox where correlation_id = any ($1) and ended_at is not null
+          and not exists (select from state.batches where settled_at is null)`,
         values: [keys],
       })
       if (row !== undefined && row.ended === keys.length) break

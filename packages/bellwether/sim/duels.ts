@@ -6,10 +6,13 @@ import { beginning, readEvents } from '../src/kernel/events.js'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
 import { putAgents, setLimits } from '../src/kernel/roster.js'
 import type { ClaimedTurn } from '../src/kernel/claim.js'
+import { batchIdOfCall, dispatchTasks } from '../src/kernel/fork.js'
+import { suspend } from '../src/kernel/suspend.js'
 import type { Database } from '../src/ports/database/database.js'
 import { kernelOf, project, relay, target, type Shelf } from './cast.js'
 import { noFaults, type Body, type Fibre, type Invariant, type Stage } from './engine/index.js'
-import { always, settled } from './invariants.js'
+import { always, holdings, settled } from './invariants.js'
+import { openJoiner } from '../src/pmo/batches.js'
 import type { Story } from './story.js'
 
 const claimant = (workerId: string, max = 5) => ({ workerTarget: target, workerId, max, resumeLeaseSeconds: 60 })
@@ -60,7 +63,7 @@ function duel(
   return {
     fibres,
     yields: 25,
-    always,
+    always: [...always, ...holdings],
     atEnd,
     async scenario(stage) {
       const bodies = await prepare(await open(stage, agents))
@@ -72,6 +75,7 @@ function duel(
   }
 }
 
+const forkCall = { toolCallId: 'f1', toolName: 'fork_join', args: {} } as const
 const done = { status: 'success', content: { text: 'done' } } as const
 const held = (turn: ClaimedTurn) => ({
   ...turn,
@@ -174,6 +178,87 @@ export const duels = {
       },
     }
   }),
+  'fork against stop': duel(
+    ['worker', 'client'],
+    async ({ running }) => {
+      const turn = await running('ann')
+      const tasks = ['bob', 'cid'].map((targetRef) => ({
+        targetStrategy: 'reuse' as const,
+        targetRef,
+        instruction: 'x',
+      }))
+      const calls = [{ ...forkCall, batch: { tasks } }]
+      return {
+        worker: (_, kernel) => kernel.suspend({ ...turn, stepId: 's1', calls }, 60),
+        // Whoever stops the parent also tidies up behind it, as a PMO does.
+        async client(fibre, kernel) {
+          await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+          const joiner = openJoiner({ kernel })
+          for (let look = 1; look <= 3; look += 1) {
+            await joiner.step()
+            await fibre.clock.sleep(1_000)
+          }
+        },
+      }
+    },
+    ['ann', 'bob', 'cid'],
+  ),
+  'dispatch against stop': duel(
+    ['worker', 'client'],
+    async ({ running, stage }) => {
+      const turn = await running('ann')
+      const batch = { tasks: [{ targetStrategy: 'reuse' as const, targetRef: 'bob', instruction: 'x' }] }
+      // The maker's second half alone: the batch is there, its child is not.
+      await suspend(stage.db, stage.ids, { ...turn, stepId: 's1', calls: [{ ...forkCall, batch }] }, 60)
+      return {
+        worker: (fibre) => dispatchTasks(fibre.db, batchIdOfCall(project, forkCall.toolCallId), [0]),
+        async client(_, kernel) {
+          await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+          await openJoiner({ kernel }).step()
+        },
+      }
+    },
+    ['ann', 'bob'],
+  ),
+  'reserve against stop': duel(['worker', 'client'], async ({ kernel: before }) => {
+    await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
+    const { turns } = await before.claim(claimant('opening'))
+    const turn = turns[0]!
+    return {
+      async worker(_, kernel) {
+        await kernel.reserve(turn, { reservationId: 'r1', tokens: 40 })
+        await kernel.commitUsage(turn, { reservationId: 'r1', tokens: 10 })
+        await kernel.reserve(turn, { reservationId: 'r2', tokens: 40 })
+      },
+      client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+    }
+  }),
+  'two spenders, one parent': duel(
+    ['worker1', 'worker2', 'worker3'],
+    async ({ kernel: before }) => {
+      await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
+      const parent = (await before.claim(claimant('opening'))).turns[0]!
+      const tasks = ['bob', 'cid', 'dan'].map((targetRef) => ({
+        targetStrategy: 'reuse' as const,
+        targetRef,
+        instruction: 'x',
+      }))
+      await before.suspend(
+        { ...parent, stepId: 's1', calls: [{ toolCallId: 'f1', toolName: 'fork_join', args: {}, batch: { tasks } }] },
+        60,
+      )
+      const { turns } = await before.claim(claimant('opening'))
+      const [bob, cid, dan] = ['bob', 'cid', 'dan'].map((agentId) => turns.find((turn) => turn.agentId === agentId)!)
+      // The first gives its share back while the others each ask for more than their own.
+      const greedy = (turn: ClaimedTurn) => async (_: Fibre, kernel: Kernel) => {
+        for (const [at, tokens] of [33, 30].entries())
+          await kernel.reserve(turn, { reservationId: `${turn.agentId}${at}`, tokens })
+        await kernel.deliver(held(turn))
+      }
+      return { worker1: (_, kernel) => kernel.deliver(held(bob!)), worker2: greedy(cid!), worker3: greedy(dan!) }
+    },
+    ['ann', 'bob', 'cid', 'dan'],
+  ),
   'a reader behind two writers': {
     // No faults: a writer that is merely slow would commit after the reader's last look. The schedule is what matters here.
     plan: () => noFaults,

@@ -118,6 +118,62 @@ export const settled: readonly Invariant[] = [
   },
 ]
 
+/** What batches and budgets promise, after every COMMIT (hazards 17 and 18). */
+export const holdings: readonly Invariant[] = [
+  {
+    name: 'an ended parent has no open batch',
+    sql: `select b.batch_id from state.batches b join state.agent_inbox i on i.agent_turn_id = b.parent_agent_turn_id and i.${turns}
+      where b.status = 'open' and i.ended_at is not null`,
+  },
+  {
+    name: 'every child is known to its batch',
+    sql: `select i.agent_turn_id, t.status from state.agent_inbox i
+      left join state.batch_tasks t on t.agent_turn_id = i.agent_turn_id
+      where i.${turns} and i.payload ? 'batch_id' and i.ended_at is null and t.status is distinct from 'dispatched' and t.status is distinct from 'stopping'`,
+  },
+  {
+    name: 'a batch counts its tasks',
+    sql: `select b.batch_id, b.open_count from state.batches b where b.status = 'open' and (b.open_count, b.done_count, b.failed_count) <> (
+      select count(*) filter (where t.outcome is null), count(*) filter (where t.status = 'done'), count(*) filter (where t.status in ('failed', 'canceled'))
+      from state.batch_tasks t where t.batch_id = b.batch_id)`,
+  },
+  {
+    name: 'budgets add up',
+    sql: `select b.budget_id from state.budgets b
+      where b.tokens_reserved <> (select coalesce(sum(r.tokens), 0) from state.reservations r where r.budget_id = b.budget_id and r.status = 'open')
+        or b.tokens_escrowed <> (select coalesce(sum(c.token_limit), 0) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is null)
+        or b.open_children <> (select count(*) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is null)
+        or b.tokens_used <> (select coalesce(sum(r.tokens_used), 0) from state.reservations r where r.budget_id = b.budget_id and r.status <> 'open')
+          + (select coalesce(sum(c.tokens_used), 0) from state.budgets c where c.parent_budget_id = b.budget_id and c.closed_at is not null)`,
+  },
+  {
+    name: 'an ended turn holds no budget',
+    sql: `select i.agent_turn_id from state.agent_inbox i left join state.budgets b on b.agent_turn_id = i.agent_turn_id
+      where i.${turns} and i.ended_at is not null and (b.ended_at is null and b.budget_id is not null
+        or exists (select from state.reservations r where r.agent_turn_id = i.agent_turn_id and r.status = 'open'))`,
+  },
+  {
+    name: 'no budget is overspent',
+    sql: `select budget_id, token_limit, tokens_used, tokens_reserved, tokens_escrowed from state.budgets
+      where tokens_used + tokens_reserved + tokens_escrowed > token_limit`,
+  },
+]
+
+export const settledHoldings: readonly Invariant[] = [
+  {
+    name: 'every batch is over, its children have ended, and its parent was answered once',
+    sql: `select b.batch_id, b.status from state.batches b where b.settled_at is null or b.status = 'open'
+      or exists (select from state.batch_tasks t where t.batch_id = b.batch_id and t.status in ('waiting', 'dispatched', 'stopping'))
+      or (b.status <> 'canceled' and b.tool_call_id is not null and 1 <> (select count(*) from state.agent_inbox r
+        where r.correlation_id = b.tool_call_id and r.message_type in ('tool_result', 'timeout')))
+      or 2 <> (select count(*) from state.execution_edges e where e.primitive = 'join' and e.correlation_id = coalesce(b.tool_call_id, b.batch_id))`,
+  },
+  {
+    name: 'every budget of a turn is closed',
+    sql: `select budget_id from state.budgets where agent_turn_id is not null and closed_at is null`,
+  },
+]
+
 /** For scenarios in which no worker dies: then nobody may be taken for dead. */
 export const nobodyDied: Invariant = {
   name: 'no live turn is taken for dead',

@@ -10,10 +10,14 @@ it('has a mutation for each kernel hazard', () => {
   const covered = new Set(
     texts.flatMap((text) => [...text.matchAll(/^Hazard (\d+)/gm)].map(([, hazard]) => Number(hazard))),
   )
-  expect([...covered].sort((one, other) => one - other)).toEqual(Array.from({ length: 14 }, (_, index) => index + 1))
+  expect([...covered].sort((one, other) => one - other)).toEqual([
+    ...Array.from({ length: 14 }, (_, index) => index + 1),
+    17,
+    18,
+  ])
 })
 
-it('finds every mutation', { timeout: 400_000 }, async () => {
+it('finds every mutation', { timeout: 600_000 }, async () => {
   const judged = await judgeAll([], () => undefined)
   expect(judged.filter((one) => !one.found)).toEqual([])
   expect(judged.map(({ name }) => name).sort()).toEqual(names.sort())

@@ -6,6 +6,7 @@ import { putAgents, setLimits } from '../src/kernel/roster.js'
 import {
   client,
   guard,
+  joiner,
   observer,
   project,
   reader,
@@ -17,7 +18,7 @@ import {
   type Wanted,
 } from './cast.js'
 import type { Invariant, Stage } from './engine/index.js'
-import { always, nobodyDied, settled } from './invariants.js'
+import { always, holdings, nobodyDied, settled, settledHoldings } from './invariants.js'
 import { duels } from './duels.js'
 import type { Story } from './story.js'
 
@@ -39,12 +40,14 @@ interface Cast {
   readonly guards?: number
   readonly hosts?: number
   readonly relays?: number
+  /** PMOs that bring batches to their end; with them the invariants of batches and budgets hold. */
+  readonly joiners?: number
   readonly readers?: boolean
   readonly concurrency?: number
 }
 
 function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan']): Story {
-  const { workers = 1, guards = 1, hosts = 0, relays = 0, readers = false } = cast
+  const { workers = 1, guards = 1, hosts = 0, relays = 0, joiners = 0, readers = false } = cast
   const names = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index + 1}`)
   const fibres = [
     ...Object.keys(cast.clients),
@@ -52,6 +55,7 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
     ...names('guard', guards),
     ...names('host', hosts),
     ...names('relay', relays),
+    ...names('joiner', joiners),
   ]
   const unread = settled.filter(
     ({ name }) => (readers || !name.includes('seen')) && (relays > 0 || !name.includes('published')),
@@ -59,9 +63,9 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
   return {
     fibres,
     yields: 150,
-    always,
+    always: joiners > 0 ? [...always, ...holdings] : always,
     ...(plan === undefined ? {} : { plan }),
-    atEnd: [...unread, ...extra],
+    atEnd: [...unread, ...(joiners > 0 ? settledHoldings : []), ...extra],
     async scenario(stage) {
       const shelf: Shelf = { kept: [] }
       await prepare(stage, cast.agents)
@@ -71,9 +75,10 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
       }
       for (const name of names('guard', guards)) stage.spawn(name, guard, daemon)
       for (const name of names('host', hosts)) stage.spawn(name, toolHost, daemon)
+      for (const name of names('joiner', joiners)) stage.spawn(name, joiner, daemon)
       for (const name of names('relay', relays)) stage.spawn(name, relay(shelf), daemon)
       if (readers) stage.spawn('reader', reader, { daemon: true })
-      const keys = Object.values(cast.clients).flatMap((wanted) => wanted.map(({ key }) => key))
+      const keys = [...new Set(Object.values(cast.clients).flatMap((wanted) => wanted.map(({ key }) => key)))]
       stage.spawn('observer', observer(keys, shelf))
     },
   }
@@ -212,6 +217,35 @@ export const stories = {
     [nobodyDied],
     () => ({ faults: [], bell: { drop: 1, duplicate: 0, late: 0, lateMs: 1 } }),
   ),
+  'fork and join': story({
+    agents: ['boss', 'ann', 'slow-bob'],
+    clients: { client1: [{ agentId: 'boss', key: 'b1', script: { fork: ['ann', 'slow-bob', 'ann'] } }] },
+    workers: 2,
+    joiners: 2,
+  }),
+  'a forking parent is stopped': story({
+    agents: ['boss', 'ann', 'slow-bob'],
+    clients: {
+      client1: [{ agentId: 'boss', key: 'b1', script: { fork: ['ann', 'slow-bob'] } }],
+      client2: [{ agentId: 'boss', key: 'b1', script: { fork: ['ann', 'slow-bob'] }, stop: true }],
+    },
+    joiners: 1,
+  }),
+  'fork with a budget, failing fast': story({
+    agents: ['boss', 'ann', 'slow-bob', 'bad-cid'],
+    clients: {
+      client1: [
+        {
+          agentId: 'boss',
+          key: 'b1',
+          budget: { tokens: 150 },
+          script: { spends: { calls: 1, tokens: 20 }, fork: ['ann', 'slow-bob', 'bad-cid'], failFast: true },
+        },
+      ],
+    },
+    workers: 2,
+    joiners: 1,
+  }),
   ...duels,
 } as const satisfies Record<string, Story>
 

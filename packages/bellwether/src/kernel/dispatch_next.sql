@@ -19,7 +19,7 @@ begin
   ), chosen as materialized (
     select distinct on (coalesce(b.box_id, h.project_id || '/' || h.agent_id))
       h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.inbox_id, q.agent_turn_id, q.channel_id, q.recursion_depth, q.parent_step_id,
-      q.traceparent, q.payload ->> 'context_box_id' as context_box_id, b.box_id
+      q.traceparent, q.payload ->> 'context_box_id' as context_box_id, b.box_id, q.payload ? 'budget_id' as holds
     from queued q
     cross join lateral state.head(q.project_id, q.agent_id) h
     cross join lateral (select coalesce(q.payload ->> 'output_box_id', h.output_box_id) as box_id) b
@@ -32,7 +32,7 @@ begin
     from chosen c where i.inbox_id = c.inbox_id
   )
   select array_agg(row(c.project_id, c.agent_id, c.agent_turn_id, c.inbox_id, c.channel_id, c.recursion_depth, c.parent_step_id, c.traceparent,
-    c.context_box_id, c.box_id, null)::state.leasing) into v_leases from chosen c;
+    c.context_box_id, c.box_id, null, c.holds)::state.leasing) into v_leases from chosen c;
 
   if v_leases is not null then
     return query select * from state.lease(v_leases);

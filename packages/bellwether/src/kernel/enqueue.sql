@@ -76,7 +76,7 @@ begin
   select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict) filter (where not lease),
     coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease), bool_or(box is not null),
     array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id, coalesce(recursion_depth, 0), parent_step_id, traceparent,
-      payload ->> 'context_box_id', output_box_id, null)::state.leasing) filter (where lease)
+      payload ->> 'context_box_id', output_box_id, null, payload ? 'budget_id')::state.leasing) filter (where lease)
   into v_done, v_new, v_left, v_boxed, v_leases from items;
   if v_done is not null then
     return query select * from unnest(v_done);

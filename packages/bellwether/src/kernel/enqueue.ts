@@ -5,7 +5,8 @@
 import { InvalidInput, token } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
-import { cardRow, resultFieldsCard, type FieldSpec } from './cards.js'
+import { turnBudgetRow, type TurnBudget } from './budgets.js'
+import { cardRow, resultFieldsCard, unknownCard, type FieldSpec } from './cards.js'
 import { payloadMaxBytes, plainText, storable } from './content.js'
 import { traceparentOf } from './trace.js'
 import { call, type Verdict } from './verdict.js'
@@ -28,6 +29,8 @@ export interface NewTurn {
   readonly parentStepId?: string
   readonly source?: { readonly agentId: string; readonly agentTurnId?: string; readonly stepId?: string }
   readonly payload?: Readonly<Record<string, unknown>>
+  /** What the turn may spend: its own limits, a purse that pays, or both. */
+  readonly budget?: TurnBudget
 }
 
 export interface Enqueued {
@@ -46,6 +49,7 @@ type Row = Readonly<Record<string, unknown>> & {
   readonly project_id: string
   readonly agent_id: string
   readonly correlation_id: string | undefined
+  readonly budget: { readonly budget_id: string } | undefined
 }
 
 /** Checks a turn and gives it its ids. Throws before anything is written. */
@@ -69,7 +73,13 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     })
   }
   const box = cards.length > 0 ? { box_id: ids.next(), cards } : undefined
-  const payload = { ...turn.payload, context_box_id: box?.box_id ?? turn.contextBoxId, output_box_id: turn.outputBoxId }
+  const budget = turn.budget === undefined ? undefined : turnBudgetRow(ids, turn.budget)
+  const payload = {
+    ...turn.payload,
+    context_box_id: box?.box_id ?? turn.contextBoxId,
+    output_box_id: turn.outputBoxId,
+    budget_id: budget?.budget_id,
+  }
   storable(payload, 'the payload', payloadMaxBytes)
   const depth = turn.recursionDepth ?? 0
   if (!Number.isInteger(depth) || depth < 0 || depth > depthMax) {
@@ -92,6 +102,7 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
     box,
     given_context_box_id: turn.contextBoxId,
     given_output_box_id: turn.outputBoxId,
+    budget,
   }
 }
 
@@ -106,7 +117,8 @@ export async function enqueue(
 ): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: Verdict[] }> {
   // The same correlation id twice in one batch is one turn asked for twice.
   const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
-  const verdicts = await call(db, 'enqueue', [...firsts.values()].toReversed())
+  const verb = rows.some((row) => row.budget !== undefined) ? 'enqueue_budgeted' : 'enqueue'
+  const verdicts = await call(db, verb, [...firsts.values()].toReversed()).catch(unknownCard)
   // A turn that was put in line and then leased by the same call is told twice: the later word counts.
   const byRow = new Map(verdicts.map((verdict) => [verdict.inbox_id, verdict]))
   const results = rows.map((row) => {

@@ -8,10 +8,12 @@ returns setof state.verdict language plpgsql as $$
 declare
   v_now timestamptz := state.now();
   v_suspended text[];
+  v_holding text[];
 begin
+  select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds)
+    into v_suspended, v_holding from unnest(p_endings) e;
   -- Whatever a suspended turn still waits for is no longer waited for.
-  v_suspended := array(select e.agent_turn_id from unnest(p_endings) e where e.was_suspended);
-  if v_suspended <> '{}' then
+  if v_suspended is not null then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
     from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending' and i.message_type in ('tool_result', 'timeout');
     update state.turn_waiting_tools w
@@ -19,6 +21,10 @@ begin
     from unnest(v_suspended) t where w.agent_turn_id = t and w.wait_status in ('waiting', 'received');
     update state.turn_resume_ledger l set status = 'applied', lease_expires_at = null
     from unnest(v_suspended) t where l.agent_turn_id = t and l.status in ('pending', 'processing');
+  end if;
+  -- Its batches are cancelled and its budget is settled with it (hazards 17 and 18).
+  if v_holding is not null then
+    perform state.settle_holdings(v_holding);
   end if;
 
   return query
@@ -70,7 +76,7 @@ begin
     update state.agent_state_head h set
       status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null, active_channel_id = null,
       active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null, waiting_tool_count = 0,
-      output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null,
+      output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
       updated_at = v_now
     from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
     returning h.agent_id

@@ -9,9 +9,24 @@ import type { Ids } from '../ports/ids.js'
 import { beat, type Beat } from './beat.js'
 import { makeBox, readBoxes, readCard, type Card, type NewBox } from './cards.js'
 import { claim, reconcile, type Claimant, type ClaimedTurn } from './claim.js'
+import {
+  commitUsage,
+  openPurse,
+  readBudget,
+  releaseUsage,
+  reserve,
+  type Ask,
+  type BudgetRow,
+  type Committed,
+  type Purse,
+  type Reserved,
+  type Used,
+} from './budgets.js'
 import { coalesce } from './coalesce.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './deliver.js'
 import { enqueue, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
+import { batchIdOfCall, dispatchTasks, fork, type OutsideBatch } from './fork.js'
+import { readBatch, type Batch } from './join.js'
 import { record, type Writing } from './record.js'
 import { report, type Receipt, type ReportResult } from './report.js'
 import { resume, readResults, type ToolResult } from './resume.js'
@@ -51,7 +66,18 @@ export interface Kernel {
   record(writing: Writing): Promise<'recorded' | 'stale'>
   /** Compaction: a new output box for a running turn; answers its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
+  /** Calls that are forks have their tasks put in line at once. */
   suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
+  /** A batch that no turn waits for: `readBatch` tells what becomes of it. */
+  fork(batch: OutsideBatch): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }>
+  readBatch(projectId: string, batchId: string): Promise<Batch | undefined>
+  /** Opens a budget that turns can be paid from; opening it again changes nothing. */
+  openPurse(purse: Purse): Promise<void>
+  readBudget(budgetId: string): Promise<BudgetRow | undefined>
+  /** Sets aside what a call may use at most; then commit what it used, or release it. */
+  reserve(fence: Fence, ask: Ask): Promise<Reserved>
+  commitUsage(fence: Fence, used: Used): Promise<Committed>
+  releaseUsage(fence: Fence, reservationId: string): Promise<Committed>
   resume(fence: Fence, workerId: string, stepId?: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
   /** One delivery; concurrent ones share a batch. */
@@ -85,6 +111,10 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     await rung(verdicts)
     return results
   }
+  async function dispatchAll(batchId: string, tasks: number): Promise<void> {
+    await dispatchTasks(db, batchId, [...Array(tasks).keys()], rung)
+  }
+
   const enqueueOne = coalesce(enqueueRows, singles)
 
   const deliverOne = coalesce(async (rows: readonly ReturnType<typeof deliveryRow>[]) => {
@@ -144,7 +174,24 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     beat: (beats, workerId) => beat(db, beats, workerId),
     record: (writing) => record(db, ids, writing),
     swapBox: (swap) => swapBox(db, ids, swap),
-    suspend: (suspension, suspendSeconds) => suspend(db, ids, suspension, suspendSeconds),
+    async suspend(suspension, suspendSeconds) {
+      const what = await suspend(db, ids, suspension, suspendSeconds)
+      if (what === 'stale') return what
+      for (const { toolCallId, batch } of suspension.calls)
+        if (batch !== undefined) await dispatchAll(batchIdOfCall(suspension.projectId, toolCallId), batch.tasks.length)
+      return what
+    },
+    async fork(batch) {
+      const forked = await fork(db, ids, batch)
+      if (forked.what === 'forked') await dispatchAll(forked.batchId, batch.tasks.length)
+      return forked
+    },
+    readBatch: (projectId, batchId) => readBatch(db, projectId, batchId),
+    openPurse: (purse) => openPurse(db, purse),
+    readBudget: (budgetId) => readBudget(db, budgetId),
+    reserve: (fence, asked) => reserve(db, fence, asked),
+    commitUsage: (fence, used) => commitUsage(db, fence, used),
+    releaseUsage: (fence, reservationId) => releaseUsage(db, fence, reservationId),
     resume: (fence, workerId, stepId) => resume(db, fence, workerId, stepId),
     readResults: (agentTurnId) => readResults(db, agentTurnId),
     deliver: async (delivery) => deliverOne(deliveryRow(ids, delivery)),

@@ -11,7 +11,7 @@ begin
     status = 'dispatched', turn_epoch = h.turn_epoch + 1, active_agent_turn_id = l.agent_turn_id, active_channel_id = coalesce(l.channel_id, 'public'),
     active_recursion_depth = l.recursion_depth, parent_step_id = l.parent_step_id, trace_id = split_part(l.traceparent, '-', 2),
     context_box_id = l.context_box_id, output_box_id = coalesce(l.output_box_id, h.output_box_id),
-    expecting_correlation_id = l.expecting_correlation_id, leased_at = v_now, updated_at = v_now,
+    expecting_correlation_id = l.expecting_correlation_id, holds = coalesce(l.holds, false), leased_at = v_now, updated_at = v_now,
     turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds, (select m.turn_deadline_seconds from state.limits m)))
   from unnest(p_leases) l
   where h.project_id = l.project_id and h.agent_id = l.agent_id and h.status = 'idle'

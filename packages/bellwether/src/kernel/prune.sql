@@ -6,6 +6,7 @@ declare
   v_before timestamptz := state.now() - make_interval(secs => p_days * 86400);
   v_turns text[];
   v_rows_gone text[];
+  v_batches text[];
   v_rows int;
   v_sum int := 0;
 begin
@@ -31,6 +32,8 @@ begin
   delete from state.turn_waiting_tools w using unnest(v_turns) t where w.agent_turn_id = t;
   delete from state.turn_resume_ledger l using unnest(v_turns) t where l.agent_turn_id = t;
   delete from state.agent_steps s using unnest(v_turns) t where s.agent_turn_id = t;
+  delete from state.reservations r using unnest(v_turns) t where r.agent_turn_id = t;
+  delete from state.budgets b using unnest(v_turns) t where b.agent_turn_id = t and b.closed_at is not null;
   delete from state.force_terminations f using unnest(v_turns) t where f.agent_turn_id = t;
   delete from state.execution_edges e using unnest(v_rows_gone) g where e.edge_id = g;
   delete from state.agent_inbox i using unnest(v_rows_gone) g where i.inbox_id = g;
@@ -41,6 +44,23 @@ begin
     select o.intervention_id from (select * from state.interventions order by intervention_id limit p_limit) o where o.created_at < v_before);
   get diagnostics v_rows = row_count;
   v_sum := v_sum + v_rows;
+  v_batches := array(select b.batch_id from state.batches b where b.settled_at < v_before limit p_limit / 100 + 1);
+  if v_batches <> '{}' then
+    -- Agents that were made for one task go with it.
+    with gone as (
+      delete from state.batch_tasks t using state.batches b where t.batch_id = any (v_batches) and b.batch_id = t.batch_id
+      returning b.project_id, t.agent_id, t.target_strategy
+    ), heads as (
+      delete from state.agent_state_head h using gone g where g.target_strategy <> 'reuse' and h.project_id = g.project_id and h.agent_id = g.agent_id and h.status = 'idle'
+    )
+    delete from resource.project_agents a using gone g where g.target_strategy <> 'reuse' and a.project_id = g.project_id and a.agent_id = g.agent_id;
+    delete from state.execution_edges e using (
+      select unnest(array[b.batch_id, b.join_edge_id]) as edge_id from state.batches b where b.batch_id = any (v_batches)) o where e.edge_id = o.edge_id;
+    delete from state.batches b where b.batch_id = any (v_batches);
+    v_sum := v_sum + cardinality(v_batches);
+  end if;
+  -- Purses that nobody pays from any more.
+  delete from state.budgets b where b.agent_turn_id is null and b.open_children = 0 and b.updated_at < v_before;
   delete from state.workers w where w.seen_at < v_before;
   return v_sum;
 end $$;

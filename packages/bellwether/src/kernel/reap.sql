@@ -21,9 +21,9 @@ begin
   v_endings := array(
     select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error, p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
       jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome, 'error', l.error), l.error,
-      l.status = 'suspended')::state.ending
+      l.status = 'suspended', l.holds)::state.ending
     from (
-      select o.* from unnest(v_overdue) o
+      select o.*, h.holds from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id
       where h.active_agent_turn_id = o.agent_turn_id and h.turn_epoch = o.turn_epoch and h.status = o.status and h.updated_at = o.updated_at
       order by h.project_id, h.agent_id

@@ -13,11 +13,12 @@ declare
   v_silent text[];
   v_projects text[];
   v_agents text[];
+  v_holds boolean;
 begin
   if p_watching_since > v_cutoff or v_now > p_valid_until then return; end if;
 
-  select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id) into v_silent, v_projects, v_agents from (
-    select i.inbox_id, h.project_id, h.agent_id from state.agent_inbox i
+  select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id), bool_or(s.holds) into v_silent, v_projects, v_agents, v_holds from (
+    select i.inbox_id, h.project_id, h.agent_id, h.holds from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
@@ -45,6 +46,12 @@ begin
   update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = i.attempts + 1, processed_at = null, archived_at = null, claimed_by = null
   from silent s where i.inbox_id = s.inbox_id
   returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
+
+  -- What the silent worker had reserved it may have spent: charged in full, since nobody can say (hazard 18).
+  if v_holds then
+    perform state.charge_reservations(array(select i.agent_turn_id from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
+      where i.status = 'pending' and i.message_type in ('turn', 'ui_action')));
+  end if;
 
   -- Receipts go back as they are; a row that claims a turn its agent does not have is not work.
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)

@@ -18,7 +18,9 @@ begin
     select distinct on (i.agent_turn_id) row(i.project_id, i.agent_id, i.agent_turn_id, h.active_agent_turn_id = i.agent_turn_id is true, p_outcome, p_error, t.card_id,
       jsonb_build_object('text', case when i.status = 'queued' then 'Cancelled before it started.' else 'Stopped before it was done.' end,
         'status', p_outcome, 'error', p_error), p_force_reason,
-      h.active_agent_turn_id = i.agent_turn_id and h.status = 'suspended')::state.ending
+      h.active_agent_turn_id = i.agent_turn_id and h.status = 'suspended',
+      -- Only a turn that has begun can have batches; a queued one may have a budget.
+      case when h.active_agent_turn_id = i.agent_turn_id then h.holds else i.payload ? 'budget_id' end)::state.ending
     from unnest(p_turns, p_card_ids) as t (turn, card_id)
     join state.agent_inbox i on i.agent_turn_id = t.turn and i.message_type in ('turn', 'ui_action')
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id

@@ -2,7 +2,9 @@
 import { afterExecutions, InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
+import { unknownCard } from './cards.js'
 import { cardMaxBytes, plainText, storable } from './content.js'
+import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from './fork.js'
 import { TURN } from './turn.js'
 import { call, fenceRow, type Fence } from './verdict.js'
 
@@ -13,6 +15,8 @@ export interface ToolCall {
   readonly afterExecution?: AfterExecution
   readonly timeoutSeconds?: number
   readonly idempotent?: boolean
+  /** The call is a fork: its batch comes to be with the wait, and the PMO answers it when the batch is done. */
+  readonly batch?: NewBatch
 }
 
 export interface Suspension extends Fence {
@@ -54,25 +58,31 @@ export async function suspend(
       code: 'invalid_tool_calls',
     })
   }
+  const stepId = plainText(suspension.stepId, 'step_id')
+  const forks: ForkRows[] = []
   const rows = calls.map((one) => {
     checkCall(one)
     storable(one.args ?? {}, `the arguments of ${one.toolName}`, cardMaxBytes)
+    if (one.batch !== undefined) forks.push(forkOfCall(ids, suspension, stepId, one.toolCallId, one.batch))
     return {
       tool_call_id: plainText(one.toolCallId, 'tool_call_id'),
       tool_name: token(one.toolName, 'tool'),
       card_id: ids.next(),
       arguments: one.args ?? {},
       after_execution: one.afterExecution,
-      timeout_seconds: one.timeoutSeconds,
+      // The wait's deadline is its batch's (hazard 17).
+      timeout_seconds: one.batch === undefined ? one.timeoutSeconds : waitSeconds(one.batch),
       idempotent: one.idempotent,
+      hosted_by: one.batch === undefined ? undefined : 'pmo',
     }
   })
   const [verdict] = await call(
     db,
     'suspend',
-    [{ ...fenceRow(suspension), step_id: plainText(suspension.stepId, 'step_id'), calls: rows }],
+    [{ ...fenceRow(suspension), step_id: stepId, calls: rows }],
     suspendSeconds,
-  )
+    forks.length === 0 ? null : JSON.stringify(together(forks)),
+  ).catch(unknownCard)
   switch (verdict?.what) {
     case TURN.suspend.to:
     case 'already':

@@ -44,7 +44,7 @@ export const TURN = {
     to: 'running',
     bumpsEpoch: true,
     verb: 'reclaim',
-    with: "the silent worker's row goes back to pending with the new epoch, attempts + 1",
+    with: "the silent worker's row goes back to pending with the new epoch, attempts + 1; what it had reserved is charged",
   },
   takeover: {
     from: ['running'],
@@ -58,7 +58,7 @@ export const TURN = {
     to: 'suspended',
     bumpsEpoch: false,
     verb: 'suspend',
-    with: 'tool.call cards, waits and their count, resume_deadline, tool commands in the outbox',
+    with: 'tool.call cards, waits and their count, resume_deadline, tool commands in the outbox; the batches of calls that fork',
   },
   receive: {
     from: ['suspended'],
@@ -79,21 +79,21 @@ export const TURN = {
     to: 'idle',
     bumpsEpoch: false,
     verb: 'deliver',
-    with: 'deliverable in the output box, task and state events, inbox row consumed with the outcome; then the next lease',
+    with: 'deliverable in the output box, task and state events, inbox row consumed with the outcome, batches cancelled, budget settled; then the next lease',
   },
   stop: {
     from: ['dispatched', 'running', 'suspended'],
     to: 'idle',
     bumpsEpoch: true,
     verb: 'stop',
-    with: 'deliverable, task and state events (canceled), waits dropped; then the next lease',
+    with: 'deliverable, task and state events (canceled), waits dropped, batches cancelled, budget settled; then the next lease',
   },
   reap: {
     from: ['dispatched', 'running', 'suspended'],
     to: 'idle',
     bumpsEpoch: true,
     verb: 'reap',
-    with: 'force termination, fallback deliverable, task and state events, an intervention; then the next lease',
+    with: 'force termination, fallback deliverable, task and state events, an intervention, batches cancelled, budget settled; then the next lease',
   },
 } as const satisfies Record<string, Move>
 

@@ -1,8 +1,9 @@
 /**
- * The PMO's watchdog: W2.2f and W2.4–W2.10. One step looks at everything once. Several PMOs may step at the same time: the
+ * The PMO's watchdog: W2.2f, W2.4–W2.10 and H7.5. One step looks at everything once. Several PMOs may step at the same time: the
  * verbs skip what another one holds, and every ending is fenced. Rules do not depend on each other: one that fails is
  * reported and the others still run.
  */
+import { endOverBudget } from '../kernel/budgets.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Verdict } from '../kernel/verdict.js'
 import { keepVigil } from '../kernel/vigil.js'
@@ -63,13 +64,14 @@ export function openGuard({
         mendClock,
         // Right after the look: its judgement is valid for a short while only.
         () => reap(db, ids, settings, watch),
+        () => endOverBudget(db, ids, watch),
         () => sweepQueued(db, settings.watchdogIntervalSeconds),
         () => retryDispatched(db, settings.dispatchedRetrySeconds),
         () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds),
       ]
       for (const [position, rule] of rules.entries()) {
         // Only endings and leases use themselves up; announcing the same rows again in one step helps nobody.
-        const rounds = position === 1 || position === 2 ? roundsMax : 1
+        const rounds = position >= 1 && position <= 3 ? roundsMax : 1
         try {
           done.push(...(await repeat(rule, rounds)))
         } catch (error) {

@@ -1,10 +1,11 @@
-/** A PMO that runs: the guard, the relay and retention, each on its own loop. Any number of them may run at once. */
+/** A PMO that runs: the guard, the joiner, the relay and retention, each on its own loop. Any number of them may run at once. */
 import type { Kernel } from '../kernel/kernel.js'
 import { prune } from '../kernel/watch.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
 import type { EventStream } from '../ports/stream/stream.js'
+import { runJoiner } from './batches.js'
 import { openGuard, type GuardSettings } from './guard.js'
 import { openRelay } from './relay.js'
 
@@ -27,6 +28,7 @@ export async function runPmo({ kernel, stream, clock, log, signal, settings }: P
     loop({ ...common, name: 'guard', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
       guard.step(),
     ),
+    runJoiner({ ...common, kernel }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);

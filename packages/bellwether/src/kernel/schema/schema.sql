@@ -121,6 +121,7 @@ create table state.agent_state_head (
   resume_seconds double precision,
   activity state.activity,
   current_tool text,
+  holds boolean not null default false,
   constraint agent_state_head_pkey PRIMARY KEY (project_id, agent_id),
   constraint active_names_its_turn CHECK ((((status)::text = 'idle'::text) OR ((num_nulls(active_agent_turn_id, turn_deadline, leased_at) = 0) AND (turn_epoch > 0)))),
   constraint idle_holds_nothing CHECK ((((status)::text <> 'idle'::text) OR (num_nonnulls(active_agent_turn_id, active_channel_id, turn_deadline, leased_at, expecting_correlation_id) = 0))),
@@ -317,19 +318,30 @@ create table state.budgets (
   project_id text not null,
   agent_turn_id text,
   parent_budget_id text,
+  depth integer not null default 0,
   token_limit bigint,
   wall_ms_limit bigint,
   cost_micros_limit bigint,
+  soft boolean not null default false,
   tokens_used bigint not null default 0,
   tokens_reserved bigint not null default 0,
-  wall_ms_used bigint not null default 0,
+  tokens_escrowed bigint not null default 0,
   cost_micros_used bigint not null default 0,
+  cost_micros_reserved bigint not null default 0,
+  cost_micros_escrowed bigint not null default 0,
+  wall_ms_used bigint not null default 0,
+  open_children integer not null default 0,
+  created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  ended_at timestamp with time zone,
+  closed_at timestamp with time zone,
   constraint budgets_pkey PRIMARY KEY (budget_id),
-  constraint budgets_parent_budget_id_fkey FOREIGN KEY (parent_budget_id) REFERENCES state.budgets(budget_id),
-  constraint budget_is_not_negative CHECK (((tokens_used >= 0) AND (tokens_reserved >= 0) AND (wall_ms_used >= 0) AND (cost_micros_used >= 0)))
+  constraint budget_is_not_negative CHECK (((tokens_used >= 0) AND (tokens_reserved >= 0) AND (tokens_escrowed >= 0) AND (cost_micros_used >= 0) AND (cost_micros_reserved >= 0) AND (cost_micros_escrowed >= 0) AND (wall_ms_used >= 0) AND (open_children >= 0))),
+  constraint closed_holds_nothing CHECK (((closed_at IS NULL) OR ((ended_at IS NOT NULL) AND (tokens_reserved = 0) AND (tokens_escrowed = 0) AND (cost_micros_reserved = 0) AND (cost_micros_escrowed = 0) AND (open_children = 0))))
 );
-CREATE INDEX budgets_of_turn ON state.budgets USING btree (agent_turn_id) WHERE (agent_turn_id IS NOT NULL);
+CREATE UNIQUE INDEX budget_of_turn ON state.budgets USING btree (agent_turn_id) WHERE (agent_turn_id IS NOT NULL);
+CREATE INDEX budgets_overdrawn ON state.budgets USING btree (budget_id) WHERE ((agent_turn_id IS NOT NULL) AND (ended_at IS NULL) AND ((tokens_used > token_limit) OR (cost_micros_used > cost_micros_limit)));
+CREATE INDEX budgets_timed ON state.budgets USING btree (budget_id) WHERE ((wall_ms_limit IS NOT NULL) AND (agent_turn_id IS NOT NULL) AND (ended_at IS NULL));
 
 create table state.reservations (
   reservation_id text not null,
@@ -337,12 +349,15 @@ create table state.reservations (
   agent_turn_id text not null,
   turn_epoch bigint not null,
   tokens bigint not null,
+  cost_micros bigint not null default 0,
   status text not null,
+  tokens_used bigint,
+  cost_micros_used bigint,
   created_at timestamp with time zone not null,
   settled_at timestamp with time zone,
   constraint reservations_pkey PRIMARY KEY (reservation_id),
-  constraint reservations_budget_id_fkey FOREIGN KEY (budget_id) REFERENCES state.budgets(budget_id),
   constraint reservation_status_is_known CHECK ((status = ANY (ARRAY['open'::text, 'committed'::text, 'released'::text, 'charged'::text]))),
+  constraint reservations_cost_micros_check CHECK ((cost_micros >= 0)),
   constraint reservations_tokens_check CHECK ((tokens >= 0)),
   constraint settled_has_its_time CHECK (((status = 'open'::text) = (settled_at IS NULL)))
 );
@@ -351,39 +366,57 @@ CREATE INDEX reservations_open ON state.reservations USING btree (agent_turn_id)
 create table state.batches (
   batch_id text not null,
   project_id text not null,
+  parent_agent_id text,
   parent_agent_turn_id text,
   parent_turn_epoch bigint,
+  parent_step_id text,
   tool_call_id text,
+  channel_id text,
+  traceparent text,
+  recursion_depth integer not null default 0,
   status text not null,
   fail_fast boolean not null default false,
+  task_count integer not null,
   open_count integer not null,
+  done_count integer not null default 0,
+  failed_count integer not null default 0,
   deadline timestamp with time zone,
+  next_look_at timestamp with time zone not null,
+  next_full_look_at timestamp with time zone,
   created_at timestamp with time zone not null,
   ended_at timestamp with time zone,
+  join_edge_id text,
+  settled_at timestamp with time zone,
   constraint batches_pkey PRIMARY KEY (batch_id),
   constraint batch_status_is_known CHECK ((status = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text, 'canceled'::text, 'timeout'::text]))),
   constraint batches_open_count_check CHECK ((open_count >= 0)),
   constraint ended_batch_has_its_time CHECK (((status = 'open'::text) = (ended_at IS NULL)))
-);
+) with (fillfactor=50);
+CREATE INDEX batches_live ON state.batches USING btree (batch_id) WHERE (settled_at IS NULL);
 CREATE INDEX batches_of_turn ON state.batches USING btree (parent_agent_turn_id) WHERE (status = 'open'::text);
 
 create table state.batch_tasks (
   batch_id text not null,
   position integer not null,
   agent_id text,
-  agent_turn_id text,
+  agent_turn_id text not null,
+  inbox_id text not null,
+  output_box_id text,
+  context_box_id text,
+  budget_id text,
   target_strategy text not null,
-  target_ref text,
+  target_ref text not null,
   status text not null,
   attempts integer not null default 0,
+  next_attempt_at timestamp with time zone,
   outcome text,
+  error text,
   deliverable_card_id text,
   constraint batch_tasks_pkey PRIMARY KEY (batch_id, "position"),
-  constraint batch_tasks_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES state.batches(batch_id),
-  constraint batch_task_status_is_known CHECK ((status = ANY (ARRAY['waiting'::text, 'dispatched'::text, 'done'::text, 'failed'::text, 'canceled'::text]))),
+  constraint batch_task_status_is_known CHECK ((status = ANY (ARRAY['waiting'::text, 'dispatched'::text, 'stopping'::text, 'done'::text, 'failed'::text, 'canceled'::text]))),
   constraint target_strategy_is_known CHECK ((target_strategy = ANY (ARRAY['new'::text, 'reuse'::text, 'clone'::text])))
-);
-CREATE UNIQUE INDEX batch_task_turn ON state.batch_tasks USING btree (agent_turn_id) WHERE (agent_turn_id IS NOT NULL);
+) with (fillfactor=70);
+CREATE UNIQUE INDEX batch_task_turn ON state.batch_tasks USING btree (agent_turn_id);
 
 create table state.moves (
   move text not null,
@@ -395,10 +428,10 @@ create table state.moves (
 
 -- types
 create type state.verdict as (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, detail jsonb);
-create type state.leasing as (project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth integer, parent_step_id text, traceparent text, context_box_id text, output_box_id text, expecting_correlation_id text);
+create type state.leasing as (project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth integer, parent_step_id text, traceparent text, context_box_id text, output_box_id text, expecting_correlation_id text, holds boolean);
 create type state.new_turn as (inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth integer, traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb, box jsonb, given_context_box_id text, given_output_box_id text);
 create type state.delivery as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text, content jsonb);
-create type state.ending as (project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text, card_id text, content jsonb, force_reason text, was_suspended boolean);
+create type state.ending as (project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text, card_id text, content jsonb, force_reason text, was_suspended boolean, holds boolean);
 create type state.overdue as (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status state.head_status, updated_at timestamp with time zone, outcome text, error text);
 
 -- views
@@ -442,25 +475,38 @@ create view state.turns as
 
 -- functions
 create function state.beat(p_items json, p_worker text DEFAULT NULL::text) returns SETOF state.verdict;
+create function state.budget_left(p_agent_turn_id text) returns jsonb;
+create function state.charge_reservations(p_turns text[]) returns void;
 create function state.claim(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
+create function state.close_budgets(p_turns text[]) returns void;
+create function state.collect_batches(p_edge_ids text[]) returns TABLE(what text, batch_id text, project_id text, turns text[], due_in_ms double precision);
+create function state.commit_usage(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint, p_reservation_id text, p_tokens bigint, p_cost_micros bigint) returns SETOF state.verdict;
 create function state.deliver(p_items json) returns SETOF state.verdict;
 create function state.dispatch_next(p_projects text[], p_agents text[]) returns SETOF state.verdict;
+create function state.dispatch_tasks(p_batch_id text, p_positions integer[], p_retry_seconds double precision, p_max_attempts integer) returns SETOF state.verdict;
 create function state.due_waits(p_target text, p_watching_since timestamp with time zone, p_limit integer) returns TABLE(project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text);
+create function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamp with time zone, p_valid_until timestamp with time zone, p_card_ids text[]) returns SETOF state.verdict;
 create function state.enqueue(p_items json) returns SETOF state.verdict;
+create function state.enqueue_budgeted(p_items json) returns SETOF state.verdict;
 create function state.expire_waits(p_items json, p_valid_until timestamp with time zone) returns SETOF state.verdict;
 create function state.find_worker_target() returns trigger;
 create function state.finish_turn_idle(p_endings state.ending[]) returns SETOF state.verdict;
 create function state.forget_future() returns integer;
+create function state.fork(p_fork json) returns SETOF state.verdict;
 create function state.head(p_project_id text, p_agent_id text) returns SETOF state.agent_state_head;
 create function state.horizon_age() returns double precision;
 create function state.inbox_row(p_inbox_id text) returns SETOF state.agent_inbox;
 create function state.lease(p_leases state.leasing[]) returns SETOF state.verdict;
+create function state.made_so_far(p_box_id text) returns text;
 create function state.make_boxes(p_boxes json) returns void;
 create function state.missing_fields(p_context_box_id text, p_content jsonb) returns jsonb;
 create function state.now() returns timestamp with time zone;
+create function state.open_batches(p_fork json) returns SETOF text;
+create function state.open_budgets(p_items json) returns SETOF state.verdict;
 create function state.overdue(p_now timestamp with time zone, p_settings json, p_limit integer) returns SETOF state.overdue;
 create function state.prune(p_days double precision, p_limit integer) returns integer;
 create function state.put_agents(p_items json) returns void;
+create function state.put_off_tasks(p_batch_id text, p_positions integer[], p_reasons text[], p_retry_seconds double precision, p_max_attempts integer) returns SETOF state.verdict;
 create function state.read_events(p_xid xid8, p_event_id bigint, p_limit integer) returns TABLE(xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb, agent_turn_id text, created_at timestamp with time zone);
 create function state.reap(p_settings json, p_card_ids text[]) returns SETOF state.verdict;
 create function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts integer, p_watching_since timestamp with time zone, p_valid_until timestamp with time zone, p_limit integer) returns SETOF state.verdict;
@@ -471,15 +517,20 @@ create function state.refuse_rewrite() returns trigger;
 create function state.report(p_items json) returns SETOF state.verdict;
 create function state.requeue_expired_resume_ledgers() returns integer;
 create function state.resend_commands(p_target text, p_older_than_seconds double precision, p_limit integer) returns SETOF state.verdict;
+create function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint, p_reservation_id text, p_tokens bigint, p_cost_micros bigint) returns SETOF state.verdict;
 create function state.resume(p_items json, p_worker text) returns SETOF state.verdict;
+create function state.retire_agents(p_batch_ids text[]) returns void;
 create function state.retry_dispatched(p_retry_seconds double precision, p_limit integer) returns SETOF state.verdict;
 create function state.route_receipts(p_inbox_ids text[], p_worker text, p_lease_seconds double precision) returns SETOF state.verdict;
 create function state.seconds(p_value jsonb) returns double precision;
+create function state.set_aside(p_budget_id text, p_tokens bigint, p_cost_micros bigint, p_escrow boolean) returns boolean;
+create function state.settle_holdings(p_turns text[]) returns void;
 create function state.sign_in(p_worker text, p_target text, p_concurrency integer, p_free integer DEFAULT NULL::integer) returns void;
+create function state.slice_budget(p_batch_id text, p_project_id text, p_budget_id text, p_tasks json) returns void;
 create function state.start_tool(p_project_id text, p_tool_call_id text, p_host text) returns TABLE(what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb, started_by text);
 create function state.stop(p_items json) returns SETOF state.verdict;
 create function state.stop_turns(p_turns text[], p_card_ids text[], p_outcome text, p_error text, p_force_reason text) returns SETOF state.verdict;
-create function state.suspend(p_items json, p_suspend_seconds double precision) returns SETOF state.verdict;
+create function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json DEFAULT NULL::json) returns SETOF state.verdict;
 create function state.swap_box(p_items json) returns SETOF state.verdict;
 create function state.sweep_queued(p_older_than_seconds double precision, p_limit integer) returns SETOF state.verdict;
 create function state.turn_row(p_agent_turn_id text) returns SETOF state.agent_inbox;

@@ -140,6 +140,8 @@ create table state.agent_state_head (
   resume_seconds double precision,
   activity state.activity,
   current_tool text,
+  -- Whether the turn has a budget or batches, which its end must settle: others pay nothing for them.
+  holds boolean not null default false,
   primary key (project_id, agent_id),
   constraint idle_holds_nothing check (status <> 'idle'
     or num_nonnulls(active_agent_turn_id, active_channel_id, turn_deadline, leased_at, expecting_correlation_id) = 0),
@@ -336,30 +338,56 @@ create table state.limits (
 );
 insert into state.limits default values;
 
+-- What may be spent. A purse (no turn) lasts; a turn's budget closes with the turn, after its children's have, and what it did not use
+-- goes back to its parent. Tokens and cost are escrowed: a child's limit is taken from its parent when it is opened, so that
+-- children at work never meet on one row. No foreign keys, as between hot tables.
 create table state.budgets (
   budget_id text primary key,
   project_id text not null,
   agent_turn_id text,
-  parent_budget_id text references state.budgets,
+  parent_budget_id text,
+  -- Budgets are locked deepest first, then by id.
+  depth int not null default 0,
   token_limit bigint,
   wall_ms_limit bigint,
   cost_micros_limit bigint,
+  -- A slice that nobody asked for by number: it may take more from what its parent has free.
+  soft boolean not null default false,
   tokens_used bigint not null default 0,
   tokens_reserved bigint not null default 0,
-  wall_ms_used bigint not null default 0,
+  tokens_escrowed bigint not null default 0,
   cost_micros_used bigint not null default 0,
+  cost_micros_reserved bigint not null default 0,
+  cost_micros_escrowed bigint not null default 0,
+  wall_ms_used bigint not null default 0,
+  open_children int not null default 0,
+  created_at timestamptz not null,
   updated_at timestamptz not null,
-  constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and wall_ms_used >= 0 and cost_micros_used >= 0)
+  -- Its turn has ended.
+  ended_at timestamptz,
+  -- And so have its children: nothing changes any more.
+  closed_at timestamptz,
+  constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and tokens_escrowed >= 0 and cost_micros_used >= 0
+    and cost_micros_reserved >= 0 and cost_micros_escrowed >= 0 and wall_ms_used >= 0 and open_children >= 0),
+  constraint closed_holds_nothing check (closed_at is null
+    or (ended_at is not null and tokens_reserved = 0 and tokens_escrowed = 0 and cost_micros_reserved = 0 and cost_micros_escrowed = 0 and open_children = 0))
 );
-create index budgets_of_turn on state.budgets (agent_turn_id) where agent_turn_id is not null;
+create unique index budget_of_turn on state.budgets (agent_turn_id) where agent_turn_id is not null;
+create index budgets_timed on state.budgets (budget_id) where wall_ms_limit is not null and agent_turn_id is not null and ended_at is null;
+create index budgets_overdrawn on state.budgets (budget_id)
+  where agent_turn_id is not null and ended_at is null and (tokens_used > token_limit or cost_micros_used > cost_micros_limit);
 
 create table state.reservations (
   reservation_id text primary key,
-  budget_id text not null references state.budgets,
+  budget_id text not null,
   agent_turn_id text not null,
   turn_epoch bigint not null,
   tokens bigint not null check (tokens >= 0),
+  cost_micros bigint not null default 0 check (cost_micros >= 0),
   status text not null,
+  -- What the call came to; of a 'charged' one nobody knows, and all of it counts.
+  tokens_used bigint,
+  cost_micros_used bigint,
   created_at timestamptz not null,
   settled_at timestamptz,
   constraint reservation_status_is_known check (status in ('open', 'committed', 'released', 'charged')),
@@ -370,36 +398,60 @@ create index reservations_open on state.reservations (agent_turn_id) where statu
 create table state.batches (
   batch_id text primary key,
   project_id text not null,
+  parent_agent_id text,
   parent_agent_turn_id text,
   parent_turn_epoch bigint,
+  parent_step_id text,
   tool_call_id text,
+  channel_id text,
+  traceparent text,
+  -- Of its children.
+  recursion_depth int not null default 0,
   status text not null,
   fail_fast boolean not null default false,
+  task_count int not null,
   open_count int not null check (open_count >= 0),
+  done_count int not null default 0,
+  failed_count int not null default 0,
   deadline timestamptz,
+  next_look_at timestamptz not null,
+  next_full_look_at timestamptz,
   created_at timestamptz not null,
   ended_at timestamptz,
+  -- The edge that says so, once the batch is over.
+  join_edge_id text,
+  -- Answered, and every child has ended: nobody looks here again.
+  settled_at timestamptz,
   constraint batch_status_is_known check (status in ('open', 'done', 'failed', 'canceled', 'timeout')),
   constraint ended_batch_has_its_time check ((status = 'open') = (ended_at is null))
-);
+) with (fillfactor = 50);
 create index batches_of_turn on state.batches (parent_agent_turn_id) where status = 'open';
+create index batches_live on state.batches (batch_id) where settled_at is null;
 
 create table state.batch_tasks (
-  batch_id text not null references state.batches,
+  batch_id text not null,
   position int not null,
   agent_id text,
-  agent_turn_id text,
+  agent_turn_id text not null,
+  inbox_id text not null,
+  -- Of an agent that is made for the task.
+  output_box_id text,
+  context_box_id text,
+  budget_id text,
   target_strategy text not null,
-  target_ref text,
+  target_ref text not null,
   status text not null,
   attempts int not null default 0,
+  next_attempt_at timestamptz,
   outcome text,
+  error text,
   deliverable_card_id text,
   primary key (batch_id, position),
   constraint target_strategy_is_known check (target_strategy in ('new', 'reuse', 'clone')),
-  constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'done', 'failed', 'canceled'))
-);
-create unique index batch_task_turn on state.batch_tasks (agent_turn_id) where agent_turn_id is not null;
+  -- stopping: its batch has closed without it; canceled once its turn has ended.
+  constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'stopping', 'done', 'failed', 'canceled'))
+) with (fillfactor = 70);
+create unique index batch_task_turn on state.batch_tasks (agent_turn_id);
 
 -- ─────────────────── what verbs say to each other ───────────────────
 
@@ -412,7 +464,7 @@ create type state.verdict as (
 -- A lease that has been decided under the head's lock: state.lease carries it out.
 create type state.leasing as (
   project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth int, parent_step_id text, traceparent text,
-  context_box_id text, output_box_id text, expecting_correlation_id text
+  context_box_id text, output_box_id text, expecting_correlation_id text, holds boolean
 );
 
 -- A turn as enqueue takes it.
@@ -430,7 +482,7 @@ create type state.delivery as (
 -- An ending that has been decided under the head's lock: state.finish_turn_idle carries it out.
 create type state.ending as (
   project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text,
-  card_id text, content jsonb, force_reason text, was_suspended boolean
+  card_id text, content jsonb, force_reason text, was_suspended boolean, holds boolean
 );
 
 -- A turn that the watchdog found overdue, and how it is to end.

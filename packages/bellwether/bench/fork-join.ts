@@ -1,0 +1,138 @@
+/**
+ * A fork-join of a thousand children against a thousand plain turns, in one run, taking turns: the same agents, the same function
+ * worker, an instruction for each. Plain: from the first enqueue to the last end in the store. Forked: from the parent's
+ * enqueue to its own end, which comes after its children's results have reached it.
+ */
+import { openKernel } from '../src/kernel/kernel.js'
+import { migrate } from '../src/kernel/schema/migrate.js'
+import { runJoiner } from '../src/pmo/batches.js'
+import { nearBell } from '../src/ports/bell/near.js'
+import { notifyBell } from '../src/ports/bell/notify.js'
+import { systemClock } from '../src/ports/clock.js'
+import { openDatabase } from '../src/ports/database/pool.js'
+import { uuidv7 } from '../src/ports/ids.js'
+import { systemRandom } from '../src/ports/random.js'
+import { runWorker } from '../src/worker/loop.js'
+import type { AgentFunction } from '../src/worker/agent.js'
+
+const children = 1_000
+const projectId = 'bench'
+const workerTarget = 'bench'
+const log = {
+  info: () => undefined,
+  warn: () => undefined,
+  error: (fields: object, message: string) => void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`),
+}
+const settings = {
+  concurrency: 1_000,
+  suspendTimeoutSeconds: 30,
+  resumeLeaseSeconds: 30,
+  inboxProcessingTimeoutSeconds: 30,
+  watchdogIntervalSeconds: 5,
+  maxAttempts: 3,
+  pollSeconds: 5,
+  beatSeconds: 5,
+  drainSeconds: 10,
+}
+
+export interface ForkJoinFigures {
+  readonly children: number
+  readonly plain_ms: number
+  readonly reuse_ms: number
+  readonly new_ms: number
+  /** Forked over plain, with the same agents. */
+  readonly ratio: number
+  readonly ratio_new: number
+}
+
+export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFigures> {
+  const db = await openDatabase({ url, poolSize: 8 })
+  await migrate(db)
+  const bell = nearBell(notifyBell({ url, log }), systemRandom)
+  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  const names = Array.from({ length: children }, (_, at) => `a${at}`)
+  await kernel.putProfile({ projectId, profileId: 'child', name: 'child', workerTarget })
+  await kernel.putAgents(['boss', ...names].map((agentId) => ({ projectId, agentId, workerTarget })))
+  const agent: AgentFunction = async (context) => {
+    const { turn, results } = context
+    const strategy = turn.payload['fork'] as 'reuse' | 'new' | undefined
+    if (strategy === undefined || results.length > 0) return { deliver: { text: 'ok' } }
+    const tasks = names.map((name) => ({
+      targetStrategy: strategy,
+      targetRef: strategy === 'new' ? 'child' : name,
+      instruction: 'do it',
+    }))
+    return { suspend: { calls: [{ toolCallId: context.newId(), toolName: 'fork_join', args: {}, batch: { tasks } }] } }
+  }
+  const stop = new AbortController()
+  const common = { kernel, clock: systemClock, log, signal: stop.signal }
+  const worker = await runWorker({
+    ...common,
+    bell,
+    workerId: 'bench',
+    workerTarget,
+    settings,
+    loop: settings,
+    agent: () => agent,
+  })
+  const joiner = runJoiner(common)
+  const ended = async (): Promise<number> => {
+    const [row] = await db.query<{ count: number }>({
+      text: "select count(*)::int as count from state.agent_inbox where outcome = 'success' and message_type = 'turn'",
+    })
+    return row?.count ?? 0
+  }
+  /** Until this many more turns have ended: looks often, but not so often that looking is what is measured. */
+  const timed = async (count: number, start: () => Promise<unknown>): Promise<number> => {
+    const before = await ended()
+    const startedMs = systemClock.monotonicMs()
+    await start()
+    while ((await ended()) < before + count) {
+      if (systemClock.monotonicMs() - startedMs > 60_000) throw new Error('the turns did not end within a minute')
+      await systemClock.sleep(5)
+    }
+    return systemClock.monotonicMs() - startedMs
+  }
+  const plain = () =>
+    timed(children, async () => {
+      const turns = names.map((agentId) => ({ projectId, agentId, instruction: 'do it' }))
+      await Promise.all([kernel.enqueueMany(turns.slice(0, 500)), kernel.enqueueMany(turns.slice(500))])
+    })
+  const forked = (fork: 'reuse' | 'new') =>
+    timed(children + 1, () => kernel.enqueue({ projectId, agentId: 'boss', payload: { fork } }))
+  try {
+    // Warm code and statistics: what is compared is the shape of the work.
+    for (let round = 0; round < 2; round += 1)
+      for (const run of [plain, () => forked('reuse'), () => forked('new')]) await run()
+    await db.query({ text: 'vacuum (analyze)' })
+    const seen = { plain: [] as number[], reuse: [] as number[], fresh: [] as number[] }
+    for (let round = 0; round < rounds; round += 1) {
+      seen.plain.push(await plain())
+      seen.reuse.push(await forked('reuse'))
+      seen.plain.push(await plain())
+      seen.fresh.push(await forked('new'))
+    }
+    const [plainMs, reuseMs, newMs] = [seen.plain, seen.reuse, seen.fresh].map(middle) as [number, number, number]
+    return {
+      children,
+      plain_ms: Math.round(plainMs),
+      reuse_ms: Math.round(reuseMs),
+      new_ms: Math.round(newMs),
+      ratio: round2(reuseMs / plainMs),
+      ratio_new: round2(newMs / plainMs),
+    }
+  } finally {
+    stop.abort()
+    await Promise.all([worker.ended, joiner])
+    await bell.close()
+    await db.close()
+  }
+}
+
+function middle(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor((values.length - 1) / 2)]!
+}
+
+function round2(value: number): number {
+  return Math.round(value * 100) / 100
+}

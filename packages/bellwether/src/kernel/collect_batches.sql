@@ -1,0 +1,119 @@
+-- The joiner's look at batches that are not settled: children that have ended are counted, a batch whose time has come is closed, and the
+-- caller is told what is to be done about it: 'dispatch' (tasks are due), 'answer' (its parent waits), 'stop' (children that nobody
+-- needs any more). Nobody's head is touched here: those are verbs of their own, and each may be repeated. Busy batches are skipped:
+-- another PMO looks at them. A batch is looked at again after a fiftieth of its age, so that short ones are joined at once and long
+-- ones cost nothing; 'look' says when the next one is due. p_edge_ids bounds how many batches.
+create or replace function state.collect_batches(p_edge_ids text[])
+returns table (what text, batch_id text, project_id text, turns text[], due_in_ms double precision)
+language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+  v_ids text[];
+  v_undone text[];
+  v_counted int;
+  -- The first ones usually end first: a look at these tells whether it is time for a look at all.
+  c_window constant int := 100;
+begin
+  v_ids := array(
+    -- From the future: the clock was set back.
+    select b.batch_id from state.batches b where b.settled_at is null and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
+    order by b.next_look_at, b.batch_id limit cardinality(p_edge_ids) for no key update skip locked);
+
+  if v_ids <> '{}' then
+    -- Ended children. "Last" is what the counter says, under the batch's lock (hazard 5). While a whole window has ended there is more.
+    loop
+      with ended as materialized (
+        select t.batch_id, t.position, t.status, i.outcome, i.error, i.deliverable_card_id
+        from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+        cross join lateral (
+          select k.* from state.batch_tasks k where k.batch_id = v.id and k.status in ('dispatched', 'stopping') order by k.position
+          limit case when b.status = 'open' and b.deadline > v_now and b.next_full_look_at between v_now and v_now + interval '10 seconds' then c_window end) t
+        left join lateral state.turn_row(t.agent_turn_id) i on true
+        -- A row that retention has removed has ended, too.
+        where i.ended_at is not null or i.inbox_id is null
+      ), settled as (
+        update state.batch_tasks t set outcome = case when t.status = 'stopping' then 'canceled' else coalesce(e.outcome, 'canceled') end, error = coalesce(t.error, e.error),
+          deliverable_card_id = e.deliverable_card_id,
+          status = case when t.status = 'stopping' or coalesce(e.outcome, 'canceled') = 'canceled' then 'canceled' when e.outcome = 'success' then 'done' else 'failed' end
+        from ended e where t.batch_id = e.batch_id and t.position = e.position
+      ), counted as (
+        select e.batch_id, count(*)::int as counted, (count(*) filter (where e.outcome = 'success'))::int as done from ended e where e.status = 'dispatched' group by 1
+      ), moved as (
+        update state.batches b set open_count = b.open_count - c.counted, done_count = b.done_count + c.done, failed_count = b.failed_count + c.counted - c.done
+        from counted c where b.batch_id = c.batch_id and b.status = 'open'
+      )
+      select coalesce(max(c.counted), 0) into v_counted from counted c;
+      exit when v_counted < c_window;
+    end loop;
+
+    update state.batches b set ended_at = v_now, status = case
+        when b.fail_fast and b.failed_count > 0 or b.open_count = 0 and b.done_count = 0 and b.task_count > 0 then 'failed'
+        when b.open_count = 0 then 'done' else 'timeout' end
+    from unnest(v_ids) as v (id) where b.batch_id = v.id and b.status = 'open'
+      and (b.open_count = 0 or b.fail_fast and b.failed_count > 0 or b.deadline <= v_now);
+
+    -- What a closed batch has not got is not waited for. Its answer is final from here on, whatever the children still do.
+    v_undone := array(select t.agent_turn_id from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+      join state.batch_tasks t on t.batch_id = v.id and t.status = 'waiting' where b.status <> 'open');
+    update state.batch_tasks t set status = case t.status when 'waiting' then 'canceled' else 'stopping' end,
+      outcome = 'canceled', error = case b.status when 'failed' then 'fail_fast' when 'timeout' then 'batch_deadline' else 'parent_ended' end
+    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+    where b.status <> 'open' and t.batch_id = v.id and t.status in ('waiting', 'dispatched');
+    if v_undone <> '{}' then
+      perform state.close_budgets(v_undone);
+    end if;
+
+    with joined as (
+      update state.batches b set join_edge_id = p_edge_ids[v.ord] from unnest(v_ids) with ordinality as v (id, ord)
+      where b.batch_id = v.id and b.status <> 'open' and b.join_edge_id is null
+      returning b.*
+    )
+    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id,
+      parent_step_id, recursion_depth, created_at)
+    select join_edge_id, project_id, 'join', 'response', parent_agent_id, parent_agent_turn_id, coalesce(tool_call_id, batch_id),
+      split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now from joined;
+
+    -- Judged by what is there, not by what somebody meant to do: a parent that still waits has not been answered.
+    return query
+    select 'answer', b.batch_id, b.project_id, null::text[], null::double precision
+    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+    join state.turn_waiting_tools w on w.project_id = b.project_id and w.tool_call_id = b.tool_call_id
+    where b.status <> 'open' and w.wait_status = 'waiting' and w.agent_turn_id = b.parent_agent_turn_id and w.turn_epoch = b.parent_turn_epoch
+      and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+        and r.message_type in ('tool_result', 'timeout') offset 0);
+
+    return query
+    select 'stop', b.batch_id, b.project_id, array_agg(t.agent_turn_id order by t.position), null::double precision
+    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id join state.batch_tasks t on t.batch_id = v.id and t.status = 'stopping'
+    group by b.batch_id, b.project_id;
+
+    return query
+    select 'dispatch', b.batch_id, b.project_id, null::text[], null::double precision
+    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+    where b.status = 'open' and exists (select from state.batch_tasks t where t.batch_id = v.id and t.status = 'waiting' and t.next_attempt_at <= v_now offset 0);
+
+    return query
+    update state.batches b set next_look_at = v_now + least(interval '1 second', greatest(interval '20 milliseconds', (v_now - b.created_at) / 50)),
+      next_full_look_at = case when b.next_full_look_at > v_now then b.next_full_look_at else v_now + interval '1 second' end,
+      settled_at = case when b.status <> 'open' and not exists (select from state.batch_tasks t where t.batch_id = v.id and t.status in ('waiting', 'dispatched', 'stopping') offset 0)
+        and not exists (select from state.turn_waiting_tools w where w.project_id = b.project_id and w.tool_call_id = b.tool_call_id and w.wait_status = 'waiting'
+          and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+            and r.message_type in ('tool_result', 'timeout') offset 0) offset 0) then v_now end
+    from unnest(v_ids) as v (id) where b.batch_id = v.id
+    returning case when b.settled_at is null then 'open' else 'settled' end, b.batch_id, b.project_id, null::text[], null::double precision;
+  end if;
+
+  return query
+  select 'look', null::text, null::text, null::text[], extract(epoch from min(b.next_look_at) - v_now)::double precision * 1000
+  from state.batches b where b.settled_at is null having count(*) > 0;
+end $$;
+
+-- Agents that were made for one task take no other once their batch is settled; retention removes them.
+create or replace function state.retire_agents(p_batch_ids text[]) returns void language sql as $$
+  update resource.project_agents a set status = 'retired'
+  from state.batches b join state.batch_tasks t on t.batch_id = b.batch_id
+  where b.batch_id = any (p_batch_ids) and t.target_strategy <> 'reuse' and a.project_id = b.project_id and a.agent_id = t.agent_id and a.status = 'active'
+$$;

@@ -1,0 +1,63 @@
+-- H7.5: ends turns that crossed their budget and whose workers did not end them: outcome failed, error budget_exceeded, and a
+-- deliverable that holds what the turn has made so far. Workers come first: they are told when they reserve and commit, and a token
+-- or cost budget is ended here only p_grace_seconds after it was crossed; wall time at once. Only time that passed under the
+-- watchdog's eyes counts (W2.10). p_card_ids bounds how many are ended.
+create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz, p_valid_until timestamptz, p_card_ids text[])
+returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := state.now();
+  v_turns text[];
+  v_endings state.ending[];
+begin
+  if v_now > p_valid_until then return; end if;
+  v_turns := array(
+    (select b.agent_turn_id from state.budgets b
+    where b.agent_turn_id is not null and b.ended_at is null and (b.tokens_used > b.token_limit or b.cost_micros_used > b.cost_micros_limit)
+      and b.updated_at < v_now - make_interval(secs => p_grace_seconds) and p_watching_since < v_now - make_interval(secs => p_grace_seconds)
+    limit cardinality(p_card_ids))
+    union
+    (select b.agent_turn_id from state.budgets b cross join lateral state.turn_row(b.agent_turn_id) i
+    where b.wall_ms_limit is not null and b.agent_turn_id is not null and b.ended_at is null and i.ended_at is null
+      and i.started_at < v_now - make_interval(secs => b.wall_ms_limit / 1000.0)
+      and p_watching_since < v_now - make_interval(secs => least(b.wall_ms_limit / 1000.0, p_grace_seconds))
+    limit cardinality(p_card_ids)));
+  if v_turns = '{}' then return; end if;
+
+  v_endings := array(
+    select row(l.project_id, l.agent_id, l.active_agent_turn_id, true, 'failed', 'budget_exceeded',
+      p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
+      jsonb_build_object('text', state.made_so_far(l.output_box_id), 'status', 'failed', 'error', 'budget_exceeded'), 'budget_exceeded',
+      l.status = 'suspended', true)::state.ending
+    from (
+      select h.project_id, h.agent_id, h.active_agent_turn_id, h.output_box_id, h.status from unnest(v_turns) t
+      cross join lateral state.turn_row(t) i
+      join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+      where h.active_agent_turn_id = t and h.status in ('running', 'suspended')
+      order by h.project_id, h.agent_id limit cardinality(p_card_ids)
+      for no key update of h skip locked) l);
+  if v_endings = '{}' then return; end if;
+
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  select 'reap', e.project_id, e.agent_id, e.agent_turn_id, h.turn_epoch + 1, 'budget_exceeded',
+    jsonb_build_object('status', h.status, 'turn_epoch', h.turn_epoch, 'budget', state.budget_left(e.agent_turn_id)),
+    jsonb_build_object('status', 'idle', 'turn_epoch', h.turn_epoch + 1, 'outcome', 'failed'), v_now
+  from unnest(v_endings) e cross join lateral state.head(e.project_id, e.agent_id) h;
+  return query select * from state.finish_turn_idle(v_endings);
+end $$;
+
+-- What the box has got since the last deliverable in it, as text: the newest things, and not more than a card should hold.
+create or replace function state.made_so_far(p_box_id text) returns text language sql stable as $$
+  select coalesce('The budget was used up. So far: ' || right(string_agg(coalesce(c.content ->> 'text', c.content ->> 'result', c.content::text), e'\n\n' order by x.position), 20000),
+    'The budget was used up before anything was made.')
+  from (
+    select x.position, x.card_id from cards.box_cards x
+    where x.box_id = p_box_id and x.position > coalesce((
+      select max(d.position) from cards.box_cards d join cards.cards k on k.card_id = d.card_id
+      where d.box_id = p_box_id and k.type = 'task.deliverable'), 0)
+    order by x.position desc limit 50) x
+  join cards.cards c on c.card_id = x.card_id
+  where c.type in ('agent.thought', 'tool.result')
+$$;

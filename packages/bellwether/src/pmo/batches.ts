@@ -1,0 +1,74 @@
+/**
+ * The joiner: brings every batch to its end. One step looks at what is due once: puts in line what its maker left behind, stops
+ * children that nobody needs any more, answers parents whose batches are over. Any number of PMOs may step at the same
+ * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
+ */
+import { dispatchTasks, dueTasks } from '../kernel/fork.js'
+import { collectBatches, readBatch, receiptOf, retireAgents, stopRows, type Due } from '../kernel/join.js'
+import type { Kernel } from '../kernel/kernel.js'
+import { call } from '../kernel/verdict.js'
+import type { Clock } from '../ports/clock.js'
+import type { Log } from '../ports/log.js'
+import { loop } from '../ports/loop.js'
+
+export interface Joiner {
+  /** One look; answers in how many milliseconds the next batch is due, or nothing when there is none. */
+  step(): Promise<number | undefined>
+}
+
+export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
+  const { db, ids } = kernel
+
+  async function carryOut(due: Due): Promise<void> {
+    if (due.what === 'dispatch') {
+      await dispatchTasks(db, due.batch_id, await dueTasks(db, due.batch_id), (verdicts) => kernel.ring(verdicts))
+    } else if (due.what === 'answer') {
+      const batch = await readBatch(db, due.project_id, due.batch_id)
+      if (batch !== undefined) await kernel.report([receiptOf(batch)])
+    } else if (due.what === 'stop') {
+      await kernel.ring(await call(db, 'stop', stopRows(ids, due)))
+    } else if (due.what === 'settled') {
+      await retireAgents(db, [due.batch_id])
+    }
+  }
+
+  return {
+    async step() {
+      const dues = await collectBatches(db, ids)
+      const errors: unknown[] = []
+      for (const due of dues) {
+        try {
+          await carryOut(due)
+        } catch (error) {
+          // One batch in trouble keeps no other from its end.
+          errors.push(error)
+        }
+      }
+      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} batches could not be brought forward`)
+      return dues.find((due) => due.what === 'look')?.due_in_ms ?? undefined
+    },
+  }
+}
+
+// A batch that nobody has looked at yet waits this long at worst; an idle look costs one indexed read.
+const joinPollMs = 250
+const joinSoonestMs = 10
+
+export interface JoinerOptions {
+  readonly kernel: Kernel
+  readonly clock: Clock
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+export async function runJoiner({ kernel, clock, log, signal }: JoinerOptions): Promise<void> {
+  const joiner = openJoiner({ kernel })
+  await loop({ name: 'joiner', intervalMs: joinPollMs, clock, log, signal }, async () => {
+    // While a batch is due sooner than the next poll, the loop stays with it.
+    for (;;) {
+      const dueInMs = await joiner.step()
+      if (signal.aborted || dueInMs === undefined || dueInMs > joinPollMs) return
+      await clock.sleep(Math.max(joinSoonestMs, dueInMs), signal)
+    }
+  })
+}

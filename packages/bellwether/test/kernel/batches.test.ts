@@ -1,0 +1,409 @@
+/** Fork-join (hazard 17): a batch comes to be with the wait it answers, and ends with one answer, whoever dies meanwhile. */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { dispatchTasks } from '../../src/kernel/fork.js'
+import { prune } from '../../src/kernel/watch.js'
+import { openJoiner } from '../../src/pmo/batches.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { batchOf, deliverAll, forkFrom, join, reuse } from '../support/forks.js'
+import { guardOn, headOf, pass, rowOf } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+interface Answer {
+  readonly batch_id: string
+  readonly status: string
+  readonly tasks: readonly {
+    readonly position: number
+    readonly status: string
+    readonly agent_id: string
+    readonly error?: string
+    readonly content?: unknown
+    readonly deliverable_card_id?: string
+  }[]
+}
+
+/** The parent's answer, as its worker reads it. */
+async function answerOf(agentTurnId: string) {
+  const [resumed] = (await t.claim()).filter((turn) => turn.agentTurnId === agentTurnId && turn.kind === 'resume')
+  if (resumed === undefined) throw new Error('the parent was not resumed')
+  const results = await t.kernel.readResults(agentTurnId)
+  expect(results).toHaveLength(1)
+  await t.kernel.resume(resumed, 'worker-1')
+  return { status: results[0]!.status, error: results[0]!.error, result: results[0]!.result as Answer }
+}
+
+const receipts = (toolCallId: string) =>
+  t.all<{ status: string }>(
+    "select status from state.agent_inbox where correlation_id = $1 and message_type in ('tool_result', 'timeout')",
+    toolCallId,
+  )
+
+it('[T3.1d] a parent suspends on a fork, its children run, and it is answered once, in the order of its tasks', async () => {
+  await t.agents('a-boss', 'a1', 'a2', 'a3')
+  const parent = await t.running('a-boss')
+  const batchId = await forkFrom(
+    t,
+    parent,
+    'a-call',
+    ['a1', 'a2', 'a3'].map((name) => reuse(name)),
+  )
+  expect(await headOf(t, 'a-boss')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
+  const children = await t.claim()
+  expect(children.map((turn) => `${turn.agentId} ${turn.recursionDepth}`).toSorted()).toEqual(['a1 1', 'a2 1', 'a3 1'])
+  await deliverAll(t, children.toReversed().slice(0, 2))
+  await join(t)
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'open', open_count: 1, done_count: 2 })
+  expect(await receipts('a-call')).toEqual([])
+  await deliverAll(t, children.slice(0, 1))
+  await join(t, 3)
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'done', open_count: 0, done_count: 3, failed_count: 0 })
+  expect((await batchOf(t, batchId)).settled_at).not.toBeNull()
+  expect(await receipts('a-call')).toHaveLength(1)
+
+  const { status, result } = await answerOf(parent.agentTurnId)
+  expect(status).toBe('success')
+  expect(result.tasks.map((task) => [task.position, task.status, task.agent_id, task.content])).toEqual([
+    [0, 'success', 'a1', { text: 'a1 is done' }],
+    [1, 'success', 'a2', { text: 'a2 is done' }],
+    [2, 'success', 'a3', { text: 'a3 is done' }],
+  ])
+  const edges = await t.all(
+    "select edge_phase, source_agent_turn_id, target_agent_turn_id from state.execution_edges where primitive = 'join' and correlation_id = 'a-call' order by edge_phase",
+  )
+  expect(edges).toEqual([
+    { edge_phase: 'request', source_agent_turn_id: parent.agentTurnId, target_agent_turn_id: null },
+    { edge_phase: 'response', source_agent_turn_id: null, target_agent_turn_id: parent.agentTurnId },
+  ])
+  await t.kernel.deliver({ ...parent, status: 'success', content: { text: 'all done' } })
+})
+
+it('new agents come from a profile, clones take their model’s memory with them, and both retire with their batch', async () => {
+  await t.agents('b-boss', 'b-model')
+  await t.kernel.putProfile({ projectId: project, profileId: 'b-coder', name: 'coder', workerTarget: target })
+  const before = await t.running('b-model')
+  await t.kernel.record({ ...before, cards: [{ type: 'agent.thought', content: { text: 'I remember' } }] })
+  await t.kernel.deliver({ ...before, status: 'success', content: { text: 'known' } })
+  const reading = await t.kernel.makeBox({
+    projectId: project,
+    cards: [{ type: 'task.instruction', content: { text: 'read this first' } }],
+  })
+  const parent = await t.running('b-boss')
+  const batchId = await forkFrom(t, parent, 'b-call', [
+    { targetStrategy: 'new', targetRef: 'b-coder', instruction: 'write', contextBoxId: reading },
+    { targetStrategy: 'clone', targetRef: 'b-model', contextBoxId: reading },
+  ])
+  const [fresh, clone] = (await t.claim()).toSorted((one, other) => (one.agentId < other.agentId ? -1 : 1))
+  expect(fresh).toMatchObject({
+    profileId: 'b-coder',
+    payload: { batch_id: batchId, position: 0, target_ref: 'b-coder' },
+  })
+  const told = await t.kernel.readBoxes([fresh!.contextBoxId])
+  expect(told.map((card) => card.content)).toEqual([{ text: 'read this first' }, { text: 'write' }])
+  expect(clone!.agentId).toMatch(/^b-model-/)
+  expect(clone!.contextBoxId).toBe(reading)
+  const memory = await t.kernel.readBoxes([clone!.outputBoxId])
+  expect(memory.map((card) => card.content)).toEqual([{ text: 'I remember' }, { text: 'known' }])
+  await deliverAll(t, [fresh!, clone!])
+  // The model's own box has not got what its clone made.
+  expect(await t.kernel.readBoxes([before.outputBoxId])).toHaveLength(2)
+  await join(t, 3)
+  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
+  const roster = await t.all<{ status: string }>(
+    "select status from resource.project_agents where metadata ->> 'batch_id' = $1",
+    batchId,
+  )
+  expect(roster).toEqual([{ status: 'retired' }, { status: 'retired' }])
+})
+
+it('a failed task leaves the others alone, and the parent is told which one', async () => {
+  await t.agents('c-boss', 'c1', 'c2')
+  const parent = await t.running('c-boss')
+  await forkFrom(t, parent, 'c-call', [reuse('c1'), reuse('c2')])
+  const [first, second] = await t.claim()
+  await t.kernel.deliver({ ...first!, status: 'failed', error: 'broke', content: { text: 'oh' } })
+  await join(t)
+  await deliverAll(t, [second!])
+  await join(t, 2)
+  const { status, result } = await answerOf(parent.agentTurnId)
+  expect(status).toBe('partial')
+  expect(result.tasks.map((task) => [task.status, task.error])).toEqual([
+    ['failed', 'broke'],
+    ['success', undefined],
+  ])
+})
+
+it('fail_fast ends the others at the first failure: running ones are stopped, queued ones never start', async () => {
+  await t.agents('d-boss', 'd1', 'd2')
+  const parent = await t.running('d-boss')
+  const batchId = await forkFrom(t, parent, 'd-call', {
+    tasks: [reuse('d1'), reuse('d2'), reuse('d2')],
+    failFast: true,
+  })
+  const children = await t.claim()
+  expect(children).toHaveLength(2)
+  const [first, second] = children.toSorted((one, other) => (one.agentId < other.agentId ? -1 : 1))
+  await t.kernel.deliver({ ...first!, status: 'failed', error: 'broke', content: { text: 'oh' } })
+  await join(t, 3)
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'failed', failed_count: 1 })
+  expect((await batchOf(t, batchId)).tasks.map((task) => task.status)).toEqual(['failed', 'canceled', 'canceled'])
+  expect((await t.kernel.deliver({ ...second!, status: 'success', content: { text: 'late' } })).what).toBe('stale')
+  expect(await headOf(t, 'd2')).toMatchObject({ status: 'idle' })
+  const { status, error, result } = await answerOf(parent.agentTurnId)
+  expect([status, error?.code]).toEqual(['failed', 'batch_failed'])
+  expect(result.tasks.map((task) => [task.status, task.error])).toEqual([
+    ['failed', 'broke'],
+    ['canceled', 'fail_fast'],
+    ['canceled', 'fail_fast'],
+  ])
+})
+
+it('[W2.2e] the wait’s deadline is its batch’s: past it the parent has what there is, and the rest is stopped', async () => {
+  await t.agents('e-boss', 'e1', 'e2')
+  const parent = await t.running('e-boss')
+  const batchId = await forkFrom(t, parent, 'e-call', { tasks: [reuse('e1'), reuse('e2')], deadlineSeconds: 100 })
+  const { resume_deadline: wait } = await headOf(t, 'e-boss')
+  const { deadline } = await batchOf(t, batchId)
+  expect(wait!.getTime() - deadline!.getTime()).toBeGreaterThan(10_000)
+  const [first] = await t.claim()
+  await deliverAll(t, [first!])
+  await t.advance(101)
+  await join(t, 3)
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'timeout', done_count: 1 })
+  const { status, result } = await answerOf(parent.agentTurnId)
+  expect(status).toBe('partial')
+  expect(result.tasks.map((task) => `${task.status} ${task.error}`).toSorted()).toEqual([
+    'canceled batch_deadline',
+    'success undefined',
+  ])
+  for (const name of ['e1', 'e2']) expect(await headOf(t, name)).toMatchObject({ status: 'idle' })
+})
+
+it('a parent that is stopped cancels its batches in the same transaction, and its children are stopped, grandchildren too', async () => {
+  await t.agents('f-boss', 'f1', 'f2')
+  const parent = await t.running('f-boss')
+  const batchId = await forkFrom(t, parent, 'f-call', [reuse('f1')])
+  const [child] = await t.claim()
+  const inner = await forkFrom(t, child!, 'f-inner', [reuse('f2')])
+  const [grandchild] = await t.claim()
+  await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
+  await join(t)
+  expect(await batchOf(t, inner)).toMatchObject({ status: 'canceled' })
+  await join(t, 3)
+  for (const turn of [child!, grandchild!])
+    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'canceled' })
+  for (const id of [batchId, inner]) expect((await batchOf(t, id)).settled_at).not.toBeNull()
+  expect(await receipts('f-call')).toEqual([])
+})
+
+it('a parent that is reaped takes its batch with it', async () => {
+  await t.agents('g-boss', 'g1')
+  const parent = await t.running('g-boss')
+  const batchId = await forkFrom(t, parent, 'g-call', { tasks: [reuse('g1')], deadlineSeconds: 100_000 })
+  await t.all(
+    "update state.agent_state_head set turn_deadline = state.now() - interval '1 hour' where agent_id = 'g-boss'",
+  )
+  const guard = guardOn(t, { activeReapSeconds: 10 })
+  await pass(t, 20, guard)
+  expect(await rowOf(t, parent.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
+  expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
+})
+
+it('a child that would wait for its own ancestor is refused, and so is one too deep', async () => {
+  await t.agents('h-boss', 'h1', 'h2')
+  const parent = await t.running('h-boss')
+  await forkFrom(t, parent, 'h-call', [reuse('h1')])
+  const [child] = await t.claim()
+  const inner = await forkFrom(t, child!, 'h-inner', [reuse('h-boss'), reuse('h1'), reuse('h2')])
+  expect((await batchOf(t, inner)).tasks.map((task) => [task.error, task.outcome])).toEqual([
+    ['reuse_of_ancestor', 'failed'],
+    ['reuse_of_ancestor', 'failed'],
+    [null, null],
+  ])
+  await t.all('update state.limits set max_recursion_depth = 2')
+  const [grandchild] = await t.claim()
+  const deepest = await forkFrom(t, grandchild!, 'h-deepest', [
+    reuse('a1'),
+    { ...reuse('a2'), targetStrategy: 'clone' },
+  ])
+  await t.all('update state.limits set max_recursion_depth = 20')
+  const { tasks } = await batchOf(t, deepest)
+  expect(tasks[0]).toMatchObject({ status: 'failed', error: 'recursion_depth_exceeded' })
+  expect(tasks[1]).toMatchObject({ status: 'failed', error: 'recursion_depth_exceeded' })
+  await join(t, 2)
+  expect(await answerOf(grandchild!.agentTurnId)).toMatchObject({ status: 'failed', error: { code: 'batch_failed' } })
+  await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
+  await join(t, 5)
+})
+
+it('a target that is not there yet is tried again after a growing pause, and fails in the end', async () => {
+  await t.agents('i-boss')
+  const parent = await t.running('i-boss')
+  const batchId = await forkFrom(t, parent, 'i-call', [reuse('i-late'), reuse('i-never')])
+  expect((await batchOf(t, batchId)).tasks).toMatchObject([
+    { status: 'waiting', attempts: 1, error: 'unknown_agent' },
+    { status: 'waiting', attempts: 1, error: 'unknown_agent' },
+  ])
+  await join(t)
+  expect((await batchOf(t, batchId)).tasks[0]).toMatchObject({ attempts: 1 })
+  await t.agents('i-late')
+  for (const pause of [1, 2, 4, 8]) {
+    await t.advance(pause)
+    await join(t)
+  }
+  expect((await batchOf(t, batchId)).tasks).toMatchObject([
+    { status: 'dispatched', attempts: 2, error: null },
+    { status: 'failed', attempts: 5, error: 'unknown_agent' },
+  ])
+  await deliverAll(
+    t,
+    (await t.claim()).filter((turn) => turn.agentId === 'i-late'),
+  )
+  await join(t, 2)
+  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'partial' })
+})
+
+it('a box that is not there fails its task and no other', async () => {
+  await t.agents('j-boss', 'j1', 'j2', 'j3')
+  const parent = await t.running('j-boss')
+  const batchId = await forkFrom(t, parent, 'j-call', [
+    reuse('j1'),
+    { targetStrategy: 'reuse', targetRef: 'j2', contextBoxId: 'nowhere' },
+    reuse('j3', { contextBoxId: 'nowhere' }),
+  ])
+  expect((await batchOf(t, batchId)).tasks).toMatchObject([
+    { status: 'dispatched' },
+    { status: 'failed', error: 'unknown_box' },
+    { status: 'failed', error: 'unknown_box' },
+  ])
+})
+
+it('[T1.2] a suspend that lost its fence forks nothing; the same suspend again forks nothing more', async () => {
+  await t.agents('k-boss', 'k1')
+  const parent = await t.running('k-boss')
+  const calls = [{ toolCallId: 'k-call', toolName: 'fork_join', args: {}, batch: { tasks: [reuse('k1')] } }]
+  const stale = { ...parent, turnEpoch: parent.turnEpoch - 1, stepId: 'k', calls }
+  expect(await t.kernel.suspend(stale, 30)).toBe('stale')
+  expect(await t.all("select from state.batches where tool_call_id = 'k-call'")).toEqual([])
+  expect(await t.kernel.suspend({ ...parent, stepId: 'k', calls }, 30)).toBe('suspended')
+  expect(await t.kernel.suspend({ ...parent, stepId: 'k', calls }, 30)).toBe('already')
+  expect(await t.all("select from state.agent_inbox where agent_id = 'k1'")).toHaveLength(1)
+})
+
+it('hazard 17: children that their maker did not live to put in line are put in line by the PMO', async () => {
+  await t.agents('l-boss', 'l1', 'l2')
+  const parent = await t.running('l-boss')
+  const batchId = await forkFrom(t, parent, 'l-call', [reuse('l1')])
+  // As if the maker had died right after its commit.
+  await t.kernel.stop({ projectId: project, agentTurnId: (await batchOf(t, batchId)).tasks[0]!.agent_turn_id })
+  await t.all(
+    "update state.batch_tasks set status = 'waiting', inbox_id = 'l-in', agent_turn_id = 'l-turn', target_ref = 'l2', next_attempt_at = state.now() where batch_id = $1",
+    batchId,
+  )
+  await join(t)
+  expect(await t.claim()).toMatchObject([{ agentId: 'l2', agentTurnId: 'l-turn' }])
+})
+
+it('a batch from outside is forked once for its key, and can be read until it is done', async () => {
+  await t.agents('m1', 'm2')
+  const outside = { projectId: project, key: 'nightly', tasks: [reuse('m1'), reuse('m2')] }
+  const { batchId, what } = await t.kernel.fork(outside)
+  expect([what, await t.kernel.fork(outside)]).toEqual(['forked', { batchId, what: 'already' }])
+  const turns = (await t.claim()).filter((turn) => turn.agentId.startsWith('m'))
+  expect(turns).toHaveLength(2)
+  await deliverAll(t, turns)
+  await join(t, 2)
+  expect(await batchOf(t, batchId)).toMatchObject({
+    status: 'done',
+    tasks: [
+      { outcome: 'success', content: { text: 'm1 is done' } },
+      { outcome: 'success', content: { text: 'm2 is done' } },
+    ],
+  })
+  expect((await batchOf(t, batchId)).settled_at).not.toBeNull()
+  expect(await t.kernel.readBatch('another', batchId)).toBeUndefined()
+})
+
+it('two PMOs and a maker at once put each task in line once and answer once', async () => {
+  const names = Array.from({ length: 40 }, (_, at) => `n${at}`)
+  await t.agents('n-boss', ...names)
+  const parent = await t.running('n-boss')
+  const batchId = await forkFrom(
+    t,
+    parent,
+    'n-call',
+    names.map((name) => reuse(name)),
+  )
+  const all = names.map((_, at) => at)
+  await t.all('update state.batch_tasks set next_attempt_at = state.now() where batch_id = $1', batchId)
+  const joiners = [openJoiner({ kernel: t.kernel }), openJoiner({ kernel: t.kernel })]
+  await Promise.all([
+    ...joiners.map((one) => one.step()),
+    dispatchTasks(t.db, batchId, all),
+    dispatchTasks(t.db, batchId, all),
+  ])
+  const children = (await t.claim()).filter((turn) => turn.payload['batch_id'] === batchId)
+  expect(children).toHaveLength(40)
+  await Promise.all([deliverAll(t, children), ...joiners.map((one) => one.step())])
+  for (let look = 0; look < 4; look += 1) {
+    await t.all('update state.batches set next_look_at = state.now() where settled_at is null')
+    await Promise.all(joiners.map((one) => one.step()))
+  }
+  expect(await receipts('n-call')).toHaveLength(1)
+  expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
+})
+
+it('refuses batches that make no sense', async () => {
+  const fork = (tasks: object[], more: object = {}) =>
+    t.kernel.fork({ projectId: project, tasks: tasks as ReturnType<typeof reuse>[], ...more })
+  await expect(fork([])).rejects.toMatchObject({ code: 'invalid_batch' })
+  await expect(fork([{ ...reuse('a1'), targetStrategy: 'borrow' }])).rejects.toMatchObject({
+    code: 'invalid_target_strategy',
+  })
+  await expect(fork([{ targetStrategy: 'reuse', targetRef: 'a1' }])).rejects.toMatchObject({ code: 'no_instruction' })
+  await expect(fork([reuse('a1')], { deadlineSeconds: 0 })).rejects.toMatchObject({ code: 'invalid_deadline' })
+  await expect(fork([reuse('a1')], { purseId: 'nowhere' })).rejects.toMatchObject({ code: 'unknown_card' })
+  expect(
+    await t.all(
+      'select from state.batches where parent_agent_turn_id is null and batch_id not in (select batch_id from state.batch_tasks)',
+    ),
+  ).toEqual([])
+})
+
+it('retention removes batches that are over, with the agents that were made for them, and leaves open ones alone', async () => {
+  await t.agents('q-boss', 'q1')
+  await t.kernel.putProfile({ projectId: project, profileId: 'q-coder', name: 'coder', workerTarget: target })
+  const { batchId } = await t.kernel.fork({
+    projectId: project,
+    tasks: [{ targetStrategy: 'new', targetRef: 'q-coder', instruction: 'x', budget: { tokens: 5 } }, reuse('q1')],
+  })
+  await deliverAll(
+    t,
+    (await t.claim()).filter((turn) => turn.payload['batch_id'] === batchId),
+  )
+  await join(t, 2)
+  const month = { projectId: project, tasks: [reuse('q1')], deadlineSeconds: 2_000_000 }
+  const { batchId: open } = await t.kernel.fork(month)
+  await t.advance(10 * 86_400)
+  while ((await prune(t.db, 5)) > 0);
+  expect(await t.kernel.readBatch(project, batchId)).toBeUndefined()
+  expect((await batchOf(t, open)).tasks).toHaveLength(1)
+  for (const table of ['resource.project_agents', 'state.agent_state_head'])
+    expect(await t.all(`select agent_id from ${table} where agent_id like 'q%' order by 1`)).toEqual([
+      { agent_id: 'q-boss' },
+      { agent_id: 'q1' },
+    ])
+  expect(
+    await t.all("select from state.execution_edges where primitive = 'join' and correlation_id = $1", batchId),
+  ).toEqual([])
+  expect(
+    await t.all(
+      'select from state.budgets b join state.batch_tasks k using (budget_id) where k.batch_id = $1',
+      batchId,
+    ),
+  ).toEqual([])
+})

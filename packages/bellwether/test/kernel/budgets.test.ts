@@ -1,0 +1,321 @@
+/** Budgets (hazard 18): reserve, commit, release; escrowed for children; settled by every ending in its own transaction. */
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
+import { reclaim } from '../../src/kernel/watch.js'
+import { openDatabase } from '../../src/ports/database/pool.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../support/forks.js'
+import { guardOn, intervalSeconds, pass, rowOf, tasksOf } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const purseOf = async (budgetId: string) => (await t.kernel.readBudget(budgetId))!
+
+/** A running turn with a budget. */
+async function spender(
+  agentId: string,
+  budget: { tokens?: number; wallMs?: number; purseId?: string; costMicros?: number },
+) {
+  await t.agents(agentId)
+  await t.kernel.enqueue({ projectId: project, agentId, instruction: 'spend', budget })
+  const turn = (await t.claim()).find((one) => one.agentId === agentId)
+  if (turn === undefined) throw new Error(`agent ${agentId} was not claimed`)
+  return turn
+}
+
+const ask = (turn: ClaimedTurn, reservationId: string, tokens: number) =>
+  t.kernel.reserve(turn, { reservationId, tokens })
+
+it('[T1.2] a call reserves, commits what it used and gets the rest back; asking again changes nothing', async () => {
+  const turn = await spender('a', { tokens: 1_000, costMicros: 50 })
+  expect(await t.kernel.reserve(turn, { reservationId: 'a1', tokens: 600, costMicros: 40 })).toMatchObject({
+    what: 'reserved',
+    left: { tokens: 400, costMicros: 10, wallMs: null },
+  })
+  expect((await ask(turn, 'a1', 600)).what).toBe('already')
+  expect(await ask(turn, 'a2', 401)).toMatchObject({ what: 'exceeded', left: { tokens: 400 } })
+  expect((await t.kernel.reserve(turn, { reservationId: 'a2', tokens: 1, costMicros: 11 })).what).toBe('exceeded')
+  const used = { reservationId: 'a1', tokens: 250, costMicros: 20 }
+  expect(await t.kernel.commitUsage(turn, used)).toMatchObject({
+    what: 'committed',
+    left: { tokens: 750 },
+    exceeded: false,
+  })
+  expect(await t.kernel.commitUsage(turn, used)).toMatchObject({ what: 'already', left: { tokens: 750 } })
+  expect((await t.kernel.releaseUsage(turn, 'a1')).what).toBe('already')
+  await ask(turn, 'a3', 700)
+  expect(await t.kernel.releaseUsage(turn, 'a3')).toMatchObject({
+    what: 'released',
+    left: { tokens: 750, costMicros: 30 },
+  })
+  expect((await t.kernel.releaseUsage(turn, 'a3')).what).toBe('already')
+  expect((await t.kernel.commitUsage(turn, { reservationId: 'a3', tokens: 5 })).what).toBe('already')
+  expect((await t.kernel.commitUsage(turn, { reservationId: 'none', tokens: 5 })).what).toBe('stale')
+  await deliverAll(t, [turn])
+  expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({
+    tokens_used: 250,
+    tokens_reserved: 0,
+    closed_at: expect.any(Date),
+  })
+  for (const late of [ask(turn, 'a4', 1), t.kernel.commitUsage(turn, { reservationId: 'a1', tokens: 9 })])
+    expect((await late).what).toBe('stale')
+  expect(await wrongSums(t)).toEqual([])
+})
+
+it('a turn without a budget is not limited, and nothing is written for it', async () => {
+  await t.agents('b')
+  const turn = await t.running('b')
+  expect(await ask(turn, 'b1', 1_000_000)).toEqual({ what: 'unlimited', left: null })
+  expect(await t.all("select from state.reservations where reservation_id = 'b1'")).toEqual([])
+  expect(await t.one('select holds from state.agent_state_head where agent_id = $1', 'b')).toEqual({ holds: false })
+})
+
+it('a reservation of another turn, or of an older epoch, is nobody’s', async () => {
+  const [one, other] = [await spender('c1', { tokens: 100 }), await spender('c2', { tokens: 100 })]
+  await ask(one, 'c', 60)
+  expect((await ask(other, 'c', 60)).what).toBe('stale')
+  expect((await t.kernel.commitUsage(other, { reservationId: 'c', tokens: 1 })).what).toBe('stale')
+  expect((await ask({ ...one, turnEpoch: one.turnEpoch - 1 }, 'c-old', 1)).what).toBe('stale')
+  expect(await budgetOf(t, one.agentTurnId)).toMatchObject({ tokens_used: 0, tokens_reserved: 60 })
+})
+
+const endings: Readonly<Record<string, (turn: ClaimedTurn) => Promise<unknown>>> = {
+  deliver: (turn) => deliverAll(t, [turn], 'failed'),
+  stop: (turn) => t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+  async reap(turn) {
+    await t.all('update state.agent_state_head set turn_deadline = leased_at where agent_id = $1', turn.agentId)
+    await pass(t, 20, guardOn(t, { activeReapSeconds: 10 }))
+  },
+}
+
+it.each(Object.keys(endings))(
+  '%s charges what is open, closes the budget and gives the rest back to its purse',
+  async (name) => {
+    const purseId = `purse-${name}`
+    await t.kernel.openPurse({ projectId: project, budgetId: purseId, tokens: 1_000 })
+    const turn = await spender(`d-${name}`, { tokens: 300, purseId })
+    expect(await purseOf(purseId)).toMatchObject({ tokens_used: 0, tokens_escrowed: 300, open_children: 1 })
+    await ask(turn, `d-${name}-1`, 100)
+    await t.kernel.commitUsage(turn, { reservationId: `d-${name}-1`, tokens: 40 })
+    await ask(turn, `d-${name}-2`, 70)
+    await endings[name]!(turn)
+    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: expect.any(String) })
+    expect(await purseOf(purseId)).toMatchObject({
+      tokens_used: 110,
+      tokens_escrowed: 0,
+      open_children: 0,
+      closed_at: null,
+    })
+    const { status } = await t.one<{ status: string }>(
+      'select status from state.reservations where reservation_id = $1',
+      `d-${name}-2`,
+    )
+    expect(status).toBe('charged')
+    expect(await wrongSums(t)).toEqual([])
+  },
+)
+
+it('a cancelled turn gives all of it back', async () => {
+  await t.kernel.openPurse({ projectId: project, budgetId: 'purse-queued', tokens: 1_000 })
+  await t.agents('e')
+  await t.running('e')
+  const budget = { purseId: 'purse-queued' }
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'e', instruction: 'later', budget })
+  expect(await purseOf('purse-queued')).toMatchObject({ tokens_escrowed: 1_000 })
+  await t.kernel.stop({ projectId: project, agentTurnId })
+  expect(await purseOf('purse-queued')).toMatchObject({ tokens_escrowed: 0, tokens_used: 0, open_children: 0 })
+})
+
+it('[T8.1] a takeover charges what the dead worker had reserved, and its late commit changes nothing', async () => {
+  const turn = await spender('f', { tokens: 1_000 })
+  await ask(turn, 'f1', 400)
+  await t.advance(60)
+  await reclaim(t.db, target, 30, 3, { since: new Date(0), validUntil: new Date('9999-01-01'), setBack: false })
+  expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({ tokens_used: 400, tokens_reserved: 0 })
+  expect((await t.kernel.commitUsage(turn, { reservationId: 'f1', tokens: 10 })).what).toBe('stale')
+  const again = (await t.claim()).find((one) => one.agentTurnId === turn.agentTurnId)!
+  expect((await t.kernel.commitUsage(again, { reservationId: 'f1', tokens: 10 })).what).toBe('stale')
+  expect(await ask(again, 'f2', 600)).toMatchObject({ what: 'reserved', left: { tokens: 0 } })
+  expect(await wrongSums(t)).toEqual([])
+})
+
+it('an enqueue with a purse that is not there is refused and leaves nothing behind', async () => {
+  await t.agents('g')
+  const turn = { projectId: project, agentId: 'g', instruction: 'x', budget: { purseId: 'nowhere' } }
+  await expect(t.kernel.enqueue(turn)).rejects.toMatchObject({ code: 'unknown_card' })
+  expect(await t.all("select from state.agent_inbox where agent_id = 'g'")).toEqual([])
+  await expect(t.kernel.enqueue({ ...turn, budget: { tokens: -1 } })).rejects.toMatchObject({ code: 'invalid_amount' })
+})
+
+it('a fork escrows slices: numbers first, equal shares of the rest, all returned as the children end', async () => {
+  await t.agents('h1', 'h2', 'h3')
+  const parent = await spender('h', { tokens: 1_000 })
+  await ask(parent, 'h-own', 100)
+  await t.kernel.commitUsage(parent, { reservationId: 'h-own', tokens: 100 })
+  const batchId = await forkFrom(t, parent, 'h-call', [
+    reuse('h1', { budget: { tokens: 300 } }),
+    reuse('h2'),
+    reuse('h3'),
+  ])
+  const [first, second, third] = (await t.claim()).toSorted((one, other) => (one.agentId < other.agentId ? -1 : 1))
+  expect(
+    (await Promise.all([first!, second!, third!].map((one) => budgetOf(t, one.agentTurnId)))).map(
+      (one) => one.token_limit,
+    ),
+  ).toEqual([300, 300, 300])
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 100, tokens_escrowed: 900 })
+  // A number is a cap. An equal share is not: it takes what the parent has free, once somebody has given something back.
+  expect((await ask(first!, 'h1', 301)).what).toBe('exceeded')
+  expect((await ask(second!, 'h2', 301)).what).toBe('exceeded')
+  await ask(third!, 'h3', 50)
+  await t.kernel.commitUsage(third!, { reservationId: 'h3', tokens: 50 })
+  await deliverAll(t, [third!])
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 150, tokens_escrowed: 600 })
+  expect((await ask(second!, 'h2', 550)).what).toBe('reserved')
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 150, tokens_escrowed: 850 })
+  expect((await ask(first!, 'h1', 301)).what).toBe('exceeded')
+  expect(await wrongSums(t)).toEqual([])
+  await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
+  // The parent has ended; it closes when the last of its children has.
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ closed_at: null })
+  await join(t, 3)
+  expect((await batchOf(t, batchId)).settled_at).not.toBeNull()
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({
+    tokens_used: 700,
+    tokens_escrowed: 0,
+    closed_at: expect.any(Date),
+  })
+  expect(await wrongSums(t)).toEqual([])
+})
+
+it('a task that never starts gives its slice back', async () => {
+  await t.agents('i1')
+  const parent = await spender('i', { tokens: 100 })
+  await forkFrom(t, parent, 'i-call', { tasks: [reuse('i1'), reuse('i'), reuse('i-nobody')], failFast: true })
+  await join(t, 3)
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 0, tokens_escrowed: 0 })
+  expect(await wrongSums(t)).toEqual([])
+})
+
+it('[H7.5] an answer that crosses the budget ends the turn: failed, budget_exceeded, with what it has', async () => {
+  const turn = await spender('j', { tokens: 100 })
+  await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half of the answer' } }] })
+  await ask(turn, 'j1', 100)
+  expect(await t.kernel.commitUsage(turn, { reservationId: 'j1', tokens: 130 })).toMatchObject({ exceeded: true })
+  expect((await ask(turn, 'j2', 0)).what).toBe('exceeded')
+  // Its worker does nothing about it, and goes on beating.
+  const guard = guardOn(t)
+  const beating = { step: async () => void (await t.kernel.beat([turn], null)) }
+  await pass(t, 20, guard, beating)
+  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
+  const [task] = await tasksOf(t, turn.agentTurnId)
+  expect(task).toMatchObject({ status: 'failed', error: 'budget_exceeded' })
+  const card = await t.kernel.readCard(task!['deliverable_card_id'] as string)
+  expect(card).toMatchObject({
+    type: 'task.deliverable',
+    content: { error: 'budget_exceeded', text: expect.stringContaining('half of the answer') },
+  })
+  expect((await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).what).toBe('stale')
+  expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({ tokens_used: 130, closed_at: expect.any(Date) })
+})
+
+it('[H7.5] wall time is a budget too: a turn that is past it is ended, whatever it beats, and one that is not is left alone', async () => {
+  const [slow, quick] = [await spender('k1', { wallMs: 60_000 }), await spender('k2', { wallMs: 600_000 })]
+  await t.kernel.record({ ...slow, cards: [{ type: 'agent.thought', content: { text: 'so far so good' } }] })
+  const beating = { step: async () => void (await t.kernel.beat([slow, quick], null)) }
+  const guard = guardOn(t)
+  await pass(t, 50, guard, beating)
+  expect((await rowOf(t, slow.agentTurnId)).outcome).toBeNull()
+  expect(await ask(slow, 'k1-1', 5)).toMatchObject({ what: 'reserved', left: { tokens: null } })
+  await pass(t, 10 + 2 * intervalSeconds, guard, beating)
+  expect(await rowOf(t, slow.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
+  expect((await rowOf(t, quick.agentTurnId)).outcome).toBeNull()
+  const { content } = (await t.kernel.readCard((await rowOf(t, slow.agentTurnId)).deliverable_card_id!))!
+  expect(content).toMatchObject({ text: expect.stringContaining('so far so good') })
+})
+
+it('fifty children at once, on sixteen connections, never spend more than the cap', { timeout: 60_000 }, async () => {
+  const cap = 20_000
+  const names = Array.from({ length: 50 }, (_, at) => `z${at}`)
+  await t.agents(...names)
+  const parent = await spender('z', { tokens: cap })
+  await forkFrom(
+    t,
+    parent,
+    'z-call',
+    names.map((name) => reuse(name)),
+  )
+  const children = (await t.claim()).filter((turn) => turn.recursionDepth === 1)
+  expect(children).toHaveLength(50)
+  const db = await openDatabase({ url: t.url, poolSize: 16 })
+  const bell = {
+    kind: 'notify' as const,
+    ring: async () => undefined,
+    listen: async () => ({ stop: async () => undefined }),
+    close: async () => undefined,
+  }
+  const kernel: Kernel = openKernel({ db, bell, ids: t.ids })
+  let spent = 0
+  let worst = 0
+  let calls = 0
+  const work = async (turn: ClaimedTurn, seed: number) => {
+    for (let round = 0; ; round += 1) {
+      const tokens = 50 + ((seed * 31 + round * 17) % 400)
+      const reservationId = `${turn.agentTurnId}-${round}`
+      const asked = { reservationId, tokens }
+      const [first, second] = await Promise.all([kernel.reserve(turn, asked), kernel.reserve(turn, asked)])
+      const answers = [first.what, second.what].toSorted()
+      // Somebody may have given something back between the two: then the second one got it.
+      if (!answers.includes('reserved')) break
+      expect(['already', 'exceeded']).toContain(answers[0])
+      calls += 1
+      const used = Math.floor((tokens * ((seed + round) % 5)) / 4)
+      worst = Math.max(worst, used)
+      const settled = await Promise.all([
+        kernel.commitUsage(turn, { reservationId, tokens: used }),
+        kernel.commitUsage(turn, { reservationId, tokens: used }),
+      ])
+      expect(settled.map((one) => one.what).toSorted()).toEqual(['already', 'committed'])
+      spent += used
+    }
+    // Some are done, some fail, some are stopped, some leave a reservation behind.
+    if (
+      seed % 4 === 1 &&
+      (await kernel.reserve(turn, { reservationId: `${turn.agentTurnId}-left`, tokens: 3 })).what === 'reserved'
+    )
+      spent += 3
+    if (seed % 4 === 3) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+    else await kernel.deliver({ ...turn, status: seed % 4 === 2 ? 'failed' : 'success', content: { text: 'spent' } })
+  }
+  const watch = { over: false, most: 0 }
+  const watcher = (async () => {
+    while (!watch.over) {
+      const [row] = await kernel.db.query<{ sum: number }>({
+        text: 'select coalesce(sum(r.tokens_used), 0)::int as sum from state.reservations r join state.budgets b using (budget_id) where b.parent_budget_id = (select budget_id from state.budgets where agent_turn_id = $1)',
+        values: [parent.agentTurnId],
+      })
+      watch.most = Math.max(watch.most, row?.sum ?? 0)
+    }
+  })()
+  await Promise.all(children.map(work))
+  watch.over = true
+  await watcher
+  expect(watch.most).toBeLessThanOrEqual(cap)
+  expect(spent).toBeLessThanOrEqual(cap)
+  // The cap was the limit, not the children: they used most of it.
+  expect(spent).toBeGreaterThan(cap - 50 * 450)
+  expect(calls).toBeGreaterThan(50)
+  await join(t, 3)
+  expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({
+    tokens_used: spent,
+    tokens_reserved: 0,
+    tokens_escrowed: 0,
+  })
+  expect(await wrongSums(t)).toEqual([])
+  await db.close()
+})
