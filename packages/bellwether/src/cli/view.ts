@@ -27,7 +27,11 @@ export function viewCommand(finish: (code: number) => void): Command {
   return new Command('view')
     .description('serve workspace views: one live tree of what is on disk, fed by sensors')
     .option('--view <name>', 'a view to serve; say it again for more', gather)
-    .option('--key <name=key>', 'the key of a view; without one a new key is made and printed', gather)
+    .option(
+      '--key <name=key>',
+      'the key of a view (of the only one: KEY alone); without it a new key is made and printed',
+      gather,
+    )
     .option('--keys-file <file>', 'the same, one "NAME KEY" a line, so that no list of processes shows them')
     .option('--host <address>', 'the address to listen on (default: server.host)')
     .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(65_535))
@@ -73,6 +77,8 @@ function viewName(name: string): string {
 function keysOf(flags: Flags, views: readonly string[]): [string, string][] {
   const told = (flags.key ?? []).map((pair): [string, string] => {
     const equals = pair.indexOf('=')
+    // Whoever serves one view need not name it.
+    if (equals < 0 && views.length === 1) return [views[0]!, pair]
     return [pair.slice(0, Math.max(0, equals)), pair.slice(equals + 1)]
   })
   if (flags.keysFile !== undefined) told.push(...fromFile(flags.keysFile))

@@ -14,9 +14,9 @@ ${more}
 
 const script = `if [ "$BELLWETHER_ATTEMPT" = 1 ]; then
   trap '' TERM HUP INT
-  setsid sh -c 'trap "" TERM; while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.02; done' &
+  setsid sh -c 'trap "" TERM; while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done' &
   (setsid sh -c 'setsid sleep 1000 & sleep 1000' &)
-  while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.02; done
+  while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done
 fi
 echo "$BELLWETHER_ATTEMPT" >> "$BELLWETHER_AGENT"
 grep -q "This is attempt $BELLWETHER_ATTEMPT" && echo "attempt $BELLWETHER_ATTEMPT was told"

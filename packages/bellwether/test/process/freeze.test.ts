@@ -30,17 +30,19 @@ it(
   '[W2.10] a fleet that was frozen for longer than every timeout ends nothing when it wakes',
   { timeout: 60_000 },
   async () => {
+    // Long enough that a machine with much else to do does not make anybody silent by itself.
     const timings = {
-      PMO__ACTIVE_REAP_SECONDS: '4',
-      PMO__DISPATCHED_TIMEOUT_SECONDS: '4',
-      PMO__SUSPENDED_REAP_SECONDS: '4',
+      WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '6',
+      PMO__ACTIVE_REAP_SECONDS: '7',
+      PMO__DISPATCHED_TIMEOUT_SECONDS: '7',
+      PMO__SUSPENDED_REAP_SECONDS: '7',
     }
     const { load, fleet } = await world(timings)
     await fleet.slowWorker(load)
     const everyone = [...fleet.workers, ...fleet.pmos]
     for (const one of everyone) one.signal('SIGSTOP')
-    // 5 s: ten intervals of every watchdog, and more than the 3 s of W2.1 and the 4 s of W2.5 and W2.6.
-    await seconds(load, 5)
+    // 8 s: sixteen intervals of every watchdog, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
+    await seconds(load, 8)
     for (const one of everyone) one.signal('SIGCONT')
     await load.progress(60)
 
