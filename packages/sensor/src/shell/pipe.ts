@@ -41,6 +41,9 @@ export interface Pipe {
   wantAudit(): void
 }
 
+// Between two heartbeats of a sensor that does not watch yet.
+const untoldMs = 1_000
+
 /** `units`: the health of everything in this process, for the heartbeat. */
 export function openPipe(context: PipeContext, units: () => readonly HealthUnit[]): Pipe {
   const { clock, log, sender, source, key } = context
@@ -197,13 +200,16 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
 
   /** Beats until the session is over. No other error ends it. */
   async function keepAlive(of: Session, signal: AbortSignal): Promise<void> {
-    const intervalMs = of.timeoutMs / 3
-    let [lastOkMs, failures] = [clock.monotonicMs(), 0]
+    let [lastOkMs, failures, isTold] = [clock.monotonicMs(), 0, false]
     while (!signal.aborted) {
       const beganMs = clock.monotonicMs()
+      // Until the server knows that we follow changes, no barrier waits for us: it should not take long to learn it.
+      const intervalMs = Math.min(of.timeoutMs / 3, isTold ? Infinity : untoldMs)
+      const tells = isRealtimeReady
       let pauseMs: number
       try {
         const busy = await beat(of, intervalMs, signal)
+        isTold = tells
         ;[lastOkMs, failures, consecutive, error] = [clock.monotonicMs(), 0, 0, undefined]
         pauseMs = busy ? 0 : Math.max(0, intervalMs - (clock.monotonicMs() - beganMs))
       } catch (problem) {

@@ -1,0 +1,74 @@
+/**
+ * The view held against the disk, entry by entry: path, kind, size and mtime, of directories too. Always: the disk is read
+ * by plain lstat, by nothing of the product; names are compared as the wire carries them.
+ */
+import { lstatSync, readdirSync } from 'node:fs'
+import { decodeFileName } from '@bellwether/protocol'
+
+export interface Node {
+  readonly path: string
+  readonly content_type: 'file' | 'directory'
+  readonly size: number
+  readonly modified_time: number
+  readonly integrity_suspect: boolean
+  readonly agent_missing: boolean
+  readonly children?: readonly Node[]
+}
+
+export interface Entry {
+  readonly kind: string
+  readonly size: number
+  readonly mtime: number
+}
+
+// A double holds today's time in nanoseconds to about a quarter of a microsecond.
+const sameSeconds = 1e-6
+
+export function onDisk(root: string): Map<string, Entry> {
+  const found = new Map<string, Entry>()
+  const walk = (bytes: Buffer, path: string) => {
+    const stat = lstatSync(bytes, { bigint: true })
+    const mtime = Number(stat.mtimeNs / 1_000_000_000n) + Number(stat.mtimeNs % 1_000_000_000n) / 1e9
+    const isDirectory = stat.isDirectory()
+    found.set(path === '' ? '/' : path, {
+      kind: isDirectory ? 'directory' : 'file',
+      size: isDirectory ? 0 : Number(stat.size),
+      mtime,
+    })
+    if (!isDirectory) return
+    for (const name of readdirSync(bytes, { encoding: 'buffer' }))
+      walk(Buffer.concat([bytes, Buffer.from('/'), name]), `${path}/${decodeFileName(name)}`)
+  }
+  walk(Buffer.from(root), '')
+  return found
+}
+
+export function inView(top: Node): Map<string, Entry> {
+  const found = new Map<string, Entry>()
+  const walk = (node: Node) => {
+    const size = node.content_type === 'directory' ? 0 : node.size
+    found.set(node.path, { kind: node.content_type, size, mtime: node.modified_time })
+    node.children?.forEach(walk)
+  }
+  walk(top)
+  return found
+}
+
+export interface Difference {
+  readonly path: string
+  readonly disk: Entry | undefined
+  readonly view: Entry | undefined
+}
+
+/** What the two disagree about; empty when they are equal. */
+export function differences(disk: ReadonlyMap<string, Entry>, view: ReadonlyMap<string, Entry>): Difference[] {
+  const wrong: Difference[] = []
+  for (const [path, entry] of disk) {
+    const told = view.get(path)
+    const isSame =
+      told?.kind === entry.kind && told.size === entry.size && Math.abs(told.mtime - entry.mtime) <= sameSeconds
+    if (!isSame) wrong.push({ path, disk: entry, view: told })
+  }
+  for (const [path, entry] of view) if (!disk.has(path)) wrong.push({ path, disk: undefined, view: entry })
+  return wrong
+}
