@@ -189,7 +189,9 @@ describe('the shell', () => {
     await settled()
     renameSync(world.root, `${world.root}-away`)
     await until('failed', () => sensor.units().every(({ kind, state }) => kind === 'sender' || state === 'failed'))
-    expect(world.lines.some(({ fields }) => fields['unit'] === 'source:host-1' && fields['to'] === 'failed')).toBe(true)
+    await until('its line', () =>
+      world.lines.some(({ fields }) => fields['unit'] === 'source:host-1' && fields['to'] === 'failed'),
+    )
     expect(world.fusion.tree.has('/d/f')).toBe(true)
     renameSync(`${world.root}-away`, world.root)
     await until('ok', () => sensor.units().every(({ state }) => state === 'ok'))

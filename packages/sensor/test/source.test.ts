@@ -155,8 +155,10 @@ describe('the source', () => {
       expect(complete).toBe(true)
       expect(rows.some((row) => row.path === '/closed' && row.scan_complete === true)).toBe(false)
       expect(rows.some((row) => row.path === '/' && row.scan_complete === true)).toBe(true)
-      const done = world.lines.find(({ message }) => message === 'audit done')
-      expect(done?.fields).toMatchObject({ denied: 1 })
+      // The sensor writes its line when the server has answered, and the server has told us before that.
+      const done = () => world.lines.find(({ message }) => message === 'audit done')
+      await until('the line of the audit', () => done() !== undefined)
+      expect(done()?.fields).toMatchObject({ denied: 1 })
       expect(sensor.units().every(({ state }) => state === 'ok')).toBe(true)
     } finally {
       if (isRoot) process.seteuid?.(0)
