@@ -14,27 +14,11 @@ import { uuidv7 } from '../src/ports/ids.js'
 import { systemRandom } from '../src/ports/random.js'
 import { runWorker } from '../src/worker/loop.js'
 import type { AgentFunction } from '../src/worker/agent.js'
+import { quiet, workerSettings } from './ours.js'
 
 const children = 1_000
 const projectId = 'bench'
 const workerTarget = 'bench'
-const log = {
-  info: () => undefined,
-  warn: () => undefined,
-  error: (fields: object, message: string) => void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`),
-}
-const settings = {
-  concurrency: 1_000,
-  suspendTimeoutSeconds: 30,
-  resumeLeaseSeconds: 30,
-  inboxProcessingTimeoutSeconds: 30,
-  watchdogIntervalSeconds: 5,
-  maxAttempts: 3,
-  pollSeconds: 5,
-  beatSeconds: 5,
-  drainSeconds: 10,
-}
-
 export interface ForkJoinFigures {
   readonly children: number
   readonly plain_ms: number
@@ -48,7 +32,7 @@ export interface ForkJoinFigures {
 export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFigures> {
   const db = await openDatabase({ url, poolSize: 8 })
   await migrate(db)
-  const bell = nearBell(notifyBell({ url, log }), systemRandom)
+  const bell = nearBell(notifyBell({ url, log: quiet }), systemRandom)
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
   const names = Array.from({ length: children }, (_, at) => `a${at}`)
   await kernel.putProfile({ projectId, profileId: 'child', name: 'child', workerTarget })
@@ -65,14 +49,14 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     return { suspend: { calls: [{ toolCallId: context.newId(), toolName: 'fork_join', args: {}, batch: { tasks } }] } }
   }
   const stop = new AbortController()
-  const common = { kernel, clock: systemClock, log, signal: stop.signal }
+  const common = { kernel, clock: systemClock, log: quiet, signal: stop.signal }
   const worker = await runWorker({
     ...common,
     bell,
     workerId: 'bench',
     workerTarget,
-    settings,
-    loop: settings,
+    settings: workerSettings,
+    loop: workerSettings,
     agent: () => agent,
   })
   const joiner = runJoiner(common)

@@ -19,12 +19,12 @@ const workerTarget = 'bench'
 // What runs at once; claims of up to this many share a round trip.
 const concurrency = 1_000
 
-const quiet = {
+export const quiet = {
   info: () => undefined,
   warn: () => undefined,
   error: (fields: object, message: string) => void process.stderr.write(`${message} ${JSON.stringify(fields)}\n`),
 }
-const settings = {
+export const workerSettings = {
   concurrency,
   suspendTimeoutSeconds: 30,
   resumeLeaseSeconds: 30,
@@ -86,8 +86,8 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
         signal: stop.signal,
         workerId: `bench-${workers}`,
         workerTarget,
-        settings,
-        loop: settings,
+        settings: workerSettings,
+        loop: workerSettings,
         agent: () => async (context) => {
           ledger.ran(context.turn.payload['job'] as number)
           return { deliver: { text: 'ok' } }

@@ -190,6 +190,7 @@ async function soak() {
       },
     }
   } finally {
+    // Some were killed on purpose; what counts was compared above.
     await Promise.all(running.map((each) => each.stop().catch(() => undefined)))
     await fleet.end()
   }

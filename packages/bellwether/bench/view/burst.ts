@@ -74,6 +74,7 @@ export async function burst(files: number): Promise<Burst> {
 
 async function isReady(server: ViewServer): Promise<boolean> {
   const sessions = JSON.parse((await server.ask('GET', '/views/bench/sessions')).toString()) as object
+  // A view that is not ready answers 503.
   const stats = await server.ask('GET', '/views/bench/stats').catch(() => undefined)
   return JSON.stringify(sessions).includes('"can_realtime":true') && stats !== undefined
 }

@@ -107,6 +107,7 @@ class OpenBoard implements Board {
       if (this.#closed) throw new InvalidInput('the board is closed', { code: 'board_closed' })
       return work()
     })
+    // Whoever asked is told by `done`; the next in line must not fail for it.
     this.#queue = done.catch(() => undefined)
     return done
   }
