@@ -13,6 +13,7 @@ export default defineConfig({
     name: 'bellwether',
     pool: 'forks',
     include: ['src/**/*.test.ts', 'test/**/*.test.ts', 'sim/**/*.test.ts'],
+    setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
     testTimeout: 30_000,
     // A hook may have to make a database of its own.

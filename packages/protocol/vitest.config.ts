@@ -2,5 +2,11 @@
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
-  test: { name: 'protocol', pool: 'forks', include: ['src/**/*.test.ts'], testTimeout: 30_000 },
+  test: {
+    name: 'protocol',
+    pool: 'forks',
+    include: ['src/**/*.test.ts'],
+    setupFiles: ['../../scripts/property-seed.ts'],
+    testTimeout: 30_000,
+  },
 })

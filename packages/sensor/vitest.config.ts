@@ -10,6 +10,7 @@ export default defineConfig({
     name: 'sensor',
     pool: 'forks',
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    setupFiles: ['../../scripts/property-seed.ts'],
     testTimeout: 30_000,
   },
 })

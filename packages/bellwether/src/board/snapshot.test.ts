@@ -10,7 +10,17 @@ it('writes a task as JSON.stringify would', () => {
   )
   const run: fc.Arbitrary<Run> = fc
     .record(
-      { runId: text, agent: text, startedAt: text, agentTurnId: text, endedAt: text, tokenUsage: fc.nat() },
+      {
+        runId: text,
+        agent: text,
+        startedAt: text,
+        agentTurnId: text,
+        endedAt: text,
+        outcome: text,
+        reasonCode: text,
+        tokenUsage: fc.nat(),
+        elapsedMs: fc.nat(),
+      },
       { requiredKeys: ['runId', 'agent', 'startedAt'] },
     )
     .map((one) => JSON.parse(JSON.stringify(one)) as Run)
@@ -33,5 +43,6 @@ it('writes a task as JSON.stringify would', () => {
     fc.property(task, (one) => {
       expect(taskLine(one)).toBe(`${JSON.stringify(one.taskId)}:${JSON.stringify(one)}`)
     }),
+    { numRuns: 2000 },
   )
 })

@@ -57,10 +57,17 @@ export function taskLine(task: Task): string {
 function runsText(runs: readonly Run[]): string {
   const [first] = runs
   if (first === undefined) return '[]'
-  // A run that is still open, and the only one.
-  if (runs.length === 1 && first.endedAt === undefined && first.agentTurnId === undefined)
+  // The only one, and just begun: it has nothing but these three.
+  if (runs.length === 1 && isBare(first))
     return `[{"runId":${quoted(first.runId)},"agent":${quoted(first.agent)},"startedAt":${quoted(first.startedAt)}}]`
   return JSON.stringify(runs)
+}
+
+const bareKeys = new Set<string>(['runId', 'agent', 'startedAt'])
+
+function isBare(run: Run): boolean {
+  for (const key in run) if (!bareKeys.has(key)) return false
+  return true
 }
 
 function fieldsText(fields: Readonly<Record<string, unknown>>): string {
