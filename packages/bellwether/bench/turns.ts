@@ -4,7 +4,7 @@
  * mean anything: absolute figures move with the machine.
  */
 import { systemClock } from '../src/ports/clock.js'
-import { reap, retryDispatched, sweepMax, sweepQueued, wakePending } from '../src/kernel/watch.js'
+import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/watch.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'
 import { forkJoin } from './fork-join.js'
@@ -168,7 +168,7 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
     const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), setBack: false }
     const step = async (): Promise<number> => {
       let ended = 0
-      for (let round = sweepMax; round >= sweepMax;) {
+      for (let round = reapMax; round >= reapMax;) {
         const verdicts = await reap(kernel.db, kernel.ids, settings, watch)
         round = verdicts.length
         ended += verdicts.filter((verdict) => verdict.what === 'ended').length

@@ -9,12 +9,13 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
+  v_quiet timestamptz := v_now - make_interval(secs => p_retry_seconds);
   v_projects text[];
   v_agents text[];
 begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
     select h.project_id, h.agent_id from state.agent_state_head h
-    where h.active_agent_turn_id is not null and h.status = 'dispatched' and h.updated_at < v_now - make_interval(secs => p_retry_seconds)
+    where h.active_agent_turn_id is not null and h.updated_at < v_quiet and h.status = 'dispatched'
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 

@@ -5,10 +5,14 @@ returns setof state.overdue language plpgsql stable as $$
 #variable_conflict use_column
 declare
   s record;
+  v_quiet timestamptz;
 begin
   select * into s from json_to_record(p_settings) as x (dispatched_timeout_seconds double precision, max_queue_seconds double precision,
     active_reap_seconds double precision, suspended_reap_seconds double precision, inbox_processing_timeout_seconds double precision,
     max_attempts int, watching_since timestamptz);
+  -- The cheap half of every rule: reckoned once, so that a healthy head costs one comparison.
+  v_quiet := p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds, s.suspended_reap_seconds,
+    s.inbox_processing_timeout_seconds));
 
   return query
   select h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.status, h.updated_at, r.outcome, r.error
@@ -51,8 +55,6 @@ begin
     limit 1
   ) r
   where h.active_agent_turn_id is not null
-    -- The cheap half of every rule, so that healthy heads cost one comparison.
-    and (h.turn_deadline < p_now or h.updated_at < p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
-      s.suspended_reap_seconds, s.inbox_processing_timeout_seconds)))
+    and (h.updated_at < v_quiet or h.turn_deadline < p_now)
   limit p_limit;
 end $$;

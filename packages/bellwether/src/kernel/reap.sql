@@ -10,6 +10,7 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
+  v_ended text[];
   v_overdue state.overdue[];
   v_endings state.ending[];
   v_one state.ending;
@@ -29,12 +30,14 @@ begin
       order by h.project_id, h.agent_id
       for no key update of h skip locked) l);
   if v_endings = '{}' then return; end if;
+  -- Hashed: two lists joined row by row would cost the square of their length.
+  v_ended := array(select e.agent_turn_id from unnest(v_endings) e);
 
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
   select 'reap', o.project_id, o.agent_id, o.agent_turn_id, o.turn_epoch + 1, o.error,
     jsonb_build_object('status', o.status, 'turn_epoch', o.turn_epoch, 'updated_at', o.updated_at),
     jsonb_build_object('status', 'idle', 'turn_epoch', o.turn_epoch + 1, 'outcome', o.outcome), v_now
-  from unnest(v_overdue) o join unnest(v_endings) e on e.agent_turn_id = o.agent_turn_id;
+  from unnest(v_overdue) o where o.agent_turn_id = any (v_ended);
 
   begin
     return query select * from state.finish_turn_idle(v_endings);

@@ -9,6 +9,8 @@ import type { Watch } from './vigil.js'
 
 // Keeps one verb under about 50 ms; the caller comes again while a sweep is full.
 export const sweepMax = 500
+// Looking at every active head costs more than ending some: one look ends this many, on heads that nobody else works on.
+export const reapMax = 2_000
 
 async function sweep(db: Queryable, verb: string, ...values: readonly unknown[]): Promise<Verdict[]> {
   const places = values.map((_, position) => `$${position + 1}`).join(', ')
@@ -46,7 +48,7 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
         watching_since: watch.since.toISOString(),
         valid_until: watch.validUntil.toISOString(),
       }),
-      Array.from({ length: sweepMax }, () => ids.next()),
+      Array.from({ length: reapMax }, () => ids.next()),
     ],
   })
 }

@@ -11,6 +11,7 @@ import {
   databaseNow,
   forgetFuture,
   reap,
+  reapMax,
   retryDispatched,
   sweepMax,
   sweepQueued,
@@ -60,20 +61,19 @@ export function openGuard({
       futureUnchecked ||= watch.setBack
       const done: Verdict[] = []
       const errors: unknown[] = []
-      const rules = [
-        mendClock,
+      // Only endings and leases use themselves up and are repeated while full; announcing the same rows twice helps nobody.
+      const rules: readonly Rule[] = [
+        { run: mendClock },
         // Right after the look: its judgement is valid for a short while only.
-        () => reap(db, ids, settings, watch),
-        () => endOverBudget(db, ids, watch),
-        () => sweepQueued(db, settings.watchdogIntervalSeconds),
-        () => retryDispatched(db, settings.dispatchedRetrySeconds),
-        () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds),
+        { run: () => reap(db, ids, settings, watch), fullAt: reapMax },
+        { run: () => endOverBudget(db, ids, watch), fullAt: sweepMax },
+        { run: () => sweepQueued(db, settings.watchdogIntervalSeconds), fullAt: sweepMax },
+        { run: () => retryDispatched(db, settings.dispatchedRetrySeconds) },
+        { run: () => wakePending(db, settings.pendingWakeupSeconds, settings.pendingWakeupSkipSeconds) },
       ]
-      for (const [position, rule] of rules.entries()) {
-        // Only endings and leases use themselves up; announcing the same rows again in one step helps nobody.
-        const rounds = position >= 1 && position <= 3 ? roundsMax : 1
+      for (const rule of rules) {
         try {
-          done.push(...(await repeat(rule, rounds)))
+          done.push(...(await carryOut(rule)))
         } catch (error) {
           errors.push(error)
         }
@@ -85,12 +85,18 @@ export function openGuard({
   }
 }
 
-async function repeat(rule: () => Promise<Verdict[]>, rounds: number): Promise<Verdict[]> {
+interface Rule {
+  run(): Promise<Verdict[]>
+  /** Answers with this many are followed by another call; absent: one call a step. */
+  readonly fullAt?: number
+}
+
+async function carryOut({ run, fullAt = Infinity }: Rule): Promise<Verdict[]> {
   const all: Verdict[] = []
-  for (let round = 0; round < rounds; round += 1) {
-    const verdicts = await rule()
+  for (let round = 0; round < roundsMax; round += 1) {
+    const verdicts = await run()
     all.push(...verdicts)
-    if (verdicts.length < sweepMax) break
+    if (verdicts.length < fullAt) break
   }
   return all
 }
