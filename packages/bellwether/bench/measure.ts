@@ -147,9 +147,11 @@ async function single(contender: Contender, ledger: Ledger, n: number): Promise<
   return { n: count, overall_per_s: overall, enqueue_per_s: perSecond(count, enqueueMs) }
 }
 
+/** From the call to the handler, on a system with nothing else to do: each trip begins when the one before is finished in the store. */
 async function idle(contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
   const trips: number[] = []
   for (let trip = 0; trip < n + warmUpTrips; trip += 1) {
+    await drained(contender, ledger)
     const [job] = ledger.issue(1) as [number]
     const starting = performance.now()
     // The handler may finish before the enqueuing call returns: both are awaited, the later one ends the trip.
