@@ -111,6 +111,8 @@ async function migrated(options: HouseOptions & { readonly url: string }): Promi
     poolSize,
     statementTimeoutMs: statementSeconds * 1_000,
     onLost,
+    onUnprepared: (error) =>
+      log.warn({ err: error }, 'a pooler does not keep prepared statements; going on without them, somewhat slower'),
   })
   try {
     const { applied, verbsReplaced } = await migrate(db)

@@ -36,6 +36,36 @@ describe('values', () => {
   })
 })
 
+describe('a pooler that keeps no prepared statements', () => {
+  const counted = { name: 'counted', text: 'select $1::int as n', values: [1] }
+
+  async function behindPooler() {
+    const told: Error[] = []
+    const db = await openDatabase({ url: fresh.url, poolSize: 1, onUnprepared: (error) => told.push(error) })
+    await db.query(counted)
+    // What it looks like from here when the next transaction gets another server connection.
+    await db.query({ text: 'deallocate all' })
+    return { db, told }
+  }
+
+  it('is noticed once, loses no call, and is not asked to prepare again', async () => {
+    const { db, told } = await behindPooler()
+    expect(await db.query(counted)).toEqual([{ n: 1 }])
+    expect(await db.query({ ...counted, name: 'another' })).toEqual([{ n: 1 }])
+    expect(await db.query({ text: `select name from pg_prepared_statements where name <> ''` })).toEqual([])
+    expect(told).toHaveLength(1)
+    await db.close()
+  })
+
+  it('costs a transaction one more attempt', async () => {
+    const { db } = await behindPooler()
+    const twice = () => db.transaction(async (tx) => [await tx.query(counted), await tx.query(counted)])
+    await expect(twice()).rejects.toMatchObject({ name: 'Retryable', code: 'unprepared' })
+    expect(await twice()).toEqual([[{ n: 1 }], [{ n: 1 }]])
+    await db.close()
+  })
+})
+
 describe('errors', () => {
   it('calls a statement that takes too long a timeout', async () => {
     const db = await openDatabase({ url: fresh.url, statementTimeoutMs: 50 })

@@ -4,7 +4,7 @@
  * fails the calls in flight as `Retryable` and never the process, and the next call connects anew.
  * Retrying is left to the caller, who knows whether the work may run twice.
  */
-import { Terminal } from '@bellwether/protocol'
+import { Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { checkServer, clientConfig, type ConnectOptions } from './connect.js'
 import type { Database, Queryable, Statement } from './database.js'
@@ -15,7 +15,12 @@ export interface PoolOptions extends ConnectOptions {
   readonly poolSize?: number
   /** Told of connections lost while nobody was waiting on them (a count or a log line; nothing to repair). */
   readonly onLost?: (error: Error) => void
+  /** Told once, when a pooler in between turns out to give each transaction another connection, without its prepared statements. */
+  readonly onUnprepared?: (error: Error) => void
 }
+
+// No such prepared statement; it is there already. Either way the statement has not run, and may be sent again.
+const unpreparedCodes = new Set(['26000', '42P05'])
 
 export async function openDatabase(options: PoolOptions): Promise<Database> {
   const bounds = await checkServer(options)
@@ -30,17 +35,31 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
   pool.on('connect', (client) => client.on('error', onLost))
   pool.on('error', () => undefined) // the same event again, from the pool
 
+  let prepares = true
+  /** True: from now on nothing is prepared, and the statement may be sent again. */
+  function unprepared(error: unknown): boolean {
+    if (!(error instanceof Error) || !('code' in error) || !unpreparedCodes.has(String(error.code))) return false
+    if (prepares) options.onUnprepared?.(error)
+    prepares = false
+    return true
+  }
+  const outgoing = (statement: Statement): pg.QueryConfig => (prepares ? statement : plain(statement)) as pg.QueryConfig
+
   let closing: Promise<void> | undefined
   return {
-    query: <Row extends object>(statement: Statement) => send<Row>(pool, statement),
-    transaction: (run) => transaction(pool, run),
+    // Hot: one promise over the driver's. The driver copies the statement before it adds its own fields.
+    query: <Row extends object>(statement: Statement) =>
+      pool.query(outgoing(statement)).then(rowsOf<Row>, (error: unknown) => {
+        if (!unprepared(error)) throw translated(error)
+        return pool.query(outgoing(statement)).then(rowsOf<Row>, fail)
+      }),
+    transaction: (run) => transaction({ pool, outgoing, unprepared }, run),
     close: () => (closing ??= pool.end()),
   }
 }
 
-/** Hot: one promise over the driver's. The driver copies the statement before it adds its own fields. */
-function send<Row extends object>(pool: pg.Pool, statement: Statement): Promise<Row[]> {
-  return pool.query(statement as pg.QueryConfig).then(rowsOf<Row>, fail)
+function plain({ text, values }: Statement): Statement {
+  return values === undefined ? { text } : { text, values }
 }
 
 function rowsOf<Row>(result: { readonly rows: unknown[] }): Row[] {
@@ -51,16 +70,22 @@ function fail(error: unknown): never {
   throw translated(error)
 }
 
-async function transaction<T>(pool: pg.Pool, run: (tx: Queryable) => Promise<T>): Promise<T> {
+interface Sending {
+  readonly pool: pg.Pool
+  readonly outgoing: (statement: Statement) => pg.QueryConfig
+  readonly unprepared: (error: unknown) => boolean
+}
+
+async function transaction<T>({ pool, outgoing, unprepared }: Sending, run: (tx: Queryable) => Promise<T>): Promise<T> {
   const client = await pool.connect().catch(fail)
   let over = false
   let broken: unknown
   const tx: Queryable = {
     query: <Row extends object>(statement: Statement) => {
       if (over) return Promise.reject(transactionOver())
-      return client.query(statement as pg.QueryConfig).then(rowsOf<Row>, (error: unknown) => {
+      return client.query(outgoing(statement)).then(rowsOf<Row>, (error: unknown) => {
         if (isBroken(error)) broken = error
-        throw translated(error)
+        throw unprepared(error) ? transactionUnprepared(error) : translated(error)
       })
     },
   }
@@ -94,6 +119,15 @@ function transactionOver(): Terminal {
   return new Terminal('A statement was sent after its transaction ended', {
     code: 'transaction_over',
     hint: 'Await every query inside the transaction, and do not keep its handle.',
+  })
+}
+
+/** The transaction is lost with its first statement that failed; the next one prepares nothing. */
+function transactionUnprepared(cause: unknown): Retryable {
+  return new Retryable('A pooler in between does not keep prepared statements', {
+    code: 'unprepared',
+    afterMs: 0,
+    cause,
   })
 }
 
