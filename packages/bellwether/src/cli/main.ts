@@ -11,6 +11,8 @@ type Make = (finish: (code: number) => void) => Command
 
 /** Each by its name, loaded when it is wanted: a tool for files has no use for a database driver, and should not wait for it. */
 const commands: Readonly<Record<string, () => Promise<Make>>> = {
+  init: async () => (await import('./init.js')).initCommand,
+  doctor: async () => (await import('./doctor.js')).doctorCommand,
   worker: async () => (await import('./worker.js')).workerCommand,
   pmo: async () => (await import('./pmo.js')).pmoCommand,
   demo: async () => (await import('./demo.js')).demoCommand,

@@ -18,7 +18,7 @@ import { holdLifeline } from '../serve/lifeline.js'
 import { openLog } from '../serve/logger.js'
 import { auditTurns } from './audit.js'
 import { everyone, timings, tools } from './cast.js'
-import { startMember, type FleetOptions, type Member } from './fleet.js'
+import { startMember, type MemberOptions, type Member } from '../serve/member.js'
 import { besideOf, openPlace } from './place.js'
 import { finalTable, interventionsSince, liveTable } from './report.js'
 import { openScreen, type Screen } from './screen.js'
@@ -57,7 +57,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
       `PostgreSQL ${database.adopted ? 'of an earlier run taken over' : 'started'} (pid ${database.pid}, ${dataDir})`,
     )
     const env = { ...withoutSettings(options.env), ...timings, BELLWETHER__DATABASE__URL: database.url }
-    const fleet: FleetOptions = { program: options.program, env, folder, logFile }
+    const fleet: MemberOptions = { program: options.program, env, folder, logFile }
     const { kernel, bell, close } = await openOwn(database.url, log)
     undo.push(close)
     const code = await perform({ kernel, bell, fleet, log, screen, elapsedMs, signal: lifeline.signal, undo })
@@ -75,7 +75,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
 interface Performance {
   readonly kernel: Kernel
   readonly bell: Bell
-  readonly fleet: FleetOptions
+  readonly fleet: MemberOptions
   readonly log: Log
   readonly screen: Screen
   readonly elapsedMs: () => number
@@ -128,7 +128,7 @@ async function perform({ kernel, bell, fleet, log, screen, elapsedMs, signal, un
     projectId,
     signal,
     say: (sentence) => (signal.aborted ? undefined : screen.say(sentence)),
-    workerOf: (workerId) => [...members].find((member) => member.workerId === workerId),
+    workerOf: (workerId) => [...members].find((member) => member.facts['worker_id'] === workerId),
     async replace(dead) {
       members.delete(dead)
       return add('worker')

@@ -6,7 +6,7 @@ import type { Enqueued } from '../kernel/enqueue.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Clock } from '../ports/clock.js'
 import { cast, laps } from './cast.js'
-import type { Member } from './fleet.js'
+import type { Member } from '../serve/member.js'
 
 export interface Stage {
   readonly kernel: Kernel

@@ -1,6 +1,7 @@
 /**
- * The demo's child processes: real ones, of this same program. Always: each holds the other end of a pipe from us, so that
- * they go when we go, however we die; each has its own group, so that Ctrl-C reaches us alone and we stop them in order.
+ * Child processes of this same program. Always: each holds the other end of a pipe from us, so that they go when we go,
+ * however we die; each has its own group, so that Ctrl-C reaches us alone and we stop them in order. Starting one again is
+ * left to whoever wants it again.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
@@ -9,45 +10,49 @@ import { Terminal } from '@bellwether/protocol'
 import { within } from '../ports/link.js'
 import { systemClock } from '../ports/clock.js'
 
+export interface Ended {
+  readonly code: number | null
+  readonly signal: string | null
+}
+
 export interface Member {
-  readonly role: 'worker' | 'pmo'
+  readonly role: string
   readonly pid: number
-  /** The id under which a worker claims; empty for a PMO. */
-  readonly workerId: string
-  readonly ended: Promise<{ readonly code: number | null; readonly signal: string | null }>
+  /** What it said when it was ready. */
+  readonly facts: Readonly<Record<string, unknown>>
+  readonly ended: Promise<Ended>
   alive(): boolean
   /** SIGKILL: no farewell. */
   kill(): void
   /** SIGTERM, and SIGKILL when that is not enough. `hurry`: the pipe is closed instead, and what runs is not waited for. */
-  stop(hurry?: boolean): Promise<void>
+  stop(hurry?: boolean, graceMs?: number): Promise<void>
 }
 
-export interface FleetOptions {
+export interface MemberOptions {
   /** What node runs: its flags and the script of the command line. */
   readonly program: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
   readonly folder: string
-  readonly logFile: string
+  /** What they write to stderr is appended here; absent: it goes where ours goes. */
+  readonly logFile?: string
+  /** Ends the wait for a member that is still starting. */
+  readonly signal?: AbortSignal
 }
 
 const readyMs = 30_000
 const stopMs = 8_000
 
-export async function startMember(
-  options: FleetOptions,
-  role: 'worker' | 'pmo',
-  words: readonly string[],
-): Promise<Member> {
-  const log = openSync(options.logFile, 'a')
+export async function startMember(options: MemberOptions, role: string, words: readonly string[]): Promise<Member> {
+  const log = options.logFile === undefined ? undefined : openSync(options.logFile, 'a')
   const child = spawn(process.execPath, [...options.program, role, ...words, '--json', '--parent-pipe'], {
     cwd: options.folder,
     env: options.env,
-    stdio: ['pipe', 'pipe', log],
+    stdio: ['pipe', 'pipe', log ?? 'inherit'],
     detached: true,
   })
-  closeSync(log)
+  if (log !== undefined) closeSync(log)
   child.stdin?.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
-  const ended = new Promise<{ code: number | null; signal: string | null }>((resolve) => {
+  const ended = new Promise<Ended>((resolve) => {
     child.once('exit', (code, signal) => resolve({ code, signal }))
     child.once('error', () => resolve({ code: null, signal: null }))
   })
@@ -58,25 +63,20 @@ export async function startMember(
     ended,
     alive,
     kill: () => void child.kill('SIGKILL'),
-    async stop(hurry = false) {
+    async stop(hurry = false, graceMs = stopMs) {
       if (!alive()) return
       if (hurry) child.stdin?.end()
       else child.kill('SIGTERM')
       const gone = new AbortController()
       void ended.then(() => gone.abort())
-      await systemClock.sleep(stopMs, gone.signal)
+      await systemClock.sleep(graceMs, gone.signal)
       if (alive()) child.kill('SIGKILL')
       await ended
     },
   }
   try {
-    const facts = await within(
-      systemClock,
-      readyMs,
-      `starting a ${role}`,
-      readyLine(child, ended, options.logFile, role),
-    )
-    return { ...member, workerId: typeof facts['worker_id'] === 'string' ? facts['worker_id'] : '' }
+    const facts = await within(systemClock, readyMs, `starting ${role}`, readyLine(child, ended, options, role))
+    return { ...member, facts }
   } catch (error) {
     member.kill()
     throw error
@@ -86,18 +86,19 @@ export async function startMember(
 async function readyLine(
   child: ChildProcess,
   ended: Promise<unknown>,
-  logFile: string,
+  { logFile, signal }: MemberOptions,
   role: string,
 ): Promise<Record<string, unknown>> {
   const lines = createInterface({ input: child.stdout! })
   const line = await Promise.race([
     new Promise<string>((resolve) => lines.once('line', resolve)),
     ended.then(() => undefined),
+    new Promise<undefined>((resolve) => signal?.addEventListener('abort', () => resolve(undefined), { once: true })),
   ])
   if (line === undefined) {
-    throw new Terminal(`a ${role} ended before it was ready`, {
+    throw new Terminal(`${role} ended before it was ready`, {
       code: 'member_failed',
-      hint: `its log is in ${logFile}`,
+      ...(logFile === undefined ? {} : { hint: `its log is in ${logFile}` }),
     })
   }
   return JSON.parse(line) as Record<string, unknown>
