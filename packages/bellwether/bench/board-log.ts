@@ -1,6 +1,6 @@
 /**
  * A log for the board's bench: tasks that are created, claimed, started and ended, many at a time, as a busy board writes
- * them. Always: the same count gives the same bytes, and every line is a legal one.
+ * them; or a board with very many tasks that all wait. Always: the same count gives the same bytes, and every line is legal.
  */
 import { createWriteStream } from 'node:fs'
 import { once } from 'node:events'
@@ -31,7 +31,31 @@ function uuid(at: number): string {
   return `019a8f00-${hex.slice(8)}-7${hex.slice(5, 8)}-9c4d-${Math.imul(at, 0x9e3779b1).toString(16).replace('-', 'a').padStart(12, '3')}`
 }
 
-export async function writeLog(path: string, events: number): Promise<void> {
+/** What people and agents really write: quotes, lines, other scripts; as a program writes it that escapes all but ASCII. */
+function escaped(payload: object, at: number): string {
+  const told = Object.entries(payload).map(([key, value]) => {
+    const isText = key === 'title' || key === 'result'
+    return [key, isText ? `${String(value)} "quoted" \\ back\n\tnew line é ü 日本 ${at % 1_000}` : (value as unknown)]
+  })
+  const text = JSON.stringify({ ...Object.fromEntries(told), note: `say "${at}"\n` })
+  return text.replaceAll(/[^\0-~]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/** Tasks of every priority; a third of them wait for another. */
+export async function writeWaiting(path: string, tasks: number): Promise<void> {
+  const startMs = Date.parse('2026-01-01T00:00:00Z')
+  const out = createWriteStream(path)
+  for (let at = 0; at < tasks; at += 1) {
+    const payload = { title: `Do ${at}`, priority: at % 7, ...(at % 3 === 0 ? { dependencies: [`T-${at + 1}`] } : {}) }
+    const event = { eventId: uuid(at), taskId: `T-${at}`, type: 'task_created', messageType: '[TASK]', actor: 'ann' }
+    const more = { at: new Date(startMs + at * 250).toISOString(), payload, token: 1 }
+    if (!out.write(`${JSON.stringify({ ...event, ...more })}\n`)) await once(out, 'drain')
+  }
+  out.end()
+  await once(out, 'finish')
+}
+
+export async function writeLog(path: string, events: number, isEscaped = false): Promise<void> {
   const out = createWriteStream(path)
   let text = ''
   const startMs = Date.parse('2026-01-01T00:00:00Z')
@@ -41,16 +65,16 @@ export async function writeLog(path: string, events: number): Promise<void> {
     const within = at % (openAtOnce * steps.length)
     const [type, messageType, payload] = steps[Math.floor(within / openAtOnce)]!
     const task = wave * openAtOnce + (within % openAtOnce)
-    text += `${JSON.stringify({
+    const head = {
       eventId: uuid(at),
       taskId: `T-${String(task).padStart(3, '0')}`,
       type,
       messageType,
       actor: agent(task),
       at: new Date(startMs + at * 250).toISOString(),
-      payload: payload(task),
-      token: 1 + Math.floor(at / 50),
-    })}\n`
+    }
+    const said = isEscaped ? escaped(payload(task), at) : JSON.stringify(payload(task))
+    text += `${JSON.stringify(head).slice(0, -1)},"payload":${said},"token":${1 + Math.floor(at / 50)}}\n`
     if (text.length > 1_000_000) {
       if (!out.write(text)) await once(out, 'drain')
       text = ''

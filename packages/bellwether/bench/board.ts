@@ -1,6 +1,7 @@
 /**
- * How long `rebuild-snapshot` takes for a large log, beside the straightforward way in Python on the same file in the same run.
- * Always: both are whole processes, started alternately and measured from outside; the best of each counts, because a busy
+ * How long `rebuild-snapshot` takes for a large log, beside the straightforward way in Python on the same file in the same run
+ * (once with plain texts, once with texts full of escapes); how long opening takes with and without a snapshot; and what a
+ * step of the autopilot costs on a board with very many tasks. Always: both are whole processes, started alternately and measured from outside; the best of each counts, because a busy
  * machine only ever adds; both must agree on what they found. Leaves to others: the log (board-log.ts) and the baseline
  * (board-baseline.py).
  */
@@ -11,7 +12,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { writeLog } from './board-log.js'
+import { writeLog, writeWaiting } from './board-log.js'
 import { machine } from './machine.js'
 
 export interface BoardBenchOptions {
@@ -73,7 +74,45 @@ const best = (passes: readonly Pass[]) => ({
   peak_rss_mb: Math.max(...passes.map((pass) => pass.peakRssMb)),
 })
 
+const median = (all: readonly number[]) => all.toSorted((a, b) => a - b)[Math.floor(all.length / 2)]!
+const source = ['--import', tsx, '--conditions=@bellwether/source']
+
+/** Opens the root in processes of their own; the best counts. */
+async function opening(
+  root: string,
+  rounds: number,
+): Promise<{ seconds: number; cpu_seconds: number; rss_mb: number }> {
+  const told: Record<'ms' | 'cpuMs' | 'rssMb', number>[] = []
+  for (let round = 0; round < rounds; round += 1) {
+    const { answer } = await measure(process.execPath, [...source, here('./board-open.ts'), root])
+    told.push(answer as (typeof told)[number])
+  }
+  return {
+    seconds: Math.round(Math.min(...told.map(({ ms }) => ms))) / 1_000,
+    cpu_seconds: Math.round(Math.min(...told.map(({ cpuMs }) => cpuMs))) / 1_000,
+    rss_mb: Math.round(median(told.map(({ rssMb }) => rssMb))),
+  }
+}
+
+async function steps(tasks: number): Promise<object> {
+  const root = await mkdtemp(join(tmpdir(), 'bench-board-'))
+  try {
+    await mkdir(join(root, 'state', 'locks'), { recursive: true })
+    await writeWaiting(join(root, 'state', 'tasks.jsonl'), tasks)
+    return (await measure(process.execPath, [...source, here('./board-step.ts'), root])).answer
+  } finally {
+    await rm(root, { recursive: true, force: true })
+  }
+}
+
 export async function benchBoard({ quick, onProgress }: BoardBenchOptions): Promise<object> {
+  const plain = await rebuilds({ quick, onProgress }, false)
+  const escapes = await rebuilds({ quick, onProgress }, true)
+  const step = await steps(quick ? 10_000 : 100_000)
+  return { ...plain, escaped: { figures: escapes.figures, ratios: escapes.ratios }, step }
+}
+
+async function rebuilds({ quick, onProgress }: BoardBenchOptions, isEscaped: boolean) {
   const events = quick ? 100_000 : 1_000_000
   const rounds = quick ? 2 : 3
   const root = await mkdtemp(join(tmpdir(), 'bench-board-'))
@@ -81,7 +120,7 @@ export async function benchBoard({ quick, onProgress }: BoardBenchOptions): Prom
     await mkdir(join(root, 'state', 'locks'), { recursive: true })
     const log = join(root, 'state', 'tasks.jsonl')
     onProgress(`writing ${events} events`)
-    await writeLog(log, events)
+    await writeLog(log, events, isEscaped)
     // The built program, as it is installed; from source when there is none.
     const built = here('../dist/cli/main.js')
     const isBuilt = (await readFile(built).catch(() => '')) !== ''
@@ -96,7 +135,9 @@ export async function benchBoard({ quick, onProgress }: BoardBenchOptions): Prom
       onProgress(`round ${round}: rebuild ${told[0]}, with --apply ${told[1]}, python ${told[2]}`)
     }
     agree(ours[0]!.answer, python[0]!.answer, events)
-    const figures = { rebuild: best(ours), rebuild_apply: best(applied), python: best(python) }
+    const [resumed, replayed] = isEscaped ? [null, null] : await openings(root, rounds)
+    const opens = resumed === null || replayed === null ? {} : { open_replay: replayed, open_snapshot: resumed }
+    const figures = { rebuild: best(ours), rebuild_apply: best(applied), python: best(python), ...opens }
     const ratio = (a: number, b: number) => Math.round((a / b) * 100) / 100
     return {
       bench: 'board',
@@ -116,6 +157,13 @@ export async function benchBoard({ quick, onProgress }: BoardBenchOptions): Prom
   } finally {
     await rm(root, { recursive: true, force: true })
   }
+}
+
+/** With the snapshot that the last rebuild left, and without any. */
+async function openings(root: string, rounds: number) {
+  const resumed = await opening(root, rounds)
+  await rm(join(root, 'state', 'tasks.snapshot.json'))
+  return [resumed, await opening(root, rounds)] as const
 }
 
 function agree(ours: Pass['answer'], python: Pass['answer'], events: number): void {

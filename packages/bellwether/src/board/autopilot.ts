@@ -6,14 +6,15 @@
 import { loop, makeWake, type Wake } from '../ports/loop.js'
 import { begin } from './begin.js'
 import { writeCaches, type CachePorts } from './caches.js'
+import { choose, chooseFirst, type Choice } from './choose.js'
 import { roomOf, type Desk } from './desk.js'
 import { pausedBy } from './facts.js'
 import { followed, theFirst } from './dispatch.js'
 import { lookAfterPeople, type PersonAlert } from './people.js'
-import { choose, type Choice } from './ready.js'
-import { openRuns, reconcileAll, type Reconciled } from './reconcile.js'
+import { reconcileAll, type Reconciled } from './reconcile.js'
 import type { DispatchReport } from './report.js'
 import type { RunName } from './settle.js'
+import { openRuns } from './under-way.js'
 
 export interface AutopilotStep {
   readonly reconciled: readonly (RunName & { readonly what: Reconciled })[]
@@ -38,7 +39,7 @@ export async function autopilotStep(desk: Desk, caches: CachePorts): Promise<Aut
   while (begun.length + overBudget.length < begunPerStepMax) {
     const state = board.state
     // Asked without the lock first: a quiet board is not written to, nor its lock taken, at every step.
-    if (pausedBy(state) !== null || choose(state, clock.wallMs(), rules).taskId === null) break
+    if (chooseFirst(state, clock.wallMs(), rules).task === null) break
     if (openRuns(state).length >= roomOf(desk, policies)) break
     const one = await begin(desk, theFirst)
     if (one.begun === 'no') break
@@ -49,7 +50,7 @@ export async function autopilotStep(desk: Desk, caches: CachePorts): Promise<Aut
   return { reconciled, begun, overBudget, choice: choose(board.state, clock.wallMs(), rules) }
 }
 
-type Rules = Parameters<typeof choose>[2]
+type Rules = Parameters<typeof chooseFirst>[2]
 
 async function rememberPeople(desk: Desk, rules: Rules): Promise<void> {
   const { board, clock, actor } = desk
@@ -110,7 +111,7 @@ export async function runAutopilot(
     open.add(following)
   }
   await Promise.all(open)
-  await writeCaches(desk.board, caches)
+  await writeCaches(desk.board, caches, 'now')
   return { reports, stoppedBecause: signal.aborted ? 'it was called off' : because }
 }
 
@@ -140,5 +141,6 @@ export function startAutopilot(desk: Desk, caches: CachePorts, signal: AbortSign
     begun.forEach(listen)
   }
   const options = { name: 'autopilot', intervalMs: desk.settings.intervalMs, clock: desk.clock, log: desk.log, signal }
-  return { wake, ended: loop(options, step, wake) }
+  const ended = loop(options, step, wake).then(async () => void (await writeCaches(desk.board, caches, 'now')))
+  return { wake, ended }
 }

@@ -3,20 +3,19 @@
  * before anything is spawned, and its id is the spawn's key; whoever lost the claim meanwhile stops without an effect; a
  * process that slept between intent and spawn leaves the run to the reconciler. How a run ends is left to settle.ts.
  */
-import { Terminal } from '@bellwether/protocol'
 import { retrying } from '../ports/retry.js'
-import { forget, holding, roomOf, type Desk, type DeskPolicies } from './desk.js'
-import { abortOf, claimOf, frozenOf, iso, isOver, openRun, pausedBy } from './facts.js'
-import type { TurnStanding } from './outside.js'
+import { holding, roomOf, type Desk, type DeskPolicies } from './desk.js'
+import { abortOf, claimOf, frozenOf, iso, pausedBy } from './facts.js'
+import { kernelOf, launch, promptOf } from './launch.js'
+import type { KernelFacts } from './outside.js'
 import { personEntry } from './people.js'
-import { budgetOf, precheckBudget, spawnBudget } from './policies/budget.js'
+import { budgetOf, precheckBudget } from './policies/budget.js'
 import type { KnowledgeOutcome } from './policies/knowledge.js'
 import { recoveryPayload } from './policies/recovery.js'
-import { promptFor } from './prompt.js'
 import type { Readiness, ReadyRules } from './ready.js'
 import { spawnReport } from './report.js'
-import { closeRun } from './settle.js'
 import type { BoardState, Draft, Task } from './task.js'
+import { inFlight } from './under-way.js'
 
 /** Which task, decided under the lock; a text says why none. */
 export type Pick = (
@@ -46,16 +45,6 @@ interface Claimed {
   readonly allowed: boolean
 }
 
-/** Turns under way, and claims about to become some. */
-export function inFlight(state: BoardState, nowMs: number): number {
-  let count = 0
-  for (const task of state.tasks.values()) {
-    const claim = task.status === 'claimed' ? claimOf(task) : null
-    if (openRun(task) !== null || (claim !== null && !isOver(claim, nowMs))) count += 1
-  }
-  return count
-}
-
 export async function begin(desk: Desk, pick: Pick): Promise<Begun> {
   const policies = await desk.policies()
   const claimed = await claim(desk, policies, pick)
@@ -63,33 +52,18 @@ export async function begin(desk: Desk, pick: Pick): Promise<Begun> {
   const { taskId } = claimed
   if (!claimed.allowed) return { begun: 'over_budget', taskId }
   const task = desk.board.state.tasks.get(taskId)!
-  const { section, told } = await hintsFor(desk, task)
+  const { prompt, told } = await promptOf(desk, policies, task)
   const changeToken = await takeToken(desk, policies)
+  const kernel = await kernelOf(desk, policies)
   const runId = desk.ids.next()
   const begun = await holding(desk, runId, async (): Promise<Begun> => {
     const beforeMs = desk.clock.monotonicMs()
-    const refusal = await intend(desk, policies, claimed, { runId, changeToken, knowledge: told })
+    const refusal = await intend(desk, policies, claimed, { runId, changeToken, kernel, knowledge: told })
     if (refusal !== null) return { begun: 'no', why: refusal }
-    const prompt = promptFor({
-      task,
-      policy: policies.acceptance,
-      hints: section,
-      reduced: task.fields['degradeAction'] === 'reduced_context',
-    })
     await launch(desk, policies, claimed, { runId, prompt, beforeMs })
     return { begun: 'yes', taskId, runId, knowledge: told }
   })
   return begun ?? { begun: 'no', why: 'it is in hand' }
-}
-
-/** Advice is welcome and never owed: whatever goes wrong with it is told, and the dispatch goes on. */
-async function hintsFor(desk: Desk, task: Task): ReturnType<Desk['knowledge']['hints']> {
-  try {
-    return await desk.knowledge.hints(task)
-  } catch (error) {
-    const degradeReason = `the hints failed: ${error instanceof Error ? error.message : String(error)}`
-    return { section: '', told: { degraded: true, degradeReason, knowledgeTags: [], backfill: null } }
-  }
 }
 
 /** The claim, and with an exhausted budget its end, as one group of lines. */
@@ -145,7 +119,7 @@ async function claim(desk: Desk, policies: DeskPolicies, pick: Pick): Promise<Cl
 async function takeToken(desk: Desk, policies: DeskPolicies): Promise<string | null> {
   try {
     const call = { kind: 'local_state', name: 'the change token' } as const
-    const token = await retrying(policies.calls, call, () => desk.evidence.changeToken(), desk)
+    const token = await retrying(policies.calls, call, (signal) => desk.evidence.changeToken(signal), desk)
     return token.length <= tokenMaxChars ? token : null
   } catch (error) {
     // Without it, files cannot be told from what was there before, and acceptance says so.
@@ -157,6 +131,7 @@ async function takeToken(desk: Desk, policies: DeskPolicies): Promise<string | n
 interface Intent {
   readonly runId: string
   readonly changeToken: string | null
+  readonly kernel: KernelFacts | null
   readonly knowledge: KnowledgeOutcome
 }
 
@@ -165,7 +140,7 @@ async function intend(
   desk: Desk,
   policies: DeskPolicies,
   { taskId, agent, claimId }: Claimed,
-  { runId, changeToken, knowledge }: Intent,
+  { runId, changeToken, kernel, knowledge }: Intent,
 ): Promise<string | null> {
   let refused: string | null = null
   const lines = await desk.board.write((state) => {
@@ -187,6 +162,8 @@ async function intend(
       claim: null,
       reasonCode: null,
       changeToken,
+      // Whom it was meant for: what lets a reconciler tell "never started" from "forgotten".
+      intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs, again: 0 },
       knowledge: { knowledgeTags: knowledge.knowledgeTags, degraded: knowledge.degraded },
     }
     return [{ eventId: runId, taskId, type: 'task_started', actor: desk.actor, payload }]
@@ -197,89 +174,4 @@ async function intend(
     refused = why
     return []
   }
-}
-
-interface Launch {
-  readonly runId: string
-  readonly prompt: string
-  /** Before the intent line was written, on the monotonic scale. */
-  readonly beforeMs: number
-}
-
-async function launch(
-  desk: Desk,
-  policies: DeskPolicies,
-  claimed: Claimed,
-  { runId, prompt, beforeMs }: Launch,
-): Promise<void> {
-  const { taskId, agent } = claimed
-  // Whoever slept here for long may have been given up by another process: then nothing is spawned any more.
-  if (desk.clock.monotonicMs() - beforeMs > desk.settings.spawnGraceMs / 2) return
-  const task = desk.board.state.tasks.get(taskId)
-  const verdict = precheckBudget(policies.budget, task === undefined ? undefined : budgetOf(task, agent), agent)
-  const request = { key: runId, taskId, agent, prompt, budget: spawnBudget(verdict) }
-  const call = { kind: 'command_routing', name: `the spawn of ${taskId}` } as const
-  let givenUp = false
-  const spawn = (signal: AbortSignal) => {
-    const started = desk.spawner.spawn(request, signal)
-    // A try that was given up as too late may still begin: then nobody would look at what it does.
-    void started.then(
-      () => (givenUp ? stopQuietly(desk, policies, runId, 'the spawn was given up') : undefined),
-      () => undefined,
-    )
-    return started
-  }
-  let agentTurnId: string
-  try {
-    agentTurnId = (await retrying(policies.calls, call, spawn, desk)).agentTurnId
-  } catch (error) {
-    givenUp = (await failedSpawn(desk, policies, { taskId, runId }, error)) === 'closed'
-    return
-  }
-  const lines = await desk.board.write((state) => {
-    const now = state.tasks.get(taskId)
-    const run = now === undefined ? null : openRun(now)
-    if (run?.runId !== runId) return []
-    return [{ taskId, type: 'task_noted', actor: desk.actor, payload: { runId, agentTurnId } }]
-  })
-  // Given up by somebody while it was being started: nobody would look at what it does.
-  if (lines.length === 0) await stopQuietly(desk, policies, runId, 'the run was closed before it began')
-}
-
-async function stopQuietly(desk: Desk, policies: DeskPolicies, runId: string, reason: string): Promise<void> {
-  try {
-    const call = { kind: 'command_routing', name: `the stop of ${runId}` } as const
-    await retrying(policies.calls, call, () => desk.spawner.stop(runId, reason), desk)
-  } catch (error) {
-    desk.log.warn({ err: error, runId }, 'a turn that nobody waits for could not be stopped')
-  }
-}
-
-/** The call failed; whether the turn exists only the kernel can tell. */
-async function failedSpawn(
-  desk: Desk,
-  policies: DeskPolicies,
-  run: { readonly taskId: string; readonly runId: string },
-  error: unknown,
-): Promise<'closed' | 'open'> {
-  const why = error instanceof Error ? error.message : String(error)
-  desk.log.warn({ err: error, ...run }, 'a turn could not be started')
-  let standing: TurnStanding
-  try {
-    const call = { kind: 'command_routing', name: `the standing of ${run.taskId}` } as const
-    standing = await retrying(policies.calls, call, () => desk.spawner.standing(run.runId), desk)
-  } catch (silence) {
-    // The kernel is away: the run stays open, and the reconciler asks when it is back.
-    desk.log.warn({ err: silence, ...run }, 'nobody knows whether the turn was started')
-    return 'open'
-  }
-  if (standing.standing !== 'unknown') return 'open'
-  const outcome = { outcome: 'failed', error: why, agentTurnId: null, tokenUsage: 0, elapsedMs: 0 } as const
-  await closeRun(desk, policies, run, {
-    ...outcome,
-    verdict: { is: 'failed', reasonCode: 'spawn_failed', detail: why },
-  })
-  forget(desk, run.runId)
-  if (!(error instanceof Terminal)) await stopQuietly(desk, policies, run.runId, 'the spawn was given up')
-  return 'closed'
 }

@@ -33,6 +33,8 @@ export interface BoardOptions {
   readonly lockWaitMs?: number
   /** Whether snapshots are written as the log grows and at the end. */
   readonly snapshots?: boolean
+  /** From this length of the log on, snapshots are such that it can be read on from them. */
+  readonly resumeMinBytes?: number
 }
 
 const waitMs = 3_000
@@ -45,7 +47,7 @@ export async function openBoard(options: BoardOptions): Promise<Board> {
   const { disk = systemDisk, machine = systemMachine, clock, ids, log } = options
   const world: LockWorld = { disk, machine, clock, ids, log }
   const root = await findRoot(options.root, world, 'make')
-  return new OpenBoard(root, options, world, await TaskLog.open(root.log, disk, log))
+  return new OpenBoard(root, options, world, await TaskLog.open(root, disk, log, options.resumeMinBytes))
 }
 
 class OpenBoard implements Board {
@@ -150,7 +152,7 @@ class OpenBoard implements Board {
     if (group.fresh.length === 0) return group.events
     if (held.expired()) return 'lost'
     await this.#log.append(group.bytes)
-    return this.#counted(group) ? group.events : 'lost'
+    return (await this.#counted(group)) ? group.events : 'lost'
   }
 
   /** From here on no line of an earlier holder counts; what it wrote before has been read. */
@@ -166,7 +168,7 @@ class OpenBoard implements Board {
     const at = iso(clock.wallMs() / 1_000)
     const event = makeEvent(draft, { at, token: held.token, nextId: () => ids.next() })
     await this.#log.append(Buffer.from(`${JSON.stringify(event)}\n`))
-    if (this.#log.fold.placeOf(event.eventId) === undefined) return false
+    if (!(await this.#log.has(event.eventId))) return false
     await held.clearBelow()
     return true
   }
@@ -174,13 +176,14 @@ class OpenBoard implements Board {
   async #known(drafts: readonly Draft[]): Promise<ReadonlyMap<string, TaskEvent>> {
     const known = new Map<string, TaskEvent>()
     for (const { eventId } of drafts) {
-      const place = eventId === undefined ? undefined : this.#log.fold.placeOf(eventId)
-      if (place !== undefined) known.set(eventId!, JSON.parse(await this.#log.lineAt(place)) as TaskEvent)
+      const event = eventId === undefined ? undefined : await this.#log.find(eventId)
+      if (event !== undefined) known.set(event.eventId, event)
     }
     return known
   }
 
-  #counted(group: Group): boolean {
-    return group.fresh.every((event) => this.#log.fold.placeOf(event.eventId) !== undefined)
+  async #counted(group: Group): Promise<boolean> {
+    for (const event of group.fresh) if (!(await this.#log.has(event.eventId))) return false
+    return true
   }
 }

@@ -68,6 +68,15 @@ export class ByteTable {
     else this.#place(at, hashed)
   }
 
+  /** In the order of their numbers. */
+  each(tell: (bytes: Uint8Array, start: number, end: number, number: number) => void): void {
+    for (let at = 0, start = 0; at < this.#count; at += 1) {
+      const end = this.#ends[at]!
+      tell(this.#arena, start, end, at)
+      start = end
+    }
+  }
+
   #same(at: number, from: Uint8Array, start: number, end: number): boolean {
     const first = at === 0 ? 0 : this.#ends[at - 1]!
     if (this.#ends[at]! - first !== end - start) return false

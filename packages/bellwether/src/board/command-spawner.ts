@@ -156,6 +156,14 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   }
 
   return {
+    async kernel() {
+      const runs = join(root, runsFolder)
+      await disk.makeFolder(runs)
+      const folder = await disk.look(runs)
+      // The folder is what remembers: one that was made anew knows nothing of the runs of the old one.
+      if (folder === 'missing') return null
+      return { id: `runs:${machine.host}:${folder.identity}`, nowMs: clock.wallMs(), keepsMs: Number.POSITIVE_INFINITY }
+    },
     async spawn(request) {
       const { key, agent } = request
       const folder = folderOf(key)

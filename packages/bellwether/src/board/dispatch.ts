@@ -5,10 +5,11 @@
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { begin, type Begun, type Pick } from './begin.js'
+import { chooseFirst } from './choose.js'
 import type { Desk } from './desk.js'
 import { openRun } from './facts.js'
 import type { Backfill, KnowledgeOutcome } from './policies/knowledge.js'
-import { choose, readiness } from './ready.js'
+import { readiness } from './ready.js'
 import { reconcileRun } from './reconcile.js'
 import { reportOf, type DispatchReport } from './report.js'
 import type { RunName } from './settle.js'
@@ -24,10 +25,8 @@ export function theTask(taskId: string): Pick {
 
 /** The one that comes first. */
 export const theFirst: Pick = (state, nowMs, rules) => {
-  const choice = choose(state, nowMs, rules)
-  const task = choice.taskId === null ? undefined : state.tasks.get(choice.taskId)
-  if (task === undefined) return { none: choice.because }
-  return { task, readiness: readiness(task, state, nowMs, rules) }
+  const { task, because } = chooseFirst(state, nowMs, rules)
+  return task === null ? { none: because } : { task, readiness: readiness(task, state, nowMs, rules) }
 }
 
 export async function dispatch(desk: Desk, taskId: string, signal: AbortSignal): Promise<DispatchReport> {

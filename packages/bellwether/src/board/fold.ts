@@ -5,9 +5,12 @@
  * replay.ts, one line's bytes to line.ts, one task to reduce.ts.
  */
 import { ByteTable } from './byte-table.js'
+import { Changes, stands } from './changes.js'
+import type { EarlierIds } from './earlier-ids.js'
 import { Line, type LineProblem } from './line.js'
 import { Stamps } from './stamps.js'
 import { controlAfter, created, moved, statusAfter, type Mutable } from './reduce.js'
+import { TaskMap } from './task-map.js'
 import { eventTypes, type BoardState, type Task, type TaskEvent } from './task.js'
 
 export type Problem =
@@ -29,7 +32,9 @@ const idBytes = 36
 export class Fold {
   readonly #line = new Line()
   readonly #taskIds = new ByteTable()
-  readonly #eventIds = new ByteTable()
+  #eventIds = new ByteTable()
+  /** The ids of events that were folded before those in the table; absent: the table has them all. */
+  #earlier: EarlierIds | undefined
   /** Where each counted event's line begins: what an idempotency key is looked up by. */
   #places = new Float64Array(1_024)
   #tasks: Mutable<Task>[] = []
@@ -42,7 +47,10 @@ export class Fold {
   #control: Readonly<Record<string, unknown>> = {}
   /** Tasks before this number have been handed out: they are replaced, never changed. */
   #shared = 0
+  /** Which of them are ours again, since the state that was handed out last. */
   #ownedSince = new Set<number>()
+  #handedOut: TaskMap | undefined
+  readonly #changes = new Changes()
   #state: BoardState | undefined
 
   /** More about the problem of the line that was taken last. */
@@ -77,8 +85,45 @@ export class Fold {
     if (this.#eventCount === 0 && count > this.#places.length) this.#places = new Float64Array(count)
   }
 
-  /** Adds one line; `place` is where it begins in the log. Returns why it does not count, or undefined. */
-  take(bytes: Buffer, start: number, end: number, place: number): Problem | undefined {
+  /** A fold that stands where another stood when these were written down. */
+  static at(past: Past): Fold {
+    const fold = new Fold()
+    fold.#earlier = past.earlier
+    fold.#eventCount = past.events
+    fold.#lastEventAt = past.lastEventAt
+    fold.#token = past.token
+    fold.#unfenced = past.unfenced
+    fold.#control = past.control
+    for (const task of past.tasks) {
+      const id = Buffer.from(task.taskId)
+      if (fold.#taskIds.find(id, 0, id.length) >= 0) continue
+      fold.#taskIds.addMissing(id, 0, id.length)
+      fold.#tasks.push(task)
+    }
+    return fold
+  }
+
+  /** Every id that was folded so far is in `earlier` now: this many bytes of memory less for each. */
+  forgetIds(earlier: EarlierIds): void {
+    this.#earlier = earlier
+    this.#eventIds = new ByteTable()
+    this.#places = new Float64Array(1_024)
+  }
+
+  get earlier(): EarlierIds | undefined {
+    return this.#earlier
+  }
+
+  /** Every event since `earlier`: its id's bytes and its place. */
+  eachId(tell: (bytes: Uint8Array, start: number, end: number, place: number) => void): void {
+    this.#eventIds.each((bytes, start, end, number) => tell(bytes, start, end, this.#places[number]!))
+  }
+
+  /**
+   * Adds one line; `place` is where it begins in the log. Returns why it does not count, or undefined. `unsure`: only
+   * `earlier.find` can tell whether its id counted before; it must then be taken again, as `fresh` or not at all.
+   */
+  take(bytes: Buffer, start: number, end: number, place: number, fresh = false): Problem | 'unsure' | undefined {
     const line = this.#line
     this.detail = ''
     const broken = line.read(bytes, start, end)
@@ -86,7 +131,7 @@ export class Fold {
       this.detail = line.detail
       return broken
     }
-    const problem = this.#problem(line)
+    const problem = this.#problem(line, fresh)
     if (problem !== undefined) return problem
     const at = this.#eventIds.size
     this.#eventIds.addMissing(line.bytes, line.eventIdStart, line.eventIdEnd)
@@ -105,7 +150,7 @@ export class Fold {
   }
 
   /** Applies the line to its task, unless it does not count. */
-  #problem(line: Line): Problem | undefined {
+  #problem(line: Line, fresh: boolean): Problem | 'unsure' | undefined {
     if (line.token >= 0 && line.token < this.#token) {
       this.detail = `token ${line.token} after ${this.#token}`
       return 'stale_token'
@@ -113,6 +158,10 @@ export class Fold {
     if (this.#eventIds.find(line.bytes, line.eventIdStart, line.eventIdEnd) >= 0) {
       this.detail = line.text(line.eventIdStart, line.eventIdEnd)
       return 'duplicate_event_id'
+    }
+    if (!fresh && this.#earlier?.mayHold(line.bytes, line.eventIdStart, line.eventIdEnd) === true) {
+      this.detail = line.text(line.eventIdStart, line.eventIdEnd)
+      return 'unsure'
     }
     if (line.type < 0) return 'unknown_type'
     if (line.type === controlType) {
@@ -147,7 +196,9 @@ export class Fold {
     }
     const task = this.#own(known, before)
     moved(task, type, status, line)
-    if (!this.#stamps.note(known, line.bytes, line.atStart, line.atEnd)) task.updatedAt = line.at()
+    // Once states are handed out, few lines come between two of them: noting their times for later gains nothing.
+    if (this.#handedOut !== undefined || !this.#stamps.note(known, line.bytes, line.atStart, line.atEnd))
+      task.updatedAt = line.at()
     return undefined
   }
 
@@ -176,9 +227,17 @@ export class Fold {
   /** The state as it is now; it never changes afterwards. */
   state(): BoardState {
     if (this.#state !== undefined) return this.#state
-    const tasks = new Map<string, Task>()
-    for (const task of this.tasks()) tasks.set(task.taskId, task)
-    this.#shared = this.#tasks.length
+    const all = this.tasks()
+    const changed = [...this.#ownedSince].map((number) => all[number]!)
+    for (let number = this.#shared; number < all.length; number += 1) changed.push(all[number]!)
+    const tasks = this.#handedOut === undefined ? TaskMap.of(all) : this.#handedOut.with(changed)
+    if (this.#handedOut !== undefined)
+      this.#changes.tell(
+        changed.map(({ taskId }) => taskId),
+        all.length,
+      )
+    this.#handedOut = tasks
+    this.#shared = all.length
     this.#ownedSince = new Set()
     this.#state = {
       tasks,
@@ -187,8 +246,20 @@ export class Fold {
       token: this.#token,
       control: this.#control,
     }
+    stands(this.#state, { changes: this.#changes, at: this.#changes.now })
     return this.#state
   }
+}
+
+/** What a fold is made of but for its memory of ids. */
+export interface Past {
+  readonly tasks: Iterable<Task>
+  readonly control: Readonly<Record<string, unknown>>
+  readonly events: number
+  readonly lastEventAt: string | null
+  readonly token: number
+  readonly unfenced: number
+  readonly earlier: EarlierIds
 }
 
 /** The state after these events; for a handful of them. */

@@ -51,7 +51,7 @@ async function look(
   try {
     // Hashing what was claimed takes longer than a word to a neighbour.
     const call = { kind: 'synthesis', name: 'the look at the evidence' } as const
-    return await retrying(policies.calls, call, () => desk.evidence.look(paths, since), desk)
+    return await retrying(policies.calls, call, (signal) => desk.evidence.look(paths, since, signal), desk)
   } catch (error) {
     desk.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
     return paths.map((path) => ({ path, found: 'not_ready' as const }))

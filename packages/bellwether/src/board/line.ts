@@ -21,6 +21,8 @@ const nameMaxBytes = 1_024
 export class Line {
   bytes: Buffer = Buffer.alloc(0)
   #ascii = true
+  /** What a line says that nobody keeps: read before the next line is. */
+  readonly #scratch = new Said({})
   #at: string | undefined
   eventIdStart = 0
   eventIdEnd = 0
@@ -145,6 +147,7 @@ export class Line {
     let i = start
     let hashed = 0
     let ascii = true
+    let odd = false
     for (; i < end; i += 1) {
       const byte = bytes[i]!
       hashed = Math.imul(hashed ^ byte, 0x01000193)
@@ -166,7 +169,8 @@ export class Line {
       } else if (byte === braceEnd || byte === bracketEnd) {
         depth -= 1
         if (depth === 0) break
-      }
+      } else if ((byte === letterE || byte === letterE + 0x20) && isDigit(bytes[i - 1]!)) odd = true
+      else if (byte === minus && bytes[i + 1] === digit0) odd = true
     }
     if (i >= end) return -1
     const slot = (hashed ^ (hashed >>> 15)) & (knownSlots - 1)
@@ -178,13 +182,12 @@ export class Line {
     if (!ascii && !isUtf8(bytes.subarray(start, i + 1))) return -1
     const parsed = parsePayload(bytes.toString(ascii ? 'latin1' : 'utf8', start, i + 1))
     if (parsed === undefined) return -1
-    const said = new Said(parsed)
+    if (odd || i - start > digitsMax) writable(parsed)
     // Only what comes a second time is kept: most payloads that are met once are never met again.
-    if (i - start < knownMaxBytes) {
-      if (knownHash[slot] === hashed) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), said }
-      knownHash[slot] = hashed
-    }
-    this.said = said
+    const isSecond = i - start < knownMaxBytes && knownHash[slot] === hashed
+    this.said = isSecond ? new Said(parsed) : this.#scratch.read(parsed)
+    if (isSecond) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), said: this.said }
+    knownHash[slot] = hashed
     return i + 1
   }
 
@@ -219,7 +222,7 @@ export class Line {
       at += part.length
     }
     this.bytes = Buffer.concat(parts)
-    if (isObject(value['payload'])) this.said = new Said(value['payload'])
+    if (isObject(value['payload'])) this.said = new Said(writable(value['payload']))
     const token = value['token']
     // Text: the locks of the reference have one, its lines have none; a token that is no number fences nothing.
     if (typeof token === 'number' && Number.isSafeInteger(token) && token >= 0) this.token = token
@@ -254,7 +257,9 @@ export class Line {
 const missing = new Said({})
 
 const [space, tab, quote, comma, colon, backslash] = [0x20, 0x09, 0x22, 0x2c, 0x3a, 0x5c]
-const [brace, braceEnd, bracket, bracketEnd, digit0, digit9] = [0x7b, 0x7d, 0x5b, 0x5d, 0x30, 0x39]
+const [brace, braceEnd, bracket, bracketEnd, digit0, digit9, letterE, minus] = [
+  0x7b, 0x7d, 0x5b, 0x5d, 0x30, 0x39, 0x45, 0x2d,
+]
 const [keyEventId, keyTaskId, keyType, _keyMessageType, keyActor, keyAt, keyPayload, keyToken] = [
   0, 1, 2, 3, 4, 5, 6, 7,
 ]
@@ -343,6 +348,24 @@ function parsePayload(text: string): Readonly<Record<string, unknown>> | undefin
     throw error
   }
   return isObject(value) ? value : undefined
+}
+
+/** As many digits, and a number may be more than the largest. */
+const digitsMax = 308
+const isDigit = (byte: number): boolean => byte >= digit0 && byte <= digit9
+
+/** A snapshot must say what the log says: 1e999 and -0 can be read and not be written, and become null and 0 at once. */
+function writable<T extends object>(value: T): T {
+  const parts = value as Record<string, unknown>
+  for (const key of Object.keys(parts)) {
+    const part = parts[key]
+    if (typeof part === 'object' && part !== null) writable(part)
+    else if (typeof part === 'number' && (part === 0 || !Number.isFinite(part))) {
+      const plain = Number.isFinite(part) ? 0 : null
+      Object.defineProperty(parts, key, { value: plain, writable: true, enumerable: true, configurable: true })
+    }
+  }
+  return value
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -13,6 +13,7 @@ import type { Disk } from '../ports/disk/disk.js'
 import type { Machine } from '../ports/disk/machine.js'
 import type { Ids } from '../ports/ids.js'
 import type { Log } from '../ports/log.js'
+import { pauseMs } from '../ports/retry.js'
 import { clearDrafts } from './kept.js'
 import { iso, judge, parseLock, type LockFile, type LockRecord } from './lock-judge.js'
 import { errorCode, explainDisk } from './root.js'
@@ -50,7 +51,7 @@ const referenceLock = 'task-board.lock'
 const resource = 'tasks.jsonl'
 const pattern = /^tasks\.(\d{1,15})\.(lock|free|void)$/
 // Short, because a hold lasts for one write; growing, because many may wait.
-const pollMs = { first: 2, most: 25 }
+const polls = { mode: 'exponential', baseMs: 2, multiplier: 1.5, maxMs: 25, jitterPct: 0 } as const
 // The last part of a lease is not used: what is begun there could end after it.
 const leaseUsedPart = 0.8
 
@@ -89,20 +90,18 @@ export async function readLock(disk: Disk, path: string): Promise<LockFile | 'mi
 export async function acquire(folder: string, floor: number, terms: LockTerms, world: LockWorld): Promise<Held> {
   const { clock } = world
   const startedMs = clock.monotonicMs()
-  let pauseMs = pollMs.first
-  for (;;) {
+  for (let attempt = 1; ; attempt += 1) {
     const held = await tryAcquire(folder, floor, terms, world)
     if (typeof held !== 'string') return held
     const waitedMs = clock.monotonicMs() - startedMs
     if (waitedMs >= terms.waitMs) {
       throw new Retryable(`the board's lock was not free within ${terms.waitMs} ms: ${held}`, {
         code: 'lock_contention',
-        afterMs: pollMs.most,
+        afterMs: polls.maxMs,
         hint: 'See: bellwether recover-stale-locks --root DIR',
       })
     }
-    await clock.sleep(Math.min(pauseMs, terms.waitMs - waitedMs))
-    pauseMs = Math.min(pauseMs * 1.5, pollMs.most)
+    await clock.sleep(Math.min(pauseMs({ backoff: polls }, attempt), terms.waitMs - waitedMs))
   }
 }
 

@@ -1,19 +1,23 @@
 /**
- * state/tasks.jsonl, open for one process. Always: an append is on the disk and read back before it is told as done; a torn
- * last line is closed with a newline, never cut, because its writer may be alive; after a failed fsync the file is opened and
- * read again, and the group is appended once more (the same ids count once). Who may append is left to the lock, what lines
+ * state/tasks.jsonl, open for one process. Always: it is read on from the snapshot where that holds, else from its start, with
+ * the same result; an append is on the disk and read back before it is told as done; a torn last line is closed with
+ * a newline, never cut, because its writer may be alive; after a failed fsync the file is opened and read again, and the group is appended once more (the same ids count once). Who may append is left to the lock, what lines
  * mean to the fold.
  */
+import { join } from 'node:path'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../ports/disk/disk.js'
 import type { Log } from '../ports/log.js'
+import { EarlierIds, IdsLost } from './earlier-ids.js'
 import type { Fold } from './fold.js'
+import { lineAt } from './line-at.js'
 import { Reader, type ReplayReport } from './replay.js'
-import { explainDisk } from './root.js'
+import { resume } from './resume.js'
+import { resumeMinBytes, writeFacts, type ResumeFacts } from './resume-facts.js'
+import { explainDisk, type TaskRoot } from './root.js'
+import type { TaskEvent } from './task.js'
 
 const newline = 0x0a
-// A line is read back by its place: one of ours is shorter, and a longer one is read in steps.
-const lookBytes = 65_536
 
 export class TaskLog {
   readonly #path: string
@@ -22,21 +26,50 @@ export class TaskLog {
   #file: LogFile
   #identity: string
   #reader = new Reader()
+  #resumedAt = 0
 
-  private constructor(path: string, disk: Disk, log: Log, file: LogFile, identity: string) {
-    this.#path = path
+  readonly #root: TaskRoot
+  readonly #minBytes: number
+
+  private constructor({ root, disk, log, minBytes }: Opening, file: LogFile, identity: string) {
+    this.#root = root
+    this.#path = root.log
     this.#disk = disk
     this.#log = log
+    this.#minBytes = minBytes
     this.#file = file
     this.#identity = identity
   }
 
-  static async open(path: string, disk: Disk, log: Log): Promise<TaskLog> {
-    const file = await openFile(path, disk)
-    const opened = new TaskLog(path, disk, log, file, await file.identity())
+  static async open(root: TaskRoot, disk: Disk, log: Log, minBytes = resumeMinBytes): Promise<TaskLog> {
+    const file = await openFile(root.log, disk)
+    const opened = new TaskLog({ root, disk, log, minBytes }, file, await file.identity())
+    await opened.#start()
     await opened.sync()
     opened.#tell()
     return opened
+  }
+
+  /** From the snapshot, or from the start of the log. */
+  async #start(): Promise<void> {
+    this.#reader = new Reader()
+    this.#resumedAt = 0
+    const path = this.#path
+    const size = await explainDisk(path, () => this.#file.size())
+    // Said only where it costs anybody anything.
+    if (size < this.#minBytes) return
+    const found = await resume(this.#root, this.#file, this.#disk)
+    if ('reader' in found) {
+      this.#reader = found.reader
+      this.#resumedAt = found.reader.fold.eventCount
+      this.#log.info({ path, position: this.position, size }, 'the log is read on from the snapshot')
+    } else if (found.odd) this.#log.warn({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
+    else this.#log.info({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
+  }
+
+  /** How many events the snapshot had that was gone on from; 0: the log was read from its start. */
+  get resumedAt(): number {
+    return this.#resumedAt
   }
 
   get fold(): Fold {
@@ -60,7 +93,7 @@ export class TaskLog {
       this.#log.warn({ path: this.#path }, 'the log is another file than before and is read anew')
       await this.#reopen()
     }
-    await explainDisk(this.#path, () => this.#reader.read(this.#file))
+    await this.#read()
   }
 
   /** Appends whole lines and reads them back; the fold then knows whether they counted. The caller holds the lock. */
@@ -73,14 +106,32 @@ export class TaskLog {
       this.#log.error({ err: error, path: this.#path }, 'an append failed: the log is opened again')
       await this.#again(lines, error)
     }
-    await explainDisk(this.#path, () => this.#reader.read(this.#file))
+    await this.#read()
+  }
+
+  #read(): Promise<void> {
+    return this.#withIds(() => explainDisk(this.#path, () => this.#reader.read(this.#file)))
+  }
+
+  /** Once more from the start of the log, when the ids of earlier events are lost. */
+  async #withIds<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof IdsLost)) throw error
+      this.#log.warn({ err: error, path: this.#path }, 'the whole log is read: the ids of earlier events are lost')
+      await this.#reader.fold.earlier?.close()
+      this.#reader = new Reader()
+      await explainDisk(this.#path, () => this.#reader.read(this.#file))
+      return work()
+    }
   }
 
   /** What the disk has forgotten after a failed fsync nobody knows: only new pages are certain to be written. */
   async #again(lines: Buffer, first: unknown): Promise<void> {
     try {
       await this.#reopen()
-      await this.#reader.read(this.#file)
+      await this.#read()
       await this.#write(lines)
       await this.#file.flush()
     } catch (error) {
@@ -112,18 +163,41 @@ export class TaskLog {
     const [before, file] = [this.#file, await openFile(this.#path, this.#disk)]
     this.#file = file
     this.#identity = await file.identity()
-    this.#reader = new Reader()
+    await this.#reader.fold.earlier?.close()
+    await this.#start()
     await before.close()
   }
 
-  /** The line that begins at `place`. */
-  async lineAt(place: number): Promise<string> {
-    for (let size = lookBytes; ; size *= 4) {
-      const buffer = Buffer.alloc(size)
-      const got = await this.#file.read(buffer, place)
-      const end = buffer.subarray(0, got).indexOf(newline)
-      if (end >= 0 || got < size) return buffer.toString('utf8', 0, end >= 0 ? end : got)
-    }
+  /** Whether an event with this id counted. */
+  async has(eventId: string): Promise<boolean> {
+    return (await this.#placeOf(eventId)) !== undefined
+  }
+
+  #placeOf(eventId: string): Promise<number | undefined> {
+    return this.#withIds(async () => this.fold.placeOf(eventId) ?? this.fold.earlier?.find(eventId))
+  }
+
+  /** The event with this id that counted, if there is one. */
+  async find(eventId: string): Promise<TaskEvent | undefined> {
+    const place = await this.#placeOf(eventId)
+    return place === undefined ? undefined : (JSON.parse(await lineAt(this.#file, place)) as TaskEvent)
+  }
+
+  /** What a snapshot of this moment says for those who go on from it; also lets go of the ids that its file has now. */
+  async facts(draftId: string): Promise<ResumeFacts | undefined> {
+    const { fold, position, lineNumber, openEnd } = this.#reader
+    const at = { fold, position, lineNumber, openEnd }
+    const { state } = this.#root
+    const ports = { disk: this.#disk, draftId, minBytes: this.#minBytes }
+    const facts = await writeFacts(at, this.#file, state, ports)
+    if (facts === undefined) return undefined
+    const file = await this.#disk.openLog(join(state, facts.ids.file), 'read')
+    const earlier = file === 'missing' ? undefined : await EarlierIds.open(file, this.#file, facts.ids)
+    if (earlier === undefined) return undefined
+    const before = fold.earlier
+    fold.forgetIds(earlier)
+    await before?.close()
+    return facts
   }
 
   #tell(): void {
@@ -133,9 +207,17 @@ export class TaskLog {
     if (torn) this.#log.warn({ path: this.#path, position: this.position }, 'the log ends in a torn line')
   }
 
-  close(): Promise<void> {
-    return this.#file.close()
+  async close(): Promise<void> {
+    await this.#reader.fold.earlier?.close()
+    await this.#file.close()
   }
+}
+
+interface Opening {
+  readonly root: TaskRoot
+  readonly disk: Disk
+  readonly log: Log
+  readonly minBytes: number
 }
 
 async function openFile(path: string, disk: Disk): Promise<LogFile> {

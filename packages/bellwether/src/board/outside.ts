@@ -26,7 +26,19 @@ export type TurnStanding =
       readonly elapsedMs: number
     }
 
+/** Which kernel a spawner speaks to. */
+export interface KernelFacts {
+  /** The same for as long as it knows its turns: another database, or one that was put back to an earlier time, has another. */
+  readonly id: string
+  /** By its own clock. */
+  readonly nowMs: number
+  /** For how long it is certain to know a turn after its end. */
+  readonly keepsMs: number
+}
+
 export interface Spawner {
+  /** Null: this kernel cannot tell itself from others. Retryable when it is away. */
+  kernel(): Promise<KernelFacts | null>
   /** Starts the turn of `key`, or finds the one that was started with it. Retryable when the kernel is away. */
   spawn(request: SpawnRequest, signal: AbortSignal): Promise<{ readonly agentTurnId: string }>
   /** How the turn of `key` stands now. */
@@ -49,6 +61,6 @@ export interface FileEvidence {
 
 export interface Evidence {
   /** A token for "now": what changes afterwards can be told from what was there. */
-  changeToken(): Promise<string>
-  look(paths: readonly string[], since: string | null): Promise<readonly FileEvidence[]>
+  changeToken(signal?: AbortSignal): Promise<string>
+  look(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileEvidence[]>
 }

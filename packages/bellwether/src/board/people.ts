@@ -3,7 +3,8 @@
  * reminder the task fails with a reason, which ends the waiting of whoever asked. Always: the dates stand in the log, so any
  * process goes on with them; a clock that jumps ahead costs one reminder at most. Pure; the autopilot writes and alerts.
  */
-import { textField } from './facts.js'
+import { outlookOf } from './outlook.js'
+import { setBack, wanted } from './person-due.js'
 import {
   deadlineSecOf,
   human,
@@ -11,11 +12,10 @@ import {
   recoveriesOf,
   recoveryOf,
   recoveryPayload,
-  ruleFor,
   type RecoveryEntry,
   type RecoveryPolicy,
 } from './policies/recovery.js'
-import { readiness, type ReadyRules, type WaitCode } from './ready.js'
+import type { ReadyRules } from './ready.js'
 import { draftsAlong, route } from './route.js'
 import type { BoardState, Draft, Task } from './task.js'
 
@@ -30,16 +30,8 @@ export interface PeopleStep {
   readonly alerts: readonly PersonAlert[]
 }
 
-const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person'])
 // One step of a board with a long queue of people must not hold the lock for long; the rest comes with the next step.
 const perStepMax = 200
-
-/** What a person is wanted for, under which reason code it is dated; null: nobody is. */
-function wanted(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): { code: string; why: string } | null {
-  const told = readiness(task, state, nowMs, rules)
-  if (told.ready || !personCodes.has(told.code)) return null
-  return { code: told.code === 'person' ? (textField(task, 'reasonCode') ?? 'blocked') : told.code, why: told.why }
-}
 
 /** The decisions of a task without those for these reasons: what was waited for is over. */
 export function withoutWait(
@@ -75,9 +67,9 @@ export function lookAfterPeople(state: BoardState, nowMs: number, rules: ReadyRu
   const alerts: PersonAlert[] = []
   const policy = rules.recovery
   let touched = 0
-  for (const task of state.tasks.values()) {
-    if (touched === perStepMax) break
-    const need = wanted(task, state, nowMs, rules)
+  for (const { task, told, personMs } of outlookOf(state, nowMs, rules).people) {
+    if (touched === perStepMax || personMs! > nowMs) break
+    const need = wanted(task, told)
     if (need === null) continue
     const { taskId } = task
     const note = (entry: RecoveryEntry) =>
@@ -103,10 +95,4 @@ export function lookAfterPeople(state: BoardState, nowMs: number, rules: ReadyRu
     alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed, because nobody answered: ${need.why}` })
   }
   return { drafts, alerts }
-}
-
-/** A date further ahead than any hop may take: the clock was set back since, and nobody waits the jump out. */
-function setBack(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): boolean {
-  const longestSec = deadlineSecOf(policy, human) + ruleFor(policy, entry.reasonCode).cooldownSec + 2
-  return entry.deadlineTs * 1_000 - nowMs > longestSec * 1_000
 }

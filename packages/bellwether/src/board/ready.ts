@@ -1,6 +1,6 @@
 /**
- * Which task is next, and why. Always: pure, and the same state and hour give the same choice; a task that is not chosen
- * has one plain reason. Nothing here writes: dispatch.ts asks again under the lock before it claims.
+ * May a task be dispatched now, and by whom; else what it waits for, in one plain reason. Always: pure, and the same state and
+ * hour give the same answer. Which of those that are ready comes first is told here, too; the choice among all is choose.ts'.
  */
 import {
   abortOf,
@@ -12,7 +12,6 @@ import {
   isOver,
   needsApproval,
   openRun,
-  pausedBy,
   textField,
 } from './facts.js'
 import { recoveryOf, ruleFor, type RecoveryPolicy } from './policies/recovery.js'
@@ -42,22 +41,6 @@ export interface ReadyRules {
   readonly recovery: RecoveryPolicy
 }
 
-export interface Choice {
-  readonly taskId: string | null
-  readonly assignee: string | null
-  readonly because: string
-  /** Why not the others, the likeliest first; `left` more were not told. */
-  readonly others: readonly {
-    readonly taskId: string
-    readonly code: WaitCode | 'after' | 'paused'
-    readonly why: string
-  }[]
-  readonly left: number
-  readonly ready: number
-}
-
-// Enough to see why a board stands still; a board of a million tasks must not answer a million lines.
-const othersMax = 20
 // A chain of dependencies longer than this is not walked to its end: it is told as it stands.
 const cycleWalkMax = 10_000
 
@@ -100,10 +83,13 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   return { ready: true, assignee: firstAgent(task, rules.firstAgent) }
 }
 
+/** Both ends of a cool-down are rounded up to whole seconds. */
+export const cooldownSlackSec = 2
+
 /** Null: over. So is one that lies further ahead than it is long: the clock was set back, and nobody waits the jump out. */
 function coolingUntil(untilTs: number, cooldownSec: number, nowMs: number): string | null {
   const leftMs = untilTs * 1_000 - nowMs
-  return leftMs <= 0 || leftMs > (cooldownSec + 2) * 1_000 ? null : iso(untilTs * 1_000)
+  return leftMs <= 0 || leftMs > (cooldownSec + cooldownSlackSec) * 1_000 ? null : iso(untilTs * 1_000)
 }
 
 function unmetDependency(task: Task, state: BoardState): string | null {
@@ -115,17 +101,17 @@ function unmetDependency(task: Task, state: BoardState): string | null {
   return null
 }
 
-/** Only for those that are shown: the walk along a chain of dependencies is too long to be made for every task. */
-function inTurn(task: Task, state: BoardState): string {
-  const waits = task.dependencies.some((id) => state.tasks.has(id) && dependsOn(state, id, task.taskId))
-  return waits ? ', which waits for it in turn' : ''
-}
-
-/** Whether `from` waits, over any number of steps, for `target`. */
-export function dependsOn(state: BoardState, from: string, target: string): boolean {
+/** Whether `from` waits, over any number of steps, for `target`; the walk ends when its allowance is used up. */
+export function dependsOn(
+  state: BoardState,
+  from: string,
+  target: string,
+  steps: { left: number } = { left: cycleWalkMax },
+): boolean {
   const seen = new Set<string>()
   const open = [from]
-  while (open.length > 0 && seen.size < cycleWalkMax) {
+  while (open.length > 0 && steps.left > 0) {
+    steps.left -= 1
     const id = open.pop()!
     if (id === target) return true
     if (seen.has(id)) continue
@@ -136,7 +122,7 @@ export function dependsOn(state: BoardState, from: string, target: string): bool
   return false
 }
 
-const weight = (number: number): number => (Number.isFinite(number) ? number : 0)
+export const weight = (number: number): number => (Number.isFinite(number) ? number : 0)
 
 /** The more urgent first, then the more useful, then the older, then by name: no two tasks are equal. */
 export function byUrgency(a: Task, b: Task): number {
@@ -151,79 +137,4 @@ export function byUrgency(a: Task, b: Task): number {
 /** By code unit: the order must not depend on whose language the machine speaks. */
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
-}
-
-export function choose(state: BoardState, nowMs: number, rules: ReadyRules): Choice {
-  const ready = firsts<{ readonly task: Task; readonly assignee: string }>()
-  const waiting = firsts<{ readonly task: Task; readonly code: WaitCode; readonly why: string }>()
-  for (const task of state.tasks.values()) {
-    const told = readiness(task, state, nowMs, rules)
-    if (told.ready) ready.add({ task, assignee: told.assignee })
-    else if (told.code !== 'done') waiting.add({ task, code: told.code, why: told.why })
-  }
-  const paused = pausedBy(state)
-  const best = paused === null ? ready.first[0] : undefined
-  const others: Choice['others'][number][] = []
-  for (const { task } of best === undefined ? ready.first : ready.first.slice(1)) {
-    others.push(
-      best === undefined
-        ? { taskId: task.taskId, code: 'paused', why: `${paused?.by ?? 'somebody'} paused the board` }
-        : { taskId: task.taskId, code: 'after', why: comesAfter(best.task, task) },
-    )
-  }
-  for (const { task, code, why } of waiting.first) {
-    others.push({ taskId: task.taskId, code, why: code === 'dependency' ? `${why}${inTurn(task, state)}` : why })
-  }
-  others.splice(othersMax)
-  const all = ready.count + waiting.count
-  const told = { others, left: all - others.length - (best === undefined ? 0 : 1), ready: ready.count }
-  if (best !== undefined) {
-    return { taskId: best.task.taskId, assignee: best.assignee, because: firstOf(best.task, ready.count), ...told }
-  }
-  const because =
-    paused !== null
-      ? `${paused.by} paused the board${paused.reason === undefined ? '' : `: ${paused.reason}`}`
-      : waiting.count === 0
-        ? 'nothing is left to do'
-        : `none of ${waiting.count} open tasks is ready`
-  return { taskId: null, assignee: null, because, ...told }
-}
-
-/** The most urgent of many, without sorting the many. */
-function firsts<T extends { readonly task: Task }>(): {
-  readonly first: readonly T[]
-  readonly count: number
-  add(one: T): void
-} {
-  const first: T[] = []
-  let count = 0
-  return {
-    first,
-    get count() {
-      return count
-    },
-    add(one) {
-      count += 1
-      const last = first.at(-1)
-      if (first.length > othersMax && last !== undefined && byUrgency(last.task, one.task) <= 0) return
-      const at = first.findIndex(({ task }) => byUrgency(one.task, task) < 0)
-      first.splice(at < 0 ? first.length : at, 0, one)
-      first.splice(othersMax + 1)
-    },
-  }
-}
-
-function firstOf(task: Task, ready: number): string {
-  return ready === 1
-    ? 'it is the only one that is ready'
-    : `of ${ready} that are ready it comes first: priority ${weight(task.priority)}, impact ${weight(task.impact)}, created ${task.createdAt}`
-}
-
-function comesAfter(best: Task, task: Task): string {
-  if (weight(best.priority) !== weight(task.priority))
-    return `its priority is ${weight(task.priority)}, not ${weight(best.priority)}`
-  if (weight(best.impact) !== weight(task.impact))
-    return `its impact is ${weight(task.impact)}, not ${weight(best.impact)}`
-  if (best.createdAt !== task.createdAt) return 'it is younger'
-  return 'its name sorts later'
 }

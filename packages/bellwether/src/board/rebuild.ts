@@ -5,13 +5,14 @@
  */
 import { join, resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
-import type { Disk } from '../ports/disk/disk.js'
+import type { Disk, LogFile } from '../ports/disk/disk.js'
 import { compareLive, type Comparison } from './compare.js'
 import { dependencyCycles } from './cycles.js'
 import type { Problem } from './fold.js'
 import { chooseKept, keepLive, listKept, type Kept } from './kept.js'
 import type { LockWorld } from './locks.js'
 import { Reader, type Trouble } from './replay.js'
+import { dropOldIds, writeFacts, type ResumeFacts } from './resume-facts.js'
 import { explainDisk, findRoot, type TaskRoot } from './root.js'
 import { contentHash, metaOf, taskLines, writeSnapshot, type SnapshotMeta } from './snapshot.js'
 
@@ -68,6 +69,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
   const reader = new Reader()
   let compacted: RebuildReport['compacted'] = null
   let out: Compactor | undefined
+  let facts: ResumeFacts | undefined
   try {
     if (options.compactTo !== undefined) out = await compactor(options.compactTo, root, disk, ids.next())
     await explainDisk(root.log, () =>
@@ -78,6 +80,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
       }),
     )
     if (out !== undefined) compacted = await out.end(reader.report.lines)
+    if (options.apply) facts = await factsOf(reader, log, root, world)
   } catch (error) {
     await out?.giveUp()
     throw error
@@ -94,8 +97,9 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
       compared = await compare(hash)
       await keepLive(root, disk, clock.wallMs())
     }
-    meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), beforeReplace })
+    meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), facts, beforeReplace })
     keptAs = (await keepLive(root, disk, clock.wallMs())) ?? null
+    await dropOldIds(root.state, facts?.ids.file, disk)
   } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
   compared ??= await compare(meta.hash)
   const rebuiltHash = meta.hash
@@ -120,6 +124,18 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
     keptAs,
     compacted,
   }
+}
+
+/** A torn last line was taken as a line, though its writer may be alive: nobody goes on behind it. */
+function factsOf(
+  reader: Reader,
+  log: LogFile,
+  { log: path, state }: TaskRoot,
+  { disk, ids }: LockWorld,
+): Promise<ResumeFacts | undefined> {
+  const { fold, position, lineNumber, report } = reader
+  const at = { fold, position, lineNumber, openEnd: reader.openEnd || report.torn }
+  return explainDisk(path, () => writeFacts(at, log, state, { disk, draftId: ids.next() }))
 }
 
 interface Compactor {

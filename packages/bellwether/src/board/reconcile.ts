@@ -1,15 +1,19 @@
 /**
  * Makes log and kernel agree again, whoever crashed where: every run that the log holds open is asked after, and ends as its
- * turn did. Always: nothing is spawned here; a turn that the kernel has never heard of ends as blocked, after this process
- * has itself watched it unknown for the grace; whatever lasts too long is stopped, and closed even if it does not heed.
+ * turn did. Always: a turn that the kernel has never heard of is started if it is certain that it never was (respawn.ts), and
+ * else ends as blocked, after this process has itself watched it unknown for the grace; whatever lasts too long is stopped,
+ * and closed even if it does not heed.
  */
 import { retrying } from '../ports/retry.js'
 import { watchedMs, type Desk, type DeskPolicies } from './desk.js'
 import { abortOf, openRun } from './facts.js'
 import type { TurnStanding } from './outside.js'
+import { kernelOf } from './launch.js'
 import { deadlineSecOf } from './policies/recovery.js'
+import { isHeld, spawnableIntent, spawnAgain } from './respawn.js'
 import { closeRun, settle, type RunName, type Settled } from './settle.js'
-import type { BoardState, Run, Task } from './task.js'
+import type { Run, Task } from './task.js'
+import { openRuns } from './under-way.js'
 
 export type Reconciled = Settled | { readonly settled: 'going' } | { readonly settled: 'away' }
 
@@ -17,16 +21,6 @@ export type Reconciled = Settled | { readonly settled: 'going' } | { readonly se
 const atOnce = 8
 // How long a turn that was told to stop may go on before the board no longer waits for it.
 const stopGraceMs = 60_000
-
-/** Every run that nothing has closed, also of tasks that a hand has moved on since. */
-export function openRuns(state: BoardState): readonly (RunName & { readonly run: Run })[] {
-  const found: (RunName & { readonly run: Run })[] = []
-  for (const task of state.tasks.values()) {
-    const run = openRun(task)
-    if (run !== null) found.push({ taskId: task.taskId, runId: run.runId, run })
-  }
-  return found
-}
 
 export async function reconcileAll(
   desk: Desk,
@@ -74,14 +68,25 @@ export async function reconcileRun(desk: Desk, policies: DeskPolicies, name: Run
     return { settled: 'away' }
   }
   if (standing.standing === 'ended') return settle(desk, policies, name, standing)
-  if (standing.standing === 'unknown') return lost(desk, policies, name)
+  if (standing.standing === 'unknown') return lost(desk, policies, name, task)
   return goingOn(desk, policies, name, task, run)
 }
 
-/** Never a second spawn: nobody can tell whether the first one did its work somewhere else. */
-async function lost(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
+/**
+ * The kernel has never heard of it. Meant for this kernel and not started: it is started now, with the same key. Otherwise
+ * never again: nobody can tell whether it did its work somewhere else.
+ */
+async function lost(desk: Desk, policies: DeskPolicies, name: RunName, task: Task): Promise<Reconciled> {
+  const { spawnGraceMs } = desk.settings
+  const watched = watchedMs(desk, name.runId, 'unknown')
+  const kernel = await kernelOf(desk, policies)
+  const found = spawnableIntent(task, name.runId, kernel)
   // Whoever wrote the intent may be about to spawn: it has half of the grace for that, by its own clock.
-  if (watchedMs(desk, name.runId, 'unknown') < desk.settings.spawnGraceMs) return { settled: 'going' }
+  if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { settled: 'going' }
+  if (found !== null && kernel !== null) {
+    if (!isHeld(desk.board.state, task)) await spawnAgain(desk, policies, name, kernel)
+    return { settled: 'going' }
+  }
   const detail = 'this kernel does not know the turn: it was never started, or ran elsewhere, or is past retention'
   const closed = await closeRun(desk, policies, name, {
     ...unheard,

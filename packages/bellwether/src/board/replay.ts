@@ -33,7 +33,7 @@ const lineBytes = 220
 
 /** Where a reader is in a log. A new one is at the start. */
 export class Reader {
-  readonly fold = new Fold()
+  readonly fold: Fold
   readonly report: ReplayReport = { lines: 0, counts: {}, troubles: [], torn: false }
   /** Up to here everything has been taken, whole lines only. */
   position = 0
@@ -42,6 +42,23 @@ export class Reader {
   /** The last line counted already, although its newline is still missing. */
   openEnd = false
   #chunk = Buffer.allocUnsafe(chunkBytes)
+
+  constructor(fold = new Fold()) {
+    this.fold = fold
+  }
+
+  /** A reader that stands where another stood, at the end of a whole line. */
+  static at(
+    fold: Fold,
+    past: Pick<ReplayReport, 'lines' | 'counts'> & { position: number; lineNumber: number },
+  ): Reader {
+    const reader = new Reader(fold)
+    reader.report.lines = past.lines
+    reader.report.counts = { ...past.counts }
+    reader.position = past.position
+    reader.lineNumber = past.lineNumber
+    return reader
+  }
 
   /**
    * Takes what has been appended since. `onCounted` sees the bytes of each line that counted; `onProgress` how far it got;
@@ -82,9 +99,13 @@ export class Reader {
           this.openEnd = false
           // Another program went on in the line instead of beginning one.
           if (!isBlank(chunk, start, stop)) this.#note('broken_json', 'text after the end of the line before')
-        } else if (this.#take(chunk, start, stop)) {
-          const done = onCounted?.(chunk, start, stop)
-          if (done !== undefined) await done
+        } else {
+          const taken = this.#take(chunk, start, stop)
+          // Awaited only where it must be: a million lines would pay for it.
+          if (taken === 'unsure' ? await this.#ask(chunk, start, stop) : taken) {
+            const done = onCounted?.(chunk, start, stop)
+            if (done !== undefined) await done
+          }
         }
         this.lineNumber += 1
         start = stop + 1
@@ -117,7 +138,8 @@ export class Reader {
     const last = this.#chunk.subarray(0, kept)
     const closed = skipping === 0 && last.lastIndexOf('}') >= 0 && isWhole(last)
     if (closed) {
-      if (this.#take(last, 0, kept)) await onCounted?.(last, 0, kept)
+      const taken = this.#take(last, 0, kept)
+      if (taken === 'unsure' ? await this.#ask(last, 0, kept) : taken) await onCounted?.(last, 0, kept)
       this.openEnd = true
       this.position += kept
       return
@@ -125,18 +147,30 @@ export class Reader {
     this.report.torn = true
     if (!whole) return
     if (skipping > 0) this.#tooLong(skipping + kept)
-    else this.#take(last, 0, kept)
+    else if (this.#take(last, 0, kept) === 'unsure') await this.#ask(last, 0, kept)
     this.lineNumber += 1
     this.position += skipping + kept
   }
 
-  #take(bytes: Buffer, start: number, end: number): boolean {
+  #take(bytes: Buffer, start: number, end: number): boolean | 'unsure' {
     const stop = end > start && bytes[end - 1] === 0x0d ? end - 1 : end
     if (isBlank(bytes, start, stop)) return false
     this.report.lines += 1
     const problem = this.fold.take(bytes, start, stop, this.position)
     if (problem === undefined) return true
+    if (problem === 'unsure') return problem
     this.#note(problem, this.fold.detail)
+    return false
+  }
+
+  /** The line's id looks like one of long ago: the log itself tells whether it is. */
+  async #ask(bytes: Buffer, start: number, end: number): Promise<boolean> {
+    const id = this.fold.detail
+    const stop = bytes[end - 1] === 0x0d ? end - 1 : end
+    const known = (await this.fold.earlier?.find(id)) !== undefined
+    const problem = known ? 'duplicate_event_id' : this.fold.take(bytes, start, stop, this.position, true)
+    if (problem === undefined || problem === 'unsure') return true
+    this.#note(problem, known ? id : this.fold.detail)
     return false
   }
 

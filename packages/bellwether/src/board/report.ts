@@ -6,7 +6,7 @@ import type { TurnStanding } from './outside.js'
 import type { DegradeAction, ExceededKey } from './policies/budget.js'
 import type { KnowledgeOutcome } from './policies/knowledge.js'
 import type { RecoveryDecision } from './policies/recovery.js'
-import type { Choice } from './ready.js'
+import type { Choice } from './choose.js'
 import type { Task, TaskStatus } from './task.js'
 
 export interface SpawnReport {

@@ -7,7 +7,7 @@ type Payload = Readonly<Record<string, unknown>>
 const dependenciesMax = 1_000 // a task that waits for more is a project
 
 export class Said {
-  readonly payload: Payload
+  payload: Payload
   /** The reference says in each line from where to where the task moves. */
   from: unknown = undefined
   to: unknown = undefined
@@ -31,7 +31,18 @@ export class Said {
 
   constructor(payload: Payload) {
     this.payload = payload
-    const fields: unknown[] = []
+    this.read(payload)
+  }
+
+  /** Says what this payload says, and nothing of what it said before: one object serves a million lines. */
+  read(payload: Payload): this {
+    this.payload = payload
+    this.from = this.to = undefined
+    this.title = this.reason = undefined
+    this.priority = this.impact = undefined
+    this.assignee = undefined
+    this.dependencies = undefined
+    let fields: unknown[] | undefined
     const run = payload['run']
     const nested = typeof run === 'object' && run !== null ? (run as Payload) : undefined
     this.hasRun = nested !== undefined
@@ -83,15 +94,16 @@ export class Said {
         case 'elapsedMs':
         case 'agentTurnId':
           // Beside a runId they are the run's.
-          if (!ofRun) fields.push(key, value)
+          if (!ofRun) (fields ??= []).push(key, value)
           break
         case '__proto__':
           break // an assignment to it would change what an object is, not what it holds
         default:
-          fields.push(key, value)
+          ;(fields ??= []).push(key, value)
       }
     }
-    if (fields.length > 0) this.fields = fields
+    this.fields = fields ?? noFields
+    return this
   }
 }
 
@@ -106,5 +118,6 @@ function text(value: unknown): string | undefined {
 /** Finite, so that a priority can be compared and written: 1e999 is read as Infinity. */
 function number(value: unknown): number | undefined {
   const told = typeof value === 'string' && value.trim() !== '' ? Number(value) : value
-  return typeof told === 'number' && Number.isFinite(told) ? told : undefined
+  // -0 is 0: it could not be told from it once written.
+  return typeof told === 'number' && Number.isFinite(told) ? told + 0 : undefined
 }

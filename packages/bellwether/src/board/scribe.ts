@@ -5,11 +5,14 @@
 import { keepLive, listKept } from './kept.js'
 import type { LockWorld } from './locks.js'
 import type { TaskLog } from './log.js'
+import { dropOldIds } from './resume-facts.js'
 import type { TaskRoot } from './root.js'
 import { writeSnapshot } from './snapshot.js'
 
-// A large board writes megabytes each time: only after that many events. A small one is kept fresh for who reads the file.
+// A large board writes megabytes each time: only after that many events, and after a part of all of them, so that writing stays
+// a small part of the work while what is read at the next opening stays short. A small one is kept fresh for its readers.
 const everyEvents = 1_000
+const everyPart = 50
 const smallTasks = 2_000
 const smallEveryMs = 5_000
 // Seven copies of the last minute would be no help to anybody.
@@ -28,10 +31,12 @@ export class Scribe {
 
   async afterWrite(log: TaskLog): Promise<void> {
     const { fold } = log
-    if (this.#eventsThen < 0) this.#eventsThen = fold.eventCount - 1
+    // What was read on from a snapshot counts since that snapshot: many short lives write one, too.
+    if (this.#eventsThen < 0) this.#eventsThen = Math.min(log.resumedAt, fold.eventCount - 1)
     const small = fold.tasks().length <= smallTasks
     const due = small && this.#world.clock.monotonicMs() - this.#writtenMs >= smallEveryMs
-    if (due || fold.eventCount - this.#eventsThen >= everyEvents) await this.#write(log)
+    if (due || fold.eventCount - this.#eventsThen >= Math.max(everyEvents, fold.eventCount / everyPart))
+      await this.#write(log)
   }
 
   async atEnd(log: TaskLog): Promise<void> {
@@ -49,7 +54,9 @@ export class Scribe {
       const entry = newest === undefined ? 'missing' : await disk.look(`${this.#root.state}/${newest.name}`)
       const keep = entry === 'missing' || Math.abs(clock.wallMs() - entry.changedAtMs) >= keepEveryMs
       if (keep) await keepLive(this.#root, disk, clock.wallMs())
-      await writeSnapshot(this.#root.snapshot, log, { disk, draftId: ids.next() })
+      const facts = await log.facts(ids.next())
+      await writeSnapshot(this.#root.snapshot, log, { disk, draftId: ids.next(), facts })
+      await dropOldIds(this.#root.state, facts?.ids.file, disk)
     } catch (error) {
       this.#world.log.warn({ err: error }, 'the snapshot could not be written; the log is whole')
     }

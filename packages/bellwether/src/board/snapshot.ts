@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto'
 import { basename, dirname, join } from 'node:path'
 import type { Disk } from '../ports/disk/disk.js'
 import type { Fold, Problem } from './fold.js'
+import { sealOf, type ResumeFacts } from './resume-facts.js'
 import { explainDisk } from './root.js'
 import type { Run, Task } from './task.js'
 
@@ -27,6 +28,8 @@ export interface SnapshotMeta {
     readonly problems: Partial<Record<Problem, number>>
   }
   readonly hash: string
+  /** Absent for a log that is short, or that ends in the middle of a line: it is read from its start. */
+  readonly resume?: ResumeFacts & { readonly seal: string }
 }
 
 /** What a snapshot is made from: a fold, and how it came about. */
@@ -109,20 +112,21 @@ export function contentHash(lines: Iterable<string>, control: Readonly<Record<st
   return hash.digest('hex')
 }
 
-export function metaOf({ fold, position, report }: Replayed, hash: string): SnapshotMeta {
-  return {
+export function metaOf({ fold, position, report }: Replayed, hash: string, facts?: ResumeFacts): SnapshotMeta {
+  const meta = {
     version: snapshotVersion,
     updatedAt: fold.lastEventAt,
     replay: { events: fold.eventCount, lines: report.lines, position, token: fold.token, problems: report.counts },
     hash,
   }
+  return facts === undefined ? meta : { ...meta, resume: { ...facts, seal: sealOf(meta, facts) } }
 }
 
 /** Replaces the file whole. `beforeReplace` runs when the new one is ready beside it. Returns its meta. */
 export async function writeSnapshot(
   path: string,
   from: Replayed,
-  { disk, draftId, beforeReplace }: WriteOptions,
+  { disk, draftId, facts, beforeReplace }: WriteOptions,
 ): Promise<SnapshotMeta> {
   const hash = createHash('sha256')
   let meta: SnapshotMeta | undefined
@@ -131,7 +135,7 @@ export async function writeSnapshot(
       hash.update(chunk)
       yield chunk
     }
-    meta = metaOf(from, hash.digest('hex'))
+    meta = metaOf(from, hash.digest('hex'), facts)
     yield `,\n"meta":${JSON.stringify(meta)}}\n`
   }
   const draft = join(dirname(path), `.${basename(path)}.${draftId}.draft`)
@@ -152,5 +156,6 @@ export async function writeSnapshot(
 export interface WriteOptions {
   readonly disk: Disk
   readonly draftId: string
+  readonly facts?: ResumeFacts | undefined
   readonly beforeReplace?: (meta: SnapshotMeta) => Promise<void>
 }

@@ -4,7 +4,8 @@
  */
 import { openRun, pausedBy } from './facts.js'
 import { budgetsOf } from './policies/budget.js'
-import { byUrgency, choose, readiness, type ReadyRules, type WaitCode } from './ready.js'
+import { choose } from './choose.js'
+import { byUrgency, readiness, type ReadyRules, type WaitCode } from './ready.js'
 import { dependencyCycles } from './cycles.js'
 import { taskStatuses, type BoardState, type Task, type TaskStatus } from './task.js'
 

@@ -8,6 +8,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { Clock } from './clock.js'
 import type { Log } from './log.js'
 import type { Random } from './random.js'
+import { pauseMs, reconnecting } from './retry.js'
 
 export interface Connection {
   /** Resolves with the reason when the connection is over; never rejects. */
@@ -33,14 +34,8 @@ export interface LinkOptions<C extends Connection> {
   readonly random: Random
 }
 
-const backoffMs = { first: 500, most: 10_000, jitter: 0.2 }
 // A connection that lived shorter than this did not prove that the server is well: the backoff goes on growing.
 const steadyMs = 10_000
-
-export function backoff(failures: number, random: Pick<Random, 'next'>): number {
-  const plainMs = Math.min(backoffMs.first * 2 ** Math.min(failures, 16), backoffMs.most)
-  return plainMs * (1 - backoffMs.jitter + 2 * backoffMs.jitter * random.next())
-}
 
 /** Rejects with a Retryable when `work` takes longer than `ms`; `work` itself is not cancelled. */
 export async function within<T>(clock: Clock, ms: number, what: string, work: Promise<T>): Promise<T> {
@@ -103,8 +98,8 @@ export function keepLink<C extends Connection>(options: LinkOptions<C>): Link<C>
         if ((await live(connection, outcome.open)) > steadyMs) failures = 0
       }
       outcome.open()
-      await clock.sleep(backoff(failures, random), stop.signal)
       failures += 1
+      await clock.sleep(pauseMs({ backoff: reconnecting }, failures, random.next()), stop.signal)
     }
   }
 

@@ -1,7 +1,8 @@
 /**
  * Trying again: the one place of the product that decides whether a failed call is repeated, when, and how long each try may
  * take. Always: the decision is pure; a refusal that repetition cannot mend is never repeated; every try has its timeout and
- * an abort signal; the number of tries is bounded. What is called is left to the caller, as is what its loss means.
+ * an abort signal; tries are bounded in number, or in time, or by a signal. Every growing pause in the house is `pauseMs`, those
+ * of loops that never end too (a tidy rule finds others). What is called is left to the caller, as is what its loss means.
  */
 import { Retryable, Terminal } from '@bellwether/protocol'
 import type { Clock } from './clock.js'
@@ -13,16 +14,18 @@ export type CallKind = (typeof callKinds)[number]
 
 export const backoffModes = ['exponential', 'linear', 'fixed'] as const
 
+export interface Backoff {
+  readonly mode: (typeof backoffModes)[number]
+  readonly baseMs: number
+  readonly multiplier: number
+  readonly maxMs: number
+  /** The wait is spread by this many percent to both sides, so that those who failed together do not return together. */
+  readonly jitterPct: number
+}
+
 export interface RetryPolicy {
   readonly maxAttempts: number
-  readonly backoff: {
-    readonly mode: (typeof backoffModes)[number]
-    readonly baseMs: number
-    readonly multiplier: number
-    readonly maxMs: number
-    /** The wait is spread by this many percent to both sides, so that those who failed together do not return together. */
-    readonly jitterPct: number
-  }
+  readonly backoff: Backoff
 }
 
 export interface CallPolicy {
@@ -38,6 +41,14 @@ export const shippedCallPolicy: CallPolicy = {
     backoff: { mode: 'exponential', baseMs: 500, multiplier: 2, maxMs: 30_000, jitterPct: 20 },
   },
 }
+
+/** One exchange with a server of the house: connecting, a question, a flush. */
+export const exchangeMs = shippedCallPolicy.timeoutMs.command_routing
+/** Letting go of what is open; whoever takes longer is left behind. */
+export const farewellMs = shippedCallPolicy.timeoutMs.local_state
+
+/** A connection that is kept for ever: as the shipped policy, but back within ten seconds of the server. */
+export const reconnecting: Backoff = { ...shippedCallPolicy.retry.backoff, maxMs: 10_000 }
 
 /** Why a call failed, as far as repeating it is concerned. */
 export interface Failure {
@@ -108,11 +119,20 @@ export function classify(error: unknown): Failure {
   return failed('unknown', false)
 }
 
+// Past any bound, and far from where a number becomes infinite: 0 ms times infinity would be no number.
+const doublingsMax = 64
+/** The chance that spreads nothing. */
+const middle = 0.5
+
 /** The pause before the try after `attempt` (1 is the first); `chance` is in [0, 1). */
-export function pauseMs({ backoff }: RetryPolicy, attempt: number, chance: number): number {
+export function pauseMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: number, chance = middle): number {
   const { mode, baseMs, multiplier, maxMs, jitterPct } = backoff
   const grown =
-    mode === 'fixed' ? baseMs : mode === 'linear' ? baseMs * attempt : baseMs * multiplier ** Math.max(0, attempt - 1)
+    mode === 'fixed'
+      ? baseMs
+      : mode === 'linear'
+        ? baseMs * attempt
+        : baseMs * multiplier ** Math.min(Math.max(0, attempt - 1), doublingsMax)
   return Math.min(grown, maxMs) * (1 + (jitterPct / 100) * (2 * chance - 1))
 }
 
@@ -166,6 +186,48 @@ export async function retrying<T>(
       if (!next.again) throw error
       log?.warn({ err: error, call: what.name, attempt, waitMs: next.waitMs }, 'a call failed and will be tried again')
       await clock.sleep(next.waitMs, signal)
+    }
+  }
+}
+
+export interface Patience {
+  readonly backoff: Backoff
+  /** For all tries together, on the clock that cannot jump. */
+  readonly maxMs: number
+}
+
+export interface PatientPorts {
+  readonly clock: Clock
+  /** Absent: pauses are not spread. */
+  readonly random?: Pick<Random, 'next'>
+  readonly signal: AbortSignal
+  /** Told of every failure that is not the last. */
+  readonly onTrouble?: (error: unknown, attempt: number, leftMs: number) => void
+}
+
+/**
+ * For a call that somebody can wait for, and whose tries are bounded by their own timeouts: repeated while its failure may
+ * pass, the time is not over and the signal has not fired; then throws the last error.
+ */
+export async function patiently<T>(
+  { backoff, maxMs }: Patience,
+  call: () => Promise<T>,
+  ports: PatientPorts,
+): Promise<T> {
+  const { clock, random, onTrouble } = ports
+  const startedMs = clock.monotonicMs()
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await call()
+    } catch (error) {
+      // Asked for only here: a signal may be dear, and most calls succeed.
+      const { signal } = ports
+      const { retryable, afterMs } = classify(error)
+      const leftMs = startedMs + maxMs - clock.monotonicMs()
+      if (!retryable || leftMs <= 0 || signal.aborted) throw error
+      onTrouble?.(error, attempt, leftMs)
+      const waitMs = Math.max(afterMs, pauseMs({ backoff }, attempt, random?.next()))
+      await clock.sleep(Math.min(leftMs, waitMs), signal)
     }
   }
 }

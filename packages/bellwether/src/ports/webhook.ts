@@ -2,7 +2,7 @@
  * One JSON message to somebody else's server. Always: a signal ends it, the answer's body is not read, redirects are not
  * followed. An answer that is not 2xx is an error that carries its status; whether to try again is left to retry.ts.
  */
-import { Terminal } from '@bellwether/protocol'
+import { Retryable, Terminal } from '@bellwether/protocol'
 
 export type PostJson = (url: string, body: unknown, signal: AbortSignal) => Promise<void>
 
@@ -16,7 +16,12 @@ export const postJson: PostJson = async (url, body, signal) => {
   })
   await answer.body?.cancel()
   if (answer.status >= 200 && answer.status < 300) return
-  throw Object.assign(new Error(`the webhook answered ${answer.status}`), { status: answer.status })
+  const { status } = answer
+  const afterMs = Number(answer.headers.get('retry-after') ?? 0) * 1_000
+  const trouble = `the webhook answered ${status}`
+  // A server that says when to come back is heeded; only seconds are understood.
+  if (afterMs > 0) throw Object.assign(new Retryable(trouble, { code: 'webhook_refused', afterMs }), { status })
+  throw Object.assign(new Error(trouble), { status })
 }
 
 /** Refuses what could never be posted to, before the first alert finds out. */

@@ -12,11 +12,12 @@ import { makeChores, type Chores } from '../board/chores.js'
 import { runsFolder } from '../board/command-spawner.js'
 import { countingContention, type Contention } from '../board/contention.js'
 import { openDesk, type Desk } from '../board/desk.js'
+import { importStateFiles } from '../board/import-state.js'
 import type { Evidence, Spawner } from '../board/outside.js'
 import { backfillKnowledge, fetchKnowledge } from '../board/policies/knowledge-files.js'
 import { loadPolicies, type BoardPolicies } from '../board/policies/load.js'
-import { openRuns } from '../board/reconcile.js'
 import type { Board } from '../board/task.js'
+import { openRuns } from '../board/under-way.js'
 import { systemClock } from '../ports/clock.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { systemMachine } from '../ports/disk/machine.js'
@@ -47,9 +48,11 @@ export interface RootOptions {
   readonly settings: Settings['board']
   readonly log: Log
   readonly signal?: AbortSignal
+  /** Nothing is written by opening it: for those who only look. */
+  readonly look?: boolean
 }
 
-export async function openTaskRoot({ root, owner, settings, log, signal }: RootOptions): Promise<OpenRoot> {
+export async function openTaskRoot({ root, owner, settings, log, signal, look }: RootOptions): Promise<OpenRoot> {
   const ids = uuidv7(systemClock, systemRandom)
   const url = settings.alert_webhook_url === undefined ? undefined : webhookUrl(settings.alert_webhook_url)
   const calls = await callPolicyOf(root, log)
@@ -70,6 +73,12 @@ export async function openTaskRoot({ root, owner, settings, log, signal }: RootO
     alerts,
     retry: calls.retry,
   })
+  try {
+    if (look !== true) await importStateFiles(board, { disk: systemDisk, ids, log })
+  } catch (error) {
+    await board.close()
+    throw error
+  }
   const policies = () => loadPolicies(board.root)
   return { board, alerts, contention, ids, log, settings, policies, caches: { disk: systemDisk, ids, log } }
 }

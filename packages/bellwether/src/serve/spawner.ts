@@ -3,23 +3,26 @@
  * often and from wherever it is asked, and no second one can be started with it. One question to the database serves all who
  * wait. What a task is, and what its ending means, is left to the board.
  */
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { readAnswer, type Answer } from '../board/answer.js'
-import type { Spawner, TurnStanding } from '../board/outside.js'
+import type { KernelFacts, Spawner, TurnStanding } from '../board/outside.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
+import { pauseMs, shippedCallPolicy } from '../ports/retry.js'
 
 export interface SpawnerOptions {
   readonly kernel: Kernel
   readonly projectId: string
+  /** For how long ended turns are kept; absent: a day. */
+  readonly keepsMs?: number
   readonly clock: Clock
   readonly log: Log
 }
 
 // Nobody plans a night by a quarter of a second, and the question is one indexed lookup.
 const pollMs = 250
-const pollMaxMs = 5_000
+const away = { ...shippedCallPolicy.retry.backoff, maxMs: 5_000 }
 
 interface Row {
   readonly inbox_id: string
@@ -42,7 +45,21 @@ const standings = {
     left join cards.cards c on c.card_id = i.deliverable_card_id`,
 }
 
-export function kernelSpawner({ kernel, projectId, clock, log }: SpawnerOptions): Spawner {
+/**
+ * The cluster, its timeline and the database: a restart keeps all of them, another data folder has another cluster, and one that
+ * was put back to an earlier time, or that another server took over, has another timeline.
+ */
+const nameOfKernel = {
+  name: 'bw_kernel_name',
+  text: `select format('pg:%s:%s:%s', (select system_identifier from pg_control_system()),
+      left(pg_walfile_name(pg_current_wal_lsn()), 8),
+      (select oid from pg_database where datname = current_database())) as id,
+    (extract(epoch from state.now()) * 1000)::double precision as now_ms`,
+  values: [],
+}
+
+export function kernelSpawner(options: SpawnerOptions): Spawner {
+  const { kernel, projectId, clock, log, keepsMs = 86_400_000 } = options
   const waiting = new Map<string, Set<(standing: TurnStanding) => void>>()
   let polling = false
 
@@ -55,9 +72,21 @@ export function kernelSpawner({ kernel, projectId, clock, log }: SpawnerOptions)
     return (await ask([key])).get(key) ?? { standing: 'unknown' }
   }
 
+  /** A database that may not be asked for its name has none, and nothing is spawned twice in it. */
+  async function named(): Promise<KernelFacts | null> {
+    try {
+      const [row] = await kernel.db.query<{ id: string; now_ms: number }>(nameOfKernel)
+      return row === undefined ? null : { id: `${row.id}:${projectId}`, nowMs: row.now_ms, keepsMs }
+    } catch (error) {
+      if (error instanceof Retryable) throw error
+      log.warn({ err: error }, 'the database does not tell its name; a run that was never started is left to a person')
+      return null
+    }
+  }
+
   /** Runs while somebody waits. A database that is away is asked again, ever more slowly: the turns are safe in it. */
   async function poll(): Promise<void> {
-    let pauseMs = pollMs
+    let failures = 0
     while (waiting.size > 0) {
       try {
         const keys = [...waiting.keys()]
@@ -66,17 +95,18 @@ export function kernelSpawner({ kernel, projectId, clock, log }: SpawnerOptions)
           const now = found.get(key) ?? { standing: 'unknown' as const }
           if (now.standing !== 'going') for (const tell of waiting.get(key) ?? []) tell(now)
         }
-        pauseMs = pollMs
+        failures = 0
       } catch (error) {
         log.warn({ err: error, waiting: waiting.size }, 'the kernel cannot be asked how turns stand')
-        pauseMs = Math.min(pollMaxMs, pauseMs * 2)
+        failures += 1
       }
-      if (waiting.size > 0) await clock.sleep(pauseMs)
+      if (waiting.size > 0) await clock.sleep(failures === 0 ? pollMs : pauseMs({ backoff: away }, failures))
     }
     polling = false
   }
 
   return {
+    kernel: named,
     async spawn({ key, taskId, agent, prompt, budget }) {
       const { agentTurnId } = await kernel.enqueue({
         projectId,

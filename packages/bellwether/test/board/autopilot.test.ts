@@ -5,8 +5,8 @@ import { openRun } from '../../src/board/facts.js'
 import { claimTask, retryTask } from '../../src/board/hands.js'
 import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/operators.js'
 import { shippedBudget } from '../../src/board/policies/budget.js'
-import { recoveryCache, shippedRecovery } from '../../src/board/policies/recovery.js'
-import { choose } from '../../src/board/ready.js'
+import { recoveryEntries, shippedRecovery } from '../../src/board/policies/recovery.js'
+import { choose } from '../../src/board/choose.js'
 import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
 import { settle } from '../support/hand-clock.js'
 
@@ -345,7 +345,7 @@ describe('people and clocks', () => {
       'failed failed 8',
     ])
     expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'no_answer: what colour?' })
-    expect(Object.keys(recoveryCache(await stateOf(world))['entries'] as object)).toContain('T-1|blocked')
+    expect(recoveryEntries((await taskOf(world))!).map(([key]) => key)).toContain('T-1|blocked')
   })
 
   it('a wall clock that jumps a year ahead costs one reminder, and one that is set back keeps nobody waiting', async () => {

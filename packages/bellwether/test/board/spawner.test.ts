@@ -1,7 +1,12 @@
 /** The board's way to the kernel, on a real database: one key is one turn, and whoever waits is told how it ended. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { autopilotStep } from '../../src/board/autopilot.js'
+import { openDesk } from '../../src/board/desk.js'
 import { kernelSpawner } from '../../src/serve/spawner.js'
 import type { Spawner } from '../../src/board/outside.js'
+import { gated, gatedCaches, makeGate } from '../support/crash.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { settle } from '../support/hand-clock.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 
@@ -71,3 +76,54 @@ it('does not know the turns of another project', async () => {
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
   expect(await elsewhere.standing(request.key)).toEqual({ standing: 'unknown' })
 })
+
+it('names its kernel: the same for every connection and after a restart, another for another database or project', async () => {
+  const name = async (of: Spawner) => (await of.kernel())?.id
+  const mine = await name(spawner)
+  expect(mine).toMatch(/^pg:\d{10,}:[0-9A-F]{8}:\d+:/)
+  const again = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
+  expect(await name(again)).toBe(mine)
+  const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
+  expect(await name(elsewhere)).not.toBe(mine)
+  const other = await testKernel()
+  try {
+    const stranger = kernelSpawner({ kernel: other.kernel, projectId: project, clock: t.clock, log: quietLog })
+    expect(await name(stranger)).not.toBe(mine)
+  } finally {
+    await other.drop()
+  }
+})
+
+it.each(['before spawner.kernel', 'after spawner.kernel', 'before spawner.spawn', 'after spawner.spawn'])(
+  'hazard 20: a dispatcher that dies %s leaves one turn for its line, also when two others race for it',
+  async (where) => {
+    const world: World = { ...makeWorld(), ids: t.ids }
+    const own = () => kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
+    await put(world, created('T-1', { agent: 'coder' }))
+    const gate = makeGate(where)
+    const desk = openDesk(gated(gate, deskOf(world, { spawner: own() })))
+    await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)), gate.died])
+    await settle()
+    expect(gate.where).toBe(where)
+    // Past the lease of a claim and the grace of an intent, by every clock.
+    await t.advance(130)
+    await world.clock.advance(130_000)
+    const others = [deskOf(world, { spawner: own() }), deskOf(world, { spawner: own() })]
+    await Promise.all(others.map((other) => autopilotStep(other, noCaches)))
+    await Promise.all(others.map((other) => autopilotStep(other, noCaches)))
+    const runs = world.root.events.filter(({ type }) => type === 'task_started').map(({ eventId }) => eventId)
+    expect(runs).toHaveLength(1)
+    const turns = await t.all<{ agent_turn_id: string }>(
+      'select agent_turn_id from state.agent_inbox where inbox_id = any($1)',
+      runs,
+    )
+    expect(turns).toHaveLength(1)
+    expect((await boardOf(world).sync()).tasks.get('T-1')).toMatchObject({
+      status: 'in_progress',
+      // Whoever died after the spawn could not write down what came of it; the key finds it.
+      runs: [
+        where === 'after spawner.spawn' ? { runId: runs[0] } : { runId: runs[0], agentTurnId: turns[0]!.agent_turn_id },
+      ],
+    })
+  },
+)

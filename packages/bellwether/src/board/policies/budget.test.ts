@@ -1,8 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { BoardState, Task } from '../task.js'
+import type { Task } from '../task.js'
+import { cacheText } from './entries.js'
 import {
-  budgetCache,
+  budgetEntries,
   budgetOf,
   budgetPayload,
   limitsFor,
@@ -55,8 +56,7 @@ describe('budget', () => {
     const other = recordAndCheckBudget(policy, undefined, { ...run(7), agent: 'debugger' }, at).entry
     const both = task(budgetPayload(written, other))
     expect(budgetOf(both, 'CODER')).toEqual(second.entry)
-    const state = { tasks: new Map([['T-1', both]]), lastEventAt: at } as unknown as BoardState
-    expect(budgetCache(state)).toMatchObject({
+    expect(JSON.parse(cacheText([...budgetEntries(both)], at))).toMatchObject({
       entries: {
         'T-1|coder': { tokenUsage: 150, elapsedMs: 1_500, retryCount: 2, updatedAt: at },
         'T-1|debugger': { tokenUsage: 7 },

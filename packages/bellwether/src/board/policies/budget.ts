@@ -4,8 +4,8 @@
  * is crossed ends the task's run with `budget_exceeded` and a human. Pure: the log keeps usage, the state file is its cache.
  */
 import { z } from 'zod'
-import type { BoardState, Task } from '../task.js'
-import { cacheFile, entryKey, recordField } from './entries.js'
+import type { Task } from '../task.js'
+import { entryKey, recordField, type Named } from './entries.js'
 import { bounds, nameMap } from './shape.js'
 
 export const budgetFile = 'config/budget-policy.json'
@@ -209,9 +209,7 @@ export function budgetPayload(task: Task, entry: BudgetEntry): { readonly budget
   return { budget: { ...Object.fromEntries(budgetsOf(task)), [entry.agent]: entry } }
 }
 
-/** The contents of state/budget.state.json, from the log alone. */
-export function budgetCache(state: BoardState): Record<string, unknown> {
-  return cacheFile(state, (task) =>
-    [...budgetsOf(task).values()].map((entry) => [entryKey(task.taskId, entry.agent), entry]),
-  )
+/** What state/budget.state.json says of a task. */
+export function budgetEntries(task: Task): readonly Named[] {
+  return [...budgetsOf(task).values()].map((entry) => [entryKey(task.taskId, entry.agent), entry])
 }

@@ -3,7 +3,7 @@
  * the state files that other programs read. Always: what does not have the expected form counts as absent; a cache is made
  * from the log alone, so that the same log gives the same bytes. Pure.
  */
-import type { BoardState, Task } from '../task.js'
+import type { Task } from '../task.js'
 
 /** The key of an entry in a state file: `taskId|reasonCode`, `taskId|agent`. */
 export const entryKey = (taskId: string, second: string) => `${taskId}|${second}`
@@ -27,11 +27,10 @@ export function recordField<E>(task: Task, field: string, read: (value: unknown)
   return found
 }
 
-type Named = readonly [key: string, entry: object]
+export type Named = readonly [key: string, entry: object]
 
 /** `{entries, updatedAt}`: sorted, and dated by the log's last event. */
-export function cacheFile(state: BoardState, entriesOf: (task: Task) => readonly Named[]): Record<string, unknown> {
-  const named = [...state.tasks.values()].flatMap((task) => [...entriesOf(task)])
+export function cacheText(named: Named[], lastEventAt: string | null): string {
   named.sort(([left], [right]) => (left < right ? -1 : left > right ? 1 : 0))
-  return { entries: Object.fromEntries(named), updatedAt: state.lastEventAt ?? '' }
+  return `${JSON.stringify({ entries: Object.fromEntries(named), updatedAt: lastEventAt ?? '' }, undefined, 2)}\n`
 }

@@ -1,12 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { BoardState, Task } from '../task.js'
+import type { Task } from '../task.js'
+import { cacheText } from './entries.js'
 import {
   nextInChain,
   overdue,
   recover,
   recoveriesOf,
-  recoveryCache,
+  recoveryEntries,
   recoveryForgotten,
   recoveryOf,
   recoveryPayload,
@@ -76,14 +77,7 @@ describe('recovery', () => {
     const both = task(recoveryPayload(one, incomplete))
     expect(recoveryOf(both, 'spawn_failed')).toEqual(spawn)
     expect([...recoveriesOf(both).keys()]).toEqual(['spawn_failed', 'incomplete_output'])
-    const state: BoardState = {
-      tasks: new Map([['T-1', both]]),
-      eventCount: 3,
-      lastEventAt: '2026-03-01T10:00:01Z',
-      token: 1,
-      control: {},
-    }
-    const file = recoveryCache(state)
+    const file = JSON.parse(cacheText([...recoveryEntries(both)], '2026-03-01T10:00:01Z')) as Record<string, unknown>
     expect(Object.keys(file['entries'] as object)).toEqual(['T-1|incomplete_output', 'T-1|spawn_failed'])
     expect((file['entries'] as Record<string, unknown>)['T-1|spawn_failed']).toMatchObject({
       attempt: 1,

@@ -5,8 +5,8 @@
  * deadline and something that follows it. Writing the decision down is left to whoever asked.
  */
 import { z } from 'zod'
-import type { BoardState, Task } from '../task.js'
-import { cacheFile, entryKey, isoSeconds, recordField } from './entries.js'
+import type { Task } from '../task.js'
+import { entryKey, isoSeconds, recordField, type Named } from './entries.js'
 import { bounds, nameMap, roleName } from './shape.js'
 
 export const recoveryFile = 'config/recovery-policy.json'
@@ -231,12 +231,10 @@ export function recoveryPayload(
 /** The payload that lets a task start afresh: a person took it up, or it is done. */
 export const recoveryForgotten = { recovery: {} } as const
 
-/** The contents of state/recovery.state.json, from the log alone. */
-export function recoveryCache(state: BoardState): Record<string, unknown> {
-  return cacheFile(state, (task) =>
-    [...recoveriesOf(task).values()].map((entry) => [
-      entryKey(task.taskId, entry.reasonCode),
-      { ...entry, cooldownUntil: entry.cooldownUntilTs > 0 ? isoSeconds(entry.cooldownUntilTs) : null },
-    ]),
-  )
+/** What state/recovery.state.json says of a task. */
+export function recoveryEntries(task: Task): readonly Named[] {
+  return [...recoveriesOf(task).values()].map((entry) => [
+    entryKey(task.taskId, entry.reasonCode),
+    { ...entry, cooldownUntil: entry.cooldownUntilTs > 0 ? isoSeconds(entry.cooldownUntilTs) : null },
+  ])
 }

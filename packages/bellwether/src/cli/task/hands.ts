@@ -4,7 +4,6 @@ import { InvalidInput } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../board/finish.js'
 import { addTask, blockTask, claimTask, retryTask } from '../../board/hands.js'
-import { localEvidence } from '../../board/local-evidence.js'
 import {
   abort,
   approve,
@@ -19,6 +18,7 @@ import {
 import type { Spawner } from '../../board/outside.js'
 import type { TaskEvent } from '../../board/task.js'
 import { openDispatcher } from '../../serve/board.js'
+import { evidenceOf } from '../../serve/remote-evidence.js'
 import { answer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
 interface AddFlags extends CommonFlags {
@@ -165,7 +165,7 @@ export function doneCommand(task: Command): void {
         const { board, ids } = opened
         const desk = openDispatcher(opened, {
           spawner: nobody,
-          evidence: localEvidence(board.root, ids),
+          evidence: evidenceOf(opened.settings, board.root, ids),
           actor: whoAmI(flags),
         })
         await finishChecked(desk, id, {
@@ -182,6 +182,7 @@ export function doneCommand(task: Command): void {
 
 /** Nothing is spawned by those who only say that something is done. */
 const nobody: Spawner = {
+  kernel: async () => null,
   spawn: () => Promise.reject(new Error('nothing is spawned here')),
   standing: async () => ({ standing: 'unknown' }),
   ended: async () => ({ standing: 'unknown' }),

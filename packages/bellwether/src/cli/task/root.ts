@@ -72,7 +72,8 @@ export async function onRoot<T>(
       hint: 'bellwether task add "…" makes the first; --root names another folder',
     })
   }
-  const opened = await openTaskRoot({ root, owner: `task:${whoAmI(flags)}`, settings, log: commandLog })
+  const owner = `task:${whoAmI(flags)}`
+  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, look: use === 'look' })
   try {
     return await work({ ...opened, hands: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {

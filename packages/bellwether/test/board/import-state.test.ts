@@ -1,0 +1,202 @@
+/** A root of the reference, with its state files: attempts and usage go on where they stood, and are taken over once. */
+import { mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { autopilotStep } from '../../src/board/autopilot.js'
+import { writeCaches } from '../../src/board/caches.js'
+import type { Spawner } from '../../src/board/outside.js'
+import { budgetOf } from '../../src/board/policies/budget.js'
+import { recoveryOf } from '../../src/board/policies/recovery.js'
+import { localEvidence } from '../../src/board/local-evidence.js'
+import { retryTask } from '../../src/board/hands.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { openDispatcher, openTaskRoot } from '../../src/serve/board.js'
+import { loadSettings } from '../../src/settings/load.js'
+import { fakeKernel } from '../support/fake-kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+
+let root = ''
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'bellwether-import-'))
+  onTestFinished(() => rm(root, { recursive: true, force: true }))
+  await mkdir(join(root, 'state'))
+  const line = (n: number, taskId: string, type: string, payload: object) =>
+    `${JSON.stringify({ eventId: `e${n}`, taskId, type, messageType: '[TASK]', actor: 'broadcaster', at: '2026-02-27T00:00:00Z', payload })}\n`
+  const log = [
+    line(1, 'T-001', 'task_created', { title: 'Failed once', owner: 'coder' }),
+    line(2, 'T-001', 'task_claimed', { owner: 'coder', from: 'pending', to: 'claimed' }),
+    line(3, 'T-001', 'task_blocked', { from: 'claimed', to: 'blocked', reason: 'recovery_pending:debugger' }),
+    line(4, 'T-002', 'task_created', { title: 'Spent' }),
+    line(5, 'T-003', 'task_created', { title: 'Untouched' }),
+  ]
+  await writeFile(join(root, 'state', 'tasks.jsonl'), log.join(''))
+})
+
+const stateFile = (name: string, contents: unknown) =>
+  writeFile(join(root, 'state', name), typeof contents === 'string' ? contents : JSON.stringify(contents, undefined, 2))
+const recovery = {
+  entries: {
+    'T-001|incomplete_output': {
+      attempt: 1,
+      nextAssignee: 'debugger',
+      action: 'retry',
+      recoveryState: 'recovery_scheduled',
+      cooldownUntilTs: 1_772_150_520,
+    },
+    'T-404|spawn_failed': {
+      attempt: 1,
+      nextAssignee: 'debugger',
+      action: 'retry',
+      recoveryState: 'x',
+      cooldownUntilTs: 0,
+    },
+  },
+  updatedAt: '2026-02-27T00:00:00Z',
+}
+const budget = {
+  entries: {
+    'T-001|coder': { tokenUsage: 900, elapsedMs: 1_500, retryCount: 1, updatedAt: '2026-02-27T00:00:00Z' },
+    'T-002|coder': { tokenUsage: 12_000, elapsedMs: 10, retryCount: 1, updatedAt: '2026-02-27T00:00:00Z' },
+  },
+}
+
+async function opened(look = false) {
+  const settings = loadSettings({ folder: root, env: {} }).board
+  const open = await openTaskRoot({ root, owner: 'test', settings, log: quietLog, look })
+  onTestFinished(() => open.board.close().catch(() => undefined))
+  return open
+}
+const lines = async () => (await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).trimEnd().split('\n')
+
+describe('the reference’s state files', () => {
+  it('[H6.2] [H7.2] are taken over once, as lines of the log, and opening again changes nothing', async () => {
+    await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
+    const { board } = await opened()
+    const task = board.state.tasks.get('T-001')!
+    expect(recoveryOf(task, 'incomplete_output')).toMatchObject({
+      attempt: 1,
+      nextAssignee: 'debugger',
+      action: 'retry',
+    })
+    expect(budgetOf(task, 'Coder')).toMatchObject({ tokenUsage: 900, elapsedMs: 1_500, retryCount: 1 })
+    expect(task).toMatchObject({
+      status: 'blocked',
+      fields: { reasonCode: 'incomplete_output', importedState: { recovery: 1, budget: 1 } },
+    })
+    const after = await lines()
+    expect(after).toHaveLength(7)
+    expect(after.slice(5).map((text) => JSON.parse(text) as object)).toMatchObject([
+      { type: 'task_noted', actor: 'import', taskId: 'T-001' },
+      { type: 'task_noted', actor: 'import', taskId: 'T-002' },
+    ])
+    await board.close()
+    for (let time = 0; time < 2; time += 1) await (await opened()).board.close()
+    expect(await lines()).toEqual(after)
+  })
+
+  it('[H6.3] [H7.3] go on counting: the second attempt is the second, and what is spent is spent', async () => {
+    await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
+    const open = await opened()
+    const kernel = fakeKernel()
+    kernel.script = () => ({ deliverable: { files: ['none.txt'] } })
+    const spawner: Spawner = kernel
+    const desk = openDispatcher(open, { spawner, evidence: localEvidence(root, open.ids), actor: 'autopilot' })
+    await autopilotStep(desk, open.caches)
+    await autopilotStep(desk, open.caches)
+    const { tasks } = open.board.state
+    expect(tasks.get('T-001')?.runs).toMatchObject([{ agent: 'debugger', reasonCode: 'incomplete_output' }])
+    expect(recoveryOf(tasks.get('T-001')!, 'incomplete_output')).toMatchObject({ attempt: 2 })
+    expect(tasks.get('T-002')).toMatchObject({ status: 'blocked', reason: 'budget_exceeded', runs: [] })
+    // The caches are ours now, and say what the log says; what was there is kept beside.
+    const written = JSON.parse(await readFile(join(root, 'state', 'recovery.state.json'), 'utf8')) as typeof recovery
+    expect(written.entries['T-001|incomplete_output']).toMatchObject({ attempt: 2 })
+    const kept = await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')
+    expect(JSON.parse(kept)).toEqual(recovery)
+  })
+
+  it('are not taken over a second time after a person let the task begin afresh', async () => {
+    await stateFile('recovery.state.json', recovery)
+    const { board } = await opened()
+    await retryTask({ board, nowMs: () => systemClock.wallMs(), firstAgent: 'coder' }, 'T-001', { by: 'ann' })
+    expect(recoveryOf(board.state.tasks.get('T-001')!, 'incomplete_output')).toBeUndefined()
+    await board.close()
+    const again = await opened()
+    expect(recoveryOf(again.board.state.tasks.get('T-001')!, 'incomplete_output')).toBeUndefined()
+  })
+
+  it('of our own are caches: a stale one brings nothing back', async () => {
+    await stateFile('recovery.state.json', recovery)
+    const open = await opened()
+    await writeCaches(open.board, open.caches)
+    const stale = await readFile(join(root, 'state', 'recovery.state.json'), 'utf8')
+    await retryTask({ board: open.board, nowMs: () => systemClock.wallMs(), firstAgent: 'coder' }, 'T-001', {
+      by: 'ann',
+    })
+    await open.board.close()
+    const noted = (await lines()).filter((text) => text.includes('importedState'))
+    await writeFile(
+      join(root, 'state', 'tasks.jsonl'),
+      (await lines())
+        .filter((text) => !text.includes('importedState'))
+        .map((text) => `${text}\n`)
+        .join(''),
+    )
+    await stateFile('recovery.state.json', stale)
+    const { board } = await opened()
+    expect(noted).toHaveLength(1)
+    expect(recoveryOf(board.state.tasks.get('T-001')!, 'incomplete_output')).toBeUndefined()
+  })
+
+  it('may be nested, bare, or dated otherwise', async () => {
+    await stateFile('recovery.state.json', {
+      'T-001': {
+        spawn_failed: {
+          attempt: 2,
+          nextAssignee: 'human',
+          recoveryState: 'escalated_to_human',
+          cooldownUntil: '2026-02-27T00:00:00Z',
+        },
+      },
+    })
+    await stateFile('budget.state.json', { 'T-003|debugger': { tokenUsage: 5 }, 'T-001|coder': { tokenUsage: 'many' } })
+    const { board } = await opened()
+    const { tasks } = board.state
+    expect(recoveryOf(tasks.get('T-001')!, 'spawn_failed')).toMatchObject({
+      attempt: 2,
+      action: 'escalate',
+      recoveryState: 'escalated_to_human',
+      cooldownUntilTs: 1_772_150_400,
+    })
+    expect(budgetOf(tasks.get('T-003')!, 'debugger')).toMatchObject({ tokenUsage: 5, elapsedMs: 0, retryCount: 0 })
+    expect(budgetOf(tasks.get('T-001')!, 'coder')).toBeUndefined()
+    expect(await readdir(join(root, 'state'))).toContain('budget.state.before-import.json')
+  })
+
+  it('that are broken, huge, deep or links harm nothing, and are kept before they are written over', async () => {
+    await writeFile(join(root, 'secret.json'), JSON.stringify(budget))
+    await symlink(join(root, 'secret.json'), join(root, 'state', 'budget.state.json'))
+    for (const broken of ['{"entries":', '[]', `${'{"a":'.repeat(500)}1${'}'.repeat(500)}`, '\u0000\u00ff']) {
+      await stateFile('recovery.state.json', broken)
+      const { board } = await opened()
+      expect(budgetOf(board.state.tasks.get('T-001')!, 'coder')).toBeUndefined()
+      await board.close()
+    }
+    expect(await lines()).toHaveLength(5)
+    expect(await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')).toBe('{"entries":')
+  })
+
+  it('are left alone by those who only look', async () => {
+    await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
+    await (await opened(true)).board.close()
+    expect(await lines()).toHaveLength(5)
+    expect(await readdir(join(root, 'state'))).not.toContain('recovery.state.before-import.json')
+  })
+
+  it('are taken over by one of many who open the root at the same time', async () => {
+    await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
+    const all = await Promise.all([opened(), opened(), opened(), opened()])
+    for (const { board } of all) await board.close()
+    expect((await lines()).filter((text) => text.includes('importedState'))).toHaveLength(2)
+  })
+})

@@ -1,0 +1,174 @@
+/** A dispatcher that died between its intent line and the spawn: started again where that is certain, a person's where not. */
+import { describe, expect, it } from 'vitest'
+import { autopilotStep } from '../../src/board/autopilot.js'
+import { openDesk, type Desk } from '../../src/board/desk.js'
+import { freeze, abort, pause, resume, unfreeze } from '../../src/board/operators.js'
+import type { Spawner } from '../../src/board/outside.js'
+import { gated, gatedCaches, makeGate } from '../support/crash.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { settle } from '../support/hand-clock.js'
+
+/** A world whose dispatcher died right after its intent line. */
+async function widowed(change: (world: World) => void = () => undefined): Promise<World> {
+  const world = makeWorld()
+  change(world)
+  await put(world, created('T-1'))
+  await dieBeforeSpawn(world)
+  expect((await taskOf(world)).status).toBe('in_progress')
+  expect(world.kernel.turns.size).toBe(0)
+  return world
+}
+
+async function dieBeforeSpawn(world: World): Promise<void> {
+  const gate = makeGate('before spawner.spawn')
+  const desk = openDesk(gated(gate, deskOf(world)))
+  await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)), gate.died])
+  await settle()
+}
+
+const step = (world: World, desk: Desk = deskOf(world)) => autopilotStep(desk, noCaches)
+const taskOf = async (world: World) => (await boardOf(world).sync()).tasks.get('T-1')!
+const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
+
+describe('a run whose dispatcher died before the spawn', () => {
+  it('is started after the grace with the same key, and done as if nothing had happened', async () => {
+    const world = await widowed()
+    world.kernel.script = () => ({})
+    const desk = deskOf(world)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect([...world.kernel.turns.keys()]).toEqual(starts(world).map(({ eventId }) => eventId))
+    await step(world, desk)
+    expect(await taskOf(world)).toMatchObject({ status: 'done', runs: [{ agent: 'coder', outcome: 'success' }] })
+    expect(starts(world)).toHaveLength(1)
+    expect(world.alerts).toEqual([])
+  })
+
+  it('is started at once by a process that comes later than the grace: the kernel’s clock counts, not its own watch', async () => {
+    const world = await widowed()
+    await world.clock.advance(61_000)
+    world.clock.jumpWall(-3_600_000)
+    await step(world)
+    expect(world.kernel.turns.size).toBe(1)
+  })
+
+  it('two autopilots start one turn, whichever places they race through', async () => {
+    for (let first = 0; first < 40; first += 1) {
+      const world = await widowed()
+      await world.clock.advance(61_000)
+      // The one is held at each of its places in turn while the other does the whole step.
+      const gate = makeGate(first)
+      const one = openDesk(gated(gate, deskOf(world, { actor: 'one' })))
+      const held = autopilotStep(one, gatedCaches(gate, noCaches))
+      await Promise.race([held, gate.died, settle()])
+      await step(world, deskOf(world, { actor: 'two' }))
+      await Promise.race([held, gate.died])
+      await settle()
+      await step(world, deskOf(world, { actor: 'three' }))
+      expect([...world.kernel.turns.keys()]).toEqual(starts(world).map(({ eventId }) => eventId))
+      expect(world.kernel.turns.size).toBe(1)
+    }
+  })
+
+  it('both at once, call by call, start one turn', async () => {
+    const world = await widowed()
+    await world.clock.advance(61_000)
+    const desks = ['one', 'two', 'three'].map((actor) => deskOf(world, { actor }))
+    await Promise.all(desks.map((desk) => step(world, desk)))
+    expect(world.kernel.turns.size).toBe(1)
+    expect(world.kernel.calls.filter((call) => call.startsWith('stop'))).toEqual([])
+  })
+
+  it('hazard 20: one meant for another kernel is never started again, and a person is asked', async () => {
+    const world = await widowed()
+    world.kernel.forgetAll()
+    const desk = deskOf(world)
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect(await taskOf(world)).toMatchObject({ status: 'blocked', fields: { reasonCode: 'turn_unknown' } })
+    expect(world.alerts.map(({ kind }) => kind)).toContain('turn_unknown')
+  })
+
+  it.each([
+    ['past the kernel’s retention', (world: World) => void (world.kernel.keepsMs = 30_000), 61_000],
+    ['more than a day old', () => undefined, 90_000_000],
+  ])('one that is %s is never started again', async (_name, change, afterMs) => {
+    const world = await widowed(change)
+    await world.clock.advance(afterMs)
+    const desk = deskOf(world)
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
+  })
+
+  it('one whose turn is named in the log was started, and is never started again', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    await step(world)
+    const [key] = [...world.kernel.turns.keys()]
+    world.kernel.forgetOne(key!)
+    const desk = deskOf(world)
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
+  })
+
+  it('a kernel that cannot tell its name is never asked to start it again', async () => {
+    const world = await widowed()
+    const nameless: Spawner = { ...world.kernel, kernel: async () => null }
+    const desk = deskOf(world, { spawner: nameless })
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).status).toBe('blocked')
+  })
+
+  it('nothing is started while the board is paused or the task frozen, and it is when they let go', async () => {
+    const world = await widowed()
+    await world.clock.advance(61_000)
+    const ports = { board: boardOf(world), nowMs: () => world.clock.wallMs() }
+    await pause(ports, { by: 'ann' })
+    await step(world)
+    await resume(ports, { by: 'ann' })
+    await freeze(ports, 'T-1', { by: 'ann' })
+    await step(world)
+    expect(world.kernel.turns.size).toBe(0)
+    await unfreeze(ports, 'T-1', { by: 'ann' })
+    await step(world)
+    expect(world.kernel.turns.size).toBe(1)
+  })
+
+  it('one that was aborted meanwhile is not started, and ends as aborted', async () => {
+    const world = await widowed()
+    await abort({ board: boardOf(world), nowMs: () => world.clock.wallMs() }, 'T-1', { by: 'ann' })
+    const desk = deskOf(world)
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).status).toBe('failed')
+  })
+
+  it('whoever dies at it again and again is believed the third time: a person is asked', async () => {
+    const world = await widowed()
+    for (let death = 0; death < 5; death += 1) {
+      await world.clock.advance(61_000)
+      await dieBeforeSpawn(world)
+    }
+    const desk = deskOf(world)
+    await step(world, desk)
+    await world.clock.advance(61_000)
+    await step(world, desk)
+    expect(world.kernel.turns.size).toBe(0)
+    expect((await taskOf(world)).fields).toMatchObject({ reasonCode: 'turn_unknown', intent: { again: 3 } })
+  })
+})

@@ -1,0 +1,179 @@
+/** Evidence from a view: real `bellwether view`, `bellwether sensor` and autopilot, on a real database. */
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { Reader } from '../../src/board/replay.js'
+import type { Task } from '../../src/board/task.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { evidenceOf, remoteEvidence } from '../../src/serve/remote-evidence.js'
+import { loadSettings } from '../../src/settings/load.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { runCli, type Cli } from '../support/process.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+const folders: string[] = []
+const started: Cli[] = []
+beforeAll(async () => {
+  t = await testKernel()
+  await t.agents('coder')
+})
+afterEach(async () => {
+  for (const cli of started.splice(0)) {
+    if (cli.alive()) cli.signal('SIGKILL')
+    await cli.ended
+  }
+})
+afterAll(async () => {
+  await t.drop()
+  for (const folder of folders) await rm(folder, { recursive: true, force: true })
+})
+
+const folder = async () => {
+  const made = await mkdtemp(join(tmpdir(), 'bellwether-eyes-'))
+  folders.push(made)
+  return made
+}
+function run(words: readonly string[], cwd: string, env: Record<string, string> = {}): Cli {
+  const cli = runCli([...words, '--json'], { cwd, env })
+  started.push(cli)
+  return cli
+}
+const key = 'the-key-of-the-view'
+const ids = uuidv7(systemClock, systemRandom)
+
+async function openView(port = '0'): Promise<{ readonly cli: Cli; readonly url: string }> {
+  const cli = run(['view', '--view', 'work', '--key', `work=${key}`, '--port', port], tmpdir())
+  const { url } = (await cli.ready()) as { url: string }
+  return { cli, url }
+}
+
+/** The files lie under `shared/project`; the sensor watches `shared`, as another host would. */
+async function place() {
+  const shared = await folder()
+  const root = join(shared, 'project')
+  await mkdir(join(root, 'config'), { recursive: true })
+  const policy = (name: string, contents: object) => writeFile(join(root, 'config', name), JSON.stringify(contents))
+  await policy('recovery-policy.json', { reasonPolicies: { incomplete_output: { cooldownSec: 3_600 } } })
+  await policy('acceptance-policy.json', { maxWaitSec: 2 })
+  await policy('retry-policy.json', { timeouts: { synthesisSec: 2 }, retry: { maxAttempts: 1 } })
+  return { shared, root }
+}
+
+async function taskOf(root: string, taskId: string): Promise<Task | undefined> {
+  const log = await systemDisk.openLog(join(root, 'state', 'tasks.jsonl'), 'read')
+  if (log === 'missing') return undefined
+  const reader = new Reader()
+  await reader.read(log)
+  await log.close()
+  return reader.fold.state().tasks.get(taskId)
+}
+
+function autopilot(root: string, url: string): Cli {
+  return run(['task', 'autopilot', '--project', project, '--root', root], root, {
+    BELLWETHER__DATABASE__URL: t.url,
+    BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.2',
+    BELLWETHER__BOARD__VIEW_URL: url,
+    BELLWETHER__BOARD__VIEW: 'work',
+    BELLWETHER__BOARD__VIEW_KEY: key,
+    BELLWETHER__BOARD__VIEW_PATH: '/project',
+  })
+}
+
+/** The agent of the next turn: does `work`, and claims this file. */
+async function agentWorks(file: string, work: () => Promise<unknown>): Promise<void> {
+  const turn = await until('a turn', async () => (await t.claim())[0])
+  await work()
+  const text = JSON.stringify({ summary: 'done', files: [file] })
+  await t.kernel.deliver({ ...turn, status: 'success', content: { text } })
+}
+
+const add = (root: string, title: string) => run(['task', 'add', title, '--root', root], root).ended
+const statusIs = (root: string, taskId: string, status: string) =>
+  until(`${taskId} is ${status}`, async () => {
+    const task = await taskOf(root, taskId)
+    return task?.status === status ? task : undefined
+  })
+
+it('hazard 21: what is claimed is looked up in the view: missing is found out, there is done, and a view that is away is waited for', async () => {
+  const { shared, root } = await place()
+  await writeFile(join(root, 'old.txt'), 'from before')
+  const { cli: view, url } = await openView()
+  run(['sensor', '--root', shared, '--server', url, '--key', key, '--id', 'host-1'], shared)
+  const eyes = remoteEvidence({ url, key, view: 'work', path: '/project', root, ids })
+  await until('the view is ready', async () => {
+    const [found] = await eyes.look(['old.txt'], null)
+    return found?.found === 'present' ? true : undefined
+  })
+  const pilot = autopilot(root, url)
+  await pilot.ready()
+
+  expect(await add(root, 'Claims what it did not do')).toBe(0)
+  await agentWorks('nothing.txt', async () => undefined)
+  const missing = await statusIs(root, 'T-1', 'blocked')
+  expect(missing.fields).toMatchObject({ reasonCode: 'incomplete_output' })
+  expect(JSON.stringify(missing.fields['spawn'])).toContain('nothing.txt is claimed and is not there')
+
+  expect(await add(root, 'Claims what was there before')).toBe(0)
+  await agentWorks('old.txt', async () => undefined)
+  const stale = await statusIs(root, 'T-2', 'blocked')
+  expect(JSON.stringify(stale.fields['spawn'])).toContain('old.txt has not changed since the run began')
+
+  expect(await add(root, 'Does it')).toBe(0)
+  await agentWorks('report.txt', () => writeFile(join(root, 'report.txt'), 'it is done'))
+  const done = await statusIs(root, 'T-3', 'done')
+  expect(done.fields['evidence']).toMatchObject({
+    files: [{ path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }],
+  })
+
+  // The view goes away while a turn is under way: nobody says "missing"; after the policy's patience a person is asked.
+  expect(await add(root, 'Nobody can see it')).toBe(0)
+  await agentWorks('unseen.txt', async () => {
+    view.signal('SIGKILL')
+    await view.ended
+    await writeFile(join(root, 'unseen.txt'), 'it is done')
+  })
+  const unseen = await statusIs(root, 'T-4', 'blocked')
+  expect(unseen.fields).toMatchObject({ reasonCode: 'evidence_unavailable' })
+  expect(unseen.reason).toContain('unseen.txt cannot be looked at yet')
+  expect(unseen.runs).toMatchObject([{ outcome: 'success', reasonCode: 'evidence_unavailable' }])
+  pilot.signal('SIGTERM')
+  expect(await pilot.ended).toBe(0)
+}, 120_000)
+
+it('a view without sensors cannot tell, a wrong key is said, and nothing of it is ever "missing"', async () => {
+  const { root } = await place()
+  const { url } = await openView()
+  const asked = { url, key, view: 'work', path: '/', root, ids }
+  expect(await remoteEvidence(asked).look(['a.txt', '../x'], null)).toEqual([
+    { path: 'a.txt', found: 'not_ready' },
+    { path: '../x', found: 'not_ready' },
+  ])
+  const wrongKey = remoteEvidence({ ...asked, key: 'another-key-12345' })
+  await expect(wrongKey.look(['a.txt'], null)).rejects.toMatchObject({ code: 'view_refused' })
+  await expect(remoteEvidence({ ...asked, view: 'other' }).changeToken()).rejects.toMatchObject({
+    code: 'view_refused',
+  })
+  const nobody = remoteEvidence({ ...asked, url: 'http://127.0.0.1:9' })
+  await expect(nobody.look(['a.txt'], null)).rejects.toThrow('fetch failed')
+  const stop = AbortSignal.abort(new Error('late'))
+  await expect(remoteEvidence(asked).look(['a.txt'], null, stop)).rejects.toThrow('late')
+})
+
+it('settings that name half of a view are refused before anything is begun', async () => {
+  const { root } = await place()
+  const of = (env: Record<string, string>) => evidenceOf(loadSettings({ folder: root, env }).board, root, ids)
+  const url = { BELLWETHER__BOARD__VIEW_URL: 'http://127.0.0.1:7717' }
+  expect(() => of(url)).toThrow('view is not')
+  expect(() => of({ ...url, BELLWETHER__BOARD__VIEW: 'work' })).toThrow('view_key is not')
+  expect(() =>
+    of({ BELLWETHER__BOARD__VIEW_URL: 'ftp://x', BELLWETHER__BOARD__VIEW: 'w', BELLWETHER__BOARD__VIEW_KEY: 'k' }),
+  ).toThrow('no http')
+  await writeFile(join(root, 'a.txt'), 'x')
+  expect(await of({}).look(['a.txt'], null)).toMatchObject([{ found: 'present', size: 1 }])
+  expect(await readFile(join(root, 'a.txt'), 'utf8')).toBe('x')
+})
