@@ -156,6 +156,16 @@ describe('an audit', () => {
     await barrier(fusion)
   })
 
+  it('[V4.1] [V6.6] scans that come together are all answered, however many: the view settles what it doubts by them', async () => {
+    const { fusion } = world
+    world.sensor()
+    await audits(1)
+    const ids = Array.from({ length: 60 }, (_, at) => `together-${at}`)
+    for (const job_id of ids) fusion.command({ type: 'scan', path: '/busy/h', recursive: false, job_id })
+    await until('60 answers', () => ids.every((id) => fusion.jobs.get(id)?.complete !== undefined))
+    expect(ids.filter((id) => fusion.jobs.get(id)!.complete !== true)).toEqual([])
+  })
+
   it('[V4.1] a scan answers while the source cannot watch and the snapshot cannot finish', async () => {
     const { fusion } = world
     const sensor = world.sensor({ clock: quickClock(5), stuckSeconds: 100_000, mustBeMounted: true })

@@ -2,7 +2,7 @@
  * What happens to the processes of a soak while files change: killed (one of them in the middle of an audit), frozen while a
  * burst overflows the kernel's queue, sessions ended, the server killed. Always: afterwards every process runs again.
  */
-import { mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
+import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Fleet, SessionFacts } from '../../test/view/fleet/fleet.js'
 import type { Chance } from './chance.js'
@@ -10,17 +10,17 @@ import type { Chance } from './chance.js'
 export const sensorIds = ['first', 'second', 'third'] as const
 // Fewer than there are directories: the others are seen by audits only.
 const watchMax = { first: '40', second: '50', third: '30' } as const
-// The kernel's queue holds 16,384 events; each file makes four.
-const burstFiles = 6_000
-const auditMaxMs = 3_000
+// Each file makes at least three events: created, written, closed; some stay for the view to find.
+const burstFiles = Math.ceil(queueLength() / 3) + 500
+const burstKept = 50
+// Longer than it takes from one audit to the next.
+const auditMaxMs = 20_000
+// A sensor that was frozen says within this time what it has missed.
+const overflowMaxMs = 15_000
 
-/** A writer may have moved the directory away: then the rest of the burst goes into another of its name. */
-function burst(directory: string, name: string): void {
-  try {
-    writeFileSync(`${directory}/${name}`, 'burst')
-  } catch {
-    mkdirSync(directory, { recursive: true })
-  }
+/** How many events the kernel keeps for a sensor that does not read. */
+function queueLength(): number {
+  return Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'))
 }
 
 function unlinked(file: string): boolean {
@@ -39,6 +39,8 @@ export function startSensor(fleet: Fleet, id: (typeof sensorIds)[number]): void 
 export interface Trouble {
   /** What was done, and how often. */
   readonly done: Record<string, number>
+  /** Whether each of what a soak must not go without has been done. */
+  isComplete(): boolean
   next(): Promise<void>
   server(): Promise<void>
 }
@@ -47,6 +49,12 @@ export function troubleFor(fleet: Fleet, chance: Chance, tell: (line: string) =>
   const done: Record<string, number> = {}
   const count = (name: string) => void (done[name] = (done[name] ?? 0) + 1)
   const some = () => chance.pick(sensorIds)
+  let bursts = 0
+  /** How often it has lost events, as its last heartbeat said; undefined: it does not watch yet. */
+  const overflowsOf = async (id: string) => {
+    const found = (await fleet.sessions()).find(({ agent_id: agent }) => agent === id)
+    return found?.can_realtime === true ? found.agent_status?.source.overflows : undefined
+  }
 
   async function killed(id: (typeof sensorIds)[number]): Promise<void> {
     const cli = fleet.sensors.get(id)!
@@ -57,34 +65,47 @@ export function troubleFor(fleet: Fleet, chance: Chance, tell: (line: string) =>
   }
 
   const acts = {
-    async kill_a_sensor() {
-      await killed(some())
-    },
-    async kill_an_audit() {
-      for (const start = performance.now(); performance.now() - start < auditMaxMs; await pause(5)) {
-        if ((await fleet.stats())?.is_auditing !== true) continue
-        const leader = sensorIds.find((id) => id === known)
-        if (leader === undefined) return false
-        await killed(leader)
-        return true
-      }
-      return false
-    },
+    /** Counted only when the sensor says that it lost events. In the root, which is always watched. */
     async freeze_and_overflow() {
-      const cli = fleet.sensors.get(some())!
-      const directory = fleet.at(`burst-${done['freeze_and_overflow'] ?? 0}`)
-      mkdirSync(directory, { recursive: true })
-      // Once this has passed, the directory is watched: what follows is in the queue of the one that sleeps.
-      await fleet.ask('/views/v/sync?wait=3')
+      const id = some()
+      const cli = fleet.sensors.get(id)!
+      const before = await overflowsOf(id)
+      if (before === undefined) return false
+      bursts += 1
       cli.signal('SIGSTOP')
       try {
-        for (let at = 0; at < burstFiles; at += 1) burst(directory, String(at))
-        // Some of them go again before anybody has seen them.
-        if (chance.next() < 0.5) for (let at = 0; at < burstFiles; at += 1) unlinked(`${directory}/${at}`)
+        for (let at = 0; at < burstFiles; at += 1) writeFileSync(fleet.at(`burst-${bursts}-${at}`), 'burst')
+        // Most of them go again before the one that sleeps has seen them.
+        for (let at = burstKept; at < burstFiles; at += 1) unlinked(fleet.at(`burst-${bursts}-${at}`))
         await pause(chance.below(4_000))
       } finally {
         cli.signal('SIGCONT')
       }
+      for (const start = performance.now(); performance.now() - start < overflowMaxMs; await pause(100))
+        if (((await overflowsOf(id)) ?? 0) > before) return true
+      return false
+    },
+    /** Counted only when the audit is still open while its leader stands still, so that nobody can end it any more. */
+    async kill_an_audit() {
+      for (const start = performance.now(); performance.now() - start < auditMaxMs; await pause(5)) {
+        if ((await fleet.stats())?.is_auditing !== true) continue
+        const leader = await fleet.leader()
+        const id = sensorIds.find((each) => each === leader)
+        if (id === undefined) continue
+        const cli = fleet.sensors.get(id)!
+        cli.signal('SIGSTOP')
+        // Its last request may be on its way.
+        await pause(100)
+        if ((await fleet.stats())?.is_auditing === true) {
+          await killed(id)
+          return true
+        }
+        cli.signal('SIGCONT')
+      }
+      return false
+    },
+    async kill_a_sensor() {
+      await killed(some())
     },
     async end_a_session() {
       const sessions = await fleet.sessions()
@@ -103,16 +124,16 @@ export function troubleFor(fleet: Fleet, chance: Chance, tell: (line: string) =>
   } satisfies Record<string, () => Promise<boolean | void>>
   type Name = keyof typeof acts
   const names = Object.keys(acts) as Name[]
-  let known: string | undefined
+  const must: readonly Name[] = ['freeze_and_overflow', 'kill_an_audit']
   let turn = 0
 
   return {
     done,
+    isComplete: () => must.every((name) => (done[name] ?? 0) > 0),
     async next() {
-      known = (await fleet.leader()) ?? known
-      // Each once, in order; then by chance.
-      const name = turn < names.length ? names[turn]! : chance.pick(names)
-      turn += 1
+      // What must be done first, then each once, in order; then by chance.
+      const name = must.find((each) => done[each] === undefined) ?? names[turn] ?? chance.pick(names)
+      if (names[turn] === name) turn += 1
       tell(name)
       const act: () => Promise<boolean | void> = acts[name]
       if ((await act()) !== false) count(name)

@@ -65,18 +65,15 @@ export class AuditWindow implements Look {
       if (tree.auditMark(directory) !== this.#mark || !tree.has(directory, readToEnd)) continue
       if (tree.has(directory, flag.auditSkipped)) continue
       if (this.#spoiled.size > 0 && this.#spoiled.has(tree.pathOf(directory))) continue
-      for (const child of tree.children(directory)) {
+      for (const child of tree.unsorted(directory)) {
         looked += 1
-        if (tree.auditMark(child) !== this.#mark && this.#gone(child)) deleted += 1
+        if (tree.auditMark(child) !== this.#mark && (yield* removeMissing(this.#source, child, this.beganAt)))
+          deleted += 1
         if (looked % sliceEntries === 0) yield
       }
       looked += 1
     }
     return deleted
-  }
-
-  #gone(node: NodeId): boolean {
-    return removeMissing(this.#source, node, this.beganAt)
   }
 }
 
@@ -98,6 +95,11 @@ export class ScanLook implements Look {
   /** It has ended: nobody asks what it saw any more. */
   forget(): void {
     for (const set of [this.#seen, this.#directories, this.#spoiled]) set.clear()
+  }
+
+  /** It has found out nothing: what it should have settled is still open. */
+  unsettled(path: string, recursive: boolean): void {
+    if (this.trust === 'settling') this.source.dispute(path, recursive)
   }
 
   seen(node: NodeId): void {
@@ -122,9 +124,9 @@ export class ScanLook implements Look {
     for (const directory of this.#directories) {
       if (!this.#seen.has(directory) || !tree.isDirectory(directory)) continue
       if (this.#spoiled.size > 0 && this.#spoiled.has(tree.pathOf(directory))) continue
-      for (const child of tree.children(directory)) {
+      for (const child of tree.unsorted(directory)) {
         looked += 1
-        if (!this.#seen.has(child) && removeMissing(this.source, child, this.beganAt)) deleted += 1
+        if (!this.#seen.has(child) && (yield* removeMissing(this.source, child, this.beganAt))) deleted += 1
         if (looked % sliceEntries === 0) yield
       }
     }
@@ -132,7 +134,8 @@ export class ScanLook implements Look {
   }
 }
 
-function removeMissing(source: Source, node: NodeId, beganAt: number): boolean {
+/** Only the lane's own task adds and removes entries, so that what is below stays the same while others have their turn. */
+function* removeMissing(source: Source, node: NodeId, beganAt: number): Generator<void, boolean> {
   const { tree, blindSpots } = source
   const path = tree.pathOf(node)
   const lastUpdatedAt = source.updatedSince(node, beganAt) ? Infinity : tree.lastUpdatedAt(node)
@@ -141,10 +144,15 @@ function removeMissing(source: Source, node: NodeId, beganAt: number): boolean {
   if (tree.isDirectory(node)) {
     const { files, directories } = tree.stats(node)
     let left = files + directories
-    for (const below of tree.walk(node)) {
-      if (!blindSpots.hasRoom) break
-      blindSpots.deleted(tree.pathOf(below))
-      left -= 1
+    const open = [node]
+    for (let directory = open.pop(); directory !== undefined && blindSpots.hasRoom; directory = open.pop()) {
+      for (const below of tree.unsorted(directory)) {
+        if (!blindSpots.hasRoom) break
+        blindSpots.deleted(tree.pathOf(below))
+        if (tree.isDirectory(below)) open.push(below)
+        left -= 1
+        if (left % sliceEntries === 0) yield
+      }
     }
     blindSpots.alsoDeleted(left)
   }

@@ -65,6 +65,7 @@ export class Jobs {
     job.state = state
     job.error = error
     this.#pending.delete(job.id)
+    if (state !== 'done') job.look.unsettled(job.path, job.recursive)
     job.look.forget()
     for (const wake of job.waiters) wake()
     job.waiters.clear()

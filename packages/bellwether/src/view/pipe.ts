@@ -14,6 +14,7 @@ import {
 } from '@bellwether/protocol'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
+import { pauseMs } from '../ports/retry.js'
 import { AuditWindow } from './audit.js'
 import { giveWay, inSlices, Lane } from './lane.js'
 import type { Job } from './jobs.js'
@@ -51,8 +52,7 @@ export interface PipeOptions {
 
 // At 2 to 4 µs a row this is how long others wait for the event loop at most: about 1 ms.
 const sliceRows = 400
-const restartMinMs = 1_000
-const restartMaxMs = 30_000
+const restarts = { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 30_000, jitterPct: 0 } as const
 
 export class FusionPipe {
   audit: AuditWindow | undefined
@@ -303,8 +303,7 @@ export class FusionPipe {
     if (error instanceof Terminal || error instanceof Retryable) return
     this.#failures += 1
     this.#isDown = true
-    const backoffMs = Math.min(restartMaxMs, restartMinMs * 2 ** Math.min(10, this.#failures - 1))
-    this.#restartAt = this.#options.clock.monotonicMs() + backoffMs
+    this.#restartAt = this.#options.clock.monotonicMs() + pauseMs({ backoff: restarts }, this.#failures)
     this.#options.onTrouble(error instanceof Error ? error : new Error(String(error)))
   }
 }

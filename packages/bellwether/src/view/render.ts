@@ -1,9 +1,12 @@
 /**
- * Entries as the wire shows them, written as JSON text in pieces, so that a tree of a million nodes needs neither a
+ * Entries as the wire shows them, written as JSON bytes in pieces, so that a tree of a million nodes needs neither a
  * million objects nor the event loop for long. Between two pieces the tree may change: an entry is shown as it is when its
- * turn comes, or left out when it is gone. What `flags` mean stands in docs/view.md.
+ * turn comes, or left out when it is gone. What the fields mean stands in docs/view.md.
  */
-import { flag, root, type NodeId, type Tree } from './tree/tree.js'
+import { JsonBytes } from './json-bytes.js'
+import { entryPageBits, inName } from './tree/columns.js'
+import { sortedChildren } from './tree/sorting.js'
+import { flag, none, root, type NodeId, type Tree } from './tree/tree.js'
 
 export interface RenderOptions {
   /** Levels below the top; 0: the entry alone. */
@@ -13,97 +16,236 @@ export interface RenderOptions {
   readonly uriOf: (agent: string | undefined) => string | undefined
 }
 
-/** One entry, without its closing brace. */
-export function nodeText(tree: Tree, node: NodeId, path: string, options: Omit<RenderOptions, 'maxDepth'>): string {
-  const name = node === root ? '/' : tree.nameOf(node)
-  return entryText(tree, node, JSON.stringify(name), JSON.stringify(path), options.onlyPath, byLine(tree, options))
-}
+// A piece is about a millisecond of writing, and one directory of a thousand files.
+const pieceBytes = 256 * 1_024
+// What an entry of a real tree takes, rounded up: a guess that saves growing, no limit.
+const entryBytes = 320
+// Putting more of them in order takes longer than a slice.
+const wholeChildren = 4_096
+/** A piece of nothing: others may have their turn. */
+const nothing = Buffer.alloc(0)
+const entryMask = (1 << entryPageBits) - 1
+const namePageBits = 20
+const namePageMask = (1 << namePageBits) - 1
+/** The constant parts between name, path and numbers, and a brace; with room to spare. */
+const constantBytes = 192
+/** A byte of a name takes at most six in JSON: `\u0001`. */
+const escapeMax = 6
 
-/** Hot: name and path come as JSON, written once by whoever walks; so does who told of the entry. */
-function entryText(
-  tree: Tree,
-  node: NodeId,
-  name: string,
-  path: string,
-  onlyPath: boolean,
-  by: (node: NodeId) => string,
-): string {
-  const isDirectory = tree.isDirectory(node)
-  const kind = isDirectory ? 'directory' : 'file'
-  if (onlyPath) return `{"path":${path},"content_type":"${kind}"`
-  const flags = tree.flags(node)
-  const created = tree.createdTime(node)
-  return (
-    `{"name":${name},"content_type":"${kind}","path":${path},"size":${tree.size(node)}` +
-    `,"modified_time":${tree.modifiedTime(node)},"created_time":${created === 0 ? 'null' : created}` +
-    `,"integrity_suspect":${(flags & flag.integritySuspect) !== 0}` +
-    (isDirectory ? `,"audit_skipped":${(flags & flag.auditSkipped) !== 0}` : '') +
-    by(node) +
-    `,"agent_missing":${(flags & flag.knownByAgent) === 0 && tree.agentOf(node) !== undefined}`
-  )
-}
+const ascii = (text: string) => Buffer.from(text, 'latin1')
+const parts = {
+  name: ascii('{"name":"'),
+  filePath: ascii('","content_type":"file","path":"'),
+  directoryPath: ascii('","content_type":"directory","path":"'),
+  size: ascii('","size":'),
+  modified: ascii(',"modified_time":'),
+  created: ascii(',"created_time":'),
+  onlyPath: ascii('{"path":"'),
+  onlyFile: ascii('","content_type":"file"'),
+  onlyDirectory: ascii('","content_type":"directory"'),
+  children: ascii(',"children":['),
+} as const
 
-/** The sensor that told of an entry, as text: few sensors tell of many entries. */
-function byLine(tree: Tree, { uriOf }: Pick<RenderOptions, 'uriOf'>): (node: NodeId) => string {
-  const known = new Map<string | undefined, string>()
-  return (node) => {
-    const agent = tree.agentOf(node)
-    let line = known.get(agent)
-    if (line === undefined) {
-      line = `,"last_agent_id":${text(agent)},"source_uri":${text(uriOf(agent))}`
-      known.set(agent, line)
-    }
-    return line
-  }
-}
+const [comma, slash, closeList, close] = [0x2c, 0x2f, 0x5d, 0x7d]
+const skippedOrSuspect = flag.integritySuspect | flag.auditSkipped | flag.knownByAgent
 
-const text = (value: string | undefined) => (value === undefined ? 'null' : JSON.stringify(value))
+const quoted = (value: string | undefined) => (value === undefined ? 'null' : JSON.stringify(value))
+
+/** The path of what is in a directory, up to its name, as it stands inside quotes. */
+export function prefixOf(tree: Tree, directory: NodeId): Buffer {
+  if (directory === root) return ascii('/')
+  return Buffer.from(`${JSON.stringify(tree.pathOf(directory)).slice(1, -1)}/`)
+}
 
 interface Open {
   readonly node: NodeId
-  /** Of the children: the directory's path as JSON, with a slash behind it and without the closing quote. */
-  readonly prefix: string
+  readonly prefix: Buffer
   readonly children: Uint32Array
   at: number
   written: number
 }
 
-// A piece is about a millisecond of writing.
-const pieceLength = 64 * 1_024
+/** Writes entries of one tree. */
+export class EntryWriter {
+  readonly out: JsonBytes
+  readonly #tree: Tree
+  readonly #options: Omit<RenderOptions, 'maxDepth'>
+  /** What follows the numbers, by sensor and marks: few of them stand for many entries. */
+  readonly #ends = new Map<number, Buffer>()
+  #lastKey = -1
+  #lastEnd: Buffer = nothing
+  /** Where the path of the last entry stands. */
+  #pathFrom = 0
+  #pathTo = 0
+
+  constructor(tree: Tree, options: Omit<RenderOptions, 'maxDepth'>, capacity: number) {
+    this.#tree = tree
+    this.#options = options
+    this.out = new JsonBytes(capacity)
+  }
+
+  /**
+   * Others had their turn: a sensor's number may be another's now, and a directory may have moved or its number may be
+   * another's: what is left of it is not shown.
+   */
+  others(levels: readonly Open[]): void {
+    const tree = this.#tree
+    this.#ends.clear()
+    this.#lastKey = -1
+    for (const level of levels) {
+      const { node } = level
+      const isThere = tree.exists(node) && tree.isDirectory(node) && prefixOf(tree, node).equals(level.prefix)
+      if (!isThere) level.at = level.children.length
+    }
+  }
+
+  /** The files of a directory from where it stands to the next directory or the end of a piece. Hot: a plain loop. */
+  files(level: Open): void {
+    const { out } = this
+    const tree = this.#tree
+    const { children, prefix, node } = level
+    let at = level.at
+    for (; at < children.length && out.at < pieceBytes; at += 1) {
+      const child = children[at]!
+      if (!tree.exists(child) || tree.parentOf(child) !== node) continue
+      if (tree.isDirectory(child)) break
+      out.room(2)
+      if (level.written > 0) out.byte(comma)
+      level.written += 1
+      this.entry(child, prefix)
+      out.byte(close)
+    }
+    level.at = at
+  }
+
+  /** The prefix of what is in the directory that was written last. */
+  prefix(): Buffer {
+    const length = this.#pathTo - this.#pathFrom
+    const prefix = Buffer.allocUnsafe(length + 1)
+    this.out.bytes.copy(prefix, 0, this.#pathFrom, this.#pathTo)
+    prefix[length] = slash
+    return prefix
+  }
+
+  /** One entry without its closing brace; `prefix` is that of its directory. */
+  entry(node: NodeId, prefix: Buffer): void {
+    const { out } = this
+    const { store } = this.#tree
+    const page = store.page(node)
+    const at = node & entryMask
+    const ref = page.links[at * 4 + inName]!
+    const names = store.names.pages[ref >>> namePageBits]!
+    const nameFrom = (ref & namePageMask) + 1
+    const nameTo = nameFrom + names[nameFrom - 1]!
+    const isDirectory = store.isDirectory(node)
+    const end = this.#end(node, page.agent[at]!, page.flags[at]!, isDirectory, page.created[at] === 0)
+    out.room(prefix.length + (nameTo - nameFrom) * 2 * escapeMax + end.length + constantBytes)
+    if (this.#options.onlyPath) {
+      out.copy(parts.onlyPath)
+      this.#pathFrom = out.at
+      out.copy(prefix)
+      out.name(names, nameFrom, nameTo)
+      this.#pathTo = out.at
+      out.copy(isDirectory ? parts.onlyDirectory : parts.onlyFile)
+      return
+    }
+    out.copy(parts.name)
+    const written = out.at
+    if (node === root) out.byte(slash)
+    else out.name(names, nameFrom, nameTo)
+    const writtenTo = out.at
+    out.copy(isDirectory ? parts.directoryPath : parts.filePath)
+    this.#pathFrom = out.at
+    out.copy(prefix)
+    if (node !== root) out.again(written, writtenTo)
+    this.#pathTo = out.at
+    out.copy(parts.size)
+    out.number(store.sizeOf(node))
+    out.copy(parts.modified)
+    out.number(page.modified[at]!)
+    if (page.created[at] !== 0) {
+      out.copy(parts.created)
+      out.number(page.created[at]!)
+    }
+    out.copy(end)
+  }
+
+  #end(node: NodeId, agent: number, flags: number, isDirectory: boolean, isUnborn: boolean): Buffer {
+    const shown = (flags & skippedOrSuspect) | (isDirectory ? 8 : 0) | (isUnborn ? 16 : 0)
+    const key = agent * 32 + shown
+    if (key === this.#lastKey) return this.#lastEnd
+    this.#lastKey = key
+    const known = this.#ends.get(key)
+    if (known !== undefined) return (this.#lastEnd = known)
+    const id = this.#tree.agentOf(node)
+    const made = Buffer.from(
+      (isUnborn ? ',"created_time":null' : '') +
+        `,"integrity_suspect":${(flags & flag.integritySuspect) !== 0}` +
+        (isDirectory ? `,"audit_skipped":${(flags & flag.auditSkipped) !== 0}` : '') +
+        `,"last_agent_id":${quoted(id)},"source_uri":${quoted(this.#options.uriOf(id))}` +
+        `,"agent_missing":${(flags & flag.knownByAgent) === 0 && id !== undefined}`,
+    )
+    this.#ends.set(key, made)
+    return (this.#lastEnd = made)
+  }
+}
 
 /** The subtree below `top` in pieces. `tail` goes into the outermost object, behind its children: `"job_id":…`. */
-export function* treeText(tree: Tree, top: NodeId, options: RenderOptions, tail = ''): Generator<string> {
-  const path = tree.pathOf(top)
-  const by = byLine(tree, options)
-  let piece = nodeText(tree, top, path, options)
-  const open: Open[] = []
-  /** `of`: the entry's path as JSON. */
-  const enter = (node: NodeId, of: string): boolean => {
-    if (open.length >= options.maxDepth || !tree.isDirectory(node)) return false
-    const prefix = node === root ? '"/' : `${of.slice(0, -1)}/`
-    open.push({ node, prefix, children: tree.children(node), at: 0, written: 0 })
-    piece += ',"children":['
-    return true
-  }
-  enter(top, JSON.stringify(path))
-  for (let level = open.at(-1); level !== undefined; level = open.at(-1)) {
-    const child = level.children[level.at]
-    if (child === undefined) {
-      open.pop()
-      piece += open.length > 0 ? ']}' : ']'
+export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tail = ''): Generator<Buffer> {
+  const levels: Open[] = []
+  const { maxDepth } = options
+  const entries = maxDepth === 0 ? 1 : maxDepth === 1 ? tree.childCount(top) + 1 : total(tree, top)
+  const capacity = Math.min(pieceBytes, entries * entryBytes) + 8_192
+  const writer = new EntryWriter(tree, options, capacity)
+  const { out } = writer
+  writer.entry(top, prefixOf(tree, top === root ? root : tree.parentOf(top)))
+  let next = maxDepth > 0 && tree.isDirectory(top) ? top : none
+  let prefix = next === none ? nothing : prefixOf(tree, top)
+  for (;;) {
+    if (next !== none) {
+      out.room(parts.children.length)
+      out.copy(parts.children)
+      levels.push({ node: next, prefix, children: yield* childrenOf(tree, next), at: 0, written: 0 })
+      if (tree.childCount(next) > wholeChildren) writer.others(levels)
+      next = none
+    }
+    const level = levels.at(-1)
+    if (level === undefined) break
+    writer.files(level)
+    out.room(2)
+    const child = out.at < pieceBytes ? level.children[level.at] : none
+    if (child === none) {
+      yield out.take(capacity)
+      writer.others(levels)
+    } else if (child === undefined) {
+      levels.pop()
+      out.byte(closeList)
+      if (levels.length > 0) out.byte(close)
     } else {
       level.at += 1
       if (!tree.exists(child) || tree.parentOf(child) !== level.node) continue
-      const name = JSON.stringify(tree.nameOf(child))
-      const childPath = level.prefix + name.slice(1)
-      const entry = entryText(tree, child, name, childPath, options.onlyPath, by)
-      piece += level.written > 0 ? `,${entry}` : entry
+      if (level.written > 0) out.byte(comma)
       level.written += 1
-      if (!enter(child, childPath)) piece += '}'
+      writer.entry(child, level.prefix)
+      if (levels.length < maxDepth) [next, prefix] = [child, writer.prefix()]
+      else out.byte(close)
     }
-    if (piece.length < pieceLength) continue
-    yield piece
-    piece = ''
   }
-  yield `${piece}${tail === '' ? '' : `,${tail}`}}`
+  out.text(tail === '' ? '}' : `,${tail}}`)
+  yield out.take(0)
+}
+
+function* childrenOf(tree: Tree, directory: NodeId): Generator<Buffer, Uint32Array> {
+  if (tree.childCount(directory) <= wholeChildren) return tree.children(directory)
+  const sorting = sortedChildren(tree, directory)
+  for (;;) {
+    const step = sorting.next()
+    if (step.done === true) return step.value
+    yield nothing
+  }
+}
+
+function total(tree: Tree, top: NodeId): number {
+  const { files, directories } = tree.stats(top)
+  return files + directories + 1
 }

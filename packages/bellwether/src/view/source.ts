@@ -68,8 +68,10 @@ export class Source {
   readonly tombstones = new Tombstones()
   readonly suspects = new Suspects()
   readonly blindSpots = new BlindSpots()
-  /** Directories about which two sources of evidence disagree. */
-  readonly disputes = new Set<string>()
+  /** Paths about which two sources of evidence disagree. */
+  readonly #disputes = new Set<string>()
+  /** More than can be listed, or somebody was to look at everything and did not. */
+  #allDisputed = false
   /** Marks entries seen while an audit is open; 0: none is. */
   auditMark = 0
   readonly #hotSeconds: number
@@ -119,10 +121,7 @@ export class Source {
 
   /** The entry and all below it, with every mark on them. */
   remove(node: NodeId): void {
-    if (this.suspects.size > 0 || this.blindSpots.additions.size > 0) {
-      this.#forgetMarks(node)
-      if (this.tree.isDirectory(node)) for (const below of this.tree.walk(node)) this.#forgetMarks(below)
-    }
+    this.#forgetMarksWithin(node)
     this.tree.remove(node)
   }
 
@@ -131,7 +130,7 @@ export class Source {
     this.tombstones.clear()
     this.suspects.clearAll()
     this.blindSpots.reset()
-    this.disputes.clear()
+    this.takeDisputes()
   }
 
   /** A session starts: blind spots are looked for anew (V6.5). */
@@ -164,6 +163,21 @@ export class Source {
     this.tree.update(node, { isDirectory: false, size: this.tree.size(node), modifiedTime })
     this.suspects.mark(node, modifiedTime, monotonicMs + this.#hotSeconds * 1_000)
     return 'renewed'
+  }
+
+  /** By the entries or by the marks, whichever are fewer: a million files under one mark are no reason to look at each. */
+  #forgetMarksWithin(node: NodeId): void {
+    const { tree, suspects, blindSpots } = this
+    const marks = suspects.size + blindSpots.additions.size
+    if (marks === 0) return
+    const { files, directories } = tree.stats(node)
+    if (files + directories < marks) {
+      this.#forgetMarks(node)
+      for (const below of tree.walk(node)) this.#forgetMarks(below)
+      return
+    }
+    for (const marked of [...suspects.nodes(), ...blindSpots.additions])
+      if (tree.isWithin(marked, node)) this.#forgetMarks(marked)
   }
 
   #forgetMarks(node: NodeId): void {
@@ -255,8 +269,21 @@ export class Source {
   #keep(decision: Keep, path: string, node: NodeId, event: CheckedEvent): void {
     if (decision.reason === 'same' && event.from === 'snapshot') this.tree.setFlags(node, flag.knownByAgent, 0)
     if (node !== none && event.from === 'audit') this.blindSpots.seenAgain(path)
-    if (decision.disputed === 'no' || this.disputes.size >= disputesMax) return
-    this.disputes.add(decision.disputed === 'path' ? path : parentPath(path))
+    if (decision.disputed !== 'no') this.dispute(decision.disputed === 'path' ? path : parentPath(path), false)
+  }
+
+  /** Somebody must look again: at the path, or at all that is below it too. */
+  dispute(path: string, recursive: boolean): void {
+    if (recursive || this.#disputes.size >= disputesMax) this.#allDisputed = true
+    else this.#disputes.add(path)
+  }
+
+  /** What is to be looked at again; whoever takes it sees to it. */
+  takeDisputes(): { readonly paths: readonly string[]; readonly all: boolean } {
+    const taken = { paths: [...this.#disputes], all: this.#allDisputed }
+    this.#disputes.clear()
+    this.#allDisputed = false
+    return taken
   }
 
   /** Whatever any look sees while an audit is open is there, also for the audit. */
@@ -307,10 +334,7 @@ export class Source {
 
   /** Whether a realtime row touched the entry, or anything below it, at or after `at`. */
   updatedSince(node: NodeId, at: number): boolean {
-    if (this.tree.lastUpdatedAt(node) >= at) return true
-    if (this.tree.isDirectory(node))
-      for (const below of this.tree.walk(node)) if (this.tree.lastUpdatedAt(below) >= at) return true
-    return false
+    return this.tree.some(node, (each) => this.tree.lastUpdatedAt(each) >= at)
   }
 
   #known(node: NodeId): Known {

@@ -29,6 +29,10 @@ export class Suspects {
     return this.#byNode.has(node)
   }
 
+  nodes(): IterableIterator<number> {
+    return this.#byNode.keys()
+  }
+
   modifiedTime(node: number): number | undefined {
     return this.#byNode.get(node)?.modifiedTime
   }

@@ -66,6 +66,7 @@ export const defaultSourceId = 'default'
 const sourcesMax = 64 // each has a tree, a leader and a place in every comparison
 const jobTimeoutMs = 60_000
 const suspectsAtOnce = 2_000 // judging these takes a millisecond or two
+const tidiedAtOnce = 10_000 // a few milliseconds; a million removed entries are freed within a minute
 const settlingMax = 64 // directories; beyond, one scan of everything is cheaper for the sensor than many small ones
 const urisMax = 10_000
 
@@ -255,6 +256,7 @@ export class View {
       const before = source.pipe.source.suspects.size
       source.pipe.source.judgeSuspects(monotonicMs, suspectsAtOnce)
       if (source.pipe.source.suspects.size !== before) this.feed.ring()
+      source.tree.tidy(tidiedAtOnce)
     }
   }
 
@@ -334,16 +336,15 @@ export class View {
 
   /** Evidence disagreed (an audit's with memory, a sentinel's): the leader looks again, and that look decides. */
   settle(source: ViewSource): void {
-    const { disputes } = source.pipe.source
-    if (disputes.size === 0) return
-    const paths = [...disputes]
-    disputes.clear()
+    const { paths, all } = source.pipe.source.takeDisputes()
+    if (paths.length === 0 && !all) return
     try {
-      if (paths.length > settlingMax) this.scan(source, '/', true, 'settling')
+      if (all || paths.length > settlingMax) this.scan(source, '/', true, 'settling')
       else for (const path of paths) this.scan(source, path, false, 'settling')
     } catch (error) {
       if (!(error instanceof Retryable)) throw error
-      // No room for more commands: the next audit finds what is still disputed.
+      // No room for more commands: after the next audit.
+      for (const path of all ? ['/'] : paths) source.pipe.source.dispute(path, all)
       this.#options.log.warn({ view: this.name, source_id: source.id, paths: paths.length }, error.message)
     }
   }

@@ -119,11 +119,14 @@ export function openScanner(options: ScannerOptions): Scanner {
   const askRoot = (signal?: AbortSignal) =>
     ask({ type: 'root' }, signal, (answer) => (answer.type === 'root' ? answer.root : undefined))
 
-  async function checkRoot(signal: AbortSignal | undefined): Promise<void> {
+  function mustBeRoot(now: RootIdentity | undefined): void {
     const pinned = options.pinned?.()
-    if (pinned === undefined) return
-    const trouble = rootTrouble(pinned, await askRoot(signal))
+    const trouble = pinned === undefined ? undefined : rootTrouble(pinned, now)
     if (trouble !== undefined) throw new Retryable(trouble, { code: 'root_lost' })
+  }
+
+  async function checkRoot(signal: AbortSignal | undefined): Promise<void> {
+    if (options.pinned?.() !== undefined) mustBeRoot(await askRoot(signal))
   }
 
   return {
@@ -132,8 +135,11 @@ export function openScanner(options: ScannerOptions): Scanner {
       isClosed = true
       for (const worker of [...rested]) dismiss(worker)
     },
-    look: (paths, signal) =>
-      ask({ type: 'look', paths }, signal, (answer) => (answer.type === 'looked' ? answer.looks : [])),
+    async look(paths, signal) {
+      const answer = await ask({ type: 'look', paths }, signal, (told) => (told.type === 'looked' ? told : undefined))
+      answer?.roots.forEach(mustBeRoot)
+      return answer?.looks ?? []
+    },
     async scan(request) {
       await checkRoot(request.signal)
       const report = await walk(request)

@@ -153,7 +153,9 @@ parentPort!.on('message', (message: ToScanThread) => {
     return
   }
   if (message.type === 'look') {
-    say({ type: 'looked', looks: message.paths.map(look) })
+    const before = rootIdentity(disk)
+    const looks = message.paths.map(look)
+    say({ type: 'looked', looks, roots: [before, rootIdentity(disk)] })
     return
   }
   order = message.order

@@ -74,5 +74,10 @@ export interface Looked {
 export type FromScanThread =
   | { readonly type: 'rows'; readonly count: number; readonly text: Uint8Array }
   | { readonly type: 'done'; readonly results: readonly DirectoryResult[] }
-  | { readonly type: 'looked'; readonly looks: readonly Looked[] }
+  /** `roots`: what the root was before the looks and after them. */
+  | {
+      readonly type: 'looked'
+      readonly looks: readonly Looked[]
+      readonly roots: readonly (RootIdentity | undefined)[]
+    }
   | { readonly type: 'root'; readonly root: RootIdentity | undefined }

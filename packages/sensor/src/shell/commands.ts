@@ -17,8 +17,10 @@ export interface CommandDoors {
 
 // A barrier that the source cannot pass within this time is not confirmed; the reader's own limit is shorter.
 const barrierMs = 60_000
-// Scans at the same time; a server that wants more gets an answer for each, that it was refused.
-const scansMax = 8
+// Scans at the same time, each with threads of its own: more would only take the disk from each other.
+const scansMax = 4
+// Scans that wait for their turn: as many as a server has open. One more gets the answer that it was refused.
+const waitingMax = 256
 
 export interface Commands {
   run(session: Session, raw: unknown, signal: AbortSignal): Promise<void>
@@ -28,6 +30,22 @@ export interface Commands {
 export function openCommands(context: PipeContext, doors: CommandDoors): Commands {
   const { clock, log, scanner, source } = context
   let scans = 0
+  const waiting: (() => void)[] = []
+
+  /** Runs it when fewer than `scansMax` others are under way, in the order of asking. */
+  async function inTurn(task: () => Promise<void>): Promise<void> {
+    if (scans < scansMax) scans += 1
+    else if (waiting.length >= waitingMax) throw new Error(`${waitingMax} scans are waiting`)
+    else await new Promise<void>((resolve) => waiting.push(resolve))
+    try {
+      await task()
+    } finally {
+      // The next one takes over this one's place.
+      const next = waiting.shift()
+      if (next === undefined) scans -= 1
+      else next()
+    }
+  }
 
   /** Looks at the path itself, then walks what is below. One that is gone is shown to be gone by what is around it. */
   async function walk(session: Session, command: PipeCommand & { type: 'scan' }, signal: AbortSignal): Promise<void> {
@@ -57,14 +75,8 @@ export function openCommands(context: PipeContext, doors: CommandDoors): Command
   async function scan(session: Session, command: PipeCommand & { type: 'scan' }, signal: AbortSignal): Promise<void> {
     let error: string | undefined
     try {
-      if (scans >= scansMax) throw new Error(`${scansMax} scans are under way`)
       if (!isPlain(command.path)) throw new Error('no such path can be under the root')
-      scans += 1
-      try {
-        await walk(session, command, signal)
-      } finally {
-        scans -= 1
-      }
+      await inTurn(() => walk(session, command, signal))
     } catch (problem) {
       error = textOf(problem)
       throw problem
@@ -92,7 +104,7 @@ export function openCommands(context: PipeContext, doors: CommandDoors): Command
 
   return {
     get active() {
-      return scans
+      return scans + waiting.length
     },
     async run(session, raw, signal) {
       const read = pipeCommand.safeParse(raw)

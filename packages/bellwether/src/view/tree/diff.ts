@@ -1,10 +1,12 @@
 /**
  * What two trees differ in: two sources that should hold the same files. Always holds: both are walked side by side in the
  * order of names, so memory is bounded by depth and width, and nothing is told twice; a directory that only one side has is
- * told once, for all below it. Leaves to others: what to do about it. Change neither tree while walking.
+ * told once, for all below it; after every few thousand entries it stops for a moment (`undefined`), also when it has
+ * found nothing. Leaves to others: what to do about it. Change neither tree while walking.
  */
 import { root, type NodeId } from './entry.js'
 import type { TreeReader } from './reader.js'
+import { sortedChildren } from './sorting.js'
 
 export interface Difference {
   readonly path: string
@@ -14,12 +16,18 @@ export interface Difference {
   readonly right?: NodeId | undefined
 }
 
-export function* diff(left: TreeReader, right: TreeReader): Generator<Difference> {
+// A few milliseconds of comparing.
+const sliceEntries = 8_192
+
+export function* diff(left: TreeReader, right: TreeReader): Generator<Difference | undefined> {
   const open: [NodeId, NodeId][] = [[root, root]]
+  let looked = 0
   for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
-    const lefts = left.children(pair[0])
-    const rights = right.children(pair[1])
+    const lefts = yield* asTicks(sortedChildren(left, pair[0]))
+    const rights = yield* asTicks(sortedChildren(right, pair[1]))
     for (let i = 0, j = 0; i < lefts.length || j < rights.length;) {
+      looked += 1
+      if (looked % sliceEntries === 0) yield undefined
       const order = compareNames(left, lefts[i], right, rights[j])
       if (order < 0) {
         yield { path: left.pathOf(lefts[i]!), kind: 'only_left', left: lefts[i]! }
@@ -42,6 +50,14 @@ export function* diff(left: TreeReader, right: TreeReader): Generator<Difference
   }
 }
 
+function* asTicks<T>(task: Generator<void, T>): Generator<undefined, T> {
+  for (;;) {
+    const step = task.next()
+    if (step.done === true) return step.value
+    yield undefined
+  }
+}
+
 function differs(left: TreeReader, one: NodeId, right: TreeReader, other: NodeId): 'type' | 'content' | undefined {
   if (left.isDirectory(one) !== right.isDirectory(other)) return 'type'
   const isSame = left.size(one) === right.size(other) && left.modifiedTime(one) === right.modifiedTime(other)
@@ -51,7 +67,5 @@ function differs(left: TreeReader, one: NodeId, right: TreeReader, other: NodeId
 function compareNames(left: TreeReader, one: NodeId | undefined, right: TreeReader, other: NodeId | undefined): number {
   if (one === undefined) return 1
   if (other === undefined) return -1
-  const a = left.nameKey(one)
-  const b = right.nameKey(other)
-  return a < b ? -1 : a > b ? 1 : 0
+  return left.compareNames(one, right, other)
 }

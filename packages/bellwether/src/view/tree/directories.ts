@@ -96,6 +96,15 @@ export class Directories {
     return moved
   }
 
+  /** Takes the last child out of a list that nobody reads any more; -1: there is none. */
+  pop(row: number): number {
+    const page = this.page(row)
+    const at = row & mask
+    if (page.count[at] === 0) return -1
+    page.count[at]! -= 1
+    return this.arena[page.block[at]! + page.count[at]!]!
+  }
+
   isSorted(row: number): boolean {
     const page = this.page(row)
     return page.sorted[row & mask] === page.count[row & mask]

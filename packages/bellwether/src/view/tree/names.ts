@@ -71,11 +71,44 @@ export class NamePool {
     return textOf(page, at + 1, at + 1 + page[at]!)
   }
 
-  /** One character a byte: what sorts as the bytes do. */
-  sortKey(ref: number): string {
+  /** How many bytes two names have in common at their beginning, looking at `max` at most. */
+  shared(ref: number, other: number, max: number): number {
     const page = this.pages[ref >>> pageBits]!
+    const otherPage = this.pages[other >>> pageBits]!
+    const at = (ref & (pageBytes - 1)) + 1
+    const otherAt = (other & (pageBytes - 1)) + 1
+    const end = Math.min(max, page[at - 1]!, otherPage[otherAt - 1]!)
+    let same = 0
+    while (same < end && page[at + same] === otherPage[otherAt + same]) same += 1
+    return same
+  }
+
+  /** Five bytes of a name from `skip` on as one number, zeros behind its end: numbers that compare as the bytes do. */
+  five(ref: number, skip: number): number {
+    const page = this.pages[ref >>> pageBits]!
+    const at = (ref & (pageBytes - 1)) + 1
+    const left = page[at - 1]! - skip
+    const from = at + skip
+    const lower =
+      (left > 1 ? page[from + 1]! << 24 : 0) |
+      (left > 2 ? page[from + 2]! << 16 : 0) |
+      (left > 3 ? page[from + 3]! << 8 : 0) |
+      (left > 4 ? page[from + 4]! : 0)
+    return (left > 0 ? page[from]! : 0) * 2 ** 32 + (lower >>> 0)
+  }
+
+  /** The order of two names' bytes: below 0, 0 or above. */
+  compare(ref: number, pool: NamePool, other: number): number {
+    const page = this.pages[ref >>> pageBits]!
+    const otherPage = pool.pages[other >>> pageBits]!
     const at = ref & (pageBytes - 1)
-    return page.toString('latin1', at + 1, at + 1 + page[at]!)
+    const otherAt = other & (pageBytes - 1)
+    const [length, otherLength] = [page[at]!, otherPage[otherAt]!]
+    for (let i = 1; i <= length && i <= otherLength; i += 1) {
+      const difference = page[at + i]! - otherPage[otherAt + i]!
+      if (difference !== 0) return difference
+    }
+    return length - otherLength
   }
 
   copyInto(ref: number, target: Buffer, at: number): void {

@@ -3,7 +3,7 @@
  * reader can see (a directory's children may be put in order, and a newest time looked for again). Leaves to others:
  * writing and changes (tree.ts), and the queries that go over many entries (subtree.ts, search.ts, diff.ts).
  */
-import { callerBits, directoryPageBits, entryPageBits, high, inName, inSeq } from './columns.js'
+import { callerBits, directoryPageBits, entryPageBits, high, inName, inSeq, liveBit } from './columns.js'
 import { none, root, type NodeId, type Stats } from './entry.js'
 import { ParsedPath, textOf } from './path.js'
 import { Store } from './store.js'
@@ -100,9 +100,11 @@ export class TreeReader {
     return this.store.names.text(this.store.page(node).links[(node & mask) * 4 + inName]!)
   }
 
-  /** The name with one character a byte: compares as the bytes do, which is the order of children(). */
-  nameKey(node: NodeId): string {
-    return this.store.names.sortKey(this.store.page(node).links[(node & mask) * 4 + inName]!)
+  /** The order of an entry's name and that of an entry of another tree, by their bytes: the order of children(). */
+  compareNames(node: NodeId, tree: TreeReader, other: NodeId): number {
+    const ref = this.store.page(node).links[(node & mask) * 4 + inName]!
+    const otherRef = tree.store.page(other).links[(other & mask) * 4 + inName]!
+    return this.store.names.compare(ref, tree.store.names, otherRef)
   }
 
   pathOf(node: NodeId): string {
@@ -129,6 +131,11 @@ export class TreeReader {
     return this.store.directories.list(this.store.row(node)).slice()
   }
 
+  /** The same in no order: for those who look at all of them. */
+  unsorted(node: NodeId): Uint32Array {
+    return this.store.isDirectory(node) ? this.store.directories.list(this.store.row(node)).slice() : new Uint32Array()
+  }
+
   childCount(node: NodeId): number {
     return this.store.isDirectory(node) ? this.store.directories.count(this.store.row(node)) : 0
   }
@@ -145,13 +152,32 @@ export class TreeReader {
     }
   }
 
+  /** Whether it holds for the entry or any below it: as walk, without a step for each. */
+  some(node: NodeId, holds: (node: NodeId) => boolean): boolean {
+    if (holds(node)) return true
+    const open = this.store.isDirectory(node) ? [node] : []
+    for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
+      for (const child of this.store.directories.list(this.store.row(directory))) {
+        if (holds(child)) return true
+        if (this.store.isDirectory(child)) open.push(child)
+      }
+    }
+    return false
+  }
+
+  isWithin(node: NodeId, top: NodeId): boolean {
+    let up = node
+    while (up !== top && up !== root) up = this.parentOf(up)
+    return up === top
+  }
+
   /** The next entry by number, or none: a sweep over everything that may rest and change entries between two steps. */
   nextNode(after: NodeId): NodeId {
     const { pages } = this.store.entries
     let at = (after + 1) & mask
     for (let page = (after + 1) >>> entryPageBits; page < pages.length; page += 1, at = 0) {
       const { flags, fresh } = pages[page]!
-      for (; at < fresh; at += 1) if (flags[at] !== 0) return (page << entryPageBits) | at
+      for (; at < fresh; at += 1) if ((flags[at]! & liveBit) !== 0) return (page << entryPageBits) | at
     }
     return none
   }

@@ -4,7 +4,7 @@
  * search comes in batches, between which the tree may change: an entry that stays where it is is found once. Leaves to
  * others: limits on how many results a client gets.
  */
-import { entryPageBits, inName } from './columns.js'
+import { entryPageBits, inName, liveBit } from './columns.js'
 import { none, root, type NodeId } from './entry.js'
 import { checkPattern, compileGlob, isGlob, matchGlob, type Glob } from './glob.js'
 import { bytesOf, nameBytesMax } from './path.js'
@@ -89,12 +89,7 @@ function fixedTop(tree: TreeReader, pattern: string): NodeId {
 /** Whichever of two directories is inside the other, or none. */
 function deeper(tree: TreeReader, one: NodeId, other: NodeId): NodeId {
   if (one === none || other === none) return none
-  const isInside = (node: NodeId, directory: NodeId) => {
-    let up = node
-    while (up !== directory && up !== root) up = tree.parentOf(up)
-    return up === directory
-  }
-  return isInside(one, other) ? one : isInside(other, one) ? other : none
+  return tree.isWithin(one, other) ? one : tree.isWithin(other, one) ? other : none
 }
 
 /** By the name pool: each name is looked at once, however many entries have it. */
@@ -116,7 +111,8 @@ function* searchAll(tree: TreeReader, wanted: Wanted): Generator<NodeId[]> {
       const marked = marks[name >>> namePageBits]
       if (marked === undefined) continue
       const bit = name & namePageMask
-      if ((marked[bit >>> 3]! & (1 << (bit & 7))) !== 0 && flags[at] !== 0) found.push((page << entryPageBits) | at)
+      if ((marked[bit >>> 3]! & (1 << (bit & 7))) !== 0 && (flags[at]! & liveBit) !== 0)
+        found.push((page << entryPageBits) | at)
     }
     if ((page + 1) % step !== 0) continue
     yield found

@@ -16,12 +16,17 @@ import {
 import { Directories } from './directories.js'
 import { NamePool } from './names.js'
 import { Slab } from './slab.js'
+import { inOrder } from './sorting.js'
 import { ChildTable } from './table.js'
 
 const mask = (1 << entryPageBits) - 1
 const directoryMask = (1 << directoryPageBits) - 1
 /** Under a page of names there is nothing to win. */
 const rebuildMinBytes = 1 << 20
+// Freeing these takes about a millisecond; what is larger is freed bit by bit.
+const atOnceMax = 4_096
+// With each new entry so many dead ones are freed: the dead are gone before as many new ones are there.
+const perNewEntry = 4
 
 export class Store {
   readonly entries = new Slab<EntryPage>(entryPageBits, () => new EntryPage(1 << entryPageBits), new EntryPage(0))
@@ -31,6 +36,8 @@ export class Store {
   /** Removed since the names were last rebuilt, and the bytes of their names. */
   private removals = 0
   private removedBytes = 0
+  /** Directories that are out of the tree, whose entries are not live any more and still have to be freed. */
+  private readonly dead: number[] = []
 
   // What `matches` compares with: fields, so that no closure is made for each lookup.
   private wantedParent = 0
@@ -59,7 +66,7 @@ export class Store {
   }
 
   isLive(node: number): boolean {
-    return node >= 0 && (this.entries.pages[node >>> entryPageBits]?.flags[node & mask] ?? 0) !== 0
+    return node >= 0 && ((this.entries.pages[node >>> entryPageBits]?.flags[node & mask] ?? 0) & liveBit) !== 0
   }
 
   isDirectory(node: number): boolean {
@@ -81,6 +88,7 @@ export class Store {
 
   /** A new entry without children, linked and counted. */
   make(parent: number, name: number, hash: number, isDirectory: boolean, size: number, modified: number): number {
+    if (this.dead.length > 0) this.bury(perNewEntry)
     const node = this.entries.take()
     const page = this.page(node)
     const at = node & mask
@@ -97,14 +105,63 @@ export class Store {
     return node
   }
 
-  /** Takes the entry and all below it out, and frees them; returns how many. */
+  /** Takes the entry and all below it out; returns how many. They are freed now, or, when they are many, by and by. */
   discard(node: number): number {
     this.unlink(node)
+    if (this.isDirectory(node) && this.below(node) > atOnceMax) {
+      this.mayRebuildNames()
+      return this.condemn(node)
+    }
     const gone = this.isDirectory(node) ? this.empty(node) : 0
     if (this.isDirectory(node)) this.directories.drop(this.row(node))
     this.free(node)
     this.mayRebuildNames()
     return gone + 1
+  }
+
+  /** Frees up to `max` entries of directories that were too large to be freed at once. Names may move. */
+  tidy(max: number): void {
+    this.bury(max)
+    this.mayRebuildNames()
+  }
+
+  private bury(max: number): void {
+    const { dead, directories } = this
+    for (let left = max; left > 0 && dead.length > 0; left -= 1) {
+      const directory = dead.at(-1)!
+      const row = this.row(directory)
+      const child = directories.pop(row)
+      if (child === -1) {
+        dead.pop()
+        directories.drop(row)
+        this.free(directory)
+        continue
+      }
+      this.table.remove(this.tableHash(child), child)
+      if (this.isDirectory(child)) dead.push(child)
+      else this.free(child)
+    }
+  }
+
+  /** From now on nobody finds these: a few nanoseconds an entry, while freeing one takes some hundred. */
+  private condemn(top: number): number {
+    const open = [top]
+    this.page(top).flags[top & mask] = directoryBit
+    for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
+      for (const child of this.directories.list(this.row(directory))) {
+        const { flags } = this.page(child)
+        flags[child & mask]! &= directoryBit
+        if (flags[child & mask] !== 0) open.push(child)
+      }
+    }
+    this.dead.push(top)
+    return this.below(top) + 1
+  }
+
+  private below(directory: number): number {
+    const row = this.row(directory)
+    const page = this.directories.page(row)
+    return page.files[row & directoryMask]! + page.directories[row & directoryMask]!
   }
 
   /** Frees all below a directory that is out of its ancestors' counts, or whose own counts are reset by the caller. */
@@ -200,18 +257,20 @@ export class Store {
   /** Puts a directory's children in the order of their names' bytes, where they stay until one is added or goes. */
   sort(directory: number): void {
     const row = this.row(directory)
-    if (this.directories.isSorted(row)) return
-    const list = this.directories.list(row)
-    const named = Array.from(list, (node) => ({
-      node,
-      key: this.names.sortKey(this.page(node).links[(node & mask) * 4 + inName]!),
-    }))
-    named.sort((one, other) => (one.key < other.key ? -1 : 1))
-    for (const [slot, { node }] of named.entries()) {
-      list[slot] = node
-      this.page(node).links[(node & mask) * 4 + inSlot] = slot
-    }
+    if (!this.directories.isSorted(row)) this.arrange(directory, inOrder(this, this.directories.list(row).slice()))
+  }
+
+  /** Writes a directory's children down in another order: the same entries, by name. */
+  arrange(directory: number, order: Uint32Array): void {
+    const row = this.row(directory)
+    this.directories.list(row).set(order)
+    for (const [slot, node] of order.entries()) this.page(node).links[(node & mask) * 4 + inSlot] = slot
     this.directories.markSorted(row)
+  }
+
+  /** Where an entry's name stands in the name pool. */
+  nameOf(node: number): number {
+    return this.page(node).links[(node & mask) * 4 + inName]!
   }
 
   get bytes(): number {
@@ -299,17 +358,17 @@ export class Store {
   /** A rebuild reads every entry, so it waits until as many were removed: each removal pays for one. */
   private mayRebuildNames(): void {
     const { filled } = this.names
+    // The dead are found in the table by their names.
+    if (this.dead.length > 0) return
     if (filled < rebuildMinBytes || this.removedBytes < filled / 2) return
-    const rootRow = this.row(0)
-    const page = this.directories.page(rootRow)
-    const live = page.files[rootRow & directoryMask]! + page.directories[rootRow & directoryMask]!
-    if (this.removals < live) return
+    if (this.removals < this.below(0)) return
     this.removals = 0
     this.removedBytes = 0
     this.names.rebuild((copy) => {
       for (const entries of this.entries.pages)
         for (let at = 0; at < entries.fresh; at += 1)
-          if (entries.flags[at] !== 0) entries.links[at * 4 + inName] = copy(entries.links[at * 4 + inName]!)
+          if ((entries.flags[at]! & liveBit) !== 0)
+            entries.links[at * 4 + inName] = copy(entries.links[at * 4 + inName]!)
     })
   }
 }

@@ -98,6 +98,11 @@ export class Tree extends TreeReader {
     return this.store.discard(node)
   }
 
+  /** Frees up to `max` entries of large directories that were removed: memory, nothing that anybody sees. */
+  tidy(max: number): void {
+    this.store.tidy(max)
+  }
+
   /** Renames or moves, with everything below; whatever stands at the new path is replaced. Costs the entries moved. */
   move(node: NodeId, path: string): void {
     this.check(node)

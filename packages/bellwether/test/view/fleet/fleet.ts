@@ -142,6 +142,11 @@ export class Fleet {
   stats = () => this.good<Stats>('/views/v/stats')
   blindSpots = () => this.good<BlindSpots>('/views/v/blind-spots')
 
+  /** Everything that the sensors have seen by now has arrived. */
+  async synced(): Promise<true | undefined> {
+    return (await this.good<{ synced: boolean }>('/views/v/sync?wait=20'))?.synced === true ? true : undefined
+  }
+
   async sessions(): Promise<readonly SessionFacts[]> {
     return (await this.good<{ sessions: SessionFacts[] }>('/views/v/sessions'))?.sessions ?? []
   }
@@ -159,7 +164,7 @@ export class Fleet {
         const ready = ids.every((id) => all.some((session) => session.agent_id === id && session.can_realtime))
         return (ready && (await this.stats()) !== undefined) || undefined
       },
-      30_000,
+      60_000, // three processes from source on a busy machine
     )
   }
 

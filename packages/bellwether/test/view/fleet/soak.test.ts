@@ -1,0 +1,40 @@
+/** A short soak, as a process of its own: everything that the long one does, for as long as it takes to do the worst once. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { programOf } from '../../support/process.js'
+
+const soak = fileURLToPath(new URL('../../../bench/soak.ts', import.meta.url))
+
+describe('a soak', () => {
+  it('[V6.6] [V2.2] [V2.3] [V1.2] leaves the view equal to the disk, after an overflow of the kernel’s queue and the death of an auditor', async () => {
+    const child = spawn(process.execPath, [
+      ...programOf(soak),
+      '--seconds',
+      '2',
+      '--writers',
+      '1',
+      '--seed',
+      '3',
+      '--json',
+    ])
+    let [out, told] = ['', '']
+    child.stdout.on('data', (data: Buffer) => (out += data.toString()))
+    child.stderr.on('data', (data: Buffer) => (told += data.toString()))
+    await once(child, 'close')
+    expect(out, told).toMatch(/^\{/)
+    const report = JSON.parse(out) as { trouble: Record<string, number> } & Record<string, unknown>
+    expect(report).toMatchObject({
+      differences_after_two_audits: 0,
+      differences: [],
+      suspects: 0,
+      tombstones: 0,
+      blind_additions_not_on_disk: [],
+      blind_deletions_on_disk: [],
+      ok: true,
+    })
+    expect(report.trouble['freeze_and_overflow']).toBeGreaterThan(0)
+    expect(report.trouble['kill_an_audit']).toBeGreaterThan(0)
+  }, 600_000)
+})
