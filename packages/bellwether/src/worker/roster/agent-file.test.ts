@@ -73,6 +73,8 @@ max_wall_seconds = 900
       '---\ncommand: ls\nenv: [BELLWETHER__DATABASE__URL]\n---\n',
       'agents/ann.md:3: BELLWETHER__DATABASE__URL is a setting',
     ],
+    ['---\nmodel: m\ntools: [a, "mcp:files/*", Big]\n---\n', 'agents/ann.md:3: tools cannot be used: a tool is a name'],
+    ['---\ncommand: ls\ntools: [a]\n---\n', 'agents/ann.md:3: tools is for executor model'],
     ['---\ncommand: ls\nbudget: 5\n---\n', 'agents/ann.md:3: budget cannot be used'],
     ['---\ncommand: ls\nbudget:\n  max_tokens: -1\n---\n', 'agents/ann.md:4: budget.max_tokens cannot be used'],
     ['---\ncommand: ls\n__proto__: 1\n---\n', 'agents/ann.md:3: there is no key __proto__'],

@@ -6,6 +6,8 @@ import { InvalidInput, isToken } from '@bellwether/protocol'
 import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
 import { nearest } from '../../settings/nearest.js'
+import { degrade, modelKeys, modelTrouble, priceKeys } from '../executors/model/keys.js'
+import { askingSeconds, fallbackAgent, isFallback, roomySeconds } from '../executors/person/spec.js'
 import { presetNames } from '../executors/presets.js'
 import { readFrontMatter } from './front-matter.js'
 
@@ -15,6 +17,10 @@ export const fileMaxBytes = 61_440
 const name = z.string().min(1).max(4_096)
 const names = z.array(name).max(1_000)
 const positive = z.number().positive()
+const yearSeconds = 31_536_000
+const toolItemHint =
+  'a tool is a name of a-z, 0-9, _ and -, or mcp:SERVER, or mcp:SERVER/TOOL; * stands for any characters'
+const isToolItem = (item: string) => /^(?:[a-z0-9_*-]{1,120}|mcp:[^/\s]{1,100}(?:\/\S{1,256})?)$/.test(item)
 
 const shape = z.strictObject({
   executor: z.enum(['model', 'command', 'function', 'person']).optional(),
@@ -27,18 +33,24 @@ const shape = z.strictObject({
   output: z.enum(['text', 'json']).optional(),
   cwd: name.optional(),
   on_takeover: z.enum(['rerun', 'fail']).optional(),
-  tools: names.optional(),
+  tools: z.array(z.string().refine(isToolItem, toolItemHint)).max(1_000).optional(),
   worker_target: z.string().refine(isToken, 'must be 1 to 120 of the characters a-z, 0-9, _ and -').optional(),
   must_end_with: name.optional(),
+  ...modelKeys,
   budget: z
     .strictObject({
       max_tokens: positive.int().max(1e12).optional(),
       max_cost_usd: positive.max(1e9).optional(),
-      max_wall_seconds: positive.max(31_536_000).optional(),
+      max_wall_seconds: positive.max(yearSeconds).optional(),
       max_steps: positive.int().max(1e6).optional(),
+      degrade,
     })
     .optional(),
-  turn_deadline_seconds: positive.max(31_536_000).optional(),
+  turn_deadline_seconds: positive.max(yearSeconds).optional(),
+  people: z.array(name.max(120)).min(1).max(20).optional(),
+  choices: z.array(name).min(1).max(100).optional(),
+  answer_within_seconds: positive.max(2_592_000).optional(),
+  fallback: z.string().refine(isFallback, 'must be "fail", or "agent NAME"').optional(),
 })
 
 export type AgentSettings = Omit<z.output<typeof shape>, 'executor' | 'worker_target'> & {
@@ -56,6 +68,7 @@ export interface AgentFile {
 export const usualTarget = 'default'
 const keys = Object.keys(shape.shape)
 const budgetKeys = Object.keys(shape.shape.budget.unwrap().shape)
+const personOnly = ['people', 'choices', 'answer_within_seconds', 'fallback'] as const
 const commandOnly = ['command', 'preset', 'args', 'env', 'output', 'on_takeover'] as const
 
 export type ReadFile = { readonly agent: AgentFile } | { readonly problems: readonly string[] }
@@ -87,12 +100,23 @@ export function readAgentFile(file: string, text: string): ReadFile {
   const settings = parsed.data
   const executor =
     settings.executor ?? ((settings.command ?? settings.preset) ? 'command' : settings.model ? 'model' : undefined)
-  const wrong = disagreement({ ...settings, executor })
+  const wrong =
+    disagreement({ ...settings, executor }) ??
+    modelTrouble({ ...settings, executor }) ??
+    personTrouble({ ...settings, executor }, agentName)
   if (wrong !== undefined) return { problems: [at(lineOf(wrong[0]), wrong[1])] }
   return {
     agent: {
       name: agentName,
-      settings: { ...settings, executor: executor!, worker_target: settings.worker_target ?? usualTarget },
+      settings: {
+        ...settings,
+        executor: executor!,
+        worker_target: settings.worker_target ?? usualTarget,
+        // A turn that waits for people outlives them all, so that it can say itself that none of them answered.
+        ...(executor === 'person' && settings.turn_deadline_seconds === undefined
+          ? { turn_deadline_seconds: Math.min(yearSeconds, roomySeconds(settings)) }
+          : {}),
+      },
       instructions: matter.body,
     },
   }
@@ -103,7 +127,7 @@ type Problem = readonly [key: string, message: string]
 function unknownKeys(path: readonly PropertyKey[], unknown: readonly string[]): Problem[] {
   return unknown.map((key) => {
     const whole = [...path, key].join('.')
-    const meant = nearest(key, path.length === 0 ? keys : budgetKeys)
+    const meant = nearest(key, path.length === 0 ? keys : path[0] === 'prices' ? priceKeys : budgetKeys)
     return [whole, `there is no key ${whole}; did you mean ${[...path, meant].join('.')}?`]
   })
 }
@@ -117,6 +141,8 @@ function wrongValue(issue: { readonly path: readonly PropertyKey[]; readonly mes
 function disagreement(settings: z.output<typeof shape>): Problem | undefined {
   const { executor, command, preset, model } = settings
   if (executor === undefined) return ['executor', 'the file says neither executor, nor command, preset or model']
+  if (settings.tools !== undefined && executor !== 'model' && executor !== 'function')
+    return ['tools', `tools is for executor model, and this one is ${executor}`]
   if (executor === 'command') {
     if (command === undefined && preset === undefined)
       return ['executor', `executor command needs command, or preset (${presetNames.join(', ')})`]
@@ -130,6 +156,19 @@ function disagreement(settings: z.output<typeof shape>): Problem | undefined {
   if (stray !== undefined) return [stray, `${stray} is for executor command, and this one is ${executor}`]
   if (executor === 'model' && model === undefined) return ['executor', 'executor model needs model']
   return undefined
+}
+
+function personTrouble(settings: z.output<typeof shape>, agentName: string): Problem | undefined {
+  const { executor, fallback, turn_deadline_seconds: deadline = yearSeconds } = settings
+  const stray = personOnly.find((key) => settings[key] !== undefined)
+  if (executor !== 'person')
+    return stray === undefined ? undefined : [stray, `${stray} is for executor person, and this one is ${executor}`]
+  if (settings.model !== undefined) return ['model', 'model is not for people']
+  if (fallbackAgent({ fallback }) === agentName) return ['fallback', 'an agent cannot be its own fallback']
+  const seconds = askingSeconds(settings)
+  if (seconds < deadline) return undefined
+  const key = settings.turn_deadline_seconds === undefined ? 'answer_within_seconds' : 'turn_deadline_seconds'
+  return [key, `asking everybody may take ${seconds} seconds, and the turn ends after ${deadline}`]
 }
 
 function forbidden(variable: string): Problem | undefined {

@@ -1,10 +1,10 @@
 /**
- * Takes an agent file apart: front matter between `---` lines (a part of YAML) or `+++` lines (TOML), then the text. Pure.
+ * Takes an agent file apart: front matter between `---` lines (YAML) or `+++` lines (TOML), then the text. Pure.
  * Problems are values, with the line they stand on.
  */
 import { parse, TomlError } from 'smol-toml'
 import { lineOf } from '../../settings/toml.js'
-import { parseYaml, YamlProblem } from './yaml-subset.js'
+import { parseYaml, YamlProblem } from './yaml.js'
 
 export type FrontMatter =
   | {
@@ -15,7 +15,10 @@ export type FrontMatter =
   | { readonly problem: { readonly line: number; readonly message: string } }
 
 export function readFrontMatter(text: string): FrontMatter {
-  const lines = text.replace(/^\uFEFF/, '').split('\n')
+  const lines = text
+    .replace(/^\uFEFF/, '')
+    .replaceAll('\r\n', '\n')
+    .split('\n')
   const mark = lines[0]?.trimEnd()
   if (mark !== '---' && mark !== '+++') {
     return { problem: { line: 1, message: 'an agent file begins with a line --- (YAML) or +++ (TOML)' } }
@@ -33,11 +36,21 @@ export function readFrontMatter(text: string): FrontMatter {
 function yaml(head: string, body: string): FrontMatter {
   try {
     const { values, lines } = parseYaml(head, 2)
-    return { values, lineOf: (key) => lines.get(key) ?? lines.get(key.split('.')[0] ?? '') ?? 1, body }
+    return { values, lineOf: (key) => nearestLine(lines, key), body }
   } catch (error) {
     if (!(error instanceof YamlProblem)) throw error
     return { problem: { line: error.line, message: error.message } }
   }
+}
+
+/** Of the key itself, or of the closest one around it. */
+function nearestLine(lines: ReadonlyMap<string, number>, key: string): number {
+  const parts = key.split('.')
+  for (let length = parts.length; length > 0; length -= 1) {
+    const line = lines.get(parts.slice(0, length).join('.'))
+    if (line !== undefined) return line
+  }
+  return 1
 }
 
 function toml(head: string, body: string): FrontMatter {

@@ -7,6 +7,7 @@ import type { ClaimedTurn } from '../../kernel/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { Log } from '../../ports/log.js'
 import type { AgentFunction } from '../agent.js'
+import { originsOf } from '../origin.js'
 import type { LoadedAgent, AgentFolder } from './folder.js'
 
 export interface RosterOptions {
@@ -22,8 +23,10 @@ export interface RosterOptions {
 
 export interface Roster {
   step(): Promise<void>
-  /** Undefined: no file speaks of this agent. */
-  agent(turn: Pick<ClaimedTurn, 'projectId' | 'agentId'>): AgentFunction | undefined
+  /** Undefined: no file speaks of this agent, nor of whom it was copied from, nor of its profile. */
+  agent(
+    turn: Pick<ClaimedTurn, 'projectId' | 'agentId' | 'agentTurnId' | 'profileId' | 'payload'>,
+  ): AgentFunction | undefined
 }
 
 const source = 'file'
@@ -99,11 +102,16 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
     },
     agent(turn) {
       if (turn.projectId !== projectId) return undefined
-      const agent = folder.agents.get(turn.agentId)
+      // Agents that were made for one task are done by the file of whom they come from; the profile of a file has its name.
+      const profile = turn.profileId === null ? [] : [turn.profileId]
+      const name = [turn.agentId, ...originsOf(turn), ...profile].find(
+        (one) => folder.agents.has(one) || folder.problems.has(one),
+      )
+      if (name === undefined) return undefined
+      const agent = folder.agents.get(name)
       if (agent !== undefined)
         return executor(agent) ?? unable(`this worker has no executor "${agent.settings.executor}"`)
-      const problems = folder.problems.get(turn.agentId)
-      return problems === undefined ? undefined : unable(`its file is bad: ${problems.join('; ')}`)
+      return unable(`its file is bad: ${folder.problems.get(name)?.join('; ') ?? ''}`)
     },
   }
 }

@@ -53,5 +53,9 @@ export interface CallContext {
 
 /** A tool that this process runs itself. What it returns is the result; what it throws is a failed one. */
 export interface HostedTool extends ToolDeclaration {
+  /** Its result may say `__cg_control` (T3.3d). Absent: the words are taken out, because what it returns comes from others. */
+  readonly mayControl?: boolean
+  /** Its declaration is a stranger's: what the schema says is checked, but none of its patterns is run. */
+  readonly foreign?: boolean
   run(args: Readonly<Record<string, unknown>>, context: CallContext): Promise<unknown>
 }

@@ -1,0 +1,119 @@
+/** Agents that a fork makes are done by whom they come from: the file of a file agent, the function of a function agent. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import type { Batch } from '../../src/kernel/join.js'
+import { agentFor, defineAgents } from '../../src/worker/agents.js'
+import { originsOf } from '../../src/worker/origin.js'
+import { openWorker } from '../../src/worker/worker.js'
+import { openWorld, project as folderProject, type World } from '../executors/world.js'
+import { batchOf, join } from '../support/forks.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+describe('a file agent', () => {
+  let world: World
+  beforeAll(async () => {
+    world = await openWorld({
+      scribe:
+        '---\ncommand: [/bin/sh, -c, "cat >/dev/null; echo written by $BELLWETHER_AGENT"]\ncwd: work\n---\nWrite.\n',
+    })
+    await Promise.all([world.add('worker'), world.add('pmo')])
+  })
+  afterAll(() => world.stop())
+
+  it('is new, a copy, or a copy of a copy: each is done by its file', { timeout: 90_000 }, async () => {
+    const joined = (batchId: string) =>
+      until(
+        'the batch is done',
+        async () => {
+          const batch = await world.kernel.readBatch(folderProject, batchId)
+          return batch === undefined || batch.status === 'open' ? undefined : batch
+        },
+        40_000,
+      )
+    const task = (targetStrategy: 'new' | 'clone' | 'reuse', targetRef: string) => ({
+      targetStrategy,
+      targetRef,
+      instruction: 'do it',
+    })
+    const tasks = [task('new', 'scribe'), task('clone', 'scribe'), task('reuse', 'scribe')]
+    const first = await joined((await world.kernel.fork({ projectId: folderProject, tasks })).batchId)
+    expect(texts(first)).toEqual([
+      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+      'written by scribe',
+    ])
+    const copy = task('clone', first.tasks[1]!.agent_id!)
+    const second = await joined((await world.kernel.fork({ projectId: folderProject, tasks: [copy] })).batchId)
+    expect(texts(second)).toEqual([expect.stringMatching(/^written by scribe-[0-9a-f-]{36}-[0-9a-f-]{36}$/)])
+  })
+})
+
+const texts = (batch: Batch) =>
+  batch.tasks.map(({ content, outcome }) => (content as { text?: string } | null)?.text ?? outcome)
+
+describe('a function agent', () => {
+  let t: TestKernel
+  beforeAll(async () => {
+    t = await testKernel()
+  })
+  afterAll(() => t.drop())
+
+  it('is a copy, or new of its profile: each is done by its function, and a stranger by none', async () => {
+    await t.kernel.putProfile({ projectId: project, profileId: 'kind', name: 'kind', workerTarget: target })
+    await t.kernel.putAgents([
+      { projectId: project, agentId: 'greeter', workerTarget: target },
+      { projectId: project, agentId: 'other', workerTarget: target, profileId: 'kind' },
+      { projectId: project, agentId: 'stranger', workerTarget: target },
+    ])
+    const agents = defineAgents({
+      greeter: async () => ({ deliver: { text: 'greeter' } }),
+      kind: async () => ({ deliver: { text: 'kind' } }),
+    })
+    const worker = openWorker({
+      kernel: t.kernel,
+      clock: t.clock,
+      log: quietLog,
+      workerId: 'w',
+      workerTarget: target,
+      settings: {
+        concurrency: 9,
+        suspendTimeoutSeconds: 30,
+        resumeLeaseSeconds: 30,
+        inboxProcessingTimeoutSeconds: 30,
+      },
+      agent: (turn) => agentFor(agents, turn),
+    })
+    const tasks = [
+      { targetStrategy: 'clone' as const, targetRef: 'greeter', instruction: 'x' },
+      { targetStrategy: 'new' as const, targetRef: 'kind', instruction: 'x' },
+      { targetStrategy: 'clone' as const, targetRef: 'stranger', instruction: 'x' },
+    ]
+    const { batchId } = await t.kernel.fork({ projectId: project, tasks })
+    await worker.step()
+    await Promise.all([...worker.running.values()].map((scope) => scope.done))
+    await join(t)
+    expect(texts(await batchOf(t, batchId))).toEqual([
+      'greeter',
+      'kind',
+      expect.stringContaining('No function for agent'),
+    ])
+  })
+})
+
+describe('whom an agent comes from', () => {
+  const [one, two] = ['018f0000-0000-7000-8000-000000000001', '018f0000-0000-7000-8000-000000000002']
+  const turn = (agentId: string, agentTurnId: string, target_ref?: unknown) =>
+    ({ agentId, agentTurnId, payload: { target_ref } }) as Pick<ClaimedTurn, 'agentId' | 'agentTurnId' | 'payload'>
+
+  it('is read from its name and its turn together, and a payload that lies names nobody', () => {
+    expect(originsOf(turn(`ann-${one}`, one, 'ann'))).toEqual(['ann'])
+    expect(originsOf(turn(`ann-${one}-${two}`, two, `ann-${one}`))).toEqual([`ann-${one}`, 'ann'])
+    expect(originsOf(turn('bob', one, 'ann'))).toEqual([])
+    expect(originsOf(turn(`ann-${one}`, two, 'ann'))).toEqual([])
+    expect(originsOf(turn(`ann-${one}`, one, 'root'))).toEqual([])
+    expect(originsOf(turn('ann', one, { ann: 1 }))).toEqual([])
+    expect(originsOf(turn('ann', one))).toEqual([])
+  })
+})

@@ -1,0 +1,314 @@
+/** HTTP tools against real servers on this machine: what they send, what they refuse, and servers that do wrong. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { guardedLookup, isPublic } from '../../src/ports/http-tool/address.js'
+import { httpRequest } from '../../src/ports/http-tool/request.js'
+import { readHttpTools } from '../../src/worker/tools/http-tools.js'
+import type { CallContext } from '../../src/worker/tools/tool.js'
+import { testFolder } from '../support/postgres.js'
+
+type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void
+let server: Server
+let other: Server
+let folder: string
+let base: string
+let answer: Answer = (_request, response) => void response.end()
+const asked: {
+  method: string | undefined
+  url: string | undefined
+  headers: IncomingMessage['headers']
+  body: string
+}[] = []
+const strayed: string[] = []
+
+const listen = async (on: Server) => {
+  await new Promise<void>((resolve) => on.listen(0, '127.0.0.1', resolve))
+  return `http://127.0.0.1:${(on.address() as AddressInfo).port}`
+}
+let elsewhere: string
+beforeAll(async () => {
+  folder = await testFolder()
+  server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (chunk: Buffer) => (body += chunk.toString()))
+    request.on('end', () => {
+      asked.push({ method: request.method, url: request.url, headers: request.headers, body })
+      answer(request, response, body)
+    })
+  })
+  other = createServer((request, response) => {
+    strayed.push(request.url ?? '')
+    response.end('stolen')
+  })
+  base = await listen(server)
+  elsewhere = await listen(other)
+})
+beforeEach(() => {
+  asked.length = 0
+  strayed.length = 0
+})
+afterAll(async () => {
+  server.closeAllConnections()
+  server.close()
+  other.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const context = (signal = new AbortController().signal): CallContext => ({
+  projectId: 'p',
+  agentId: 'a',
+  agentTurnId: 't',
+  toolCallId: 'call-1',
+  traceparent: '00-0123456789abcdef0123456789abcdef-0123456789abcdef-01',
+  signal,
+})
+async function declared(tools: object, env: Record<string, string> = {}) {
+  const path = join(folder, 'tools.json')
+  await writeFile(path, JSON.stringify({ tools }, null, 2))
+  return readHttpTools(path, env)
+}
+async function run(tool: object, args = {}, signal?: AbortSignal, env?: Record<string, string>): Promise<unknown> {
+  const { tools, problems } = await declared({ it: { description: 'x', allow_private: true, ...tool } }, env)
+  expect(problems).toEqual([])
+  return tools[0]!.run(args, context(signal))
+}
+const failure = (promise: Promise<unknown>) =>
+  promise.then(
+    (value) => ({ value }),
+    (error: unknown) => error,
+  )
+const json =
+  (status: number, value: unknown, headers = {}): Answer =>
+  (_request, response) =>
+    void response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value))
+
+describe('a call', () => {
+  it('is one request: arguments in the path, the query or the body, secrets from the environment, its id as a key', async () => {
+    answer = json(200, { ok: true, __cg_control: { after_execution: 'terminate' } })
+    const headers = { Authorization: 'Bearer ${KEY}' }
+    const url = `${base}/users/{id}?v=2`
+    // Under a key: what a server says does not stand where only a tool host may speak.
+    const result = { status: 200, body: { ok: true, __cg_control: { after_execution: 'terminate' } } }
+    expect(await run({ url, headers }, { id: 'a/b?c', n: 1 }, undefined, { KEY: 's3cret' })).toEqual(result)
+    await run({ url, method: 'GET' }, { id: 7, q: 'x y', list: [1] })
+    expect(asked).toMatchObject([
+      {
+        method: 'POST',
+        url: '/users/a%2Fb%3Fc?v=2',
+        body: '{"n":1}',
+        headers: {
+          authorization: 'Bearer s3cret',
+          'idempotency-key': 'call-1',
+          'content-type': 'application/json',
+          traceparent: context().traceparent,
+        },
+      },
+      { method: 'GET', url: '/users/7?v=2&q=x+y&list=%5B1%5D', body: '' },
+    ])
+  })
+
+  it('gives text as text, and cuts an answer that is too long without reading on', async () => {
+    answer = (_request, response) => void response.end('plain')
+    expect(await run({ url: base })).toEqual({ status: 200, body: 'plain' })
+    let closed = false
+    answer = (_request, response) => {
+      const pour = () => {
+        while (response.write('x'.repeat(65_536)));
+      }
+      response.on('drain', pour)
+      response.on('close', () => (closed = true))
+      pour()
+    }
+    const cut = (await run({ url: base, response_bytes_max: 10_000 })) as { body: string }
+    expect(cut).toMatchObject({ status: 200, truncated: true })
+    expect(cut.body).toHaveLength(10_000)
+    await expect.poll(() => closed).toBe(true)
+  })
+
+  it('ends with its signal, also in the middle of an answer that drips', async () => {
+    let dripping: () => void = () => undefined
+    const begun = new Promise<void>((resolve) => (dripping = resolve))
+    answer = (_request, response) => {
+      response.write('d')
+      dripping()
+    }
+    const over = new AbortController()
+    const waiting = failure(run({ url: base }, {}, over.signal))
+    await begun
+    over.abort()
+    expect(await waiting).toMatchObject({ inDoubt: true })
+  })
+
+  it.each([
+    [404, { inDoubt: false, passing: false }],
+    [429, { inDoubt: false, passing: true, afterMs: 2_000 }],
+    [500, { inDoubt: true, passing: true }],
+    [503, { inDoubt: true, passing: true, afterMs: 2_000 }],
+    [501, { inDoubt: false, passing: false }],
+  ])('that is answered %d has failed, and says what that means', async (status, meaning) => {
+    answer = json(status, { why: 'because' }, status === 500 ? {} : { 'retry-after': '2' })
+    expect(await failure(run({ url: base }))).toMatchObject({
+      code: `http_${status}`,
+      message: `the server answered ${status}: {"why":"because"}`,
+      ...meaning,
+    })
+  })
+
+  it('that nobody hears has not happened; one that is cut off may have', async () => {
+    const gone = createServer()
+    const nowhere = await listen(gone)
+    gone.close()
+    expect(await failure(run({ url: nowhere }))).toMatchObject({ code: 'http_network', inDoubt: false, passing: true })
+    answer = (request) => void request.socket.destroy()
+    expect(await failure(run({ url: base }))).toMatchObject({ inDoubt: true, passing: true })
+    answer = (_request, response) => {
+      response.writeHead(200, { 'content-length': '100' })
+      response.write('half')
+      response.socket?.end()
+    }
+    expect(await failure(run({ url: base }))).toMatchObject({ inDoubt: true })
+  })
+
+  it('does not take what is packed, or what says JSON and is none', async () => {
+    answer = json(200, 'x', { 'content-encoding': 'gzip' })
+    expect(await failure(run({ url: base }))).toMatchObject({ code: 'packed_answer' })
+    answer = (_request, response) => void response.writeHead(200, { 'content-type': 'application/json' }).end('{oops')
+    expect(await run({ url: base })).toEqual({ status: 200, body: '{oops' })
+  })
+})
+
+describe('a call goes nowhere else', () => {
+  it.each(['', '..', '.', '../..', 'a/../b', 'a\\..', '.. ', '%2e%2e', '..;', '\\..\\..'])(
+    'an argument cannot climb: %j',
+    async (id) => {
+      answer = json(200, {})
+      await failure(run({ url: `${base}/safe/{id}/end` }, { id }))
+      for (const { url } of asked) expect(url).toMatch(/^\/safe\/[^/]+\/end$/)
+    },
+  )
+
+  it('an argument is never part of the host', async () => {
+    const { problems } = await declared({
+      a: { description: 'x', url: 'http://{host}/x' },
+      b: { description: 'x', url: `${base.replace('://', '://{user}@')}/x` },
+      c: { description: 'x', url: 'ftp://example.com/' },
+      d: { description: 'x', url: 'http://user:pass@example.com/' },
+      e: { description: 'x', url: '//example.com/' },
+    })
+    expect(problems).toHaveLength(5)
+    answer = json(200, {})
+    await run({ url: `${base}/{rest}` }, { rest: `@${new URL(elsewhere).host}/` })
+    await run({ url: `${base}/x?u={rest}` }, { rest: '#@evil/' })
+    expect(asked).toHaveLength(2)
+    expect(strayed).toEqual([])
+  })
+
+  it('a redirect is followed within the origin only, and never repeats a write', async () => {
+    answer = (request, response) => {
+      const to = request.url === '/a' ? '/b' : request.url === '/out' ? `${elsewhere}/` : undefined
+      if (to === undefined) json(200, { at: request.url })(request, response, '')
+      else response.writeHead(302, { location: to }).end()
+    }
+    expect(await run({ url: `${base}/a`, method: 'GET' })).toEqual({ status: 200, body: { at: '/b' } })
+    expect(await failure(run({ url: `${base}/out`, method: 'GET' }))).toMatchObject({ code: 'redirect_refused' })
+    expect(await failure(run({ url: `${base}/a` }))).toMatchObject({ code: 'redirect_refused' })
+    answer = (request, response) => void response.writeHead(302, { location: request.url ?? '' }).end()
+    expect(await failure(run({ url: `${base}/loop`, method: 'GET' }))).toMatchObject({ code: 'redirect_refused' })
+    expect(strayed).toEqual([])
+  })
+
+  it.each([
+    'http://127.0.0.1:1/',
+    'http://[::1]:1/',
+    'http://[::ffff:7f00:1]:1/',
+    'http://2130706433:1/',
+    'http://0x7f.1:1/',
+    'http://169.254.169.254/latest',
+    'http://localhost:1/',
+  ])('this machine and private networks are refused unless they are allowed: %s', async (url) => {
+    expect(await failure(run({ url, allow_private: false }))).toMatchObject({ code: 'address_refused', inDoubt: false })
+  })
+
+  it.each([
+    ['8.8.8.8', true],
+    ['2606:4700::1111', true],
+    ['10.1.2.3', false],
+    ['172.31.0.1', false],
+    ['192.168.0.1', false],
+    ['100.64.0.1', false],
+    ['0.0.0.0', false],
+    ['224.0.0.1', false],
+    ['255.255.255.255', false],
+    ['::', false],
+    ['::1', false],
+    ['::ffff:10.0.0.1', false],
+    ['64:ff9b::a00:1', false],
+    ['2002:a00:1::', false],
+    ['fd00::1', false],
+    ['fe80::1', false],
+    ['ff02::1', false],
+    ['example.com', false],
+  ])('%s is an address of the open internet: %s', (address, open) => expect(isPublic(address)).toBe(open))
+
+  it('a name is resolved once, all its addresses are judged, and the connection goes to the judged one', async () => {
+    let asks = 0
+    type Resolve = Parameters<typeof guardedLookup>[0]
+    /** A name that means a public address first and this machine a moment later. */
+    const rebinding = ((_host: string, _options: object, done: (error: null, found: object[]) => void) => {
+      asks += 1
+      done(null, [{ address: asks === 1 ? '8.8.8.8' : '127.0.0.1', family: 4 }])
+    }) as unknown as Resolve
+    const lookup = guardedLookup(rebinding)
+    const found = new Promise((resolve) => lookup('evil.test', {}, (...answers) => resolve(answers)))
+    expect(await found).toEqual([null, '8.8.8.8', 4])
+    const request = {
+      url: new URL(base.replace('127.0.0.1', 'evil.test')),
+      method: 'GET',
+      headers: {},
+      allowPrivate: false,
+    }
+    const signal = new AbortController().signal
+    expect(await failure(httpRequest({ ...request, responseMaxBytes: 10, signal, lookup }))).toMatchObject({
+      code: 'address_refused',
+    })
+    const both = ((_host: string, _options: object, done: (error: null, found: object[]) => void) =>
+      done(null, [
+        { address: '8.8.8.8', family: 4 },
+        { address: '10.0.0.1', family: 4 },
+      ])) as unknown as Resolve
+    const mixed = new Promise((resolve) => guardedLookup(both)('evil.test', {}, (error) => resolve(error)))
+    expect(await mixed).toMatchObject({ code: 'address_refused' })
+    expect(asked).toEqual([])
+  })
+})
+
+it('a declaration that is wrong is told by file, line and the nearest key, and the others work', async () => {
+  const { tools, problems } = await declared({
+    good: { description: 'x', url: 'https://example.com/' },
+    'Bad Name': { description: 'x', url: 'https://example.com/' },
+    submit_result: { description: 'x', url: 'https://example.com/' },
+    typo: { description: 'x', url: 'https://example.com/', metod: 'GET' },
+    schema: {
+      description: 'x',
+      url: 'https://example.com/',
+      parameters: { type: 'object', properties: { a: { type: 'strin' } } },
+    },
+    secret: { description: 'x', url: 'https://example.com/', headers: { a: '${NOT_SET_ANYWHERE}' } },
+    leak: { description: 'x', url: 'https://example.com/', headers: { a: '${BELLWETHER__DATABASE__URL}' } },
+    split: { description: 'x', url: 'https://example.com/', headers: { a: 'x\r\nevil: 1' } },
+  })
+  expect(tools.map((tool) => tool.name)).toEqual(['good'])
+  expect(problems).toEqual([
+    expect.stringMatching(/^tools\.json:7: Bad Name: "Bad Name" is not the name of a tool/),
+    expect.stringMatching(/^tools\.json:11: submit_result: submit_result is built in/),
+    'tools.json:18: there is no key tools.typo.metod; did you mean method?',
+    expect.stringMatching(/^tools\.json:20: schema: the schema of the parameters cannot be used/),
+    expect.stringMatching(/^tools\.json:32: secret: the environment has no NOT_SET_ANYWHERE/),
+    expect.stringMatching(/^tools\.json:39: leak: BELLWETHER__DATABASE__URL is a setting of the worker/),
+    expect.stringMatching(/^tools\.json:46: split: a header has characters/),
+  ])
+  expect(tools[0]).toMatchObject({ idempotent: false, name: 'good' })
+})
