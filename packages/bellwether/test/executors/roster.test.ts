@@ -44,8 +44,9 @@ const row = async (agentId: string) =>
       agentId,
     )
   )[0]
+const turnOf = (agentId: string) => ({ projectId: project, agentId, agentTurnId: 't', profileId: null, payload: {} })
 const answer = async (agentId: string) => {
-  const run = roster.agent({ projectId: project, agentId })
+  const run = roster.agent(turnOf(agentId))
   const action = await run?.({ turn: { agentId } } as Parameters<typeof run>[0])
   return action === undefined ? undefined : 'deliver' in action && 'text' in action.deliver ? action.deliver.text : ''
 }
@@ -102,7 +103,7 @@ it('a file that was bad from the start has an agent that says why it cannot work
   await roster.step()
   expect(await answer('cid')).toContain('its file is bad')
   expect(await answer('dee')).toContain('this worker has no executor "person"')
-  expect(roster.agent({ projectId: 'another', agentId: 'dee' })).toBeUndefined()
+  expect(roster.agent({ ...turnOf('dee'), projectId: 'another' })).toBeUndefined()
 })
 
 it('only agents that this folder brought are retired, also after a restart', async () => {

@@ -1,0 +1,176 @@
+/**
+ * A model behind the AI SDK, at the level of its providers: one request, no retries of the SDK's own, arguments of calls as the
+ * text that came. What the network or the provider throws is passed on; failure.ts says what it means.
+ */
+import type { OpenAICompatibleProvider } from '@ai-sdk/openai-compatible'
+import { Retryable } from '@bellwether/protocol'
+import type { FinishReason, Message, Model, ModelRequest, Part, TokenUsage } from './model.js'
+import { thoughtsApart } from './think-tags.js'
+
+/** The SDK's own type of a model; its package of types is not one of ours. */
+export type SdkModel = ReturnType<OpenAICompatibleProvider['chatModel']>
+type CallOptions = Parameters<SdkModel['doStream']>[0]
+type Prompt = CallOptions['prompt']
+type SdkPart = Awaited<ReturnType<SdkModel['doStream']>>['stream'] extends ReadableStream<infer P> ? P : never
+type Finish = Extract<SdkPart, { type: 'finish' }>
+type Extra = Record<string, Record<string, never>>
+
+export interface SdkSource {
+  readonly name: string
+  readonly account: string
+  readonly model: SdkModel
+  readonly key?: string | undefined
+  /** Marks for the provider's prompt cache; absent: it caches by itself, or not. */
+  readonly cacheMark?: Readonly<Record<string, unknown>>
+}
+
+export function sdkModel({ name, account, model, key, cacheMark }: SdkSource): Model {
+  return {
+    name,
+    account,
+    conceal: (text) => (key === undefined ? text : text.replaceAll(key, '[key]')),
+    async *stream(request, signal) {
+      const { stream } = await model.doStream(optionsOf(request, signal, cacheMark))
+      const reader = stream.getReader()
+      const apart = thoughtsApart()
+      try {
+        for (;;) {
+          const { done, value } = await reader.read()
+          const part = done ? undefined : partOf(value)
+          if (part?.kind === 'text') yield* apart.take(part.text)
+          else {
+            if (done || part !== undefined) yield* apart.rest()
+            if (part !== undefined) yield part
+          }
+          if (done) return
+        }
+      } finally {
+        // Whoever stops reading ends the request: the rest of an answer costs money too.
+        void reader.cancel().catch(() => undefined)
+      }
+    },
+  }
+}
+
+function optionsOf(request: ModelRequest, signal: AbortSignal, mark: SdkSource['cacheMark']): CallOptions {
+  const last = request.messages.length - 1
+  const prompt = request.messages.map((message, index) => {
+    const marked = mark !== undefined && (index === last || message.role === 'system')
+    return { ...messageOf(message), ...(marked ? { providerOptions: mark } : {}) }
+  })
+  const tools = request.tools.map((tool) => ({
+    type: 'function' as const,
+    name: tool.name,
+    description: tool.description,
+    inputSchema: tool.parameters,
+  }))
+  return {
+    prompt: prompt as Prompt,
+    ...(tools.length === 0 ? {} : { tools, toolChoice: { type: 'auto' } }),
+    maxOutputTokens: request.maxOutputTokens,
+    ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
+    abortSignal: signal,
+  }
+}
+
+function messageOf(message: Message): Prompt[number] {
+  switch (message.role) {
+    case 'system':
+      return { role: 'system', content: message.text }
+    case 'user':
+      return { role: 'user', content: [{ type: 'text', text: message.text }] }
+    case 'assistant':
+      return {
+        role: 'assistant',
+        content: [
+          ...(message.text.trim() === '' ? [] : [{ type: 'text' as const, text: message.text.trimEnd() }]),
+          ...message.calls.map((call) => ({
+            type: 'tool-call' as const,
+            toolCallId: call.id,
+            toolName: call.name,
+            input: call.args ?? {},
+            ...(call.extra === undefined ? {} : { providerOptions: seenAgain(call.extra) }),
+          })),
+        ],
+      }
+    case 'tool':
+      return {
+        role: 'tool',
+        content: message.outputs.map((output) => ({
+          type: 'tool-result' as const,
+          toolCallId: output.id,
+          toolName: output.name,
+          output: { type: output.failed ? ('error-text' as const) : ('text' as const), value: output.text },
+        })),
+      }
+  }
+}
+
+/** Gemini's signatures come under the provider's own name, and are looked for under Google's. */
+function seenAgain(extra: Readonly<Record<string, unknown>>): Extra {
+  return { google: Object.values(extra)[0], ...extra } as Extra
+}
+
+function partOf(part: SdkPart): Part | undefined {
+  switch (part.type) {
+    case 'text-delta':
+      return { kind: 'text', text: part.delta }
+    case 'reasoning-delta':
+      return { kind: 'thought', text: part.delta }
+    case 'tool-input-delta':
+      return { kind: 'input', text: part.delta }
+    case 'tool-call': {
+      const { toolCallId: id, toolName: name, input, providerMetadata: extra } = part
+      return { kind: 'call', call: { id, name, input, ...(extra === undefined ? {} : { extra }) } }
+    }
+    case 'finish':
+      return finishOf(part)
+    case 'error':
+      if (!(part.error instanceof Error)) throw saidError(part.error)
+      // A stream that just ends is one thing whichever provider it comes from: the missing finish tells.
+      if (part.error.message.includes('without a finish reason')) return undefined
+      throw part.error
+    default:
+      return undefined
+  }
+}
+
+/** A provider that sends an error in the middle of a stream of 200 OK. */
+function saidError(error: unknown): Retryable {
+  const told = typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : undefined
+  return new Retryable(`the model's provider broke off: ${told ?? JSON.stringify(error)}`, {
+    code: 'model_stream_error',
+    cause: error,
+  })
+}
+
+const reasons: Readonly<Record<string, FinishReason>> = {
+  stop: 'stop',
+  length: 'length',
+  'content-filter': 'content_filter',
+  'tool-calls': 'tool_calls',
+}
+
+/** Undefined where the provider never said that it was done: the answer was cut off. */
+function finishOf({ finishReason, usage }: Finish): Part | undefined {
+  const { unified, raw } = finishReason
+  if (unified === 'error' || (unified === 'other' && raw === undefined)) return undefined
+  const used = usageOf(usage)
+  return { kind: 'finish', reason: reasons[unified] ?? 'stop', ...(used === undefined ? {} : { usage: used }) }
+}
+
+function usageOf({ inputTokens, outputTokens }: Finish['usage']): TokenUsage | undefined {
+  if (inputTokens.total === undefined && outputTokens.total === undefined) return undefined
+  return {
+    inputTokens: whole(inputTokens.total),
+    outputTokens: whole(outputTokens.total),
+    cachedTokens: whole(inputTokens.cacheRead),
+  }
+}
+
+// More than any call can use: a larger number is the provider's mistake, and would overflow what adds them up.
+const tokensMax = 1e9
+
+function whole(value: number | undefined): number {
+  return value !== undefined && Number.isFinite(value) && value > 0 ? Math.min(tokensMax, Math.round(value)) : 0
+}

@@ -1,0 +1,122 @@
+/**
+ * Models by name, `provider/model`: any OpenAI-compatible endpoint, Anthropic, and scripts. Always: a key is used for its own
+ * provider only and shown nowhere; the environment is handed in by whoever may read it. What is not set up is told by name.
+ */
+import { createHash } from 'node:crypto'
+import { createAnthropic } from '@ai-sdk/anthropic'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { InvalidInput } from '@bellwether/protocol'
+import { sdkModel } from './ai-sdk.js'
+import type { Model } from './model.js'
+import { scriptedModel, type Script } from './scripted.js'
+
+export interface ProvidersOptions {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** By the name after `scripted/`. */
+  readonly scripts?: Readonly<Record<string, Script>>
+}
+
+/** Throws InvalidInput where the provider is not known or not set up. */
+export type Models = (name: string) => Model
+
+const openaiUrl = 'https://api.openai.com/v1'
+const anthropicUrl = 'https://api.anthropic.com/v1'
+
+export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
+  const set = (name: string) => {
+    const value = env[name]?.trim()
+    return value === undefined || value === '' ? undefined : value
+  }
+
+  /** `work/qwen` is the endpoint of WORK_BASE_URL, with the key WORK_API_KEY where it has one. */
+  function compatible(provider: string, model: string): Model {
+    const prefix = provider.toUpperCase().replaceAll('-', '_')
+    const apiKey = set(`${prefix}_API_KEY`)
+    const baseURL = set(`${prefix}_BASE_URL`) ?? (provider === 'openai' && apiKey !== undefined ? openaiUrl : undefined)
+    if (baseURL === undefined) {
+      throw new InvalidInput(`there is no provider "${provider}" for the model ${model}`, {
+        code: 'model_not_set_up',
+        hint: `set ${prefix}_BASE_URL (and ${prefix}_API_KEY) in the worker's environment; see docs/models.md`,
+      })
+    }
+    checkUrl(baseURL, `${prefix}_BASE_URL`)
+    const own = new URL(baseURL).hostname === new URL(openaiUrl).hostname
+    const provide = createOpenAICompatible({
+      name: provider,
+      baseURL,
+      includeUsage: true,
+      ...(apiKey === undefined ? {} : { apiKey }),
+      ...(own ? { transformRequestBody: newerLimit } : {}),
+    })
+    return sdkModel({
+      name: `${provider}/${model}`,
+      account: accountOf(provider, baseURL, apiKey),
+      model: provide.chatModel(model),
+      key: apiKey,
+    })
+  }
+
+  function anthropic(model: string): Model {
+    const apiKey = set('ANTHROPIC_API_KEY')
+    if (apiKey === undefined) {
+      throw new InvalidInput(`there is no key for the model ${model}`, {
+        code: 'model_not_set_up',
+        hint: "set ANTHROPIC_API_KEY in the worker's environment; see docs/models.md",
+      })
+    }
+    const baseURL = anthropicBase(set('ANTHROPIC_BASE_URL') ?? anthropicUrl)
+    return sdkModel({
+      name: `anthropic/${model}`,
+      account: accountOf('anthropic', baseURL, apiKey),
+      model: createAnthropic({ apiKey, baseURL }).languageModel(model),
+      key: apiKey,
+      cacheMark: { anthropic: { cacheControl: { type: 'ephemeral' } } },
+    })
+  }
+
+  return (name) => {
+    const slash = name.indexOf('/')
+    const provider = slash < 0 ? '' : name.slice(0, slash)
+    const model = name.slice(slash + 1)
+    if (!/^[a-z][a-z0-9_-]{0,40}$/.test(provider) || model.trim() === '') {
+      throw new InvalidInput(`${JSON.stringify(name)} names no model`, {
+        code: 'model_not_set_up',
+        hint: 'write provider/model, such as openai/gpt-5-mini or anthropic/claude-sonnet-4-5',
+      })
+    }
+    if (provider === 'anthropic') return anthropic(model)
+    if (provider !== 'scripted') return compatible(provider, model)
+    const script = Object.hasOwn(scripts, model) ? scripts[model] : undefined
+    if (script === undefined)
+      throw new InvalidInput(`there is no script "${model}"`, {
+        code: 'model_not_set_up',
+        hint: 'scripts come from code',
+      })
+    return scriptedModel(model, script)
+  }
+}
+
+function checkUrl(url: string, variable: string): void {
+  if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return
+  throw new InvalidInput(`${variable} is no http(s) address`, { code: 'model_not_set_up' })
+}
+
+/** People write it with and without the version; the SDK wants it. */
+function anthropicBase(url: string): string {
+  checkUrl(url, 'ANTHROPIC_BASE_URL')
+  const bare = url.replace(/\/+$/, '')
+  return bare.endsWith('/v1') ? bare : `${bare}/v1`
+}
+
+/** OpenAI's own newer models refuse the older name, which everybody else still uses. */
+function newerLimit({ max_tokens: limit, ...body }: Record<string, unknown>): Record<string, unknown> {
+  return limit === undefined ? body : { ...body, max_completion_tokens: limit }
+}
+
+function accountOf(provider: string, url: string, key: string | undefined): string {
+  const mark = createHash('sha256')
+    .update(key ?? '')
+    .digest('hex')
+    .slice(0, 12)
+  return `${provider} ${url} ${mark}`
+}

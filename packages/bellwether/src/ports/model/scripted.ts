@@ -1,0 +1,62 @@
+/**
+ * A model that follows a script: for tests and the demo. No network and no chance; the same conversation gets the same answer.
+ * What it says it used is what the estimate says of the conversation, unless the script says otherwise.
+ */
+import { Terminal } from '@bellwether/protocol'
+import type { FinishReason, Model, ModelRequest, Part, TokenUsage } from './model.js'
+import { promptTokens, textTokens } from './tokens.js'
+
+export interface ScriptedAnswer {
+  readonly text?: string
+  readonly thought?: string
+  /** `input` in place of `args`: arguments as this text, be it JSON or not. */
+  readonly calls?: readonly { readonly name: string; readonly args?: unknown; readonly input?: string }[]
+  readonly finish?: FinishReason
+  /** Null: says nothing about usage. */
+  readonly usage?: TokenUsage | null
+}
+
+/** The conversation, and how many answers the model has given in it: a script needs no memory of its own. */
+export type Script = (
+  request: ModelRequest,
+  turn: number,
+  signal: AbortSignal,
+) => ScriptedAnswer | Promise<ScriptedAnswer>
+
+export function scriptedModel(name: string, script: Script): Model {
+  return {
+    name: `scripted/${name}`,
+    account: `scripted/${name}`,
+    async *stream(request, signal) {
+      const said = request.messages.filter((message) => message.role === 'assistant').length
+      const answer = await script(request, said, signal)
+      if (signal.aborted) throw new Terminal('the script was called off', { code: 'aborted' })
+      yield* partsOf(request, answer)
+    },
+  }
+}
+
+function* partsOf(request: ModelRequest, answer: ScriptedAnswer): Iterable<Part> {
+  const { text = '', thought = '', calls = [] } = answer
+  if (thought !== '') yield { kind: 'thought', text: thought }
+  // Two parts, as a stream would have: whoever reads it must put them together.
+  const half = Math.ceil(text.length / 2)
+  for (const part of [text.slice(0, half), text.slice(half)]) if (part !== '') yield { kind: 'text', text: part }
+  let written = textTokens(text) + textTokens(thought)
+  for (const [index, call] of calls.entries()) {
+    const input = call.input ?? JSON.stringify(call.args ?? {})
+    written += textTokens(input)
+    yield { kind: 'input', text: input }
+    yield { kind: 'call', call: { id: `call_${index}`, name: call.name, input } }
+  }
+  const usage = answer.usage ?? {
+    inputTokens: promptTokens(request),
+    outputTokens: Math.min(written, request.maxOutputTokens),
+    cachedTokens: 0,
+  }
+  yield {
+    kind: 'finish',
+    reason: answer.finish ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+    ...(answer.usage === null ? {} : { usage }),
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * The `model` executor: a language model does the turn, step by step, with tools. Opened once a process, since the gates to the
+ * providers are shared by all of its turns; the rest of a turn lives in its cards (react.ts).
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import type { ClaimedTurn } from '../../../kernel/claim.js'
+import type { Fence } from '../../../kernel/verdict.js'
+import type { Clock } from '../../../ports/clock.js'
+import type { Log } from '../../../ports/log.js'
+import { modelRetry, usualTimes, type ModelTimes } from '../../../ports/model/ask.js'
+import { openLimiter, type Limiter } from '../../../ports/model/limiter.js'
+import type { Model, Part } from '../../../ports/model/model.js'
+import type { Models } from '../../../ports/model/providers.js'
+import type { Random } from '../../../ports/random.js'
+import type { RetryPolicy } from '../../../ports/retry.js'
+import type { AgentFunction } from '../../agent.js'
+import type { Hydrated } from '../../hydrate.js'
+import type { Toolbox } from '../../tools/tool.js'
+import { react } from './react.js'
+import type { ModelSpec } from './spec.js'
+
+export interface ModelChunk {
+  readonly kind: 'text' | 'thought'
+  readonly text: string
+}
+
+export interface ModelExecutorOptions {
+  readonly clock: Clock
+  readonly log: Log
+  readonly random: Pick<Random, 'next'>
+  /** Models by name. */
+  readonly models: Models
+  /** The tools that an agent has in a turn. */
+  readonly toolbox: (turn: ClaimedTurn, known: Hydrated, spec: ModelSpec) => Toolbox
+  /** What a model writes, as it writes it: lossy, said again when a call is tried again, and nothing may depend on it. */
+  readonly onChunk?: (turn: Fence, chunk: ModelChunk) => void
+  readonly retry?: RetryPolicy
+  readonly times?: ModelTimes
+  /** How many requests at once one account of a provider gets from this process. */
+  readonly requestsMax?: number
+}
+
+export interface ModelExecutor {
+  agent(spec: ModelSpec): AgentFunction
+}
+
+// What the smallest paid accounts bear; a busy provider narrows it by itself.
+const requestsMax = 16
+// Accounts come from files that change; each is a few numbers.
+const limitersMax = 1_000
+
+export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor {
+  const { clock, log, random, models, retry = modelRetry, times = usualTimes } = options
+  const limiters = new Map<string, Limiter>()
+
+  function limiterOf({ account }: Model): Limiter {
+    const known = limiters.get(account)
+    if (known !== undefined) return known
+    if (limiters.size >= limitersMax) limiters.clear()
+    const limiter = openLimiter({ clock, widest: options.requestsMax ?? requestsMax })
+    limiters.set(account, limiter)
+    return limiter
+  }
+
+  function streaming(turn: Fence): ((part: Part) => void) | undefined {
+    const { onChunk } = options
+    if (onChunk === undefined) return undefined
+    let broken = false
+    return (part) => {
+      if (broken || (part.kind !== 'text' && part.kind !== 'thought') || part.text === '') return
+      try {
+        onChunk(turn, part)
+      } catch (error) {
+        broken = true
+        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'what a model writes is not streamed any more')
+      }
+    }
+  }
+
+  return {
+    agent: (spec) => async (context) => {
+      const { turn } = context
+      let model: Model
+      try {
+        model = models(spec.model)
+      } catch (error) {
+        if (!(error instanceof InvalidInput)) throw error
+        const hint = error.hint === undefined ? '' : ` (${error.hint})`
+        return {
+          deliver: { text: `The model was not asked: ${error.message}${hint}.` },
+          status: 'failed',
+          error: error.code,
+        }
+      }
+      return react({
+        clock,
+        random,
+        log,
+        retry,
+        times,
+        context,
+        spec,
+        model,
+        limiter: limiterOf(model),
+        toolbox: (known) => options.toolbox(turn, known, spec),
+        onPart: streaming(turn),
+      })
+    },
+  }
+}

@@ -1,0 +1,296 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { NewTurn } from '../../src/kernel/enqueue.js'
+import type { ReportResult } from '../../src/kernel/report.js'
+import { expireWaits } from '../../src/kernel/watch.js'
+import type { AgentFunction } from '../../src/worker/agent.js'
+import { openQuestions, type OpenQuestion } from '../../src/worker/executors/person/questions.js'
+import { personAgent } from '../../src/worker/executors/person/person.js'
+import type { PersonSpec } from '../../src/worker/executors/person/spec.js'
+import { readAgentFile } from '../../src/worker/roster/agent-file.js'
+import { join } from '../support/forks.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { ask, headOf, turnRow, watchful, waitsOf } from '../support/looks.js'
+import { until } from '../support/until.js'
+import { pass, workerOn } from '../support/watchdog.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+const hourSeconds = 3_600
+let agents = 0
+
+/** A turn of a new agent that is these people, brought to its first question. */
+async function asked(spec: Partial<PersonSpec>, more: Partial<NewTurn> = {}) {
+  const agentId = `people-${(agents += 1)}`
+  await t.kernel.putAgents([
+    { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: 60 * hourSeconds },
+  ])
+  const { worker } = workerOn(t, { agent: personAgent({ instructions: '', ...spec }) })
+  const { agentTurnId } = await ask(t, agentId, { instruction: 'May we ship?', ...more })
+  const step = async () => {
+    await worker.step()
+    await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  }
+  await step()
+  return {
+    agentId,
+    agentTurnId,
+    step,
+    question: async (): Promise<OpenQuestion | undefined> =>
+      (await openQuestions(t.db, project)).find((one) => one.agent_turn_id === agentTurnId),
+    async answer(
+      result: unknown,
+      status: 'success' | 'canceled' | 'failed' = 'success',
+      reason?: string,
+    ): Promise<ReportResult> {
+      const waiting = (await waitsOf(t, agentTurnId)).find((one) => one.wait_status === 'waiting')!
+      const error = reason === undefined ? {} : { error: { code: 'declined', message: reason } }
+      const [taken] = await t.kernel.report([
+        { projectId: project, toolCallId: waiting.tool_call_id, status, result, ...error },
+      ])
+      await step()
+      return taken!
+    },
+    async silence(seconds: number) {
+      await t.advance(seconds)
+      await expireWaits(t.db, t.ids, target, watchful)
+      await step()
+    },
+    async end() {
+      const row = await turnRow(t, agentTurnId)
+      const card = row.deliverable_card_id === null ? undefined : await t.kernel.readCard(row.deliverable_card_id)
+      const { text, fields } = (card?.content ?? {}) as { text?: string; fields?: unknown }
+      return { outcome: row.outcome, error: row.error, text, fields }
+    },
+  }
+}
+
+it('[T3.3b] a question waits for a person without a command, and its answer is the deliverable', async () => {
+  const turn = await asked({ people: ['alice'], instructions: 'You decide on releases.', choices: ['yes', 'no'] })
+  expect(await turn.question()).toMatchObject({
+    agent_id: turn.agentId,
+    arguments: {
+      to: 'alice',
+      question: 'May we ship?',
+      instructions: 'You decide on releases.',
+      choices: ['yes', 'no'],
+      answer_within_seconds: 24 * hourSeconds,
+    },
+  })
+  expect(await openQuestions(t.db, project, 'bob')).toEqual([])
+  const commands = "select from state.events where agent_turn_id = $1 and kind = 'command'"
+  expect(await t.all(commands, turn.agentTurnId)).toEqual([])
+  const { resume_deadline: until, turn_deadline: end } = await headOf(t, turn.agentId)
+  expect(end!.getTime()).toBeGreaterThan(until!.getTime())
+  const [{ asked_at: at }] = [(await turn.question())!]
+  expect((until!.getTime() - at.getTime()) / 1_000).toBeCloseTo(24 * hourSeconds, 0)
+
+  expect(await turn.answer('Yes ')).toBe('reported')
+  expect(await turn.end()).toEqual({ outcome: 'success', error: null, text: 'yes', fields: undefined })
+  expect(await turn.question()).toBeUndefined()
+  expect(await t.all('select phase, status from state.agent_steps where agent_turn_id = $1', turn.agentTurnId)).toEqual(
+    [{ phase: 'ask_person', status: 'success' }],
+  )
+})
+
+it('[T4.2a] an answer without the required fields is refused with the reason, and asked again within the same time', async () => {
+  const fields = [
+    { name: 'approved', type: 'boolean', required: true },
+    { name: 'note', type: 'string' },
+  ]
+  const turn = await asked({ people: ['alice'], choices: ['never', 'shown'] }, { resultFields: fields })
+  expect((await turn.question())!.arguments).toMatchObject({ result_fields: fields })
+  expect((await turn.question())!.arguments).not.toHaveProperty('choices')
+  await t.advance(10 * hourSeconds)
+  await turn.answer('sure')
+  const again = (await turn.question())!
+  expect(again.arguments).toMatchObject({ to: 'alice', refused: expect.stringContaining('approved (required)') })
+  expect(again.arguments['answer_within_seconds']).toBeCloseTo(14 * hourSeconds, -1)
+  await turn.answer({ approved: 'yes' })
+  expect((await turn.question())!.arguments['refused']).toContain('approved must be of type boolean')
+  await turn.answer({ approved: true })
+  expect(await turn.end()).toMatchObject({ outcome: 'success', fields: [{ name: 'approved', value: true }] })
+})
+
+it('after three answers that will not do, and after silence, the next person is asked, and the end tells it all', async () => {
+  const turn = await asked({
+    people: ['alice', 'bob', 'cid'],
+    choices: ['yes', 'no'],
+    answer_within_seconds: hourSeconds,
+  })
+  for (const answer of ['perhaps', '', { nothing: 1 }]) await turn.answer(answer)
+  expect((await turn.question())!.arguments).toMatchObject({ to: 'bob' })
+  expect((await turn.question())!.arguments).not.toHaveProperty('refused')
+  await turn.silence(hourSeconds - 60)
+  expect((await turn.question())!.arguments).toMatchObject({ to: 'bob' })
+  await turn.silence(120)
+  expect((await turn.question())!.arguments).toMatchObject({ to: 'cid' })
+  await turn.answer(null, 'canceled', 'on holiday')
+  const { text, ...end } = await turn.end()
+  expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
+  expect(text).toMatch(/^Nobody answered\./)
+  expect(text!.match(/- alice, asked at 20\d\d-/g)).toHaveLength(3)
+  expect(text).toContain('answered, but the answer must be one of: yes, no')
+  expect(text).toMatch(/- bob, asked at 20\S+: no answer within 3600 s/)
+  expect(text).toMatch(/- cid, asked at 20\S+: declined: on holiday/)
+})
+
+it('an agent answers in the place of people who did not, with the task and what came of asking before it', async () => {
+  await t.agents('oracle')
+  const turn = await asked({ people: ['alice'], fallback: 'agent oracle', answer_within_seconds: hourSeconds })
+  await turn.silence(hourSeconds + 60)
+  const [child] = await t.claim()
+  expect(child).toMatchObject({ agentId: 'oracle' })
+  const told = (await t.kernel.readBoxes([child!.contextBoxId])).map((card) => (card.content as { text: string }).text)
+  expect(told[0]).toBe('May we ship?')
+  expect(told[1]).toMatch(/alice, asked at \S+: no answer within 3600 s[^]*Answer in their place/)
+  await t.kernel.deliver({ ...child!, status: 'success', content: { text: 'ship it' } })
+  await join(t)
+  await turn.step()
+  expect(await turn.end()).toMatchObject({ outcome: 'success', text: 'ship it' })
+})
+
+it('a fallback that fails, or is not there, ends the turn as failed with the whole story', async () => {
+  const turn = await asked({ people: ['alice'], fallback: 'agent nobody-here', answer_within_seconds: hourSeconds })
+  await turn.answer('', 'failed', 'not mine')
+  for (let attempt = 0; attempt < 6; attempt += 1) {
+    await t.advance(20)
+    await join(t)
+  }
+  await turn.step()
+  const { text, ...end } = await turn.end()
+  expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
+  expect(text).toContain('declined: not mine')
+  expect(text).toMatch(/agent nobody-here, asked at \S+ to answer in their place: failed: unknown_agent/)
+})
+
+it('[T8.2] late, repeated and foreign answers change nothing, and control words in an answer only what a host may say', async () => {
+  const turn = await asked({ people: ['alice', 'bob'], answer_within_seconds: hourSeconds })
+  const first = (await turn.question())!.tool_call_id
+  await turn.silence(hourSeconds + 60)
+  const report = (toolCallId: string, result: unknown) =>
+    t.kernel.report([{ projectId: project, toolCallId, status: 'success', result }])
+  expect(await report(first, 'too late')).toEqual(['ignored'])
+  expect(await report('ask-9-nowhere', 'hello')).toEqual(['unknown_tool_call'])
+  expect(await turn.answer({ text: 'fine', to: 'mallory', tool_call_id: first })).toBe('reported')
+  expect(await turn.end()).toMatchObject({ outcome: 'success', text: 'fine' })
+})
+
+it('the clock of a turn that is nearly over ends the asking, in words', async () => {
+  const agentId = 'hurried'
+  await t.kernel.putAgents([
+    { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: 2 * hourSeconds },
+  ])
+  const { worker } = workerOn(t, { agent: personAgent({ instructions: '', people: ['alice', 'bob'] }) })
+  const { agentTurnId } = await ask(t, agentId)
+  const step = async () => {
+    await worker.step()
+    await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  }
+  await step()
+  const { resume_deadline: until, turn_deadline: end } = await headOf(t, agentId)
+  expect(until!.getTime()).toBeLessThan(end!.getTime())
+  await t.advance(2 * hourSeconds - 50)
+  await expireWaits(t.db, t.ids, target, watchful)
+  await step()
+  const question = (await openQuestions(t.db, project, 'bob')).find((one) => one.agent_turn_id === agentTurnId)
+  expect(question!.arguments['answer_within_seconds']).toBeLessThan(50)
+  await t.advance(49.9)
+  await expireWaits(t.db, t.ids, target, watchful)
+  await step()
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
+})
+
+/** A worker that dies at this verb of its kernel: before it was asked, or after it was done and before anybody heard. */
+function mortal(agent: AgentFunction, verb: 'resume' | 'record' | 'suspend' | 'deliver', when: 'before' | 'after') {
+  let dead = false
+  const die = async (...words: readonly unknown[]) => {
+    if (!dead && when === 'after') await (t.kernel[verb] as (...all: readonly unknown[]) => Promise<unknown>)(...words)
+    dead = true
+    return new Promise<never>(() => undefined)
+  }
+  const { worker } = workerOn({ ...t, kernel: { ...t.kernel, [verb]: die } }, { agent, workerId: 'mortal' })
+  return { step: () => worker.step(), dead: () => until('it died', async () => dead || undefined) }
+}
+
+const verbs = ['resume', 'record', 'suspend', 'deliver'] as const
+it.each(verbs.flatMap((verb) => (['before', 'after'] as const).map((when) => [when, verb] as const)))(
+  '[W2.3b] [T8.1] a worker that dies %s %s loses no answer and asks nobody twice',
+  async (when, verb) => {
+    const agentId = `crash-${verb}-${when}`
+    await t.kernel.putAgents([{ projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: hourSeconds }])
+    const agent = personAgent({ instructions: '', people: ['alice'], choices: ['yes', 'no'] })
+    const heir = workerOn(t, { agent, workerId: 'heir' })
+    const settled = () => Promise.all([...heir.worker.running.values()].map((scope) => scope.done))
+    const { agentTurnId } = await ask(t, agentId)
+    const open = async () => (await openQuestions(t.db, project)).find((one) => one.agent_turn_id === agentTurnId)
+    const report = async (result: string) =>
+      t.kernel.report([{ projectId: project, toolCallId: (await open())!.tool_call_id, status: 'success', result }])
+    await heir.worker.step()
+    await settled()
+    // One bad answer, so that all of resume, record and suspend come after it; or a good one, which is delivered.
+    await report(verb === 'deliver' ? 'yes' : 'perhaps')
+    const victim = mortal(agent, verb, when)
+    await victim.step()
+    await victim.dead()
+    await pass(t, 60, heir)
+    await heir.worker.step()
+    await settled()
+    const question = await open()
+    expect(question?.arguments['refused']).toBe(verb === 'deliver' ? undefined : 'the answer must be one of: yes, no')
+    if (question !== undefined) {
+      await report('no')
+      await heir.worker.step()
+      await settled()
+    }
+    expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'success' })
+    expect(await waitsOf(t, agentTurnId)).toHaveLength(verb === 'deliver' ? 1 : 2)
+    expect(await t.all('select from state.agent_steps where agent_turn_id = $1', agentTurnId)).toHaveLength(
+      verb === 'deliver' ? 1 : 2,
+    )
+    expect(
+      await t.all("select from state.events where agent_turn_id = $1 and kind = 'task'", agentTurnId),
+    ).toHaveLength(1)
+  },
+)
+
+it('[W2.2e] [W2.10] workers that are restarted every hour still see the end of a wait of days', async () => {
+  const turn = await asked({ people: ['alice', 'bob'], answer_within_seconds: 48 * hourSeconds })
+  await t.advance(49 * hourSeconds)
+  const { rows } = { rows: await t.all<{ now: Date }>('select state.now() as now') }
+  const nowMs = rows[0]!.now.getTime()
+  const since = (seconds: number) => ({ ...watchful, since: new Date(nowMs - seconds * 1_000) })
+  expect(await expireWaits(t.db, t.ids, target, since(200))).toEqual([])
+  expect(await expireWaits(t.db, t.ids, target, since(310))).toHaveLength(1)
+  await turn.step()
+  expect((await turn.question())!.arguments).toMatchObject({ to: 'bob' })
+})
+
+it.each([
+  [
+    'people: [alice]\nanswer_within_seconds: 600\nturn_deadline_seconds: 500',
+    'agents/ann.md:5: asking everybody may take 600',
+  ],
+  ['people: [alice]\nfallback: agent ann', 'agents/ann.md:4: an agent cannot be its own fallback'],
+  ['people: []', 'agents/ann.md:3: people cannot be used'],
+  ['fallback: bob', 'agents/ann.md:3: fallback cannot be used: must be "fail", or "agent NAME"'],
+  ['people: [a]\nanswer_within_seconds: 0', 'agents/ann.md:4: answer_within_seconds cannot be used'],
+  ['peple: [a]', 'agents/ann.md:3: there is no key peple; did you mean people?'],
+])('a file that asks people wrongly is told so: %j', (keys, message) => {
+  const file = readAgentFile('agents/ann.md', `---\nexecutor: person\n${keys}\n---\n`)
+  expect('problems' in file && file.problems[0]).toContain(message)
+})
+
+it('a file that asks people leaves room for all of them in the turn', () => {
+  const text =
+    '---\nexecutor: person\npeople: [alice, bob]\nanswer_within_seconds: 600\nfallback: agent zed\n---\nDecide.\n'
+  const file = readAgentFile('agents/ann.md', text)
+  expect(file).toMatchObject({
+    agent: { settings: { executor: 'person', turn_deadline_seconds: 2 * 600 + 3_600 + 900 } },
+  })
+  const stray = readAgentFile('agents/ann.md', '---\ncommand: ls\npeople: [a]\n---\n')
+  expect('problems' in stray && stray.problems[0]).toContain('people is for executor person, and this one is command')
+})
