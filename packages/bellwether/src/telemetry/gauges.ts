@@ -1,0 +1,58 @@
+/**
+ * How the database stands right now, for gauges: what waits, for how long, who works. Every question is answered from an index and
+ * bounded, so that a million rows in line cost no more to count than a hundred thousand.
+ */
+import type { Queryable } from '../ports/database/database.js'
+
+export interface Standing {
+  /** Rows by inbox status; each stops at `depthMax`. */
+  readonly inbox: readonly { readonly status: string; readonly rows: number; readonly age_seconds: number }[]
+  readonly heads: readonly { readonly status: string; readonly agents: number }[]
+  readonly workers: readonly {
+    readonly worker_target: string
+    readonly workers: number
+    readonly slots: number
+    readonly free: number
+  }[]
+  readonly horizonAgeSeconds: number
+  readonly openBatches: number
+}
+
+// Above this a queue is long, and how long exactly changes nothing that anybody would do.
+export const depthMax = 100_000
+// A worker says that it is there with every look of its watchdog (5 s by default); one that missed several is gone.
+const workerGoneSeconds = 60
+const targetsMax = 50
+
+export async function readStanding(db: Queryable): Promise<Standing> {
+  const [inbox, heads, workers, [rest]] = await Promise.all([
+    db.query<Standing['inbox'][number]>({
+      name: 'bw_gauge_inbox',
+      // One partial index a status: asked as one, the planner would read history through.
+      text: ['queued', 'pending', 'processing']
+        .map(
+          (status) => `select '${status}' as status, count(*)::int as rows,
+            coalesce(extract(epoch from state.now() - min(created_at)), 0)::double precision as age_seconds
+            from (select created_at from state.agent_inbox where status = '${status}' limit ${depthMax}) i`,
+        )
+        .join(' union all '),
+    }),
+    db.query<Standing['heads'][number]>({
+      name: 'bw_gauge_heads',
+      text: `select status, count(*)::int as agents from (
+          select status from state.agent_state_head where active_agent_turn_id is not null limit ${depthMax}) h group by 1`,
+    }),
+    db.query<Standing['workers'][number]>({
+      name: 'bw_gauge_workers',
+      text: `select worker_target, count(*)::int as workers, coalesce(sum(concurrency), 0)::int as slots, coalesce(sum(free), 0)::int as free
+        from state.workers where seen_at > state.now() - make_interval(secs => $1) group by 1 order by 2 desc, 1 limit ${targetsMax}`,
+      values: [workerGoneSeconds],
+    }),
+    db.query<{ readonly horizon: number; readonly batches: number }>({
+      name: 'bw_gauge_rest',
+      text: `select state.horizon_age() as horizon,
+        (select count(*)::int from (select from state.batches where settled_at is null limit ${depthMax}) b) as batches`,
+    }),
+  ])
+  return { inbox, heads, workers, horizonAgeSeconds: rest?.horizon ?? 0, openBatches: rest?.batches ?? 0 }
+}

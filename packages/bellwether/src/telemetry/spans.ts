@@ -1,0 +1,213 @@
+/**
+ * A turn's trail as spans: the turn, under whoever asked for it; in it the enqueue, the way to a worker, its steps, its tool calls (under
+ * their steps) and the delivery. Pure: the same rows give the same spans. What a watchdog did is an event of the turn's span.
+ */
+import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } from '@opentelemetry/api'
+import type { Resource } from '@opentelemetry/resources'
+import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
+import { isChosen, parseTraceparent, spanIdOf, toolSpanId, turnSpanId } from './span-ids.js'
+import type { InterventionRow, StepRow, Trail, TurnRow, WaitRow } from './trail.js'
+
+interface Draft {
+  readonly name: string
+  readonly spanId: string
+  readonly parentId: string | undefined
+  readonly from: Date
+  readonly to: Date
+  readonly kind?: SpanKind
+  readonly attributes?: Attributes
+  readonly failure?: string | undefined
+  readonly events?: readonly TimedEvent[]
+}
+
+const scope = { name: 'bellwether' }
+
+/** `ratio`: the part of the traces that is told. */
+export function spansOf(trail: Trail, resource: Resource, ratio: number): ReadableSpan[] {
+  const steps = byTurn(trail.steps)
+  const waits = byTurn(trail.waits)
+  const interventions = byTurn(trail.interventions)
+  return trail.turns.flatMap((turn) => {
+    const id = turn.agent_turn_id
+    const above = parseTraceparent(turn.traceparent) ?? {
+      traceId: spanIdOf('trace', id).padStart(32, '0'),
+      spanId: '',
+      sampled: true,
+    }
+    if (!above.sampled || !isChosen(above.traceId, ratio)) return []
+    const drafts = draftsOf(turn, above.spanId, steps.get(id) ?? [], waits.get(id) ?? [], interventions.get(id) ?? [])
+    return drafts.map((draft) => spanOf(draft, above.traceId, resource))
+  })
+}
+
+function byTurn<Row extends { readonly agent_turn_id: string }>(rows: readonly Row[]): ReadonlyMap<string, Row[]> {
+  const groups = new Map<string, Row[]>()
+  for (const row of rows) {
+    const group = groups.get(row.agent_turn_id)
+    if (group === undefined) groups.set(row.agent_turn_id, [row])
+    else group.push(row)
+  }
+  return groups
+}
+
+function draftsOf(
+  turn: TurnRow,
+  aboveId: string,
+  steps: readonly StepRow[],
+  waits: readonly WaitRow[],
+  interventions: readonly InterventionRow[],
+): Draft[] {
+  const own = turnSpanId(turn.agent_turn_id)
+  const started = turn.started_at ?? undefined
+  const known = new Set(steps.map((step) => step.step_id))
+  const part = (name: string, more: Omit<Draft, 'name' | 'spanId' | 'parentId'>): Draft => ({
+    name,
+    spanId: spanIdOf(name, turn.agent_turn_id),
+    parentId: own,
+    ...more,
+  })
+  return [
+    {
+      name: 'turn',
+      spanId: own,
+      parentId: aboveId === '' || aboveId === own ? undefined : aboveId,
+      from: turn.created_at,
+      to: turn.ended_at,
+      kind: SpanKind.SERVER,
+      attributes: turnFacts(turn),
+      failure: turn.outcome === 'success' ? undefined : (turn.error ?? turn.outcome),
+      events: interventions.map(eventOf),
+    },
+    part('enqueue', { from: turn.created_at, to: turn.created_at, kind: SpanKind.PRODUCER }),
+    ...(started === undefined
+      ? []
+      : [part('dispatch', { from: turn.created_at, to: started, kind: SpanKind.CONSUMER })]),
+    ...steps.map((step) => stepDraft(step, own, turn)),
+    ...waits.map((wait) => toolDraft(wait, known.has(wait.step_id) ? stepSpanId(wait.step_id) : own, turn)),
+    part('deliver', {
+      from: turn.ended_at,
+      to: turn.ended_at,
+      attributes: facts({
+        'bellwether.deliverable_card_id': turn.deliverable_card_id,
+        'bellwether.outcome': turn.outcome,
+      }),
+    }),
+  ]
+}
+
+const stepSpanId = (stepId: string) => spanIdOf('step', stepId)
+
+function turnFacts(turn: TurnRow): Attributes {
+  return facts({
+    'bellwether.project_id': turn.project_id,
+    'bellwether.agent_id': turn.agent_id,
+    'bellwether.profile_id': turn.profile_id,
+    'bellwether.agent_turn_id': turn.agent_turn_id,
+    'bellwether.turn_epoch': turn.turn_epoch,
+    'bellwether.channel_id': turn.channel_id,
+    'bellwether.message_type': turn.message_type,
+    'bellwether.recursion_depth': turn.recursion_depth,
+    'bellwether.takeovers': turn.attempts,
+    'bellwether.worker_id': turn.claimed_by,
+    'bellwether.outcome': turn.outcome,
+    'bellwether.error': turn.error,
+  })
+}
+
+function stepDraft(step: StepRow, turnId: string, turn: TurnRow): Draft {
+  const { usage, model, duration_ms: durationMs } = step.metadata
+  const used = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
+  const to = step.ended_at ?? turn.ended_at
+  // A step that was written down once, at its end, says how long it took.
+  const tookMs = typeof durationMs === 'number' && durationMs > 0 ? durationMs : 0
+  const from = new Date(Math.min(step.started_at.getTime(), to.getTime() - tookMs))
+  return {
+    name: `step ${step.phase}`,
+    spanId: stepSpanId(step.step_id),
+    parentId: turnId,
+    from,
+    to,
+    attributes: facts({
+      'bellwether.step_id': step.step_id,
+      'bellwether.status': step.status,
+      'gen_ai.request.model': model,
+      'gen_ai.usage.input_tokens': used['input_tokens'],
+      'gen_ai.usage.output_tokens': used['output_tokens'],
+      'bellwether.cost_usd': used['cost_usd'],
+    }),
+    failure: step.error ?? undefined,
+  }
+}
+
+function toolDraft(wait: WaitRow, parentId: string, turn: TurnRow): Draft {
+  const { status } = wait
+  return {
+    name: `tool ${wait.tool_name}`,
+    spanId: toolSpanId(wait.project_id, wait.tool_call_id),
+    parentId,
+    from: wait.created_at,
+    to: wait.answered_at ?? turn.ended_at,
+    kind: SpanKind.CLIENT,
+    attributes: facts({
+      'bellwether.tool_call_id': wait.tool_call_id,
+      'bellwether.tool_name': wait.tool_name,
+      'bellwether.wait_status': wait.wait_status,
+      'bellwether.status': status,
+      'bellwether.started_by': wait.started_by,
+    }),
+    failure: status === 'success' || status === 'partial' ? undefined : (wait.error ?? status ?? 'not_answered'),
+  }
+}
+
+function eventOf({ kind, reason, turn_epoch: epoch, created_at: at }: InterventionRow): TimedEvent {
+  return {
+    name: kind,
+    time: time(at),
+    attributes: facts({ 'bellwether.reason': reason, 'bellwether.turn_epoch': epoch }),
+  }
+}
+
+function spanOf(draft: Draft, traceId: string, resource: Resource): ReadableSpan {
+  const contextOf = (spanId: string) => ({ traceId, spanId, traceFlags: TraceFlags.SAMPLED })
+  const to = draft.to < draft.from ? draft.from : draft.to
+  const { parentId, failure } = draft
+  return {
+    name: draft.name,
+    kind: draft.kind ?? SpanKind.INTERNAL,
+    spanContext: () => contextOf(draft.spanId),
+    ...(parentId === undefined ? {} : { parentSpanContext: contextOf(parentId) }),
+    startTime: time(draft.from),
+    endTime: time(to),
+    duration: time(new Date(to.getTime() - draft.from.getTime())),
+    status:
+      failure === undefined
+        ? { code: SpanStatusCode.UNSET }
+        : { code: SpanStatusCode.ERROR, message: failure.slice(0, textMax) },
+    attributes: draft.attributes ?? {},
+    links: [],
+    events: [...(draft.events ?? [])],
+    ended: true,
+    resource,
+    instrumentationScope: scope,
+    droppedAttributesCount: 0,
+    droppedEventsCount: 0,
+    droppedLinksCount: 0,
+  }
+}
+
+// What a collector keeps of a text; the whole of it is in the database.
+const textMax = 1_000
+
+function facts(values: Readonly<Record<string, unknown>>): Attributes {
+  const kept: Attributes = {}
+  for (const [name, value] of Object.entries(values)) {
+    if (typeof value === 'string') kept[name] = value.slice(0, textMax)
+    else if (typeof value === 'number' || typeof value === 'boolean') kept[name] = value
+  }
+  return kept
+}
+
+function time(at: Date): HrTime {
+  const ms = at.getTime()
+  return [Math.floor(ms / 1_000), Math.round((ms % 1_000) * 1e6)]
+}

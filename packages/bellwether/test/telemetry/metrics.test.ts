@@ -1,0 +1,178 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { systemClock } from '../../src/ports/clock.js'
+import type { Statement } from '../../src/ports/database/database.js'
+import { serveMetrics } from '../../src/telemetry/metrics-server.js'
+import { openMetrics, type Metrics } from '../../src/telemetry/metrics.js'
+import { startTelemetry } from '../../src/telemetry/telemetry.js'
+import { target, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, ask, finish, waiting } from '../support/looks.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+/** A clock on which no look is ever too fresh. */
+function impatient() {
+  let ms = 0
+  return { ...systemClock, monotonicMs: () => (ms += 10_000) }
+}
+const open = (more: Partial<Parameters<typeof openMetrics>[0]> = {}): Promise<Metrics> =>
+  openMetrics({ db: t.db, clock: impatient(), log: quietLog, ...more })
+
+/** Samples of our own by name and labels. */
+async function read(metrics: Pick<Metrics, 'text'>): Promise<Record<string, number>> {
+  const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith('bellwether_'))
+  return Object.fromEntries(lines.map((line) => [line.replace(/ \S+$/, ''), Number(line.split(' ').at(-1))]))
+}
+
+/** Reads until these are the numbers: other databases of the server may hold the outbox back for a moment. */
+async function readUntil(metrics: Metrics, wanted: Readonly<Record<string, number>>): Promise<Record<string, number>> {
+  let seen: Record<string, number> = {}
+  const all = async () => {
+    seen = await read(metrics)
+    return Object.entries(wanted).every(([name, value]) => seen[name] === value) || undefined
+  }
+  await until('the numbers', all).catch((error: unknown) => {
+    throw new Error(`the numbers are ${JSON.stringify(seen)}`, { cause: error })
+  })
+  return seen
+}
+
+it('counts what the fleet has done since, each once: outcomes, steps, tokens, tools and interventions', async () => {
+  await t.agents('ann', 'bob', 'cid')
+  const metrics = await open()
+  const turn = await t.running('ann')
+  const usage = { input_tokens: 100, output_tokens: 7, cost_usd: 0.25 }
+  const metadata = { usage, duration_ms: 1_500 }
+  await t.kernel.record({ ...turn, step: { stepId: 's1', phase: 'model', status: 'success', metadata } })
+  await finish(t, turn)
+  await t.kernel.deliver({ ...(await t.running('bob')), status: 'failed', error: 'x', content: { text: 'no' } })
+  const asking = await waiting(t, 'cid', [{ toolCallId: 'm1', toolName: 'grep', args: {} }])
+  await answer(t, 'm1')
+  await t.claim()
+  await t.kernel.resume(asking, 'worker-1')
+  await finish(t, asking)
+  await t.all(
+    `insert into state.interventions (kind, reason, created_at) select 'reclaim', 'x', state.now() - interval '5 seconds' from generate_series(1, 3)`,
+  )
+  const wanted = {
+    'bellwether_turns_total{outcome="success"}': 2,
+    'bellwether_turns_total{outcome="failed"}': 1,
+    'bellwether_turns_total{outcome="canceled"}': 0,
+    'bellwether_step_seconds_count{phase="model"}': 1,
+    'bellwether_step_seconds_sum{phase="model"}': 1.5,
+    'bellwether_tokens_total{direction="input"}': 100,
+    'bellwether_tokens_total{direction="output"}': 7,
+    bellwether_cost_usd_total: 0.25,
+    'bellwether_tool_calls_total{status="success"}': 1,
+    'bellwether_interventions_total{kind="reclaim"}': 3,
+    bellwether_database_up: 1,
+  }
+  await readUntil(metrics, wanted)
+  expect(await read(metrics)).toMatchObject(wanted)
+})
+
+it('shows what waits and for how long, who is active, who works, and what holds back the outbox', async () => {
+  await t.agents('dee', 'eve')
+  await ask(t, 'dee')
+  await ask(t, 'dee')
+  await t.advance(120)
+  await t.all('select state.sign_in($1, $2, 8, 5)', 'worker-9', target)
+  const bell = () => ({ kind: 'nats', connected: true, healthy: false, sent: 5, dropped: 2, failed: 1, trips: 4 })
+  const metrics = await open({ bell, worker: () => ({ target, running: 3, concurrency: 8 }) })
+  const blocker = t.db.transaction(async (tx) => {
+    await tx.query({ text: 'select pg_current_xact_id()' })
+    await systemClock.sleep(50)
+    return read(metrics)
+  })
+  const seen = await blocker
+  expect(seen).toMatchObject({
+    'bellwether_inbox_rows{status="queued"}': 1,
+    'bellwether_inbox_rows{status="pending"}': 1,
+    'bellwether_agents_active{status="dispatched"}': 1,
+    [`bellwether_workers{target="${target}"}`]: 1,
+    [`bellwether_worker_slots{target="${target}",state="free"}`]: 5,
+    [`bellwether_worker_slots{target="${target}",state="taken"}`]: 3,
+    [`bellwether_worker_running{target="${target}"}`]: 3,
+    'bellwether_bell_connected{kind="nats"}': 1,
+    'bellwether_bell_healthy{kind="nats"}': 0,
+    'bellwether_bell_rings{kind="nats",result="dropped"}': 2,
+  })
+  expect(seen['bellwether_queue_age_seconds{status="queued"}']).toBeGreaterThanOrEqual(120)
+  expect(seen['bellwether_outbox_horizon_age_seconds']).toBeGreaterThan(0.04)
+})
+
+it('answers with the last numbers while the database is away, and asks it once however many scrape', async () => {
+  let broken = false
+  let questions = 0
+  const db = {
+    query: async <Row extends object>(statement: Statement): Promise<Row[]> => {
+      questions += 1
+      if (broken) throw new Error('away')
+      return t.db.query<Row>(statement)
+    },
+  }
+  const metrics = await open({ db, clock: systemClock })
+  const before = questions
+  const pages = await Promise.all(Array.from({ length: 20 }, () => metrics.text()))
+  expect(pages[0]).toContain('bellwether_database_up 1')
+  expect(questions).toBe(before)
+  const late = await open({ db })
+  broken = true
+  expect(await late.text()).toMatch(/bellwether_database_up 0[^]*/)
+  broken = false
+  expect(await late.text()).toContain('bellwether_database_up 1')
+})
+
+it('names no more labels than it can bear', async () => {
+  await t.agents('fay')
+  const metrics = await open()
+  const turn = await t.running('fay')
+  for (let at = 0; at < 70; at += 1)
+    await t.kernel.record({ ...turn, step: { stepId: `many-${at}`, phase: `phase-${at}`, status: 'success' } })
+  await finish(t, turn)
+  const seen = await readUntil(metrics, { 'bellwether_step_seconds_count{phase="other"}': 20 })
+  const counts = Object.entries(seen).filter(([name]) => name.includes('step_seconds_count'))
+  expect(counts).toHaveLength(51)
+  expect(counts.reduce((sum, [, count]) => sum + count, 0)).toBe(70)
+})
+
+it('is served on loopback, says when its port is taken, and costs nothing when nobody asks for it', async () => {
+  const stop = new AbortController()
+  const common = { db: t.db, clock: systemClock, log: quietLog, signal: stop.signal }
+  const served = await startTelemetry({ ...common, metricsPort: 0 })
+  const page = await fetch(served.metricsUrl!)
+  expect([page.status, page.headers.get('content-type')]).toEqual([200, expect.stringContaining('text/plain')])
+  expect(await page.text()).toContain('process_resident_memory_bytes')
+  expect((await fetch(served.metricsUrl!.replace('/metrics', '/other'))).status).toBe(404)
+  const port = Number(new URL(served.metricsUrl!).port)
+  await expect(serveMetrics(await open(), port)).rejects.toMatchObject({ code: 'metrics_port_taken' })
+  const warned: string[] = []
+  const warn = (_fields: object, message: string) => void warned.push(message)
+  const second = await startTelemetry({ ...common, log: { ...quietLog, warn }, metricsPort: port })
+  expect([second.metricsUrl, ...warned]).toEqual([undefined, 'this process serves no numbers for Prometheus'])
+  await second.close()
+  stop.abort()
+  await served.close()
+  await until('it is gone', async () =>
+    fetch(served.metricsUrl!).then(
+      () => undefined,
+      () => true,
+    ),
+  )
+
+  const said: string[] = []
+  const error = (_fields: object, message: string) => void said.push(message)
+  const wrong = await startTelemetry({ ...common, log: { ...quietLog, error }, endpoint: 'not a url' })
+  await wrong.close()
+  expect(said).toEqual(['no traces are told'])
+
+  const never = { query: () => Promise.reject(new Error('asked')) }
+  const nothing = await startTelemetry({ ...common, db: never })
+  expect(nothing.metricsUrl).toBeUndefined()
+  await nothing.close()
+})

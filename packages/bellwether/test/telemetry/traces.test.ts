@@ -1,0 +1,195 @@
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { systemClock } from '../../src/ports/clock.js'
+import { openTraces } from '../../src/telemetry/traces.js'
+import { startFleet } from '../support/fleet.js'
+import { forkFrom, join, reuse } from '../support/forks.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { answer, ask, finish, waiting } from '../support/looks.js'
+import { until } from '../support/until.js'
+import { startCollector, type Collector, type SeenSpan } from './collector.js'
+
+let t: TestKernel
+let collector: Collector
+beforeAll(async () => {
+  t = await testKernel()
+  collector = await startCollector()
+  // The first look finds where the outbox ends; from there on everything is told.
+  await traces().step()
+})
+afterAll(async () => {
+  await collector.close()
+  await t.drop()
+})
+afterEach(() => collector.answer(200))
+
+const traces = (ratio = 1) => openTraces({ db: t.db, clock: systemClock, endpoint: collector.url, ratio })
+/** Steps until this turn is told: other databases of the server may hold the horizon back for a moment. */
+const toldOf = (agentTurnId: string, teller = traces()) =>
+  until('the turn is told', async () => {
+    await teller.step()
+    const spans = collector.of(agentTurnId)
+    return spans.length > 0 ? spans : undefined
+  })
+const named = (spans: readonly SeenSpan[], name: string) => {
+  const found = spans.filter((span) => span.name === name)
+  expect(found, `one span ${name} among ${spans.map((span) => span.name).join(', ')}`).toHaveLength(1)
+  return found[0]!
+}
+
+it('one trace leads from the caller through enqueue, dispatch, step, tool and child turn to the delivery', async () => {
+  await t.agents('parent', 'child')
+  const caller = { trace: '0af7651916cd43dd8448eb211c80319c', span: 'b7ad6b7169203331' }
+  const traceparent = `00-${caller.trace}-${caller.span}-01`
+  const { agentTurnId } = await ask(t, 'parent', { traceparent })
+  const turn = (await t.claim()).find((one) => one.agentTurnId === agentTurnId)!
+  const usage = { input_tokens: 12, output_tokens: 3 }
+  await t.kernel.record({
+    ...turn,
+    step: { stepId: 'step-fork-1', phase: 'model', status: 'success', metadata: { usage, duration_ms: 250 } },
+  })
+  await forkFrom(t, turn, 'fork-1', [reuse('child')])
+  const [child] = await t.claim()
+  await finish(t, child!)
+  await join(t)
+  const [again] = await t.claim()
+  await t.kernel.resume(again!, 'worker-1')
+  await finish(t, again!)
+
+  const spans = await toldOf(agentTurnId)
+  const own = named(spans, 'turn')
+  expect(own).toMatchObject({ traceId: caller.trace, parentSpanId: caller.span })
+  expect(own.attributes).toMatchObject({ 'bellwether.agent_id': 'parent', 'bellwether.outcome': 'success' })
+  for (const name of ['enqueue', 'dispatch', 'deliver']) expect(named(spans, name).parentSpanId).toBe(own.spanId)
+  const step = named(spans, 'step model')
+  expect(step).toMatchObject({ parentSpanId: own.spanId, attributes: { 'gen_ai.usage.input_tokens': 12 } })
+  expect(BigInt(step.endTimeUnixNano) - BigInt(step.startTimeUnixNano)).toBe(250_000_000n)
+  const tool = named(spans, 'tool fork_join')
+  expect(tool).toMatchObject({ parentSpanId: step.spanId, attributes: { 'bellwether.status': 'success' } })
+  const childTurn = named(collector.of(child!.agentTurnId), 'turn')
+  expect(childTurn).toMatchObject({ traceId: caller.trace, parentSpanId: tool.spanId })
+  const inside = BigInt(childTurn.startTimeUnixNano) >= BigInt(tool.startTimeUnixNano)
+  expect(inside && BigInt(childTurn.endTimeUnixNano) <= BigInt(tool.endTimeUnixNano)).toBe(true)
+  expect(new Set([...spans, ...collector.of(child!.agentTurnId)].map((span) => span.traceId))).toEqual(
+    new Set([caller.trace]),
+  )
+})
+
+it('a turn without a caller is the root of its own trace, and says what failed and what a watchdog did', async () => {
+  await t.agents('lone')
+  const turn = await waiting(t, 'lone', [{ toolCallId: 'lone-1', toolName: 'grep', args: {} }])
+  await t.all(
+    `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at)
+      values ('reclaim', $1, 'lone', $2, 'silent', state.now())`,
+    project,
+    turn.agentTurnId,
+  )
+  await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId, reason: 'enough' })
+  const spans = await toldOf(turn.agentTurnId)
+  const own = named(spans, 'turn')
+  expect(own.traceId).toBe(turn.agentTurnId.replaceAll('-', ''))
+  expect(own.parentSpanId ?? '').toBe('')
+  expect(own).toMatchObject({ status: { code: 2 }, events: ['reclaim'] })
+  expect(named(spans, 'tool grep')).toMatchObject({ status: { code: 2, message: 'not_answered' } })
+})
+
+it('a collector that is away gets everything later, once each, and a second teller stands by', async () => {
+  await t.agents('later')
+  const first = traces()
+  const second = traces()
+  await first.step()
+  await second.step()
+  collector.answer(503)
+  const turn = await t.running('later')
+  await finish(t, turn)
+  const refusal = await until('it is refused', async () =>
+    first.step().then(
+      () => undefined,
+      (error: unknown) => error,
+    ),
+  )
+  expect(refusal).toMatchObject({ code: 'collector_away' })
+  expect(collector.of(turn.agentTurnId)).toEqual([])
+  collector.answer(200)
+  expect(await first.step()).toBe(4)
+  const [told, asked] = [collector.of(turn.agentTurnId), collector.requests()]
+  expect(told.map((span) => span.name).sort()).toEqual(['deliver', 'dispatch', 'enqueue', 'turn'])
+  // It left the position elsewhere: somebody else is at work.
+  expect(await second.step()).toBe(0)
+  expect(await second.step()).toBe(0)
+  expect(collector.requests()).toBe(asked)
+  expect(await first.step()).toBe(0)
+})
+
+it('the part of the traces that is asked for is chosen by the trace, whole, and a caller may opt out', async () => {
+  await t.agents('many')
+  const teller = traces(0.5)
+  await teller.step()
+  const runs: string[] = []
+  for (const at of Array.from({ length: 16 }, (_, index) => index.toString(16))) {
+    const trace = `0af7651916cd43dd8448eb21${at}c80319c`
+    const { agentTurnId } = await ask(t, 'many', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
+    runs.push(agentTurnId)
+    await finish(t, (await t.claim())[0]!)
+  }
+  const { agentTurnId: quiet } = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-00` })
+  await finish(t, (await t.claim())[0]!)
+  // The outbox is told in order: once the last one is, so are the others.
+  const last = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01` })
+  await finish(t, (await t.claim())[0]!)
+  await toldOf(last.agentTurnId, teller)
+  expect(runs.map((turn) => collector.of(turn).length)).toEqual([...Array(8).fill(4), ...Array(8).fill(0)])
+  expect(collector.of(quiet)).toEqual([])
+})
+
+it(
+  '[T8.1] the trace of a turn goes on when its worker is killed and another process takes it over',
+  { timeout: 60_000 },
+  async ({ onTestFinished }) => {
+    await t.agents('slow-one', 'asking-one')
+    const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })
+    onTestFinished(() => fleet.stop())
+    const caller = '00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203332-01'
+    const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'slow-one', traceparent: caller })
+    const claimedBy = async () =>
+      (
+        await t.one<{ by: string | null }>(
+          'select claimed_by as by from state.turns where agent_turn_id = $1',
+          agentTurnId,
+        )
+      ).by
+    const victim = await until('a worker has it', async () => {
+      const by = await claimedBy()
+      for (const worker of fleet.workers) if ((await worker.ready())['worker_id'] === by) return worker
+      return undefined
+    })
+    victim.signal('SIGKILL')
+    const asking = await t.kernel.enqueue({ projectId: project, agentId: 'asking-one', traceparent: caller })
+    const calls = await until('it asks', async () => {
+      const rows = await t.all<{ tool_call_id: string }>(
+        'select tool_call_id from state.turn_waiting_tools where agent_turn_id = $1',
+        asking.agentTurnId,
+      )
+      return rows.length === 2 ? rows : undefined
+    })
+    for (const { tool_call_id: id } of calls) await answer(t, id)
+    const teller = traces()
+    const told = await until(
+      'both are told',
+      async () => {
+        await teller.step()
+        return collector.of(agentTurnId).length > 0 && collector.of(asking.agentTurnId).length > 0 ? true : undefined
+      },
+      40_000,
+    )
+    expect(told).toBe(true)
+    const own = named(collector.of(agentTurnId), 'turn')
+    expect(own).toMatchObject({ parentSpanId: 'b7ad6b7169203332', events: ['reclaim'] })
+    expect(own.attributes).toMatchObject({ 'bellwether.outcome': 'success', 'bellwether.worker_id': await claimedBy() })
+    expect(own.attributes['bellwether.worker_id']).not.toBe((await victim.ready())['worker_id'])
+    expect(collector.of(asking.agentTurnId).filter((span) => span.name === 'tool echo')).toHaveLength(2)
+    const traceIds = new Set(
+      [agentTurnId, asking.agentTurnId].flatMap((id) => collector.of(id)).map((span) => span.traceId),
+    )
+    expect([...traceIds]).toEqual(['0af7651916cd43dd8448eb211c80319d'])
+  },
+)
