@@ -1,16 +1,16 @@
 /**
- * The HTTP server: limits, keys, problem+json, and the routes of each resource. Always: every API request has a key
- * before its body is read; every body, header, connection and silence has a limit; an error never takes the server down.
- * Listening, and what the routes are about, is left to whoever composes it.
+ * The HTTP server: limits, keys, problem+json. Always: every API request has a key before its body is read, whatever way its URL
+ * is spelled; every body, header, connection and silence has a limit; an error never takes the server down. `makeApp` is the
+ * server of views alone; the whole one is in server.ts. Listening is left to whoever composes it.
  */
 import type { Socket } from 'node:net'
 import { pipeLimits, Terminal } from '@bellwether/protocol'
-import fastify, { type FastifyInstance } from 'fastify'
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Log } from '../ports/log.js'
 import type { Fusion } from '../view/fusion.js'
 import { authorize, type Grant, type Keys } from './auth.js'
 import { readJson } from './body.js'
-import { problemOf, problemType, retryAfter } from './problem.js'
+import { problemOf, problemType, retryAfter, type Problem } from './problem.js'
 import { parseQuery } from './query.js'
 import { healthRoutes } from './routes/health.js'
 import { pipeRoutes } from './routes/pipe.js'
@@ -22,7 +22,12 @@ export interface AppOptions {
   readonly log: Log
   /** Ends long waits and streams when the server stops. */
   readonly signal: AbortSignal
-  readonly limits?: Partial<ServerLimits>
+  readonly limits?: Partial<ServerLimits> | undefined
+}
+
+export interface BareOptions extends Pick<AppOptions, 'log' | 'limits'> {
+  /** Called for each request to the API before its body is read; sets its grant or throws. */
+  readonly admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 }
 
 export interface ServerLimits {
@@ -46,12 +51,29 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Set for every request under /api/v1 before its route runs. */
     grant: Grant
+    /** The code of the problem that it was answered with. */
+    refusal: string | null
   }
 }
 
-const base = '/api/v1'
+export const base = '/api/v1'
 
+/** The server of views alone. */
 export function makeApp(options: AppOptions): FastifyInstance {
+  const app = bareApp({
+    ...options,
+    admit: async (request) => {
+      request.grant = await authorize(options.keys, request.headers)
+    },
+  })
+  healthRoutes(app, base, options)
+  pipeRoutes(app, `${base}/pipe`, options)
+  viewRoutes(app, `${base}/views`, options)
+  return app
+}
+
+/** Everything but routes. */
+export function bareApp(options: BareOptions): FastifyInstance {
   const { log } = options
   const limits = { ...serverLimits, ...options.limits }
   const app = fastify({
@@ -62,6 +84,10 @@ export function makeApp(options: AppOptions): FastifyInstance {
     // Sensors keep their connection between heartbeats; proxies in between give up after 60 s.
     keepAliveTimeout: 65_000,
     forceCloseConnections: true,
+    // URLs that cannot be decoded, and parameters that are too long: before any hook, and not beyond the promise of one form.
+    frameworkErrors: (error, _request, reply) => {
+      void sendProblem(reply as unknown as FastifyReply, problemOf(error))
+    },
     http: {
       headersTimeout: limits.requestMs,
       connectionsCheckingInterval: Math.min(5_000, limits.requestMs),
@@ -73,6 +99,7 @@ export function makeApp(options: AppOptions): FastifyInstance {
   limitPerAddress(app, limits.connectionsPerAddress)
 
   app.decorateRequest('grant')
+  app.decorateRequest('refusal', null)
   app.removeAllContentTypeParsers()
   // Whatever a client calls it, the API speaks JSON; an empty body is no body.
   app.addContentTypeParser(
@@ -83,9 +110,10 @@ export function makeApp(options: AppOptions): FastifyInstance {
       return readJson(body, typeof encoding === 'string' ? encoding : undefined)
     },
   )
-  app.addHook('onRequest', async (request) => {
-    if (!request.url.startsWith(base)) return
-    request.grant = authorize(options.keys, request.headers)
+  // By the route that was found, not by the URL: the router also takes `/%61pi/…` and `http://host/api/…`.
+  app.addHook('onRequest', async (request, reply) => {
+    const route = request.routeOptions.url
+    if (route === undefined ? request.url.startsWith(base) : route.startsWith(base)) await options.admit(request, reply)
   })
   app.setNotFoundHandler(async (request) => {
     throw new Terminal(`there is no ${request.method} ${request.url.split('?')[0]!.slice(0, 200)}`, {
@@ -94,6 +122,7 @@ export function makeApp(options: AppOptions): FastifyInstance {
   })
   app.setErrorHandler((error, request, reply) => {
     const problem = problemOf(error)
+    request.refusal = problem.code
     if (problem.status >= 500 && problem.code === 'internal')
       log.error({ err: error, method: request.method, path: request.routeOptions.url }, 'a request failed')
     const after = retryAfter(error)
@@ -101,13 +130,17 @@ export function makeApp(options: AppOptions): FastifyInstance {
     if (problem.status === 401) void reply.header('www-authenticate', 'Bearer')
     // A client whose body was not read to its end cannot use this connection again.
     if (problem.status === 413 || problem.status === 415) void reply.header('connection', 'close')
-    return reply.code(problem.status).type(problemType).send(problem)
+    return sendProblem(reply, problem)
   })
-
-  healthRoutes(app, base, options)
-  pipeRoutes(app, `${base}/pipe`, options)
-  viewRoutes(app, `${base}/views`, options)
   return app
+}
+
+/** As bytes, so that nothing adds a charset, which this type does not have. */
+function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+  return reply
+    .code(problem.status)
+    .type(problemType)
+    .send(Buffer.from(JSON.stringify(problem)))
 }
 
 function limitPerAddress(app: FastifyInstance, max: number): void {

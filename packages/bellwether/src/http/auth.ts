@@ -1,19 +1,29 @@
 /**
- * Who may ask: a key belongs to views. Always: keys are kept as hashes, looked up by hash (so that timing tells nothing of
- * a key), and a request without one is refused before its body is read. Roles beyond "this view" are left to whoever
- * composes the server, by handing in another `Keys`.
+ * Who may ask. Always: keys are kept as hashes and looked up by hash, so that timing tells nothing of a key; a request without
+ * one is refused before its body is read; a key that names a view or a project reaches only what it names. What a role may do is
+ * in roles.ts, where keys come from is left to whoever composes the server.
  */
 import { createHash } from 'node:crypto'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
+import type { KeyRole } from '../kernel/keys.js'
 
 export interface Grant {
+  /** Who it is, in logs and in the audit log. Never the key itself. */
+  readonly keyId: string
+  readonly role: KeyRole
+  readonly name?: string
   /** The view whose pipe this key feeds; undefined for a key that feeds none. */
   readonly view: string | undefined
+  /** The only project that it reaches; undefined: see `reaches`. */
+  readonly project?: string | undefined
+  /** Whether it reaches a view. */
   may(view: string): boolean
+  /** Whether it reaches a project. */
+  reaches(project: string): boolean
 }
 
 export interface Keys {
-  grant(key: string): Grant | undefined
+  grant(key: string): Grant | undefined | Promise<Grant | undefined>
 }
 
 const hash = (key: string) => createHash('sha256').update(key).digest('base64')
@@ -40,18 +50,29 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
         hint: 'the key says which view a sensor feeds: give each view its own',
       })
     }
-    grants.set(hashed, { view, may: (asked) => asked === view })
+    grants.set(hashed, {
+      keyId: `view:${view}`,
+      role: 'sensor',
+      view,
+      may: (asked) => asked === view,
+      reaches: () => false,
+    })
   }
   return { grant: (key) => grants.get(hash(key)) }
 }
 
 type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
 
-export function authorize(keys: Keys, headers: Headers): Grant {
+/** The key that a request brings; undefined: none, or nothing that could be one. */
+export function keyIn(headers: Headers): string | undefined {
   const bearer = /^Bearer +(\S+)$/i.exec(String(headers['authorization'] ?? ''))?.[1]
   const told = headers['x-api-key'] ?? bearer
-  const key = typeof told === 'string' ? told : undefined
-  const grant = key === undefined || key.length > lengths.max ? undefined : keys.grant(key)
+  return typeof told === 'string' && told !== '' ? told : undefined
+}
+
+export async function authorize(keys: Keys, headers: Headers): Promise<Grant> {
+  const key = keyIn(headers)
+  const grant = key === undefined || key.length > lengths.max ? undefined : await keys.grant(key)
   if (grant !== undefined) return grant
   throw new Terminal(key === undefined ? 'this needs a key' : 'this key is not known here', {
     code: 'unauthorized',

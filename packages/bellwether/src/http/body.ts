@@ -2,6 +2,7 @@
  * Bodies: JSON, also gzipped, with a limit before and after unzipping, so that a small body cannot become a large one.
  * Unzipping happens off the event loop; parsing is bounded by the limit.
  */
+import { isUtf8 } from 'node:buffer'
 import { promisify } from 'node:util'
 import { gunzip, inflate } from 'node:zlib'
 import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
@@ -14,6 +15,7 @@ const unzip: Readonly<Record<string, (bytes: Buffer, options: { maxOutputLength:
 export async function readJson(bytes: Buffer, encoding: string | undefined): Promise<unknown> {
   const plain = encoding === undefined || encoding === 'identity' ? bytes : await unzipped(bytes, encoding)
   if (plain.length === 0) return undefined
+  if (!isUtf8(plain)) throw new InvalidInput('the body is not UTF-8', { code: 'not_utf8' })
   try {
     return JSON.parse(plain.toString('utf8'))
   } catch (error) {

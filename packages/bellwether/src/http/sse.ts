@@ -8,8 +8,8 @@ import type { ServerResponse } from 'node:http'
 export interface EventStreamOut {
   readonly signal: AbortSignal
   send(event: { readonly id?: string; readonly event: string; readonly data: unknown }): Promise<void>
-  /** Nothing for the reader, something for whoever cuts silent connections. */
-  ping(): Promise<void>
+  /** Nothing for the reader, something for whoever cuts silent connections; `id`: where a reader that comes back goes on. */
+  ping(id?: string): Promise<void>
   end(): void
 }
 
@@ -36,7 +36,7 @@ export function openEventStream(response: ServerResponse, signal: AbortSignal): 
     signal: gone.signal,
     send: ({ id, event, data }) =>
       write(`${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`),
-    ping: () => write(': still here\n\n'),
+    ping: (id) => write(`: still here\n${id === undefined ? '' : `id: ${id}\n`}\n`),
     end() {
       signal.removeEventListener('abort', abort)
       response.end()

@@ -6,25 +6,29 @@ import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { giveWay } from '../view/lane.js'
 
-// Four pieces are a few milliseconds and 256 kB: below that streaming costs more than it saves.
+// A millisecond or two of writing: below that streaming costs more than it saves.
+const wholeBytes = 512 * 1_024
+// Of a search that finds nothing yet, each piece is a look at many entries.
 const wholePieces = 4
 
-export function sendPieces(reply: FastifyReply, pieces: Generator<string>): FastifyReply {
-  const first: string[] = []
-  while (first.length < wholePieces) {
+export function sendPieces(reply: FastifyReply, pieces: Generator<Buffer>): FastifyReply {
+  const first: Buffer[] = []
+  let bytes = 0
+  while (first.length < wholePieces && bytes < wholeBytes) {
     const next = pieces.next()
-    if (next.done === true) return json(reply).send(first.join(''))
+    if (next.done === true) return json(reply).send(first.length === 1 ? first[0] : Buffer.concat(first))
     first.push(next.value)
+    bytes += next.value.length
   }
-  return json(reply).send(Readable.from(onward(first.join(''), pieces), { highWaterMark: 1 }))
+  return json(reply).send(Readable.from(onward(Buffer.concat(first), pieces), { highWaterMark: 1 }))
 }
 
 const json = (reply: FastifyReply) => reply.type('application/json; charset=utf-8')
 
-async function* onward(first: string, pieces: Generator<string>): AsyncGenerator<Buffer> {
-  yield Buffer.from(first)
+async function* onward(first: Buffer, pieces: Generator<Buffer>): AsyncGenerator<Buffer> {
+  yield first
   for (const piece of pieces) {
     await giveWay()
-    yield Buffer.from(piece)
+    if (piece.length > 0) yield piece
   }
 }

@@ -12,6 +12,12 @@ export function healthRoutes(app: FastifyInstance, base: string, { fusion }: { r
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not_ready', views })
   })
 
+  componentRoutes(app, base, { fusion })
+
+  app.get('/metrics', async (_request, reply) => reply.type('text/plain; version=0.0.4').send(viewMetrics(fusion)))
+}
+
+export function componentRoutes(app: FastifyInstance, base: string, { fusion }: { readonly fusion: Fusion }): void {
   app.get(`${base}/health/components`, async () => ({
     summary: fusion.health.summary(),
     components: fusion.health.all().map((unit) => ({
@@ -25,8 +31,6 @@ export function healthRoutes(app: FastifyInstance, base: string, { fusion }: { r
       depends_on: unit.dependsOn,
     })),
   }))
-
-  app.get('/metrics', async (_request, reply) => reply.type('text/plain; version=0.0.4').send(metrics(fusion)))
 }
 
 interface Sample {
@@ -34,7 +38,7 @@ interface Sample {
   readonly value: number
 }
 
-function metrics(fusion: Fusion): string {
+export function viewMetrics(fusion: Fusion): string {
   const sources = [...fusion.views.values()].flatMap((view) =>
     [...view.sources.values()].map((source) => ({ labels: { view: view.name, source: source.id }, source })),
   )

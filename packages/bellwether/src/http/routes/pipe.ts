@@ -172,7 +172,7 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
     if (sourceId !== undefined && source.id !== sourceId) continue
     for (const { path, mtime, status } of updates) {
       // A suspect that is not there any more is no longer one; whether it is gone, a scan must say.
-      if (status === 'missing' && source.tree.find(path) !== none) source.pipe.source.disputes.add(path)
+      if (status === 'missing' && source.tree.find(path) !== none) source.pipe.source.dispute(path, false)
       if (mtime === null || mtime === undefined) continue
       const saw = source.pipe.source.sentinelSaw(path, mtime, clock.monotonicMs())
       if (saw === 'cleared') cleared += 1

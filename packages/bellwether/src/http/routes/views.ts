@@ -11,7 +11,7 @@ import { chosen } from '../../view/forest.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Job } from '../../view/jobs.js'
 import { inSlices } from '../../view/lane.js'
-import { nodeText, treeText, type RenderOptions } from '../../view/render.js'
+import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render.js'
 import { changesSince, tokenNow } from '../../view/tokens.js'
 import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
@@ -21,6 +21,7 @@ import { mustReach } from '../auth.js'
 import { read, secondsUpTo, whole, yes } from '../query.js'
 import { openEventStream } from '../sse.js'
 import { sendPieces } from '../stream.js'
+import { evidenceRoutes } from './evidence.js'
 import { sentinelSaw } from './pipe.js'
 
 interface Options {
@@ -107,7 +108,7 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
     const sources = readable(view, choose(view, query))
     const starts = sources.map((source) => (query.path === undefined ? root : source.tree.find(query.path)))
     if (starts.every((node) => node === none)) entryAt(sources[0]!, query.path!)
-    return sendPieces(reply, searchText(sources, starts, query.pattern, query.limit ?? searchLimit))
+    return sendPieces(reply, searchPieces(sources, starts, query.pattern, query.limit ?? searchLimit))
   })
 
   app.get(`${base}/:view/stats`, async (request: OfView) => {
@@ -188,6 +189,8 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
   }
   app.get(`${base}/:view/sync`, sync)
   app.post(`${base}/:view/sync`, sync)
+
+  evidenceRoutes(app, base, fusion)
 
   let followers = 0
   app.get(`${base}/:view/events`, async (request: OfView, reply) => {
@@ -285,7 +288,7 @@ function sendTree(reply: FastifyReply, source: ViewSource, wanted: string, optio
   const told = job === undefined ? { job_id: null, job_pending: false } : jobFacts(job)
   const { job_id: id, job_pending: pending } = told
   const tail = `"job_id":${JSON.stringify(id)},"job_pending":${pending},"source_id":${JSON.stringify(source.id)}`
-  return sendPieces(reply, treeText(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
+  return sendPieces(reply, treePieces(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
 }
 
 function sendForest(
@@ -297,49 +300,60 @@ function sendForest(
 ) {
   if (jobs.length === 0 && sources.every(({ tree }) => tree.find(wanted) === none)) entryAt(sources[0]!, wanted)
   const pending = jobs.some(({ state }) => state === 'pending')
-  function* pieces(): Generator<string> {
-    yield `{"path":${JSON.stringify(wanted)},"job_id":${JSON.stringify(jobs[0]?.id ?? null)},"job_pending":${pending},"members":{`
+  function* pieces(): Generator<Buffer> {
+    yield Buffer.from(
+      `{"path":${JSON.stringify(wanted)},"job_id":${JSON.stringify(jobs[0]?.id ?? null)},"job_pending":${pending},"members":{`,
+    )
     for (const [at, source] of sources.entries()) {
-      yield `${at > 0 ? ',' : ''}${JSON.stringify(source.id)}:`
       const node = source.tree.find(wanted)
-      if (node === none) yield 'null'
-      else yield* treeText(source.tree, node, { ...options, uriOf: uriOf(source) })
+      yield Buffer.from(`${at > 0 ? ',' : ''}${JSON.stringify(source.id)}:${node === none ? 'null' : ''}`)
+      if (node !== none) yield* treePieces(source.tree, node, { ...options, uriOf: uriOf(source) })
     }
-    yield '}}'
+    yield Buffer.from('}}')
   }
   return sendPieces(reply, pieces())
 }
 
 const nodesAtOnce = 300 // one piece of a search's answer
+const pieceBytes = nodesAtOnce * 400
+const nothing = Buffer.alloc(0) // found nothing yet: others may have their turn
 
-function* searchText(sources: readonly ViewSource[], starts: readonly number[], pattern: string, limit: number) {
+function* searchPieces(
+  sources: readonly ViewSource[],
+  starts: readonly number[],
+  pattern: string,
+  limit: number,
+): Generator<Buffer> {
   let count = 0
   let truncated = false
-  yield `{"pattern":${JSON.stringify(pattern)},"results":[`
+  yield Buffer.from(`{"pattern":${JSON.stringify(pattern)},"results":[`)
   for (const [at, source] of sources.entries()) {
     const { tree } = source
     const under = starts[at]!
     if (under === none) continue
-    const options = { onlyPath: false, uriOf: uriOf(source) }
+    const writer = new EntryWriter(tree, { onlyPath: false, uriOf: uriOf(source) }, 4_096)
     const tail = `,"source_id":${JSON.stringify(source.id)}}`
     for (const batch of search(tree, { pattern, under })) {
       for (let from = 0; from < batch.length && !truncated; from += nodesAtOnce) {
-        let piece = ''
         for (const node of batch.slice(from, from + nodesAtOnce)) {
           if (count >= limit) {
             truncated = true
             break
           }
           if (!tree.exists(node)) continue
-          piece += `${count > 0 ? ',' : ''}${nodeText(tree, node, tree.pathOf(node), options)}${tail}`
+          if (count > 0) writer.out.text(',')
+          writer.entry(node, prefixOf(tree, node === root ? root : tree.parentOf(node)))
+          writer.out.text(tail)
           count += 1
         }
-        if (piece !== '') yield piece
+        if (writer.out.at > 0) yield writer.out.take(pieceBytes)
+        writer.others([])
       }
       if (truncated) break
+      if (batch.length === 0) yield nothing
     }
   }
-  yield `],"count":${count},"truncated":${truncated}}`
+  yield Buffer.from(`],"count":${count},"truncated":${truncated}}`)
 }
 
 async function compare(left: ViewSource, right: ViewSource, limit: number) {
@@ -352,12 +366,14 @@ async function compare(left: ViewSource, right: ViewSource, limit: number) {
 
 function* differences(left: ViewSource, right: ViewSource, limit: number) {
   const found: { readonly path: string; readonly kind: string }[] = []
-  let looked = 0
-  for (const { path: at, kind } of diff(left.tree, right.tree)) {
+  for (const difference of diff(left.tree, right.tree)) {
+    if (difference === undefined) {
+      yield
+      continue
+    }
     if (found.length >= limit) return { differences: found, truncated: true }
-    found.push({ path: at, kind })
-    looked += 1
-    if (looked % 1_000 === 0) yield
+    found.push({ path: difference.path, kind: difference.kind })
+    if (found.length % 1_000 === 0) yield
   }
   return { differences: found, truncated: false }
 }

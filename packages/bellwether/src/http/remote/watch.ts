@@ -1,0 +1,103 @@
+/**
+ * Workers outside this house have no watchdog of their own: the server keeps W2.1 to W2.3 for the targets that they claim from. It
+ * gives silent workers' turns back, injects timeouts, sends unstarted commands again and frees expired resumes; it never ends a
+ * turn. Any number of servers may watch the same target. Targets are remembered by the workers' own rows, so that a server that
+ * was started anew goes on watching over what its predecessor's workers left.
+ */
+import type { Kernel } from '../../kernel/kernel.js'
+import { targetsOf } from '../../kernel/read-work.js'
+import { keepVigil } from '../../kernel/vigil.js'
+import { databaseNow, expireWaits, reclaim, requeueExpiredResumeLedgers, resendCommands } from '../../kernel/watch.js'
+import type { Clock } from '../../ports/clock.js'
+import type { Log } from '../../ports/log.js'
+import { loop } from '../../ports/loop.js'
+
+/** What the ids of these workers begin with. */
+export const remotePrefix = 'http:'
+
+export interface RemoteWatchSettings {
+  readonly watchdogIntervalSeconds: number
+  readonly inboxProcessingTimeoutSeconds: number
+  readonly maxAttempts: number
+}
+
+export interface RemoteWatch {
+  /** From now on this target is watched. */
+  add(target: string): void
+  step(): Promise<void>
+  run(signal: AbortSignal): Promise<void>
+}
+
+export interface RemoteWatchOptions {
+  readonly kernel: Kernel
+  readonly clock: Clock
+  readonly log: Log
+  readonly settings: RemoteWatchSettings
+  /** Turns whose worker did not live to apply their results can be claimed again. */
+  readonly onFreed: () => void
+}
+
+// Each costs four small queries an interval.
+const targetsMax = 200
+
+export function openRemoteWatch({ kernel, clock, log, settings, onFreed }: RemoteWatchOptions): RemoteWatch {
+  const { db, ids } = kernel
+  const targets = new Set<string>()
+  const vigil = keepVigil(settings.watchdogIntervalSeconds)
+  let remembered = false
+
+  async function step(): Promise<void> {
+    if (!remembered) {
+      for (const target of await targetsOf(db, remotePrefix, targetsMax)) targets.add(target)
+      remembered = true
+    }
+    const watch = vigil.look(await databaseNow(db), clock.monotonicMs())
+    const errors: unknown[] = []
+    // One rule that fails is reported, and the others still run.
+    const each = async (rule: () => Promise<unknown>) => {
+      await rule().catch((error: unknown) => void errors.push(error))
+    }
+    for (const target of targets) {
+      await each(async () => {
+        const { inboxProcessingTimeoutSeconds, maxAttempts } = settings
+        await kernel.ring(await reclaim(db, target, inboxProcessingTimeoutSeconds, maxAttempts, watch))
+      })
+      await each(async () => kernel.ring(await expireWaits(db, ids, target, watch)))
+      await each(() => resendCommands(db, target, settings.watchdogIntervalSeconds))
+    }
+    if (targets.size > 0) {
+      await each(async () => {
+        if ((await requeueExpiredResumeLedgers(db)) > 0) onFreed()
+      })
+    }
+    if (errors.length > 0) throw new AggregateError(errors, `${errors.length} of the watchdog's rules failed`)
+  }
+
+  return {
+    add(target) {
+      // The one asked for last stands last. Beyond the bound the one longest not asked for is let go: the PMO still ends its turns.
+      targets.delete(target)
+      targets.add(target)
+      if (targets.size <= targetsMax) return
+      const [oldest] = targets
+      targets.delete(oldest!)
+      log.warn(
+        { target: oldest, max: targetsMax },
+        'too many worker targets are claimed from; one is no longer watched',
+      )
+    },
+    step,
+    run: (signal) =>
+      loop(
+        {
+          name: 'the watchdog of workers outside',
+          intervalMs: settings.watchdogIntervalSeconds * 1_000,
+          clock,
+          log,
+          signal,
+          steady: true,
+        },
+        step,
+      ),
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * The board over HTTP. What a body may say, and what is done about it, is the board's (board/requests.ts); here are methods, paths and
+ * status codes. The server is one writer among those that the root's locks let in; what others wrote is read before it is shown.
+ */
+import { Retryable } from '@bellwether/protocol'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { CachePorts } from '../../board/caches.js'
+import { choose } from '../../board/choose.js'
+import type { Desk } from '../../board/desk.js'
+import type { Feed } from '../../board/feed.js'
+import { openRun, pausedBy } from '../../board/facts.js'
+import { autopilotRequest, controlRequest, createRequest, dispatchRequest, patchRequest } from '../../board/requests.js'
+import { taskStatuses } from '../../board/task.js'
+import { listTasks, taskView } from '../../board/task-view.js'
+import type { Clock } from '../../ports/clock.js'
+import type { Log } from '../../ports/log.js'
+import { id, limitOf, waitMaxSeconds, wholeCursor, whileAsked, type Api } from '../api.js'
+import { yes } from '../query.js'
+import { mustReachProject } from '../roles.js'
+import { openEventStream } from '../sse.js'
+
+export interface BoardParts {
+  readonly desk: Desk
+  readonly caches: CachePorts
+  readonly feed: Feed
+  /** The project whose agents do the tasks: a key that is limited to another does not reach the board. */
+  readonly projectId: string
+  readonly clock: Clock
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+const oneTask = z.object({ task: id })
+// Each is a connection, and a look at the log's end.
+const followersMax = 256
+const pingMs = 15_000
+const lookMs = 500
+
+export function boardRoutes(app: Api, parts: BoardParts): void {
+  const { desk, caches, clock, log } = parts
+  const rules = async () => ({ firstAgent: desk.settings.firstAgent, recovery: (await desk.policies()).recovery })
+  /** Who signs the line. */
+  const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
+  app.addHook('preHandler', async ({ grant }) => mustReachProject(grant, parts.projectId))
+
+  const list = {
+    querystring: z.object({
+      status: z.enum(taskStatuses).optional(),
+      done: yes,
+      cursor: wholeCursor,
+      limit: limitOf(1_000, 100),
+    }),
+    summary: 'Tasks, in the order in which they would be tried',
+  }
+  app.get('/board/tasks', { schema: list }, async ({ query }) => {
+    const state = await desk.board.sync()
+    const { status, done, cursor, limit } = query
+    const page = listTasks(state, clock.wallMs(), await rules(), {
+      limit,
+      ...(status === undefined ? {} : { status }),
+      ...(done === undefined ? {} : { done }),
+      ...(cursor === undefined ? {} : { cursor }),
+    })
+    return { ...page, choice: choose(state, clock.wallMs(), await rules()), paused: pausedBy(state) }
+  })
+
+  const add = { body: z.looseObject({ title: z.string() }), summary: 'Add a task' }
+  app.post('/board/tasks', { schema: add }, async (request, reply) => {
+    const task = await createRequest(desk, request.body, by(request))
+    return reply.code(201).send(task)
+  })
+
+  const one = { params: oneTask, summary: 'One task with its runs and what it waits for' }
+  app.get('/board/tasks/:task', { schema: one }, async ({ params }) =>
+    taskView(await desk.board.sync(), params.task, clock.wallMs(), await rules()),
+  )
+
+  const patch = {
+    params: oneTask,
+    body: z.looseObject({}),
+    summary: 'Change a task’s words, or make one move (`action`)',
+  }
+  app.patch('/board/tasks/:task', { schema: patch }, (request) =>
+    patchRequest(desk, request.params.task, request.body, by(request)),
+  )
+
+  /** Turns may take an hour; a request does not wait that long, and what it leaves is the reconciler's. */
+  async function within<T>(request: FastifyRequest, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const asked = whileAsked(request.raw, parts.signal)
+    const over = new AbortController()
+    const stop = () => over.abort()
+    asked.signal.addEventListener('abort', stop, { once: true })
+    if (asked.signal.aborted) stop()
+    const timer = clock.sleep(waitMaxSeconds * 1_000, over.signal).then(stop)
+    try {
+      return await work(over.signal)
+    } finally {
+      stop()
+      asked.done()
+      await timer
+    }
+  }
+
+  const dispatch = {
+    params: oneTask,
+    summary: 'Dispatch a task now and report what came of it',
+    description: `Answers 202 when its turn is still under way after ${waitMaxSeconds} s: the autopilot, or the next dispatch, settles it.`,
+  }
+  app.post('/board/tasks/:task/dispatch', { schema: dispatch }, async (request, reply) => {
+    const { task } = request.params
+    const report = await within(request, (signal) => dispatchRequest(desk, task, signal))
+    const known = desk.board.state.tasks.get(task)
+    return reply.code(known !== undefined && openRun(known) !== null ? 202 : 200).send(report)
+  })
+
+  const autopilot = { summary: 'Let the autopilot make some steps: `{maxSteps?}`' }
+  app.post('/board/autopilot', { schema: autopilot }, (request) =>
+    within(request, (signal) => autopilotRequest(desk, caches, request.body, signal)),
+  )
+
+  const control = { summary: 'Pause or resume the whole board: `{paused, reason?}`' }
+  app.post('/board/control', { schema: control }, (request) => controlRequest(desk, request.body, by(request)))
+
+  let followers = 0
+  // One reader of the log serves them all, one question at a time.
+  let line: Promise<unknown> = Promise.resolve()
+  const since = (cursor: number | null) => {
+    const page = line.then(() => parts.feed.since(cursor))
+    line = page.catch(() => undefined)
+    return page
+  }
+
+  const events = {
+    querystring: z.object({ cursor: wholeCursor }),
+    summary: 'Events of the board (text/event-stream)',
+  }
+  app.get('/board/events', { schema: events, exposeHeadRoute: false }, async (request, reply) => {
+    if (followers >= followersMax)
+      throw new Retryable('too many readers follow the board', { code: 'busy', afterMs: 5_000 })
+    const told = request.headers['last-event-id']
+    const last = typeof told === 'string' && /^\d{1,15}$/.test(told) ? Number(told) : (request.query.cursor ?? null)
+    followers += 1
+    reply.hijack()
+    try {
+      await follow(last, reply)
+    } catch (error) {
+      log.error({ err: error }, 'a stream of the board’s events failed')
+      reply.raw.destroy()
+    } finally {
+      followers -= 1
+    }
+  })
+
+  async function follow(last: number | null, reply: FastifyReply): Promise<void> {
+    reply.raw.setHeader('x-content-type-options', 'nosniff')
+    const out = openEventStream(reply.raw, parts.signal)
+    let cursor = last ?? (await since(null)).cursor
+    if (last === null) await out.send({ id: String(cursor), event: 'hello', data: { cursor } })
+    let pingedMs = clock.monotonicMs()
+    while (!out.signal.aborted) {
+      const page = await since(cursor)
+      if (page.reset) await out.send({ id: '0', event: 'reset', data: { cursor: 0 } })
+      let at = page.cursor - page.events.length
+      for (const event of page.events) {
+        at += 1
+        await out.send({ id: String(at), event: event.type, data: event })
+      }
+      cursor = page.cursor
+      if (page.more) continue
+      if (clock.monotonicMs() - pingedMs >= pingMs) {
+        pingedMs = clock.monotonicMs()
+        await out.ping()
+      }
+      await clock.sleep(lookMs, out.signal)
+    }
+    out.end()
+  }
+}

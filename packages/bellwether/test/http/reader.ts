@@ -1,0 +1,89 @@
+/** A reader of server-sent events that can be cut off at any moment, and remembers where it stood as a browser does. */
+import { request, type IncomingMessage } from 'node:http'
+
+export interface SseEvent {
+  readonly id: string
+  readonly event: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+export interface SseReader {
+  readonly events: SseEvent[]
+  /** What a browser would send as Last-Event-ID. */
+  lastId(): string | undefined
+  status: number
+  comments: number
+  /** Resolves with the next event that this accepts, also one that has come already. */
+  next(what: string, accepts: (event: SseEvent) => boolean, withinMs?: number): Promise<SseEvent>
+  readonly ended: Promise<void>
+  /** Reads nothing more until resumed. */
+  pause(): void
+  resume(): void
+  cut(): void
+}
+
+export interface ReadOptions {
+  readonly key: string
+  readonly last?: string | undefined
+}
+
+export async function readEvents(url: string, { key, last }: ReadOptions): Promise<SseReader> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const headers = { 'x-api-key': key, ...(last === undefined ? {} : { 'last-event-id': last }) }
+    request(url, { headers, agent: false }, resolve).on('error', reject).end()
+  })
+  const events: SseEvent[] = []
+  const waiting = new Set<() => void>()
+  let id = last
+  let rest = ''
+  let ended = () => {}
+  const reader: SseReader = {
+    events,
+    lastId: () => id,
+    status: response.statusCode ?? 0,
+    comments: 0,
+    ended: new Promise((resolve) => (ended = resolve)),
+    next: (what, accepts, withinMs = 15_000) =>
+      new Promise((resolve, reject) => {
+        const done = new AbortController()
+        const look = () => {
+          const found = events.find(accepts)
+          if (found === undefined) return
+          waiting.delete(look)
+          done.abort()
+          resolve(found)
+        }
+        waiting.add(look)
+        const late = AbortSignal.timeout(withinMs)
+        late.addEventListener('abort', () => {
+          if (!done.signal.aborted) reject(new Error(`not within ${withinMs} ms: ${what}; got ${events.length} events`))
+        })
+        look()
+      }),
+    pause: () => void response.pause(),
+    resume: () => void response.resume(),
+    cut: () => void response.destroy(),
+  }
+  response.setEncoding('utf8')
+  response.on('data', (text: string) => {
+    rest += text
+    for (let at = rest.indexOf('\n\n'); at >= 0; at = rest.indexOf('\n\n')) {
+      const block = rest.slice(0, at)
+      rest = rest.slice(at + 2)
+      const field = (name: string) =>
+        block
+          .split('\n')
+          .find((line) => line.startsWith(`${name}: `))
+          ?.slice(name.length + 2)
+      if (block.startsWith(':')) reader.comments += 1
+      id = field('id') ?? id
+      const data = field('data')
+      if (data !== undefined)
+        events.push({ id: field('id') ?? '', event: field('event') ?? '', data: JSON.parse(data) as SseEvent['data'] })
+    }
+    for (const look of [...waiting]) look()
+  })
+  response.on('error', () => ended())
+  response.on('close', () => ended())
+  return reader
+}

@@ -1,0 +1,188 @@
+/** `bellwether server` and `bellwether keys` as real processes. */
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { until } from '../support/until.js'
+import { call, openHouse, type House } from './process.js'
+import { readEvents } from './reader.js'
+
+let house: House
+beforeEach(async () => {
+  house = await openHouse()
+  mkdirSync(join(house.folder, 'tasks'))
+})
+// Processes start from source, on a machine that others use too.
+const timeout = 120_000
+afterEach(() => house.stop())
+
+const out = async (...words: readonly string[]) => {
+  const cli = house.cli('keys', ...words)
+  const code = await cli.ended
+  return { code, stdout: cli.stdout().trim(), stderr: cli.stderr() }
+}
+
+describe('bellwether server', { timeout }, () => {
+  it('makes one admin key at its first start, keeps it for this account alone, and tells it again', async () => {
+    const [one, two] = await Promise.all([house.server('--data', 'one'), house.server('--data', 'two')])
+    const made = [one, two].map((server) => server.ready_['adminKey']).filter((key) => key !== undefined)
+    expect(made).toHaveLength(1)
+    const key = made[0] as string
+    const file = join(house.folder, one.ready_['adminKey'] === key ? 'one' : 'two', 'admin-key')
+    expect([readFileSync(file, 'utf8').trim(), statSync(file).mode & 0o777]).toEqual([key, 0o600])
+    for (const server of [one, two])
+      expect((await call(server.address, key, 'GET', '/me')).body).toMatchObject({ role: 'admin' })
+    expect((await call(one.address, undefined, 'GET', '/me')).status).toBe(401)
+    const again = await house.server('--data', one.ready_['adminKey'] === key ? 'one' : 'two')
+    expect(again.ready_['adminKey']).toBe(key)
+    expect(one.stderr()).not.toContain(key)
+  })
+
+  it('refuses a public address while there is no key, and takes it when there is one', async () => {
+    const open = house.cli('server', '--host', '0.0.0.0', '--port', '0', '--json')
+    expect(await open.ended).toBe(2)
+    expect(open.stderr()).toContain('keys_needed')
+    expect((await out('create', '--role', 'admin')).code).toBe(0)
+    const server = await house.server('--host', '0.0.0.0')
+    expect(server.ready_['adminKey']).toBeUndefined()
+    const port = new URL(server.address).port
+    expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200)
+    expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(401)
+  })
+
+  it('told to stop, ends streams and waits, answers what is under way, and goes with 0', async () => {
+    const server = await house.server()
+    const key = String(server.ready_['adminKey'])
+    await call(server.address, key, 'PUT', '/projects/p/agents/ann', { worker_target: 'w' })
+    const turn = await call(server.address, key, 'POST', '/projects/p/agents/ann/turns', { instruction: 'x' })
+    const id = String(turn.body['agent_turn_id'])
+    const reader = await readEvents(`${server.address}/api/v1/projects/p/events`, { key })
+    await reader.next('hello', ({ event }) => event === 'hello')
+    const waits = [
+      call(server.address, key, 'GET', `/projects/p/turns/${id}?wait=50`),
+      call(server.address, key, 'POST', '/workers/none/claim', { wait_seconds: 50 }),
+    ]
+    await until('the claim to wait', async () => {
+      const rows = await house.db.query({ text: `select from state.workers where worker_target = 'none'` })
+      return rows.length > 0 ? true : undefined
+    })
+    server.signal('SIGTERM')
+    const [waited, claimed] = await Promise.all(waits)
+    expect(waited!.body).toMatchObject({ agent_turn_id: id, ended_at: null })
+    expect(claimed!.body).toEqual({ turns: [] })
+    await reader.ended
+    expect(await server.ended).toBe(0)
+  })
+
+  it('serves views and a board where they are wanted, with keys of its own store', async () => {
+    const server = await house.server('--view', 'shared', '--root', 'tasks', '--project', 'p')
+    const key = String(server.ready_['adminKey'])
+    const ask = (method: string, path: string, body?: object, with_: string | undefined = key) =>
+      call(server.address, with_, method, path, body)
+    const made = await ask('POST', '/keys', { role: 'sensor', view: 'shared' })
+    const sensor = String(made.body['key'])
+    expect((await ask('GET', '/pipe/session', undefined, sensor)).body).toMatchObject({ view_id: 'shared' })
+    expect((await ask('GET', '/pipe/session')).body).toMatchObject({ view_id: 'shared' })
+    expect((await ask('POST', '/pipe/session', { task_id: 't' }, sensor)).body).toMatchObject({ role: 'leader' })
+    expect((await ask('GET', '/views/shared/tree')).status).toBe(503)
+    expect((await ask('GET', '/health/components', undefined, sensor)).status).toBe(200)
+
+    const task = await ask('POST', '/board/tasks', { title: 'mend it' })
+    expect([task.status, task.body['taskId']]).toEqual([201, 'T-1'])
+    const events = await readEvents(`${server.address}/api/v1/board/events`, { key, last: '0' })
+    expect(await events.next('the task', ({ event }) => event === 'task_created')).toMatchObject({ id: '1' })
+    expect((await ask('PATCH', '/board/tasks/T-1', { priority: 9 })).body).toMatchObject({ priority: 9 })
+    expect((await ask('PATCH', '/board/tasks/T-1', { action: 'freeze', reason: 'later' })).status).toBe(200)
+    expect((await ask('PATCH', '/board/tasks/T-1', { nonsense: 1 })).body).toMatchObject({
+      status: 400,
+      code: 'invalid_task',
+    })
+    expect((await ask('GET', '/board/tasks')).body).toMatchObject({ total: 1, tasks: [{ taskId: 'T-1' }] })
+    expect((await ask('GET', '/board/tasks/T-9')).body).toMatchObject({ status: 404, code: 'unknown_task' })
+    expect((await ask('POST', '/board/tasks/T-1/dispatch')).body).toMatchObject({ status: 409, code: 'not_ready' })
+    await ask('PATCH', '/board/tasks/T-1', { action: 'unfreeze' })
+    expect((await ask('POST', '/board/control', { paused: true })).body).toEqual({ paused: true })
+    expect((await ask('POST', '/board/autopilot', { maxSteps: 1 })).status).toBe(200)
+    const line = await events.next('a freeze', ({ data }) => JSON.stringify(data).includes('later'))
+    events.cut()
+    const resumed = await readEvents(`${server.address}/api/v1/board/events`, { key, last: line.id })
+    expect(Number((await resumed.next('the next', () => true)).id)).toBe(Number(line.id) + 1)
+    resumed.cut()
+    const reader = String((await ask('POST', '/keys', { role: 'reader', project: 'q' })).body['key'])
+    expect((await ask('GET', '/board/tasks', undefined, reader)).status).toBe(403)
+    for (const [method, path] of [
+      ['GET', '/board/tasks'],
+      ['POST', '/board/tasks'],
+      ['GET', '/board/tasks/T-1'],
+      ['PATCH', '/board/tasks/T-1'],
+      ['POST', '/board/tasks/T-1/dispatch'],
+      ['POST', '/board/autopilot'],
+      ['POST', '/board/control'],
+      ['GET', '/board/events'],
+    ] as const) {
+      expect((await call(server.address, undefined, method, path)).status).toBe(401)
+      expect((await ask(method, path, undefined, sensor)).status).toBe(403)
+    }
+  })
+
+  it('sends a task to an agent, and the turn’s answer back to the board', async () => {
+    const server = await house.server('--root', 'tasks', '--project', 'p')
+    const key = String(server.ready_['adminKey'])
+    const ask = (method: string, path: string, body?: object) => call(server.address, key, method, path, body)
+    await ask('PUT', '/projects/p/agents/coder', { worker_target: 'w' })
+    await ask('POST', '/board/tasks', { title: 'mend it', agent: 'coder' })
+    const dispatched = ask('POST', '/board/tasks/T-1/dispatch')
+    const claimed = await ask('POST', '/workers/w/claim', { wait_seconds: 20 })
+    const [turn] = claimed.body['turns'] as { agent_turn_id: string; turn_epoch: number }[]
+    const text = JSON.stringify({ status: 'done', summary: 'mended', files: [] })
+    await ask('POST', `/turns/${turn!.agent_turn_id}/deliver`, { turn_epoch: turn!.turn_epoch, text })
+    const report = await dispatched
+    expect([200, 202]).toContain(report.status)
+    expect(report.body).toMatchObject({ taskId: 'T-1' })
+  })
+})
+
+describe('bellwether keys', { timeout }, () => {
+  it('makes, lists, rotates and revokes; a key is printed once and good at once', async () => {
+    const server = await house.server()
+    const made = await out('create', '--role', 'reader', '--name', 'wall', '--project', 'p', '--json')
+    const { key, key_id: id } = JSON.parse(made.stdout) as { key: string; key_id: string }
+    expect((await call(server.address, key, 'GET', '/projects/p/agents')).status).toBe(200)
+    expect((await call(server.address, key, 'GET', '/projects/q/agents')).status).toBe(403)
+    const list = await out('list')
+    expect(list.stdout).toContain(`${id}  reader    wall  project p`)
+    expect(list.stdout).not.toContain(key)
+    const { key: next } = JSON.parse((await out('rotate', id, '--json')).stdout) as { key: string }
+    await until('the rotation', async () =>
+      (await call(server.address, next, 'GET', '/me')).status === 200 ? true : undefined,
+    )
+    expect((await call(server.address, key, 'GET', '/me')).status).toBe(401)
+    expect((await out('revoke', id)).code).toBe(0)
+    await until('the revocation', async () =>
+      (await call(server.address, next, 'GET', '/me')).status === 401 ? true : undefined,
+    )
+    const audit = await call(server.address, String(server.ready_['adminKey']), 'GET', '/audit')
+    expect((audit.body['audit'] as { method: string }[]).map((row) => row.method)).toEqual([
+      'REVOKE',
+      'ROTATE',
+      'CREATE',
+      'CREATE',
+    ])
+  })
+
+  it('says what is wrong with how it was called', async () => {
+    const wrong: readonly (readonly [readonly string[], string])[] = [
+      [['create'], '--role ROLE'],
+      [['create', '--role', 'sensor'], '--view NAME'],
+      [['revoke', 'none'], 'unknown_key'],
+      [['rotate', 'none', '--grace', 'x'], 'whole number'],
+      [['creat'], 'Did you mean: bellwether keys create?'],
+    ]
+    const told = await Promise.all(
+      wrong.map(async ([words, why]) => {
+        const { code, stderr } = await out(...words)
+        return [words, code, stderr.includes(why) ? why : stderr]
+      }),
+    )
+    expect(told).toEqual(wrong.map(([words, why]) => [words, 2, why]))
+  })
+})

@@ -1,0 +1,380 @@
+/** The worker API: claim, beat, steps, suspend, deliver; the fence; what happens when a worker, or the answer to it, is lost. */
+import { request, type IncomingMessage } from 'node:http'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { project } from '../support/kernel.js'
+import { until } from '../support/until.js'
+import { guardOn } from '../support/watchdog.js'
+import { openDoor, type Answer, type Body, type Door } from './door.js'
+
+let door: Door
+let target = ''
+let round = 0
+beforeAll(async () => {
+  door = await openDoor()
+})
+afterAll(() => door.close())
+beforeEach(() => {
+  round += 1
+  target = `py-${round}`
+})
+
+const p = `/projects/${project}`
+const agent = async (name: string, more: object = {}) => {
+  const agentId = `${name}-${round}`
+  await door.ask('PUT', `${p}/agents/${agentId}`, { worker_target: target, ...more })
+  return agentId
+}
+const enqueue = async (agentId: string, body: object = { instruction: 'do it' }) =>
+  (await door.post(`${p}/agents/${agentId}/turns`, body)).body.agent_turn_id!
+const as = () => ({ key: door.keys.worker })
+const claim = async (body: object = {}): Promise<readonly Body[]> =>
+  (await door.post(`/workers/${target}/claim`, { max: 10, ...body }, as())).body.turns!
+const tell = (turn: Body, what: string, body: object = {}): Promise<Answer> =>
+  door.post(`/turns/${turn.agent_turn_id}/${what}`, { turn_epoch: turn.turn_epoch, ...body }, as())
+const detail = async (turnId: string) => (await door.get(`${p}/turns/${turnId}`)).body
+const counts = async () =>
+  door.t.one(`select (select count(*) from cards.cards) as cards, (select count(*) from state.agent_steps) as steps,
+    (select count(*) from state.events) as events, (select count(*) from state.turn_waiting_tools) as waits,
+    (select count(*) from state.agent_inbox) as inbox`)
+/** Time passes under the eyes of the server's watchdog. */
+async function pass(seconds: number): Promise<void> {
+  await door.watch.step()
+  for (let left = seconds; left > 0; left -= 5) {
+    await door.t.advance(5)
+    await door.watch.step()
+  }
+}
+
+describe('a turn', () => {
+  it('[T6.1] comes with all that is needed, takes steps, suspends on tools, resumes with their results and delivers', async () => {
+    await door.ask('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
+    await door.ask('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })
+    const agentId = await agent('full', { profile_id: 'coder' })
+    const fields = [{ name: 'answer', required: true }]
+    const turnId = await enqueue(agentId, { instruction: 'look it up', result_fields: fields })
+    const [turn] = await claim()
+    expect(turn).toMatchObject({
+      agent_turn_id: turnId,
+      fence: { agent_turn_id: turnId, turn_epoch: turn!.turn_epoch },
+      kind: 'turn',
+      taken_over: false,
+      project_id: project,
+      agent_id: agentId,
+      profile: { name: 'coder', spec: { model: 'm' } },
+      output: [],
+      results: [],
+      turn_deadline: expect.any(String),
+      beat_seconds: 5,
+    })
+    expect((turn!['context'] as Body[]).map((card) => card['type'])).toEqual(['task.instruction', 'task.result_fields'])
+    expect((turn!['tools'] as Body[]).some((tool) => tool['tool_name'] === 'grep')).toBe(true)
+    expect(await claim()).toEqual([])
+
+    expect((await tell(turn!, 'beat', { activity: 'thinking' })).body).toEqual({ status: 'alive' })
+    const card = { card_id: '01890000-0000-7000-8000-000000000001', type: 'agent.thought', content: { text: 'hm' } }
+    const step = { step_id: `${turnId}/1`, phase: 'think', status: 'done', metadata: { usage: { total_tokens: 5 } } }
+    const written = await tell(turn!, 'steps', { cards: [card], step })
+    expect(written.body).toEqual({ status: 'recorded', step_id: `${turnId}/1`, card_ids: [card.card_id] })
+    expect((await tell(turn!, 'steps', { cards: [card], step })).status).toBe(200)
+    const calls = [{ tool_call_id: `${turnId}-c1`, tool_name: 'grep', arguments: { pattern: 'x' } }]
+    expect((await tell(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'suspended' })
+    expect((await tell(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'already' })
+    expect((await tell(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
+    expect(await claim()).toEqual([])
+
+    await door.post(`${p}/tool-calls/${turnId}-c1/result`, { status: 'success', result: { hits: 3 } }, as())
+    const [resumed] = await claim()
+    expect(resumed).toMatchObject({
+      kind: 'resume',
+      results: [{ tool_name: 'grep', status: 'success', result: { hits: 3 } }],
+    })
+    expect((resumed!['output'] as Body[]).map((one) => one['type'])).toEqual([
+      'agent.thought',
+      'tool.call',
+      'tool.result',
+    ])
+    expect(await detail(turnId)).toMatchObject({ status: 'running' })
+
+    const refused = await tell(resumed!, 'deliver', { text: 'three' })
+    expect(refused.body).toMatchObject({ status: 422, code: 'missing_result_fields', missing: ['answer'] })
+    const deliver = () => tell(resumed!, 'deliver', { fields: [{ name: 'answer', value: 3 }] })
+    expect((await deliver()).body).toEqual({ status: 'ended' })
+    expect((await deliver()).body).toEqual({ status: 'already' })
+    expect(await detail(turnId)).toMatchObject({
+      status: 'success',
+      deliverable: { content: { fields: [{ name: 'answer', value: 3 }] } },
+      steps: [{ step_id: `${turnId}/1` }],
+      waits: [{ wait_status: 'applied' }],
+    })
+  })
+
+  it('[T3.3c] whose tool says that its result ends it is ended without asking a worker again', async () => {
+    const turnId = await enqueue(await agent('term'))
+    const [turn] = await claim()
+    await tell(turn!, 'suspend', {
+      calls: [{ tool_call_id: `${turnId}-t`, tool_name: 'final', after_execution: 'terminate' }],
+    })
+    await door.post(`${p}/tool-calls/${turnId}-t/result`, { status: 'success', result: 'that was it' })
+    expect(await claim()).toEqual([])
+    expect(await detail(turnId)).toMatchObject({ status: 'success', deliverable: { content: { text: 'that was it' } } })
+  })
+
+  it('[T4.4] cannot wait for submit_result, nor write a deliverable as a card', async () => {
+    await enqueue(await agent('submit'))
+    const [turn] = await claim()
+    const before = await counts()
+    const call = { tool_call_id: 'x', tool_name: 'submit_result', arguments: { text: 'x' } }
+    expect((await tell(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 400, code: 'use_deliver' })
+    const card = { type: 'task.deliverable', content: { text: 'forged' } }
+    expect((await tell(turn!, 'steps', { cards: [card] })).body).toMatchObject({ status: 400, code: 'invalid_request' })
+    expect(await counts()).toEqual(before)
+    expect((await tell(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
+  })
+
+  it('that forks is answered when its batch is done', async () => {
+    const agentId = await agent('fork')
+    await door.ask('PUT', `${p}/profiles/kid-${round}`, { worker_target: `${target}-kids` })
+    const turnId = await enqueue(agentId)
+    const [turn] = await claim()
+    const tasks = [{ target_strategy: 'new', target_ref: `kid-${round}`, instruction: 'part' }]
+    const call = { tool_call_id: `${turnId}-f`, tool_name: 'fork_join', batch: { tasks } }
+    expect((await tell(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 'suspended' })
+    expect((await door.get(`${p}/batches`)).body['batches']).toMatchObject([
+      { parent_agent_turn_id: turnId, task_count: 1 },
+    ])
+    const kids = await door.post(`/workers/${target}-kids/claim`, {}, as())
+    expect(kids.body.turns).toHaveLength(1)
+  })
+
+  it('with a long memory is handed out with its newest cards, and says so', async () => {
+    const agentId = await agent('long')
+    await enqueue(agentId)
+    const [turn] = await claim()
+    const big = { type: 'agent.thought', content: { text: 'x'.repeat(900_000) } }
+    for (let at = 0; at < 6; at += 1) expect((await tell(turn!, 'steps', { cards: [big] })).status).toBe(200)
+    await tell(turn!, 'steps', { cards: [{ type: 'agent.thought', content: { text: 'last' } }] })
+    await tell(turn!, 'deliver', { text: 'ok' })
+    await enqueue(agentId)
+    const [next] = await claim()
+    const output = next!['output'] as Body[]
+    expect(next).toMatchObject({ output_truncated: true, context_truncated: false })
+    expect(output.length).toBeLessThan(8)
+    expect(output.at(-1)).toMatchObject({ type: 'task.deliverable' })
+    expect(output.at(-2)).toMatchObject({ content: { text: 'last' } })
+  })
+})
+
+describe('the fence', () => {
+  it('[T1.2] [T8.1] that is lost answers 409 stale to everything, and nothing happened', async () => {
+    const turnId = await enqueue(await agent('lost'))
+    const [turn] = await claim({ worker_id: 'one' })
+    await pass(40)
+    const [other] = await claim({ worker_id: 'two' })
+    expect(other).toMatchObject({ agent_turn_id: turnId, taken_over: true, attempts: 1 })
+    expect(other!.turn_epoch).toBe(turn!.turn_epoch! + 1)
+    const before = await counts()
+    const answers = [
+      await tell(turn!, 'beat'),
+      await tell(turn!, 'steps', {
+        cards: [{ type: 'agent.thought', content: {} }],
+        step: { phase: 'x', status: 'done' },
+      }),
+      await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-z`, tool_name: 'grep' }] }),
+      await tell(turn!, 'deliver', { text: 'late' }),
+    ]
+    for (const answer of answers) {
+      expect(answer.body).toMatchObject({ status: 409, code: 'stale' })
+      expect(answer.headers['content-type']).toBe('application/problem+json')
+    }
+    expect(await counts()).toEqual(before)
+    expect((await tell(other!, 'deliver', { text: 'mine' })).body).toEqual({ status: 'ended' })
+    expect((await tell(turn!, 'deliver', { text: 'late' })).body).toMatchObject({ code: 'stale' })
+    expect(await detail(turnId)).toMatchObject({ deliverable: { content: { text: 'mine' } } })
+  })
+
+  it('[T1.2] of a stopped turn is lost at the next beat', async () => {
+    const turnId = await enqueue(await agent('stopped'))
+    const [turn] = await claim()
+    expect((await tell(turn!, 'beat')).status).toBe(200)
+    await door.post(`${p}/turns/${turnId}/stop`)
+    expect((await tell(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
+    expect((await tell(turn!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
+  })
+
+  it('with a forged epoch, or of a turn that is none, opens nothing', async () => {
+    await enqueue(await agent('forged'))
+    const [turn] = await claim()
+    for (const epoch of [turn!.turn_epoch! + 1, 9_007_199_254_740_991])
+      expect((await tell({ ...turn!, turn_epoch: epoch }, 'deliver', { text: 'x' })).body).toMatchObject({
+        code: 'stale',
+      })
+    for (const epoch of [0, -1, 1.5, 1e300, '1', null])
+      expect((await door.post(`/turns/${turn!.agent_turn_id}/beat`, { turn_epoch: epoch }, as())).status).toBe(400)
+    expect((await door.post('/turns/none/beat', { turn_epoch: 1 }, as())).status).toBe(404)
+    expect((await tell(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
+  })
+
+  it('a step_id of another turn is refused, and no event is told', async () => {
+    await enqueue(await agent('step-a'))
+    await enqueue(await agent('step-b'))
+    const [a, b] = await claim()
+    const step = { step_id: `shared-${round}`, phase: 'x', status: 'done' }
+    expect((await tell(a!, 'steps', { step })).status).toBe(200)
+    const before = await counts()
+    expect((await tell(b!, 'steps', { step })).body).toMatchObject({ status: 409, code: 'duplicate_step' })
+    expect(await counts()).toEqual(before)
+  })
+})
+
+describe('claims', () => {
+  it('wait, are woken by a new turn, and end with none after the wait', async () => {
+    const agentId = await agent('wait')
+    expect(await claim({ wait_seconds: 0.05 })).toEqual([])
+    const started = performance.now()
+    const waiting = [claim({ wait_seconds: 40, max: 1 }), claim({ wait_seconds: 40, max: 1 })]
+    await until('both to have signed in', async () => {
+      const rows = await door.t.all(`select from state.workers where worker_target = $1`, target)
+      return rows.length > 0 ? true : undefined
+    })
+    const first = await enqueue(agentId)
+    const winner = await Promise.race(waiting)
+    expect(winner).toMatchObject([{ agent_turn_id: first }])
+    expect(performance.now() - started).toBeLessThan(4_500)
+    const second = await enqueue(await agent('wait-2'))
+    const all = (await Promise.all(waiting)).flat().map((turn) => turn.agent_turn_id)
+    expect(new Set(all)).toEqual(new Set([first, second]))
+    expect(all).toHaveLength(2)
+  })
+
+  it('[T1.1] that race never hand one turn to two workers', async () => {
+    const made: string[] = []
+    for (let at = 0; at < 30; at += 1) made.push(await enqueue(await agent(`race-${at}`)))
+    const got = await Promise.all(Array.from({ length: 12 }, () => claim({ max: 5, wait_seconds: 0.2 })))
+    const rest = await claim({ max: 32 })
+    const all = [...got.flat(), ...rest].map((turn) => turn.agent_turn_id)
+    expect(new Set(all)).toEqual(new Set(made))
+    expect(all).toHaveLength(made.length)
+  })
+
+  it('of a client that went away take nothing', async () => {
+    const agentId = await agent('gone')
+    const headers = { 'x-api-key': door.keys.worker, 'content-type': 'application/json' }
+    const gone = new Promise((resolve) =>
+      door.server.app.server.once('request', (incoming: IncomingMessage) => incoming.socket.once('close', resolve)),
+    )
+    const asked = request(`${door.url}/api/v1/workers/${target}/claim`, { method: 'POST', headers, agent: false })
+    asked.on('error', () => undefined)
+    asked.end(JSON.stringify({ wait_seconds: 40 }))
+    await until('it to have signed in', async () => {
+      const rows = await door.t.all(`select from state.workers where worker_target = $1`, target)
+      return rows.length > 0 ? true : undefined
+    })
+    asked.destroy()
+    await gone
+    const turnId = await enqueue(agentId)
+    expect((await claim({ wait_seconds: 10 }))[0]).toMatchObject({ agent_turn_id: turnId })
+  })
+
+  it('end in time although an agent’s head is held by somebody', async () => {
+    const agentId = await agent('locked')
+    await enqueue(agentId)
+    let release = () => {}
+    const over = new Promise<void>((resolve) => (release = resolve))
+    let held = () => {}
+    const isHeld = new Promise<void>((resolve) => (held = resolve))
+    const holding = door.t.db.transaction(async (tx) => {
+      await tx.query({ text: 'select from state.agent_state_head where agent_id = $1 for update', values: [agentId] })
+      held()
+      await over
+    })
+    await isHeld
+    expect(await claim()).toEqual([])
+    release()
+    await holding
+    expect(await claim({ wait_seconds: 10 })).toHaveLength(1)
+  })
+
+  it('[W2.3b] a resumed turn whose answer was lost on the way is taken over with the same results', async () => {
+    const turnId = await enqueue(await agent('lost-answer'))
+    const [turn] = await claim()
+    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-r`, tool_name: 'grep' }] })
+    await door.post(`${p}/tool-calls/${turnId}-r/result`, { status: 'success', result: 7 })
+    const [lost] = await claim()
+    expect(lost).toMatchObject({ kind: 'resume' })
+    await pass(40)
+    const [again] = await claim()
+    expect(again).toMatchObject({ agent_turn_id: turnId, taken_over: true, results: [{ result: 7 }] })
+    expect((await tell(lost!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
+    expect((await tell(again!, 'deliver', { text: 'seven' })).status).toBe(200)
+  })
+
+  it('[W2.3a] a result that a worker received and did not live to apply is handed out again', async () => {
+    const turnId = await enqueue(await agent('ledger'))
+    const [turn] = await claim()
+    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-l`, tool_name: 'grep' }] })
+    await door.post(`${p}/tool-calls/${turnId}-l/result`, { status: 'success', result: 8 })
+    // A worker within the house that takes the receipt and dies before it resumes.
+    const claimant = { workerTarget: target, workerId: 'dead', max: 1, resumeLeaseSeconds: 30 }
+    expect((await door.kernel.claim(claimant)).turns).toMatchObject([{ kind: 'resume' }])
+    expect(await claim()).toEqual([])
+    const waiting = claim({ wait_seconds: 40 })
+    await pass(35)
+    expect(await waiting).toMatchObject([{ agent_turn_id: turnId, kind: 'resume', results: [{ result: 8 }] }])
+  })
+
+  it('[W2.2a] a tool that never answers is timed out by the server’s watchdog, and the turn goes on', async () => {
+    const turnId = await enqueue(await agent('hang'))
+    const [turn] = await claim()
+    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-h`, tool_name: 'grep' }] })
+    await pass(40)
+    const [next] = await claim()
+    expect(next).toMatchObject({ kind: 'resume', results: [{ status: 'timeout', error: { code: 'tool_timeout' } }] })
+    await tell(next!, 'deliver', { text: 'gave up', status: 'failed', error: 'tool_timeout' })
+    expect(await detail(turnId)).toMatchObject({ status: 'failed', error: 'tool_timeout' })
+  })
+
+  it('[W2.5] a worker that is full and beats keeps its queue from being taken for dead', async () => {
+    await enqueue(await agent('busy-a'))
+    const waiting = await enqueue(await agent('busy-b'))
+    const [turn] = await claim({ max: 1, worker_id: 'small' })
+    const guard = guardOn(door.t)
+    const look = async () => {
+      await tell(turn!, 'beat')
+      await guard.step()
+    }
+    await look()
+    for (let seconds = 0; seconds < 60; seconds += 5) {
+      await door.t.advance(5)
+      await look()
+    }
+    expect(await detail(waiting)).toMatchObject({ status: 'dispatched' })
+    await tell(turn!, 'deliver', { text: 'ok' })
+    for (let seconds = 0; seconds < 60; seconds += 5) {
+      await door.t.advance(5)
+      await guard.step()
+    }
+    expect(await detail(waiting)).toMatchObject({ status: 'timeout', error: 'dispatch_timeout' })
+  })
+
+  it('are watched over by a server that was started anew', async () => {
+    const turnId = await enqueue(await agent('restart'))
+    await claim()
+    const fresh = await import('../../src/http/remote/watch.js')
+    const { t, kernel } = door
+    const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
+    const settings = { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3 }
+    const watch = fresh.openRemoteWatch({ kernel, clock: t.clock, log, settings, onFreed: () => undefined })
+    await watch.step()
+    for (let seconds = 0; seconds < 40; seconds += 5) {
+      await t.advance(5)
+      await watch.step()
+    }
+    expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId, taken_over: true })
+  })
+
+  it('from more targets than can be watched forget the oldest, and those at work go on', async () => {
+    const turnId = await enqueue(await agent('crowd'))
+    for (let at = 0; at < 210; at += 1) await door.post(`/workers/crowd-${at}/claim`, {}, as())
+    expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId })
+  })
+})
