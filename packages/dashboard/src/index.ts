@@ -1,5 +1,6 @@
-/**
- * The dashboard is the browser's window on the fleet: agents, turns, the board and the view, over HTTP and SSE.
- * It imports the protocol only. Nothing is exported yet.
- */
-export {}
+/** Where the browser starts. */
+import { start } from './app.js'
+import { startTheme } from './theme.js'
+
+startTheme()
+start(document.getElementById('root')!)

@@ -1,0 +1,206 @@
+/**
+ * What the pages ask for, each question once: its key in the cache, its address, and how often it is asked again without news.
+ * Always bounded: lists stop at a number that a page can show. What a server does not offer (404) is an answer, not an error.
+ */
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { recent } from '../live/recent.js'
+import { patchAgents } from '../live/patch.js'
+import { ask, Problem, serverNowMs } from './client.js'
+import type { Choice, Components, Task, TaskDetail, Tasks } from './places.js'
+import type { Agent, Agents, Card, Intervention, Me, Question, Turn, TurnDetail, Worker } from './types.js'
+
+const encode = encodeURIComponent
+const inProject = (project: string, rest: string) => `/projects/${encode(project)}${rest}`
+
+/** Undefined instead of an error where a server has no such route. */
+async function ifOffered<T>(answer: Promise<T>, instead: T): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof Problem && (error.status === 404 || error.status === 403)) return instead
+    throw error
+  }
+}
+
+export const meQuery = queryOptions({
+  queryKey: ['me'],
+  queryFn: ({ signal }) => ask<Me>('/me', { signal }),
+  staleTime: Infinity,
+})
+
+export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
+  const none = { projects: [] }
+  const asked = ask<{ projects: readonly { project_id: string }[] }>(
+    '/projects',
+    signal === undefined ? {} : { signal },
+  )
+  return (await ifOffered(asked, none)).projects.map((one) => one.project_id)
+}
+
+export const projectsQuery = queryOptions({
+  queryKey: ['projects'],
+  queryFn: ({ signal }) => listProjects(signal),
+  staleTime: 60_000,
+})
+
+const pageSize = 1_000
+// A roster that a browser can hold; beyond it the page says that it is cut.
+const pagesMax = 20
+
+export const agentsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['agents', project],
+    queryFn: async ({ signal }): Promise<Agents> => {
+      const startedAt = recent.mark()
+      const agents: Agent[] = []
+      let cursor: string | null = ''
+      for (let page = 0; page < pagesMax && cursor !== null; page += 1) {
+        const query = { limit: pageSize, ...(cursor === '' ? {} : { cursor }) }
+        const told: { agents: Agent[]; cursor: string | null } = await ask(inProject(project, '/agents'), {
+          query,
+          signal,
+        })
+        agents.push(...told.agents)
+        cursor = told.cursor
+      }
+      const read: Agents = { agents, cut: cursor !== null, readAtMs: serverNowMs() }
+      // Events that came while we asked may be newer than the answer.
+      return patchAgents(read, recent.since(startedAt))
+    },
+    // Not every move is announced: a lease and its taking are seen by looking. A large roster is looked at less often.
+    refetchInterval: (query) => ((query.state.data?.agents.length ?? 0) > pageSize ? 20_000 : 5_000),
+    structuralSharing: false,
+  })
+
+export const workersQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['workers', project],
+    queryFn: ({ signal }) =>
+      ifOffered<{ workers: readonly Worker[] | undefined }>(ask(inProject(project, '/workers'), { signal }), {
+        workers: undefined,
+      }),
+    refetchInterval: 10_000,
+  })
+
+export interface TurnFilter {
+  readonly status?: string | undefined
+  readonly agent?: string | undefined
+}
+
+export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
+  infiniteQueryOptions({
+    queryKey: ['turns', project, status ?? '', agent ?? ''],
+    queryFn: ({ pageParam, signal }) =>
+      ask<{ turns: readonly Turn[]; cursor: string | null }>(inProject(project, '/turns'), {
+        query: { status, agent, cursor: pageParam, limit: 100 },
+        signal,
+      }),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.cursor ?? undefined,
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  })
+
+export const turnQuery = (project: string, turn: string) =>
+  queryOptions({
+    queryKey: ['turn', project, turn],
+    queryFn: ({ signal }) => ask<TurnDetail>(inProject(project, `/turns/${encode(turn)}`), { signal }),
+    refetchInterval: (query) => (query.state.data !== undefined && query.state.data.ended_at !== null ? false : 5_000),
+  })
+
+export const cardQuery = (project: string, card: string) =>
+  queryOptions({
+    queryKey: ['card', project, card],
+    queryFn: ({ signal }) => ask<Card>(inProject(project, `/cards/${encode(card)}`), { signal }),
+    // Cards never change.
+    staleTime: Infinity,
+  })
+
+// The newest of a long box matter; a page of them is what somebody reads.
+const cardsMax = 500
+
+export const boxQuery = (project: string, box: string) =>
+  queryOptions({
+    queryKey: ['box', project, box],
+    queryFn: async ({ signal }) => {
+      const query = { limit: cardsMax }
+      return ifOffered(
+        ask<{ cards: readonly Card[] }>(inProject(project, `/boxes/${encode(box)}/cards`), { query, signal }),
+        { cards: [] },
+      )
+    },
+  })
+
+export const questionsQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['questions', project],
+    queryFn: ({ signal }) =>
+      ifOffered<{ questions: readonly Question[] }>(
+        ask(inProject(project, '/questions'), { query: { limit: 500 }, signal }),
+        { questions: [] },
+      ),
+    refetchInterval: 10_000,
+  })
+
+export const interventionsQuery = (project: string, kind: string | undefined) =>
+  infiniteQueryOptions({
+    queryKey: ['interventions', project, kind ?? ''],
+    queryFn: ({ pageParam, signal }) =>
+      ask<{ interventions: readonly Intervention[]; cursor: number | null }>('/watchdog/interventions', {
+        query: { project, kind, cursor: pageParam, limit: 100 },
+        signal,
+      }),
+    initialPageParam: undefined as number | undefined,
+    getNextPageParam: (page) => page.cursor ?? undefined,
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+  })
+
+export interface Board {
+  readonly tasks: readonly Task[]
+  /** How many there are, shown or not. */
+  readonly open: number
+  readonly done: number
+  readonly choice: Choice | null
+  /** False: this server keeps no board. */
+  readonly isOffered: boolean
+}
+
+const openMax = 1_000
+const doneMax = 50
+
+export const boardQuery = queryOptions({
+  queryKey: ['board'],
+  queryFn: async ({ signal }): Promise<Board> => {
+    const none: Tasks | null = null
+    const [open, done] = await Promise.all([
+      ifOffered<Tasks | null>(ask('/board/tasks', { query: { done: false, limit: openMax }, signal }), none),
+      ifOffered<Tasks | null>(ask('/board/tasks', { query: { status: 'done', limit: doneMax }, signal }), none),
+    ])
+    return {
+      tasks: [...(open?.tasks ?? []), ...(done?.tasks ?? [])],
+      open: open?.total ?? 0,
+      done: done?.total ?? 0,
+      choice: open?.choice ?? null,
+      isOffered: open !== null,
+    }
+  },
+  refetchInterval: 10_000,
+})
+
+export const taskQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['task', id],
+    queryFn: ({ signal }) => ask<TaskDetail>(`/board/tasks/${encode(id)}`, { signal }),
+    refetchInterval: 10_000,
+  })
+
+export const healthQuery = queryOptions({
+  queryKey: ['health'],
+  queryFn: ({ signal }) =>
+    ifOffered<Components>(ask('/health/components', { signal }), {
+      summary: { status: 'ok', units: 0, restarts: 0, changes: 0 },
+      components: [],
+    }),
+  refetchInterval: 5_000,
+})

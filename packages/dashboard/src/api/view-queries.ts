@@ -1,0 +1,60 @@
+/** What the workspace page asks a view. Folders are read one at a time, when they are opened. */
+import { keepPreviousData, queryOptions } from '@tanstack/react-query'
+import { ask } from './client.js'
+import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewStats } from './places.js'
+
+const ofView = (view: string, rest: string) => `/views/${encodeURIComponent(view)}${rest}`
+
+export const statsQuery = (view: string) =>
+  queryOptions({
+    queryKey: ['view', view, 'stats'],
+    queryFn: ({ signal }) => ask<ViewStats>(ofView(view, '/stats'), { signal }),
+    refetchInterval: 5_000,
+  })
+
+export const sessionsQuery = (view: string) =>
+  queryOptions({
+    queryKey: ['view', view, 'sessions'],
+    queryFn: ({ signal }) => ask<{ sessions: readonly SensorSession[] }>(ofView(view, '/sessions'), { signal }),
+    refetchInterval: 5_000,
+  })
+
+export const blindSpotsQuery = (view: string, source: string | undefined) =>
+  queryOptions({
+    queryKey: ['view', view, 'blind-spots', source ?? ''],
+    queryFn: ({ signal }) => ask<BlindSpots>(ofView(view, '/blind-spots'), { query: { source }, signal }),
+    refetchInterval: 15_000,
+  })
+
+interface TreeAnswer extends FileNode {
+  /** Where a view has several sources. */
+  readonly members?: Readonly<Record<string, FileNode | null>>
+}
+
+export const folderQuery = (view: string, source: string | undefined, path: string) =>
+  queryOptions({
+    queryKey: ['view', view, 'folder', source ?? '', path],
+    queryFn: async ({ signal }): Promise<Folder> => {
+      const query = { path, recursive: false, source }
+      const told = await ask<TreeAnswer>(ofView(view, '/tree'), { query, signal })
+      const node = told.members === undefined ? told : Object.values(told.members).find((member) => member !== null)
+      return { path, children: node?.children ?? [] }
+    },
+    staleTime: 30_000,
+  })
+
+// What a person looks through; the answer says when there is more.
+const foundMax = 500
+
+export const searchQuery = (view: string, source: string | undefined, words: string) =>
+  queryOptions({
+    queryKey: ['view', view, 'search', source ?? '', words],
+    queryFn: ({ signal }) =>
+      ask<Found>(ofView(view, '/search'), { query: { pattern: patternOf(words), limit: foundMax, source }, signal }),
+    placeholderData: keepPreviousData,
+  })
+
+/** A pattern as it is; plain words anywhere in a name. */
+export function patternOf(words: string): string {
+  return /[*?[\]]/.test(words) ? words : `*${words}*`
+}

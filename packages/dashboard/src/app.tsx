@@ -1,0 +1,60 @@
+/** The whole page: the cache, who is looking, the pages. Without a key that the server takes there is only the sign-in. */
+import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query'
+import { RouterProvider } from '@tanstack/react-router'
+import { StrictMode, useEffect, useSyncExternalStore } from 'react'
+import { createRoot } from 'react-dom/client'
+import { Problem } from './api/client.js'
+import { meQuery } from './api/queries.js'
+import { session } from './api/session.js'
+import { SignIn } from './pages/sign-in.js'
+import { Failure } from './parts/shown.js'
+import { router } from './router.js'
+
+const client = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // The stream says when something changed; coming back to a tab is no news.
+      refetchOnWindowFocus: false,
+      staleTime: 2_000,
+      // A refusal stays one; what may pass is tried twice more.
+      retry: (failures, error) =>
+        failures < 2 && error instanceof Problem && (error.status === 0 || error.status >= 500),
+      retryDelay: (failures) => Math.min(4_000, 500 * 2 ** failures),
+    },
+  },
+})
+
+export function start(root: HTMLElement): void {
+  createRoot(root).render(
+    <StrictMode>
+      <QueryClientProvider client={client}>
+        <Door />
+      </QueryClientProvider>
+    </StrictMode>,
+  )
+}
+
+/** Asks once who we are; a 401 at any time later leads back here. */
+function Door() {
+  const isRefused = useSyncExternalStore(session.listen, session.isRefused)
+  const me = useQuery({ ...meQuery, enabled: !isRefused })
+  useEffect(() => {
+    // What one person saw must not be there for the next.
+    if (isRefused) client.clear()
+  }, [isRefused])
+  if (isRefused) return <SignIn />
+  if (me.data !== undefined) return <RouterProvider router={router} context={{ me: me.data }} />
+  if (me.error !== null && !(me.error instanceof Problem && me.error.status === 401))
+    return (
+      <main className="mx-auto max-w-xl pt-24">
+        <h1 className="px-3 text-lg font-semibold">Bellwether</h1>
+        <Failure error={me.error} retry={() => void me.refetch()} />
+      </main>
+    )
+  return (
+    <main className="p-8 text-ink-3" role="status">
+      <h1 className="sr-only">Bellwether</h1>
+      Opening…
+    </main>
+  )
+}

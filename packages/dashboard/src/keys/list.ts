@@ -1,0 +1,43 @@
+/** Which list j and k move in: the one that was shown last. The keyboard itself is the shell's. */
+import { useEffect, useRef, useState } from 'react'
+
+export interface ListKeys {
+  move(by: number): void
+  open(): void
+}
+
+const lists: ListKeys[] = []
+
+export const currentList = (): ListKeys | undefined => lists.at(-1)
+
+interface Options {
+  readonly count: number
+  /** Brings a row into sight and puts the focus on it. */
+  readonly show: (at: number) => void
+  readonly open: (at: number) => void
+}
+
+/** The chosen row, -1: none yet. */
+export function useListKeys(options: Options): number {
+  const [at, setAt] = useState(-1)
+  const latest = useRef({ options, at })
+  latest.current = { options, at }
+  useEffect(() => {
+    const list: ListKeys = {
+      move(by) {
+        const { options: now, at: before } = latest.current
+        if (now.count === 0) return
+        const next = Math.max(0, Math.min(now.count - 1, before + by))
+        setAt(next)
+        now.show(next)
+      },
+      open() {
+        const { options: now, at: chosen } = latest.current
+        if (chosen >= 0 && chosen < now.count) now.open(chosen)
+      },
+    }
+    lists.push(list)
+    return () => void lists.splice(lists.indexOf(list), 1)
+  }, [])
+  return Math.min(at, options.count - 1)
+}

@@ -1,0 +1,35 @@
+/**
+ * What news does to the cache: rows that are shown are changed in place, everything else that the news may have touched is asked for
+ * again, each question at most once in a while however much happens.
+ */
+import type { QueryClient, QueryKey } from '@tanstack/react-query'
+import type { Agents, LiveEvent } from '../api/types.js'
+import { patchAgents, patchTurns, type TurnPages } from './patch.js'
+import { recent } from './recent.js'
+
+export type Touch = (key: QueryKey) => void
+
+export function applyEvents(client: QueryClient, project: string, events: readonly LiveEvent[], touch: Touch): void {
+  recent.add(events)
+  client.setQueryData<Agents>(['agents', project], (before) =>
+    before === undefined ? before : patchAgents(before, events),
+  )
+  for (const [key, data] of client.getQueriesData<TurnPages>({ queryKey: ['turns', project] })) {
+    if (data === undefined) continue
+    const patched = patchTurns(data, events)
+    if (patched.data !== data) client.setQueryData(key, patched.data)
+    if (patched.unknown) touch(key)
+  }
+  const turns = new Set(events.map((event) => event.agent_turn_id))
+  for (const [key] of client.getQueriesData({ queryKey: ['turn', project] })) if (turns.has(String(key[2]))) touch(key)
+  if (events.some(isAboutPeople)) touch(['questions', project])
+  if (events.some((event) => event.kind === 'task' && event.payload['error'] !== undefined))
+    touch(['interventions', project])
+}
+
+/** Somebody is asked, or an end may have taken a question back. */
+function isAboutPeople({ kind, payload }: LiveEvent): boolean {
+  if (kind === 'task') return true
+  const told = payload['metadata']
+  return typeof told === 'object' && told !== null && 'current_tool' in told && told.current_tool === 'ask_person'
+}

@@ -1,0 +1,40 @@
+/** The stream's text, however the network cuts it. */
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { makeParser } from './sse.js'
+
+const stream =
+  ': hello\n\nid: 1:1\nevent: state\ndata: {"a":1}\n\nevent: task\ndata: one\ndata: two\nid: 1:2\n\n: still here\nid: 1:9\n\ndata: last\r\n\r\n'
+const messages = [
+  { event: 'state', data: '{"a":1}', id: '1:1' },
+  { event: 'task', data: 'one\ntwo', id: '1:2' },
+  { event: 'message', data: 'last', id: '1:9' },
+]
+
+describe('server-sent events', () => {
+  it('are read the same however the text is cut', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(stream.length), { maxLength: 12 }), (cuts) => {
+        const parser = makeParser()
+        const places = [0, ...cuts.toSorted((one, other) => one - other), stream.length]
+        const read = places.slice(1).flatMap((to, at) => parser.push(stream.slice(places[at], to)))
+        expect(read).toEqual(messages)
+        expect(parser.lastId()).toBe('1:9')
+      }),
+    )
+  })
+
+  it('a ping moves the place to go on from, and is no message', () => {
+    const parser = makeParser()
+    expect(parser.push(': still here\nid: 7:7\n\n')).toEqual([])
+    expect(parser.lastId()).toBe('7:7')
+  })
+
+  it('a message without an end is given up before it fills the memory', () => {
+    const parser = makeParser()
+    const piece = `data: ${'x'.repeat(1_000_000)}`
+    expect(() => {
+      for (let times = 0; times < 20; times += 1) parser.push(piece)
+    }).toThrow('no end')
+  })
+})

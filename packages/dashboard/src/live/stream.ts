@@ -1,0 +1,134 @@
+/**
+ * One stream that comes back by itself. Always: it goes on after the last event that was seen; silence longer than three of the
+ * server's pings counts as lost; pauses between tries grow to a bound, with some chance in them, so that a thousand tabs do not
+ * knock at once; a refusal (401, 403, 404) is told and tried again slowly, because keys and servers change.
+ */
+import { headersFor, Problem, problemOf, urlOf } from '../api/client.js'
+import { session } from '../api/session.js'
+import { clock } from '../ports/clock.js'
+import { random } from '../ports/random.js'
+import { makeParser, type Message } from './sse.js'
+
+export type LinkState =
+  | { readonly is: 'connecting' }
+  | { readonly is: 'live' }
+  | { readonly is: 'lost'; readonly why: string; readonly retryAtMs: number }
+  | { readonly is: 'asleep' }
+
+export interface StreamOptions {
+  readonly path: string
+  readonly onMessages: (messages: readonly Message[]) => void
+  readonly onState: (state: LinkState) => void
+  /** Something came, a ping perhaps. */
+  readonly onSign: () => void
+}
+
+export interface Stream {
+  /** Try at once. */
+  retry(): void
+  /** While nobody looks: a browser has six connections to a server, for all its tabs. */
+  sleep(): void
+  wake(): void
+  stop(): void
+}
+
+// The server pings every 15 s.
+const silenceMs = 45_000
+const pause = { firstMs: 500, mostMs: 15_000, refusedMs: 15_000 } as const
+
+export function pauseMs(failures: number, fraction: number): number {
+  const full = Math.min(pause.mostMs, pause.firstMs * 2 ** Math.min(failures, 10))
+  return Math.round(full * (0.6 + 0.4 * fraction))
+}
+
+export function openStream({ path, onMessages, onState, onSign }: StreamOptions): Stream {
+  let last: string | undefined
+  let failures = 0
+  let over = new AbortController()
+  let cancelRetry = () => {}
+  let mode: 'on' | 'asleep' | 'stopped' = 'on'
+
+  async function run(signal: AbortSignal, end: () => void): Promise<void> {
+    const response = await fetch(urlOf(path), {
+      credentials: 'same-origin',
+      headers: {
+        accept: 'text/event-stream',
+        ...headersFor(),
+        ...(last === undefined ? {} : { 'last-event-id': last }),
+      },
+      signal,
+      cache: 'no-store',
+    })
+    if (!response.ok || response.body === null) {
+      if (response.status === 401) session.refuse()
+      throw problemOf(response.status, await response.text())
+    }
+    failures = 0
+    onState({ is: 'live' })
+    onSign()
+    const parser = makeParser()
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+    let stopWatch = clock.after(silenceMs, end)
+    try {
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) throw new Problem(0, 'closed', 'the server closed the stream')
+        stopWatch()
+        stopWatch = clock.after(silenceMs, end)
+        onSign()
+        const messages = parser.push(value)
+        last = parser.lastId() ?? last
+        if (messages.length > 0) onMessages(messages)
+      }
+    } finally {
+      stopWatch()
+    }
+  }
+
+  function start(): void {
+    cancelRetry()
+    over.abort()
+    over = new AbortController()
+    const mine = over
+    if (failures === 0) onState({ is: 'connecting' })
+    run(mine.signal, () => mine.abort()).catch((error: unknown) => {
+      if (mode !== 'on' || over !== mine) return
+      mine.abort()
+      lose(error)
+    })
+  }
+
+  function lose(error: unknown): void {
+    const isRefusal = error instanceof Problem && error.status >= 400 && error.status < 500
+    const waitMs = isRefusal ? pause.refusedMs : pauseMs(failures, random.fraction())
+    failures += 1
+    const why = error instanceof Problem ? error.message : 'the connection was lost'
+    onState({ is: 'lost', why, retryAtMs: clock.nowMs() + waitMs })
+    cancelRetry = clock.after(waitMs, start)
+  }
+
+  function halt(next: 'asleep' | 'stopped'): void {
+    mode = next
+    cancelRetry()
+    over.abort()
+  }
+
+  start()
+  return {
+    retry() {
+      if (mode === 'on') start()
+    },
+    sleep() {
+      if (mode !== 'on') return
+      halt('asleep')
+      onState({ is: 'asleep' })
+    },
+    wake() {
+      if (mode !== 'asleep') return
+      mode = 'on'
+      failures = 0
+      start()
+    },
+    stop: () => halt('stopped'),
+  }
+}

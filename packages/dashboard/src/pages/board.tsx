@@ -1,0 +1,190 @@
+/** What should be done: tasks by status, each with who tries, what it waits for, and what it has cost. */
+import { useQuery } from '@tanstack/react-query'
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { useState } from 'react'
+import { boardQuery, type Board } from '../api/queries.js'
+import type { Choice } from '../api/places.js'
+import { columnsOf, type Column } from '../facts/board.js'
+import { lookOf } from '../facts/status.js'
+import { count, oneLine, plural } from '../facts/text.js'
+import { useListKeys } from '../keys/list.js'
+import { useNews } from '../live/live.js'
+import { Glyph } from '../parts/glyph.js'
+import { Page } from '../parts/page.js'
+import { Search } from '../parts/search.js'
+import { Empty, Shown } from '../parts/shown.js'
+import { toneText } from '../parts/status.js'
+import { TaskCard } from '../parts/task-card.js'
+import { TaskDrawer } from '../parts/task-drawer.js'
+
+// What a column draws at once; the rest comes by the button.
+const drawnMax = 50
+
+export function BoardPage() {
+  const { project } = useParams({ from: '/p/$project/board' })
+  const { task, q } = useSearch({ from: '/p/$project/board' })
+  const navigate = useNavigate({ from: '/p/$project/board' })
+  const board = useQuery(boardQuery)
+  useNews(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  const open = (id: string | undefined) => void navigate({ search: (old) => ({ ...old, task: id }) })
+  return (
+    <Page
+      title="Board"
+      tools={
+        <Search
+          label="Search tasks"
+          value={q ?? ''}
+          change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
+        />
+      }
+    >
+      <Shown
+        query={board}
+        skeleton={<BoardSkeleton />}
+        isEmpty={(data) => !data.isOffered || data.tasks.length === 0}
+        empty={<NoTasks isOffered={board.data?.isOffered ?? false} />}
+      >
+        {(data) => <Columns board={data} words={q ?? ''} open={open} />}
+      </Shown>
+      {task !== undefined && <TaskDrawer key={task} project={project} id={task} close={() => open(undefined)} />}
+    </Page>
+  )
+}
+
+function NoTasks({ isOffered }: { readonly isOffered: boolean }) {
+  if (!isOffered)
+    return (
+      <Empty title="This server keeps no board.">
+        Give it a task root: <code>[board] root</code> in <code>bellwether.toml</code>.
+      </Empty>
+    )
+  return (
+    <Empty title="No task yet.">
+      Add one: <code>bellwether task add &quot;…&quot;</code>
+    </Empty>
+  )
+}
+
+interface ColumnsProps {
+  readonly board: Board
+  readonly words: string
+  readonly open: (id: string) => void
+}
+
+function Columns({ board, words, open }: ColumnsProps) {
+  const wanted = words.toLowerCase()
+  const tasks = board.tasks.filter((task) =>
+    `${task.taskId} ${task.title} ${task.assignee ?? ''}`.toLowerCase().includes(wanted),
+  )
+  const columns = columnsOf(tasks)
+  const inOrder = columns.flatMap((column) => column.tasks.slice(0, drawnMax))
+  useListKeys({
+    count: inOrder.length,
+    show: (at) => document.querySelector<HTMLElement>(`[data-task="${CSS.escape(inOrder[at]!.taskId)}"]`)?.focus(),
+    open: (at) => open(inOrder[at]!.taskId),
+  })
+  return (
+    <>
+      <Next choice={board.choice} open={open} />
+      <div
+        className="flex min-h-0 flex-1 gap-2 overflow-x-auto p-3"
+        tabIndex={0}
+        role="group"
+        aria-label="Columns of the board"
+      >
+        {columns.map((column) => (
+          <ColumnOf
+            key={column.status}
+            column={column}
+            total={column.status === 'done' ? board.done : column.tasks.length}
+            open={open}
+          />
+        ))}
+      </div>
+      {board.open > board.tasks.length && (
+        <p className="label px-3 pb-2">
+          The first {plural(board.tasks.length, 'task')} of {count(board.open)} are shown.
+        </p>
+      )}
+    </>
+  )
+}
+
+/** Which is next, and why. */
+function Next({ choice, open }: { readonly choice: Choice | null; readonly open: (id: string) => void }) {
+  if (choice === null) return null
+  const id = choice.taskId
+  return (
+    <p className="flex h-9 items-center gap-2 border-b border-line px-4 text-sm">
+      <span className="font-medium">Next:</span>
+      {id === null ? (
+        'none'
+      ) : (
+        <button type="button" className="link font-mono text-xs" onClick={() => open(id)}>
+          {oneLine(id, 40)}
+        </button>
+      )}
+      <span className="min-w-0 flex-1 truncate text-ink-2" title={oneLine(choice.because, 500)}>
+        because {oneLine(choice.because, 300)}
+      </span>
+    </p>
+  )
+}
+
+function ColumnOf({
+  column,
+  total,
+  open,
+}: {
+  readonly column: Column
+  readonly total: number
+  readonly open: (id: string) => void
+}) {
+  const [drawn, setDrawn] = useState(drawnMax)
+  const look = lookOf(column.status)
+  const rest = column.tasks.length - drawn
+  return (
+    <section className="flex w-[232px] shrink-0 flex-col md:min-w-[138px] md:flex-1" aria-label={look.word}>
+      <h2 className="flex items-center gap-1.5 px-1 pb-1.5 text-sm font-semibold" title={look.means}>
+        <span className={toneText[look.tone]}>
+          <Glyph shape={look.shape} />
+        </span>
+        <span className="flex-1">{oneLine(look.word, 30)}</span>
+        <span className="text-ink-3">{count(total)}</span>
+      </h2>
+      <ul
+        className="min-h-0 flex-1 space-y-2 overflow-y-auto rounded bg-sunk p-1.5"
+        tabIndex={0}
+        aria-label={`${look.word} tasks`}
+      >
+        {column.tasks.slice(0, drawn).map((task) => (
+          <li key={task.taskId} className="[contain-intrinsic-size:auto_92px] [content-visibility:auto]">
+            <TaskCard task={task} open={() => open(task.taskId)} />
+          </li>
+        ))}
+        {rest > 0 && (
+          <li>
+            <button type="button" className="button w-full justify-center" onClick={() => setDrawn(drawn + drawnMax)}>
+              {plural(rest, 'more', 'more')}
+            </button>
+          </li>
+        )}
+      </ul>
+    </section>
+  )
+}
+
+function BoardSkeleton() {
+  return (
+    <div className="flex gap-2 p-3">
+      {[3, 1, 2, 1, 2].map((cards, column) => (
+        <div key={column} className="w-[232px] space-y-2 md:flex-1">
+          <div className="skeleton h-4 w-1/2" />
+          {Array.from({ length: cards }, (_, at) => (
+            <div key={at} className="skeleton h-20" />
+          ))}
+        </div>
+      ))}
+    </div>
+  )
+}

@@ -1,0 +1,181 @@
+/** Whether the parts work and whose failure is whose; and what the watchdogs saved from hanging: when, and how. */
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { healthQuery, interventionsQuery } from '../api/queries.js'
+import type { Components } from '../api/places.js'
+import type { Intervention } from '../api/types.js'
+import { cascadeOf, keyOf, type Branch } from '../facts/cascade.js'
+import { groupBy } from '../facts/group.js'
+import { count, oneLine, plural } from '../facts/text.js'
+import { meaningOf } from '../facts/watchdog.js'
+import { useListKeys } from '../keys/list.js'
+import { Page, Section } from '../parts/page.js'
+import { Empty, Shown } from '../parts/shown.js'
+import { Chip, Status } from '../parts/status.js'
+import { Ago } from '../parts/time.js'
+
+export function HealthPage() {
+  const { project } = useParams({ from: '/p/$project/health' })
+  const { kind } = useSearch({ from: '/p/$project/health' })
+  const health = useQuery(healthQuery)
+  const saved = useInfiniteQuery(interventionsQuery(project, kind))
+  return (
+    <Page title="Health" scrolls>
+      <div className="grid grid-cols-1 items-start gap-3 p-3 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
+        <Section title="Parts" aside={health.data && <Summary health={health.data} />}>
+          <Shown
+            query={health}
+            isEmpty={(data) => data.components.length === 0}
+            empty={<Empty title="No part reports its health.">Views and sensors do, once there are some.</Empty>}
+          >
+            {(data) => (
+              <ul className="px-3 py-2" aria-label="Parts and what stands on them">
+                {cascadeOf(data.components).map((branch) => (
+                  <Part key={keyOf(branch.component)} branch={branch} depth={0} />
+                ))}
+              </ul>
+            )}
+          </Shown>
+        </Section>
+        <Section title="What the watchdogs saved from hanging" aside={kind !== undefined && <AllKinds />}>
+          <Shown
+            query={saved}
+            isEmpty={({ pages }) => pages.every((page) => page.interventions.length === 0) && !saved.hasNextPage}
+            empty={<Empty title="Nothing had to be saved.">Every turn so far ended by itself.</Empty>}
+          >
+            {({ pages }) => (
+              <Saved
+                project={project}
+                list={pages.flatMap((page) => page.interventions)}
+                more={saved.hasNextPage ? () => void saved.fetchNextPage() : undefined}
+                isReading={saved.isFetchingNextPage}
+              />
+            )}
+          </Shown>
+        </Section>
+      </div>
+    </Page>
+  )
+}
+
+function Summary({ health }: { readonly health: Components }) {
+  const { status, units, restarts } = health.summary
+  return (
+    <span className="flex items-center gap-3 text-sm">
+      <span className="text-ink-3">
+        {plural(units, 'part')}, {plural(restarts, 'restart')}
+      </span>
+      <Status word={status} />
+    </span>
+  )
+}
+
+function Part({ branch, depth }: { readonly branch: Branch; readonly depth: number }) {
+  const { component, effects } = branch
+  return (
+    <li>
+      <div className="flex flex-wrap items-baseline gap-x-2 py-0.5">
+        <span className="text-xs text-ink-3">{oneLine(component.kind.replaceAll('_', ' '), 40)}</span>
+        <bdi className="min-w-0 flex-1 truncate font-medium">{oneLine(component.name, 120)}</bdi>
+        {component.restarts > 0 && <Chip tone="wait">{plural(component.restarts, 'restart')}</Chip>}
+        <Status word={component.state} />
+      </div>
+      {component.because !== null && component.because !== '' && (
+        <p className="text-sm text-ink-2">because of {oneLine(component.because, 200)}</p>
+      )}
+      {component.error !== null && component.error !== '' && (
+        <p className="text-sm text-bad">
+          <bdi>{oneLine(component.error, 300)}</bdi>
+        </p>
+      )}
+      {effects.length > 0 && (
+        <ul className={`border-l border-line-strong pl-3 ${depth < 8 ? 'ml-1.5' : ''}`}>
+          {effects.map((effect) => (
+            <Part key={keyOf(effect.component)} branch={effect} depth={depth + 1} />
+          ))}
+        </ul>
+      )}
+    </li>
+  )
+}
+
+function AllKinds() {
+  const navigate = useNavigate({ from: '/p/$project/health' })
+  return (
+    <button type="button" className="link text-sm" onClick={() => void navigate({ search: {} })}>
+      all kinds
+    </button>
+  )
+}
+
+interface SavedProps {
+  readonly project: string
+  readonly list: readonly Intervention[]
+  readonly more: (() => void) | undefined
+  readonly isReading: boolean
+}
+
+function Saved({ project, list, more, isReading }: SavedProps) {
+  const kinds = [...groupBy(list, (one) => one.kind)].sort(([, one], [, other]) => other.length - one.length)
+  useListKeys({
+    count: list.length,
+    show: (at) => document.querySelector<HTMLElement>(`[data-saved="${at}"]`)?.focus(),
+    open: (at) => document.querySelector<HTMLElement>(`[data-saved="${at}"] a`)?.click(),
+  })
+  return (
+    <>
+      <p className="flex flex-wrap gap-2 border-b border-line px-3 py-2">
+        {kinds.map(([kind, some]) => (
+          <Link
+            key={kind}
+            to="/p/$project/health"
+            params={{ project }}
+            search={{ kind }}
+            className="button text-sm"
+            title={meaningOf(kind).saved}
+          >
+            <span className="font-mono text-xs">{oneLine(kind, 60)}</span> {count(some.length)}
+          </Link>
+        ))}
+      </p>
+      <ol className="divide-y divide-line">
+        {list.map((one, at) => (
+          <li key={one.intervention_id} data-saved={at} tabIndex={-1} className="px-3 py-2 focus:bg-hover">
+            <div className="flex items-baseline gap-3">
+              <span className="min-w-0 flex-1">
+                {one.agent_id !== null && one.agent_id !== undefined && (
+                  <>
+                    <bdi className="font-medium">{oneLine(one.agent_id, 80)}</bdi>:{' '}
+                  </>
+                )}
+                {oneLine(meaningOf(one.kind).saved, 200)}. The watchdog {oneLine(meaningOf(one.kind).how, 200)}.
+              </span>
+              <span className="text-sm whitespace-nowrap text-ink-3">
+                <Ago at={one.created_at} />
+              </span>
+            </div>
+            <p className="flex gap-3 text-sm text-ink-2">
+              <bdi className="min-w-0 flex-1">{oneLine(one.reason, 300)}</bdi>
+              {one.agent_turn_id !== null && one.agent_turn_id !== undefined && (
+                <Link
+                  to="/p/$project/turns/$turn"
+                  params={{ project, turn: one.agent_turn_id }}
+                  className="link whitespace-nowrap"
+                >
+                  the turn
+                </Link>
+              )}
+            </p>
+          </li>
+        ))}
+      </ol>
+      {more !== undefined && (
+        <p className="p-3">
+          <button type="button" className="button" disabled={isReading} onClick={more}>
+            Older ones
+          </button>
+        </p>
+      )}
+    </>
+  )
+}

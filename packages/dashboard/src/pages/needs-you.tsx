@@ -1,0 +1,125 @@
+/** What waits for a person: questions of agents, to be answered here, and tasks that cannot go on by themselves. The soonest first. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import { boardQuery, questionsQuery } from '../api/queries.js'
+import type { Task } from '../api/places.js'
+import type { Question } from '../api/types.js'
+import { needsPerson, recoverySays } from '../facts/board.js'
+import { oneLine, plural } from '../facts/text.js'
+import { msOf } from '../facts/time.js'
+import { useListKeys } from '../keys/list.js'
+import { useNews } from '../live/live.js'
+import { Page } from '../parts/page.js'
+import { QuestionCard } from '../parts/question-card.js'
+import { Empty, Shown } from '../parts/shown.js'
+import { Status } from '../parts/status.js'
+import { TaskMoves } from '../parts/task-moves.js'
+import { Ago, Countdown } from '../parts/time.js'
+
+export function NeedsYouPage() {
+  const { project } = useParams({ from: '/p/$project/needs-you' })
+  const questions = useQuery(questionsQuery(project))
+  const board = useQuery(boardQuery)
+  useNews(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  // One answer for both: what is known of the one must not hide that the other failed.
+  const failed = questions.error ?? (board.data === undefined ? board.error : null)
+  const both = {
+    data:
+      questions.data === undefined || board.data === undefined
+        ? undefined
+        : { questions: questions.data.questions, board: board.data },
+    error: failed,
+    isPending: questions.isPending || board.isPending,
+    refetch: () => Promise.all([questions.refetch(), board.refetch()]),
+  }
+  return (
+    <Page title="Needs you" scrolls>
+      <Shown query={both}>
+        {(data) => <Lists project={project} questions={data.questions} tasks={data.board.tasks.filter(needsPerson)} />}
+      </Shown>
+    </Page>
+  )
+}
+
+interface ListsProps {
+  readonly project: string
+  readonly questions: readonly Question[]
+  readonly tasks: readonly Task[]
+}
+
+function Lists({ project, questions, tasks }: ListsProps) {
+  const soonest = questions.toSorted(
+    (one, other) => (msOf(one.deadline) ?? Infinity) - (msOf(other.deadline) ?? Infinity) || 0,
+  )
+  const all = questions.length + tasks.length
+  useListKeys({
+    count: all,
+    show: (at) => document.querySelector<HTMLElement>(`[data-need="${at}"]`)?.focus(),
+    open: (at) => document.querySelector<HTMLElement>(`[data-need="${at}"] :is(input, textarea, select, a)`)?.focus(),
+  })
+  if (all === 0)
+    return (
+      <Empty title="Nothing needs you.">
+        Agents ask here when they cannot go on without a person. You will see the number beside the page’s name.
+      </Empty>
+    )
+  return (
+    <div className="mx-auto max-w-3xl space-y-5 p-3">
+      {soonest.length > 0 && (
+        <section aria-label="Questions">
+          <h2 className="mb-2 font-semibold">{plural(soonest.length, 'question')}</h2>
+          <ul className="space-y-3">
+            {soonest.map((question, at) => (
+              <li key={question.tool_call_id} data-need={at} tabIndex={-1}>
+                <QuestionCard project={project} question={question} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {tasks.length > 0 && (
+        <section aria-label="Tasks">
+          <h2 className="mb-2 font-semibold">{plural(tasks.length, 'task')} that cannot go on alone</h2>
+          <ul className="space-y-3">
+            {tasks.map((task, at) => (
+              <li key={task.taskId} data-need={soonest.length + at} tabIndex={-1}>
+                <TaskNeed project={project} task={task} />
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </div>
+  )
+}
+
+function TaskNeed({ project, task }: { readonly project: string; readonly task: Task }) {
+  const { recovery } = task
+  return (
+    <article className="panel px-4 py-3" aria-label={oneLine(task.title, 120)}>
+      <div className="flex items-baseline gap-3">
+        <Link
+          to="/p/$project/board"
+          params={{ project }}
+          search={{ task: task.taskId }}
+          className="link min-w-0 flex-1 font-semibold"
+        >
+          <bdi>{oneLine(task.title, 200)}</bdi>
+        </Link>
+        <Status word={task.status} />
+        <span className="text-sm text-ink-3">
+          {recovery ? (
+            <Countdown until={new Date(recovery.deadlineTs * 1_000).toISOString()} />
+          ) : (
+            <Ago at={task.updatedAt} />
+          )}
+        </span>
+      </div>
+      <p className="mb-2 text-ink-2">
+        <bdi>{oneLine(task.waitsFor ?? task.reason ?? 'it waits for a person', 500)}</bdi>
+        {recovery ? ` (${oneLine(recoverySays(recovery), 60)})` : ''}
+      </p>
+      <TaskMoves task={task} />
+    </article>
+  )
+}

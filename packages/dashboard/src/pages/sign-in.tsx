@@ -1,0 +1,79 @@
+/** The door: a key, asked for once and kept in this tab; or a one-time link, which the server turns into a cookie. */
+import { useState, type SubmitEvent } from 'react'
+import { ask, headersFor, Problem } from '../api/client.js'
+import { session } from '../api/session.js'
+import type { Me } from '../api/types.js'
+import { oneLine } from '../facts/text.js'
+import { Icon } from '../parts/glyph.js'
+
+export function SignIn() {
+  const [key, setKey] = useState('')
+  const [wrong, setWrong] = useState<string>()
+  const [isAsking, setAsking] = useState(false)
+
+  const enter = async () => {
+    const told = key.trim()
+    if (!/^[\x21-\x7e]+$/.test(told)) return setWrong('This is no key: it holds characters that no key has.')
+    setAsking(true)
+    setWrong(undefined)
+    try {
+      await ask<Me>('/me', { headers: headersFor(told) })
+      session.enter(told)
+    } catch (error) {
+      setWrong(sayWhy(error))
+      setAsking(false)
+    }
+  }
+  const submit = (event: SubmitEvent<HTMLFormElement>) => {
+    event.preventDefault()
+    void enter()
+  }
+
+  return (
+    <main className="mx-auto max-w-sm px-4 pt-[18vh]">
+      <h1 className="flex items-center gap-2 text-lg font-semibold">
+        <span className="text-go">
+          <Icon name="bell" size={20} />
+        </span>
+        Bellwether
+      </h1>
+      <form className="panel mt-4 space-y-3 p-4" onSubmit={submit}>
+        <div>
+          <label htmlFor="key" className="font-medium">
+            API key
+          </label>
+          <p id="key-help" className="label">
+            Printed once by <code>bellwether up</code>; make another with{' '}
+            <code>bellwether keys create --role operator</code>. It stays in this tab.
+          </p>
+        </div>
+        <input
+          id="key"
+          className="field w-full font-mono"
+          type="password"
+          autoComplete="off"
+          spellCheck={false}
+          required
+          aria-describedby="key-help"
+          aria-invalid={wrong !== undefined}
+          value={key}
+          onChange={(event) => setKey(event.target.value)}
+        />
+        <p role="alert" className="min-h-5 text-sm text-bad">
+          {wrong}
+        </p>
+        <button type="submit" className="button w-full justify-center" disabled={isAsking || key.trim() === ''}>
+          {isAsking ? 'Asking…' : 'Sign in'}
+        </button>
+      </form>
+      <p className="mt-3 text-sm text-ink-2">
+        Or open the one-time link that the server prints: it signs this browser in by itself.
+      </p>
+    </main>
+  )
+}
+
+function sayWhy(error: unknown): string {
+  if (!(error instanceof Problem)) throw error
+  return error.status === 401 ? 'The server does not know this key.' : oneLine(error.message, 200)
+}

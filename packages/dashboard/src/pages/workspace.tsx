@@ -1,0 +1,113 @@
+/** What is on disk, as the view knows it: the tree with its marks, who feeds it, when it was last looked at as a whole. */
+import { useQuery } from '@tanstack/react-query'
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { useDeferredValue } from 'react'
+import type { ViewStats } from '../api/places.js'
+import { healthQuery } from '../api/queries.js'
+import { blindSpotsQuery, searchQuery, sessionsQuery, statsQuery } from '../api/view-queries.js'
+import { oneLine } from '../facts/text.js'
+import { useNews } from '../live/live.js'
+import { FileTree } from '../parts/file-tree.js'
+import { FoundFiles } from '../parts/found-files.js'
+import { Page } from '../parts/page.js'
+import { Search } from '../parts/search.js'
+import { Empty, Shown } from '../parts/shown.js'
+import { ViewFacts } from '../parts/view-facts.js'
+import { useWide } from '../parts/wide.js'
+
+export function WorkspacePage() {
+  const { project } = useParams({ from: '/p/$project/workspace' })
+  const { view: wanted, source, q } = useSearch({ from: '/p/$project/workspace' })
+  const navigate = useNavigate({ from: '/p/$project/workspace' })
+  const health = useQuery(healthQuery)
+  const views = (health.data?.components ?? []).filter(({ kind }) => kind === 'view').map(({ name }) => name)
+  const view = wanted ?? views[0]
+  return (
+    <Page
+      title="Workspace"
+      tools={
+        <>
+          <Search
+            label="Search files"
+            value={q ?? ''}
+            change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
+          />
+          {views.length > 1 && (
+            <select
+              className="field"
+              aria-label="View"
+              value={view}
+              onChange={(event) => void navigate({ search: { view: event.target.value } })}
+            >
+              {views.map((name) => (
+                <option key={name} value={name}>
+                  {oneLine(name, 60)}
+                </option>
+              ))}
+            </select>
+          )}
+        </>
+      }
+    >
+      <Shown
+        query={health}
+        isEmpty={() => view === undefined}
+        empty={
+          <Empty title="No folder is watched.">
+            Feed a view with <code>bellwether sensor --root DIR</code>, and its files appear here.
+          </Empty>
+        }
+      >
+        {() => <Workspace key={`${project} ${view}`} view={view ?? ''} source={source} words={q ?? ''} />}
+      </Shown>
+    </Page>
+  )
+}
+
+interface WorkspaceProps {
+  readonly view: string
+  readonly source: string | undefined
+  readonly words: string
+}
+
+function Workspace({ view, source, words }: WorkspaceProps) {
+  const stats = useQuery(statsQuery(view))
+  const sessions = useQuery(sessionsQuery(view))
+  const wanted = useDeferredValue(words.trim())
+  const found = useQuery({ ...searchQuery(view, source, wanted), enabled: wanted !== '' })
+  useNews(`/views/${encodeURIComponent(view)}/events`, ['view', view])
+  const sources = Object.keys(stats.data?.sources ?? {})
+  const spots = useQuery(blindSpotsQuery(view, undefined)).data
+  const blindSpots = spots && spots.additions_count + spots.deletion_count
+  const chosen = source ?? (sources.length > 1 ? sources[0] : undefined)
+  const isWide = useWide()
+  const facts = (data: ViewStats) => (
+    <ViewFacts stats={data} sessions={sessions.data?.sessions ?? []} blindSpots={blindSpots} chosen={chosen} />
+  )
+  return (
+    <Shown query={stats}>
+      {(data) => (
+        <div className="flex min-h-0 flex-1 flex-col-reverse gap-3 p-3 min-[900px]:flex-row">
+          <div className="panel min-h-64 min-w-0 flex-1 overflow-hidden">
+            {wanted === '' ? (
+              <FileTree key={chosen} view={view} source={chosen} />
+            ) : (
+              <Shown query={found}>{(answer) => <FoundFiles found={answer} />}</Shown>
+            )}
+          </div>
+          {isWide ? (
+            <div className="w-72 shrink-0 overflow-auto" tabIndex={0} role="group" aria-label="About this view">
+              {facts(data)}
+            </div>
+          ) : (
+            // On a small window the files come first.
+            <details className="max-h-[60%] shrink-0 overflow-auto">
+              <summary className="panel px-3 py-1.5 font-semibold">About this view</summary>
+              <div className="pt-3">{facts(data)}</div>
+            </details>
+          )}
+        </div>
+      )}
+    </Shown>
+  )
+}

@@ -1,0 +1,46 @@
+/** A window over the page, by the browser's own dialog: it keeps the focus inside, closes with Escape, and gives the focus back. */
+import { useEffect, useRef, type ReactNode } from 'react'
+import { Icon } from './glyph.js'
+
+interface DialogProps {
+  readonly title: ReactNode
+  readonly name: string
+  readonly side?: boolean
+  readonly close: () => void
+  readonly children: ReactNode
+}
+
+export function Dialog({ title, name, side = false, close, children }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  useEffect(() => {
+    const shown = dialog.current
+    shown?.showModal()
+    return () => shown?.close()
+  }, [])
+  const place = side
+    ? 'mr-0 ml-auto h-dvh max-h-dvh w-full max-w-[560px] border-l'
+    : 'm-auto max-h-[85dvh] w-full max-w-md rounded-lg border'
+  return (
+    <dialog
+      ref={dialog}
+      aria-label={name}
+      className={`${place} overflow-hidden border-line bg-panel text-ink shadow-2xl`}
+      onClose={close}
+      onClick={(event) => {
+        if (event.target === event.currentTarget) close()
+      }}
+    >
+      <div className="flex h-full max-h-[inherit] flex-col">
+        <header className="flex items-start gap-3 border-b border-line px-4 py-3">
+          <h2 className="min-w-0 flex-1 text-base font-semibold">{title}</h2>
+          <button type="button" className="rounded p-1 text-ink-2 hover:bg-hover" aria-label="Close" onClick={close}>
+            <Icon name="close" />
+          </button>
+        </header>
+        <div className="min-h-0 flex-1 overflow-auto p-4" tabIndex={0}>
+          {children}
+        </div>
+      </div>
+    </dialog>
+  )
+}

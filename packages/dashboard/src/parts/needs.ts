@@ -1,0 +1,10 @@
+/** How many things wait for a person, for the number beside the page's name. */
+import { useQuery } from '@tanstack/react-query'
+import { boardQuery, questionsQuery } from '../api/queries.js'
+import { needsPerson } from '../facts/board.js'
+
+export function useNeeds(project: string): number {
+  const questions = useQuery({ ...questionsQuery(project), select: (data) => data.questions.length })
+  const tasks = useQuery({ ...boardQuery, select: (board) => board.tasks.filter(needsPerson).length })
+  return (questions.data ?? 0) + (tasks.data ?? 0)
+}

@@ -1,0 +1,186 @@
+/** A question of an agent and the form that answers it: words, one of some choices, or named fields. */
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { useId, useState, type ReactNode, type SubmitEvent } from 'react'
+import { sendAnswer } from '../api/acts.js'
+import type { Answer, FieldSpec, Question } from '../api/types.js'
+import { answerOf, askedIn, type Asked, type Draft } from '../facts/question.js'
+import { oneLine } from '../facts/text.js'
+import { Said } from './said.js'
+import { Chip } from './status.js'
+import { Ago, Countdown } from './time.js'
+
+export function QuestionCard({ project, question }: { readonly project: string; readonly question: Question }) {
+  const asked = askedIn(question)
+  const [draft, setDraft] = useState<Draft>({})
+  const [wrong, setWrong] = useState<Draft>({})
+  const client = useQueryClient()
+  const send = useMutation({
+    mutationFn: (answer: Answer) => sendAnswer(project, question.tool_call_id, answer),
+    onSuccess: () => client.invalidateQueries({ queryKey: ['questions', project] }),
+  })
+  const put = (name: string, value: string) => setDraft((old) => ({ ...old, [name]: value }))
+  const submit = (event: SubmitEvent<HTMLFormElement>) => {
+    event.preventDefault()
+    const read = answerOf(asked, draft)
+    setWrong('wrong' in read ? read.wrong : {})
+    if ('answer' in read) send.mutate(read.answer)
+  }
+  const decline = () =>
+    send.mutate({
+      status: 'canceled',
+      error: { code: 'declined', message: draft['text'] || 'declined from the dashboard' },
+    })
+  const isSent = send.isSuccess
+  return (
+    <article className="panel px-4 py-3" aria-label={`Question of ${oneLine(question.agent_id, 80)}`}>
+      <header className="flex flex-wrap items-baseline gap-x-3">
+        <Link
+          to="/p/$project/turns/$turn"
+          params={{ project, turn: question.agent_turn_id }}
+          className="link font-semibold"
+        >
+          <bdi>{oneLine(question.agent_id, 80)}</bdi>
+        </Link>
+        {asked.to !== null && <span className="text-sm text-ink-3">asks {oneLine(asked.to, 60)}</span>}
+        <span className="flex-1 text-sm text-ink-3">
+          <Ago at={question.asked_at} />
+        </span>
+        <span className="text-sm">
+          <span className="text-ink-3">deadline </span>
+          <Countdown until={question.deadline} />
+        </span>
+      </header>
+      {asked.refused !== null && (
+        <p className="mt-1 text-sm">
+          <Chip tone="bad">the last answer was refused</Chip> <bdi>{oneLine(asked.refused, 300)}</bdi>
+        </p>
+      )}
+      <div className="my-2">
+        <Said text={asked.text} />
+      </div>
+      {asked.instructions !== null && (
+        <div className="my-2 text-sm text-ink-2">
+          <Said text={asked.instructions} />
+        </div>
+      )}
+      <form onSubmit={submit} className="space-y-2" aria-label="Answer">
+        <Inputs asked={asked} draft={draft} wrong={wrong} put={put} />
+        <div className="flex flex-wrap items-center gap-2">
+          <button type="submit" className="button" disabled={send.isPending || isSent}>
+            {isSent ? 'Sent' : 'Answer'}
+          </button>
+          <button type="button" className="button" disabled={send.isPending || isSent} onClick={decline}>
+            Decline
+          </button>
+          <span role="alert" className="text-sm text-bad">
+            {send.error === null ? '' : oneLine(send.error.message, 300)}
+          </span>
+          <span role="status" className="text-sm text-ink-2">
+            {isSent
+              ? send.data?.status === 'ignored'
+                ? 'Somebody answered before, or the time was up.'
+                : 'The turn goes on with it.'
+              : ''}
+          </span>
+        </div>
+      </form>
+    </article>
+  )
+}
+
+interface InputsProps {
+  readonly asked: Asked
+  readonly draft: Draft
+  readonly wrong: Draft
+  readonly put: (name: string, value: string) => void
+}
+
+function Inputs({ asked, draft, wrong, put }: InputsProps) {
+  const group = useId()
+  if (asked.fields.length > 0)
+    return asked.fields.map((field) => (
+      <Field key={field.name} field={field} value={draft[field.name] ?? ''} wrong={wrong[field.name]} put={put} />
+    ))
+  if (asked.choices.length > 0)
+    return (
+      <fieldset>
+        <legend className="label">Choose one</legend>
+        <div className="flex flex-wrap gap-2">
+          {asked.choices.map((choice) => (
+            <label
+              key={choice}
+              className="button max-w-full whitespace-normal has-checked:border-start has-checked:bg-start-soft"
+            >
+              <input
+                type="radio"
+                name={group}
+                value={choice}
+                checked={draft['text'] === choice}
+                onChange={() => put('text', choice)}
+              />
+              <bdi>{oneLine(choice, 200)}</bdi>
+            </label>
+          ))}
+        </div>
+        <Wrong text={wrong['text']} />
+      </fieldset>
+    )
+  return (
+    <div>
+      <textarea
+        className="field w-full"
+        rows={2}
+        aria-label="Your answer"
+        placeholder="Your answer"
+        value={draft['text'] ?? ''}
+        onChange={(event) => put('text', event.target.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit()
+        }}
+      />
+      <Wrong text={wrong['text']} />
+    </div>
+  )
+}
+
+interface FieldProps {
+  readonly field: FieldSpec
+  readonly value: string
+  readonly wrong: string | undefined
+  readonly put: (name: string, value: string) => void
+}
+
+function Field({ field, value, wrong, put }: FieldProps) {
+  const id = useId()
+  const change = (event: { target: { value: string } }) => put(field.name, event.target.value)
+  const common = { id, value, onChange: change, className: 'field w-full', 'aria-invalid': wrong !== undefined }
+  let input: ReactNode
+  if (field.type === 'boolean')
+    input = (
+      <select {...common}>
+        <option value="">–</option>
+        <option value="true">yes</option>
+        <option value="false">no</option>
+      </select>
+    )
+  else if (field.type === 'number' || field.type === 'integer') input = <input {...common} inputMode="decimal" />
+  else input = <textarea {...common} rows={field.type === 'array' || field.type === 'object' ? 3 : 1} />
+  return (
+    <div>
+      <label htmlFor={id} className="text-sm font-medium">
+        <bdi>{oneLine(field.name, 120)}</bdi>
+        {field.required === true && <span className="text-ink-3"> (needed)</span>}
+      </label>
+      {field.description !== undefined && <p className="label">{oneLine(field.description, 300)}</p>}
+      {input}
+      <Wrong text={wrong} />
+    </div>
+  )
+}
+
+const Wrong = ({ text }: { readonly text: string | undefined }) => (
+  <p role="alert" className="min-h-4 text-xs text-bad">
+    {text ?? ''}
+  </p>
+)

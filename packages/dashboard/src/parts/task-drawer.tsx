@@ -1,0 +1,139 @@
+/** One task in full, beside the board: why it stands where it stands, its tries, its budget, and what a person can do about it. */
+import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { taskQuery } from '../api/queries.js'
+import type { Run, TaskDetail } from '../api/places.js'
+import { budgetIn, compact, cost, recoveryIn, recoverySays } from '../facts/board.js'
+import { oneLine } from '../facts/text.js'
+import { duration } from '../facts/time.js'
+import { Dialog } from './dialog.js'
+import { Json, Said } from './said.js'
+import { Shown } from './shown.js'
+import { Status } from './status.js'
+import { Burn } from './task-card.js'
+import { TaskMoves } from './task-moves.js'
+import { Ago, Countdown } from './time.js'
+
+export function TaskDrawer({
+  project,
+  id,
+  close,
+}: {
+  readonly project: string
+  readonly id: string
+  readonly close: () => void
+}) {
+  const task = useQuery(taskQuery(id))
+  return (
+    <Dialog
+      side
+      close={close}
+      name={`Task ${oneLine(id, 80)}`}
+      title={<bdi>{oneLine(task.data?.title ?? id, 300)}</bdi>}
+    >
+      <Shown query={task}>{(data) => <Told project={project} task={data} />}</Shown>
+    </Dialog>
+  )
+}
+
+// Shown in a place of their own, or of no use to people.
+const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
+
+function Told({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
+  const recovery = task.recovery ?? recoveryIn(task.fields)
+  const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
+  const instruction = task.fields['instruction']
+  return (
+    <div className="space-y-4">
+      <dl className="grid grid-cols-[7.5rem_minmax(0,1fr)] gap-y-1">
+        <Fact name="Status">
+          <Status word={task.status} />
+        </Fact>
+        <Fact name="Id">
+          <span className="font-mono text-xs">{oneLine(task.taskId, 120)}</span>
+        </Fact>
+        <Fact name="Who">{oneLine(task.assignee ?? 'nobody yet', 80)}</Fact>
+        <Fact name="Why it is here">
+          <bdi>{oneLine(task.waitsFor ?? task.reason ?? whyOf(task), 500)}</bdi>
+        </Fact>
+        <Fact name="Priority, impact">
+          {task.priority}, {task.impact}
+        </Fact>
+        {task.dependencies.length > 0 && <Fact name="After">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
+        {recovery !== null && (
+          <Fact name="Recovery">
+            {oneLine(recoverySays(recovery), 100)}: {oneLine(recovery.reasonCode, 80)}, attempt {recovery.attempt};
+            until <Countdown until={new Date(recovery.deadlineTs * 1_000).toISOString()} />
+          </Fact>
+        )}
+        <Fact name="Budget">
+          <Burn budget={task.budget ?? budgetIn(task.fields)} />
+        </Fact>
+        {task.costMicros !== undefined && <Fact name="Cost">{cost(task.costMicros)}</Fact>}
+        <Fact name="Changed">
+          <Ago at={task.updatedAt} />
+        </Fact>
+      </dl>
+      <TaskMoves task={task} />
+      {typeof instruction === 'string' && (
+        <section>
+          <h3 className="font-semibold">Instruction</h3>
+          <Said text={instruction} />
+        </section>
+      )}
+      <section>
+        <h3 className="font-semibold">Tries</h3>
+        {task.runs.length === 0 ? <p className="text-ink-3">None yet.</p> : <Runs project={project} runs={task.runs} />}
+      </section>
+      {Object.keys(rest).length > 0 && (
+        <details>
+          <summary className="font-semibold">Everything else that is known</summary>
+          <Json value={rest} />
+        </details>
+      )}
+    </div>
+  )
+}
+
+/** Why it was picked, where the log says so; else the rule. */
+function whyOf(task: TaskDetail): string {
+  const choice = task.fields['choice']
+  if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
+    return choice.because
+  if (task.status === 'done') return 'it is done'
+  return 'nothing holds it: it is taken by priority, then impact, then age'
+}
+
+function Runs({ project, runs }: { readonly project: string; readonly runs: readonly Run[] }) {
+  return (
+    <ol className="divide-y divide-line">
+      {runs.toReversed().map((run) => (
+        <li key={run.runId} className="flex flex-wrap items-baseline gap-x-3 py-1 text-sm">
+          <span className="min-w-0 flex-1 truncate font-medium">
+            {run.agentTurnId === undefined ? (
+              <bdi>{oneLine(run.agent, 60)}</bdi>
+            ) : (
+              <Link to="/p/$project/turns/$turn" params={{ project, turn: run.agentTurnId }} className="link">
+                <bdi>{oneLine(run.agent, 60)}</bdi>
+              </Link>
+            )}
+          </span>
+          <span className="text-ink-2">{oneLine(run.reasonCode ?? run.outcome ?? 'under way', 60)}</span>
+          <span className="text-xs text-ink-3">
+            {run.elapsedMs === undefined ? '' : duration(run.elapsedMs)}{' '}
+            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} <Ago at={run.startedAt} />
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+  return (
+    <>
+      <dt className="text-ink-3">{name}</dt>
+      <dd className="min-w-0">{children}</dd>
+    </>
+  )
+}

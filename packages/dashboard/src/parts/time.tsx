@@ -1,0 +1,62 @@
+/** Times that run: one tick a second for the whole page, and only what shows a time is drawn again. */
+import { useSyncExternalStore } from 'react'
+import { serverNowMs } from '../api/client.js'
+import { ago, clockTime, countdown, type Urgency } from '../facts/time.js'
+import { clock } from '../ports/clock.js'
+
+const listeners = new Set<() => void>()
+let stop = () => {}
+let shownMs = 0
+
+function listen(listener: () => void): () => void {
+  if (listeners.size === 0) {
+    shownMs = serverNowMs()
+    stop = clock.every(1_000, () => {
+      shownMs = serverNowMs()
+      for (const one of listeners) one()
+    })
+  }
+  listeners.add(listener)
+  return () => {
+    listeners.delete(listener)
+    if (listeners.size === 0) stop()
+  }
+}
+
+const snapshot = () => (shownMs === 0 ? (shownMs = serverNowMs()) : shownMs)
+
+/** The server's time, to the second. */
+export const useNow = (): number => useSyncExternalStore(listen, snapshot)
+
+const urgencyClass: Readonly<Record<Urgency, string>> = {
+  none: 'text-ink-3',
+  calm: 'text-ink-2',
+  soon: 'text-wait font-medium',
+  late: 'text-bad font-medium',
+}
+
+export function Countdown({ until }: { readonly until: string | null | undefined }) {
+  const now = useNow()
+  const { text, urgency } = countdown(until, now)
+  return (
+    <span
+      className={`whitespace-nowrap ${urgencyClass[urgency]}`}
+      title={until === null ? undefined : clockTime(until, now)}
+    >
+      {text}
+    </span>
+  )
+}
+
+export function Ago({ at }: { readonly at: string | null | undefined }) {
+  const now = useNow()
+  return (
+    <span className="whitespace-nowrap" title={clockTime(at, now)}>
+      {ago(at, now)}
+    </span>
+  )
+}
+
+export function At({ at }: { readonly at: string | null | undefined }) {
+  return <span className="whitespace-nowrap">{clockTime(at, serverNowMs())}</span>
+}

@@ -1,0 +1,136 @@
+/** Which address shows which page. The project is part of the address, so that a link means the same to whoever gets it. */
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from '@tanstack/react-router'
+import { listProjects } from './api/queries.js'
+import type { Me } from './api/types.js'
+import { FleetPage } from './pages/fleet.js'
+import { NotFound, PageFailed } from './pages/lost.js'
+import { Shell } from './parts/shell.js'
+import { storage } from './ports/storage.js'
+
+const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value.slice(0, 4_096) : undefined)
+const some = (found: Readonly<Record<string, string | undefined>>) =>
+  Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined)) as Record<string, string>
+
+/** Where to begin: the key's only project, the one that was looked at last, the first that there is, or `default`. */
+async function firstProject(me: Me): Promise<string> {
+  if (typeof me.project === 'string') return me.project
+  const last = storage.get('browser', 'project')
+  const told = await listProjects().catch((): readonly string[] => [])
+  return (told.length === 0 || (last !== undefined && told.includes(last)) ? last : told[0]) ?? 'default'
+}
+
+const root = createRootRouteWithContext<{ me: Me }>()({
+  component: Outlet,
+  notFoundComponent: NotFound,
+  errorComponent: PageFailed,
+})
+
+const start = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: async ({ context }) => {
+    const project = await firstProject(context.me)
+    redirect({ to: '/p/$project/fleet', params: { project }, replace: true, throw: true })
+  },
+})
+
+const login = createRoute({
+  getParentRoute: () => root,
+  path: '/login',
+  beforeLoad: () => {
+    redirect({ to: '/', replace: true, throw: true })
+  },
+})
+
+export const projectRoute = createRoute({ getParentRoute: () => root, path: '/p/$project', component: Shell })
+
+interface FleetSearch {
+  readonly show?: string | undefined
+  readonly q?: string | undefined
+  readonly target?: string | undefined
+}
+
+const fleet = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/fleet',
+  validateSearch: (told): FleetSearch =>
+    some({ show: text(told['show']), q: text(told['q']), target: text(told['target']) }),
+  component: FleetPage,
+})
+
+const board = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/board',
+  validateSearch: (told): { task?: string | undefined; q?: string | undefined } =>
+    some({ task: text(told['task']), q: text(told['q']) }),
+  component: lazyRouteComponent(() => import('./pages/board.js'), 'BoardPage'),
+})
+
+const turns = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/turns',
+  validateSearch: (told): { status?: string | undefined; agent?: string | undefined } =>
+    some({ status: text(told['status']), agent: text(told['agent']) }),
+  component: lazyRouteComponent(() => import('./pages/turns.js'), 'TurnsPage'),
+})
+
+const turn = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/turns/$turn',
+  component: lazyRouteComponent(() => import('./pages/turn.js'), 'TurnPage'),
+})
+
+const needsYou = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/needs-you',
+  component: lazyRouteComponent(() => import('./pages/needs-you.js'), 'NeedsYouPage'),
+})
+
+interface WorkspaceSearch {
+  readonly view?: string | undefined
+  readonly source?: string | undefined
+  readonly q?: string | undefined
+}
+
+const workspace = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/workspace',
+  validateSearch: (told): WorkspaceSearch =>
+    some({ view: text(told['view']), source: text(told['source']), q: text(told['q']) }),
+  component: lazyRouteComponent(() => import('./pages/workspace.js'), 'WorkspacePage'),
+})
+
+const health = createRoute({
+  getParentRoute: () => projectRoute,
+  path: '/health',
+  validateSearch: (told): { kind?: string | undefined } => some({ kind: text(told['kind']) }),
+  component: lazyRouteComponent(() => import('./pages/health.js'), 'HealthPage'),
+})
+
+const pages = projectRoute.addChildren([fleet, board, turns, turn, needsYou, workspace, health])
+
+export const router = createRouter({
+  routeTree: root.addChildren([start, login, pages]),
+  context: { me: { role: 'reader' } },
+  defaultNotFoundComponent: NotFound,
+  defaultErrorComponent: PageFailed,
+  // An address is what a person typed or was sent: text, never JSON that might be something else.
+  parseSearch: (found) => Object.fromEntries(new URLSearchParams(found)),
+  stringifySearch: (search) => {
+    const told = Object.entries(search).filter((pair): pair is [string, string] => typeof pair[1] === 'string')
+    return told.length === 0 ? '' : `?${new URLSearchParams(told)}`
+  },
+})
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router
+  }
+}

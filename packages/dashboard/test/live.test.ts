@@ -1,0 +1,125 @@
+/** News as they come: 200 a second, ten thousand rows, a connection that is lost and found. */
+import { gzipSync } from 'node:zlib'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Browser } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { home } from './support/build.js'
+import { look, openBrowser, type Look } from './support/browser.js'
+import { openFixture, type Fixture } from './support/server.js'
+import { stream } from './support/stream.js'
+
+let browser: Browser
+let fixture: Fixture
+let seen: Look
+
+beforeAll(async () => {
+  ;[browser, fixture] = await Promise.all([openBrowser(), openFixture({ agents: 10_000 })])
+})
+
+afterEach(async () => {
+  await seen?.close()
+  fixture.streams = true
+})
+
+afterAll(async () => {
+  await browser?.close()
+  await fixture?.close()
+})
+
+async function openFleet(): Promise<Look['page']> {
+  seen = await look(browser)
+  const { page } = seen
+  await page.goto(`${fixture.url}/p/demo/fleet`)
+  await page.getByText('10,000 of 10,000 agents').waitFor()
+  await page.locator('[data-link=live]').waitFor()
+  return page
+}
+
+describe('streaming', () => {
+  it('200 events a second move nothing on the page, block nothing for long, and are all shown', async () => {
+    const page = await openFleet()
+    await seen.shift()
+    await page.evaluate(() => {
+      window.__long = []
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) window.__long!.push(entry.duration)
+      }).observe({ type: 'longtask' })
+    })
+    const last = await stream(fixture, { perSecond: 200, seconds: 4 })
+    await page
+      .getByText(/tool_\d+/)
+      .first()
+      .waitFor()
+    expect(await seen.shift()).toBe(0)
+    await page.getByRole('searchbox').fill(last.agent_id)
+    await page.getByRole('row').filter({ hasText: last.agent_id }).filter({ hasText: last.tool }).waitFor()
+    const long = await page.evaluate(() => window.__long ?? [])
+    expect(Math.max(0, ...long), `long tasks: ${long.map(Math.round).join(', ')}`).toBeLessThan(1_000)
+    expect(seen.errors()).toEqual([])
+  })
+
+  it('ten thousand rows are scrolled to the end with few of them drawn', async () => {
+    const page = await openFleet()
+    const table = page.getByRole('table', { name: 'Agents' })
+    expect(await table.getAttribute('aria-rowcount')).toBe('10001')
+    const drawn = await table.evaluate(async (box) => {
+      let most = 0
+      for (let step = 1; step <= 20; step += 1) {
+        box.scrollTop = (box.scrollHeight * step) / 20
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
+        most = Math.max(most, box.querySelectorAll('[data-at]').length)
+      }
+      return most
+    })
+    expect(drawn).toBeLessThan(80)
+    await page.locator('[data-at="9999"]').waitFor()
+    expect(seen.errors()).toEqual([])
+  })
+
+  it('a lost connection is said, with when it was last heard; it comes back by itself and goes on after the last event', async () => {
+    const page = await openFleet()
+    fixture.emit('state', { agent_id: 'coder-00000', agent_turn_id: 'x', status: 'idle', turn_epoch: 1 })
+    fixture.streams = false
+    fixture.cut()
+    await page.getByText(/Disconnected, last seen/).waitFor()
+    // What was known stays on the page.
+    await page.getByRole('table', { name: 'Agents' }).waitFor()
+    fixture.streams = true
+    await page.getByRole('button', { name: 'Try now' }).click()
+    await page.locator('[data-link=live]').waitFor()
+    expect(fixture.resumedFrom.at(-1)).toMatch(/^1:\d+$/)
+    expect(seen.errors(/ERR_|Failed to load/)).toEqual([])
+  })
+})
+
+describe('every page while the connection is lost', () => {
+  it('says so, and shows what was known', async () => {
+    seen = await look(browser, { width: 390 })
+    const { page } = seen
+    await page.goto(`${fixture.url}/p/demo/fleet`)
+    await page.locator('[data-link=live]').waitFor()
+    fixture.streams = false
+    fixture.cut()
+    for (const name of ['Board', 'Turns', 'You', 'Files', 'Health', 'Fleet']) {
+      await page
+        .getByRole('link', { name, exact: name !== 'You' })
+        .last()
+        .click()
+      await page.locator('[data-link=lost]').waitFor()
+    }
+    expect(seen.errors(/ERR_|Failed to load/)).toEqual([])
+  })
+})
+
+describe('the first page', () => {
+  it('is below 300 kB gzipped', () => {
+    const html = readFileSync(join(home, 'dist/index.html'), 'utf8')
+    const files = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)].map(([, path]) => join(home, 'dist', path!))
+    expect(files.length).toBeGreaterThanOrEqual(2)
+    const bytes = files.reduce((sum, path) => sum + gzipSync(readFileSync(path)).length, gzipSync(html).length)
+    expect(bytes).toBeLessThan(300_000)
+    // Nothing inline: the CSP allows files only.
+    expect(html).not.toMatch(/<style|<script(?![^>]*src=)| style=| on\w+=/)
+  })
+})

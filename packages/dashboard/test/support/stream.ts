@@ -1,0 +1,44 @@
+/** Events at a steady rate, over agents that are shown and others. */
+import type { Fixture } from './server.js'
+
+declare global {
+  interface Window {
+    __long?: number[]
+  }
+}
+
+export interface Rate {
+  readonly perSecond: number
+  readonly seconds: number
+}
+
+/** Answers what the last event said. */
+export async function stream(
+  fixture: Fixture,
+  { perSecond, seconds }: Rate,
+): Promise<{ agent_id: string; tool: string }> {
+  const total = perSecond * seconds
+  const startedAt = performance.now()
+  let sent = 0
+  let last = { agent_id: '', tool: '' }
+  while (sent < total) {
+    const due = Math.min(total, Math.floor(((performance.now() - startedAt) / 1_000) * perSecond))
+    for (; sent < due; sent += 1) last = one(fixture, sent)
+    await new Promise((done) => setTimeout(done, 10))
+  }
+  return last
+}
+
+function one(fixture: Fixture, number: number): { agent_id: string; tool: string } {
+  const { agent_id, state } = fixture.world.agents[(number * 7) % 60]!
+  const tool = `tool_${number}`
+  const metadata = { activity: 'executing_tool', current_tool: tool, waiting_tool_count: 0 }
+  fixture.emit('state', {
+    agent_id,
+    agent_turn_id: state?.active_agent_turn_id ?? `turn-${number}`,
+    status: 'running',
+    turn_epoch: 9 + number,
+    metadata,
+  })
+  return { agent_id, tool }
+}

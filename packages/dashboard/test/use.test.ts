@@ -1,0 +1,261 @@
+/** What a person does: signs in, presses keys, answers, stops; and what an attacker wrote, shown as words. */
+import type { Browser } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { look, openBrowser, type Look } from './support/browser.js'
+import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
+import { turnId } from './support/world.js'
+
+let browser: Browser
+
+beforeAll(async () => {
+  browser = await openBrowser()
+})
+
+afterAll(() => browser?.close())
+
+async function using(
+  options: FixtureOptions,
+  act: (fixture: Fixture, seen: Look) => Promise<void>,
+  width = 1_280,
+): Promise<void> {
+  const fixture = await openFixture(options)
+  const seen = await look(browser, { width })
+  try {
+    await act(fixture, seen)
+  } finally {
+    await seen.close()
+    await fixture.close()
+  }
+}
+
+describe('the door', () => {
+  it('asks for a key once, keeps it in the tab, and asks again when the server forgets it', () =>
+    using({ key: 'right-key' }, async (fixture, { page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/board`)
+      await page.getByLabel('API key').fill('wrong-key')
+      await page.getByRole('button', { name: 'Sign in' }).click()
+      await page.getByText('The server does not know this key.').waitFor()
+      await page.getByLabel('API key').fill('right-key')
+      await page.keyboard.press('Enter')
+      await page.getByText('Upgrade the payment library').first().waitFor()
+      await page.reload()
+      await page.getByText('Upgrade the payment library').first().waitFor()
+      await page.evaluate(() => sessionStorage.clear())
+      await page.reload()
+      await page.getByLabel('API key').waitFor()
+      expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain('right-key')
+      expect(errors(/status of 401/)).toEqual([])
+    }))
+
+  it('opens by a one-time link, whose cookie then speaks', () =>
+    using({ key: 'right-key' }, async (fixture, { page, errors }) => {
+      await page.goto(`${fixture.url}/login?token=once`)
+      await page.getByRole('heading', { name: 'Fleet' }).waitFor()
+      await page.locator('[data-link=live]').waitFor()
+      expect(page.url()).toBe(`${fixture.url}/p/demo/fleet`)
+      await page.getByRole('button', { name: 'Keys and words' }).click()
+      await page.getByRole('button', { name: 'Sign out' }).click()
+      await page.getByLabel('API key').waitFor()
+      expect(fixture.posted.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /logins'])
+      expect(errors()).toEqual([])
+    }))
+})
+
+describe('the keyboard', () => {
+  it('goes to every page, finds the search, walks lists, and helps', () =>
+    using({}, async (fixture, { page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/fleet`)
+      await page.getByText('planner-03').first().waitFor()
+      for (const [key, title] of [
+        ['b', 'Board'],
+        ['t', 'Turns'],
+        ['n', 'Needs you'],
+        ['w', 'Workspace'],
+        ['h', 'Health'],
+        ['f', 'Fleet'],
+      ] as const) {
+        await page.keyboard.press('g')
+        await page.keyboard.press(key)
+        await page.getByRole('heading', { level: 1, name: title }).waitFor()
+      }
+      await page.keyboard.press('/')
+      await page.keyboard.type('reviewer-01')
+      await page.getByText('1 of 24 agents').waitFor()
+      await page.keyboard.press('Escape')
+      await page.keyboard.press('j')
+      await page.locator('[data-at="0"]:focus').waitFor()
+      await page.keyboard.press('Enter')
+      await page.waitForURL(`**/turns/${turnId(1)}`)
+      await page.keyboard.press('?')
+      await page.getByRole('dialog').getByText('Keys and words').waitFor()
+      await page.keyboard.press('Escape')
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      expect(errors()).toEqual([])
+    }))
+
+  it('everything that can be pressed can be reached by Tab, with a ring around it', () =>
+    using({}, async (fixture, { page }) => {
+      await page.goto(`${fixture.url}/p/demo/needs-you`)
+      await page.getByText('Ship it today?').waitFor()
+      const reached = new Set<string>()
+      for (let presses = 0; presses < 60; presses += 1) {
+        await page.keyboard.press('Tab')
+        const told = await page.evaluate(() => {
+          const focused = document.activeElement as HTMLElement
+          const { outlineStyle, outlineWidth } = getComputedStyle(focused)
+          return {
+            name: focused.textContent ?? '',
+            tag: focused.tagName,
+            ring: outlineStyle !== 'none' && outlineWidth !== '0px',
+          }
+        })
+        if (told.tag === 'BODY') break
+        expect(told.ring, `${told.tag} ${told.name}`).toBe(true)
+        reached.add(`${told.tag} ${told.name.trim()}`)
+      }
+      for (const wanted of ['BUTTON Answer', 'BUTTON Decline', 'A Health', 'BUTTON Try again'])
+        expect([...reached]).toContain(wanted)
+    }))
+})
+
+describe('doing something', () => {
+  it('a question is answered by a choice, by words and by fields; what is missing is said first', () =>
+    using({}, async (fixture, { page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/needs-you`)
+      const card = (agent: string) => page.getByRole('article', { name: `Question of ${agent}` })
+      await card('deployer-07').getByRole('button', { name: 'Answer' }).click()
+      await card('deployer-07').getByText('choose one', { exact: true }).waitFor()
+      await card('deployer-07').getByLabel('ship it').check()
+      await card('deployer-07').getByRole('button', { name: 'Answer' }).click()
+      await card('deployer-07').waitFor({ state: 'detached' })
+      await card('planner-03').getByLabel('Your answer').fill('The second one')
+      await page.keyboard.press('Control+Enter')
+      await card('planner-03').waitFor({ state: 'detached' })
+      await card('triage-06').getByLabel('severity').fill('two')
+      await card('triage-06').getByRole('button', { name: 'Answer' }).click()
+      await card('triage-06').getByText('must be a number').waitFor()
+      await card('triage-06').getByLabel('severity').fill('2')
+      await card('triage-06').getByLabel('is_public').selectOption('yes')
+      await card('triage-06').getByRole('button', { name: 'Answer' }).click()
+      await card('triage-06').waitFor({ state: 'detached' })
+      expect(fixture.posted.map(({ path, body }) => [path, body])).toEqual([
+        ['/projects/demo/tool-calls/ask-1/result', { status: 'success', result: 'ship it' }],
+        ['/projects/demo/tool-calls/ask-2/result', { status: 'success', result: 'The second one' }],
+        [
+          '/projects/demo/tool-calls/ask-3/result',
+          {
+            status: 'success',
+            result: {
+              fields: [
+                { name: 'severity', value: 2 },
+                { name: 'is_public', value: true },
+              ],
+            },
+          },
+        ],
+      ])
+      expect(errors()).toEqual([])
+    }))
+
+  it('a turn is stopped after asking, with the reason', () =>
+    using({}, async (fixture, { page }) => {
+      await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
+      await page.getByRole('button', { name: 'Stop…' }).click()
+      await page.getByLabel('Reason').fill('wrong branch')
+      await page.getByRole('button', { name: 'Stop it' }).click()
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      expect(fixture.posted).toEqual([
+        { method: 'POST', path: `/projects/demo/turns/${turnId(0)}/stop`, body: { reason: 'wrong branch' } },
+      ])
+    }))
+
+  it('a task is moved from its drawer, and a call’s answer is read when it is opened', () =>
+    using({}, async (fixture, { page }) => {
+      await page.goto(`${fixture.url}/p/demo/board`)
+      await page.getByRole('button', { name: /T-3/ }).click()
+      const answered = page.waitForResponse((response) => response.request().method() === 'PATCH')
+      await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).click()
+      await answered
+      expect(fixture.posted).toEqual([{ method: 'PATCH', path: '/board/tasks/T-3', body: { action: 'retry' } }])
+      await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
+      await page.getByText('run_tests').click()
+      await page.getByText('42 tests passed').first().waitFor()
+    }))
+
+  it('folders open one by one, a large one too, and files are found by name', () =>
+    using({}, async (fixture, { page, errors }) => {
+      await page.goto(`${fixture.url}/p/demo/workspace`)
+      await page.getByRole('treeitem', { name: /^many/ }).click()
+      await page.getByText('file-00003.txt').waitFor()
+      await page
+        .getByRole('treeitem', { name: /^src/ })
+        .waitFor({ state: 'detached' })
+        .catch(() => undefined)
+      await page.keyboard.press('/')
+      await page.keyboard.type('login')
+      await page.getByText('/src/login.test.ts').waitFor()
+      await page.getByText('2 found').waitFor()
+      expect(errors()).toEqual([])
+    }))
+
+  it('themes go round, and the choice outlives the tab', () =>
+    using({}, async (fixture, { page }) => {
+      await page.goto(`${fixture.url}/p/demo/fleet`)
+      const theme = () => page.evaluate(() => document.documentElement.dataset['theme'])
+      await page.getByRole('button', { name: /Theme: system/ }).click()
+      expect(await theme()).toBe('light')
+      await page.getByRole('button', { name: /Theme: light/ }).click()
+      expect(await theme()).toBe('dark')
+      await page.reload()
+      await page.getByRole('button', { name: /Theme: dark/ }).waitFor()
+      expect(await theme()).toBe('dark')
+    }))
+})
+
+describe('hostile words', () => {
+  it.each([1_280, 390])('are words on every page at %i px: nothing runs, nothing is hidden, nothing grows', (width) =>
+    using(
+      { hostile: true, agents: 400 },
+      async (fixture, { page, errors }) => {
+        const paths = [
+          '/fleet',
+          '/board',
+          '/board?task=T-3',
+          '/turns',
+          `/turns/${turnId(0)}`,
+          `/turns/${turnId(3)}`,
+          '/needs-you',
+          '/workspace',
+          '/health',
+        ]
+        for (const path of paths) {
+          await page.goto(`${fixture.url}/p/demo${path}`)
+          await page.getByText('onerror').first().waitFor({ state: 'attached' })
+          for (const summary of await page.locator('summary').all()) await summary.click()
+          const found = await page.evaluate(() => ({
+            owned: window.__owned,
+            markup: document.querySelectorAll('main img, main script, main svg[onload], dialog img').length,
+            links: [...document.querySelectorAll('a')]
+              .map((link) => link.protocol)
+              .filter((protocol) => protocol !== 'http:' && protocol !== 'https:'),
+            bare: [...document.querySelectorAll<HTMLAnchorElement>('a[target=_blank]')].filter(
+              (link) => !link.rel.includes('noopener'),
+            ).length,
+            turned: document.body.textContent?.includes('\u202e'),
+            isWider: document.documentElement.scrollWidth > innerWidth,
+          }))
+          expect(found, path).toEqual({
+            owned: undefined,
+            markup: 0,
+            links: [],
+            bare: 0,
+            turned: false,
+            isWider: false,
+          })
+        }
+        expect(errors()).toEqual([])
+      },
+      width,
+    ),
+  )
+})
