@@ -4,7 +4,8 @@
  */
 import { defineConfig } from 'vitest/config'
 
-const conditions = ['@bellwether/source', 'module', 'node', 'development|production']
+// As node resolves, without `module`: what packages keep under it is made for bundlers, and node cannot read some of it.
+const conditions = ['@bellwether/source', 'node', 'development|production']
 
 export default defineConfig({
   resolve: { conditions },

@@ -66,8 +66,16 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     })
     return row?.count ?? 0
   }
+  const unsettled = async (): Promise<boolean> => {
+    const agents = "select from resource.project_agents where status = 'active' and metadata ? 'batch_id'"
+    const text = `select exists (select from state.batches where settled_at is null) or exists (${agents}) as left`
+    const [row] = await db.query<{ left: boolean }>({ text })
+    return row?.left ?? false
+  }
   /** Until this many more turns have ended: looks often, but not so often that looking is what is measured. */
   const timed = async (count: number, start: () => Promise<unknown>): Promise<number> => {
+    // What is left to do for a batch that has been answered must not be counted against the next run.
+    while (await unsettled()) await systemClock.sleep(50)
     const before = await ended()
     const startedMs = systemClock.monotonicMs()
     await start()

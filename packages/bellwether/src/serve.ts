@@ -3,25 +3,22 @@
  * composed, announced as ready, runs until its lifeline ends, drains, and answers its exit code.
  */
 import { hostname } from 'node:os'
-import { resolve } from 'node:path'
 import { token } from '@bellwether/protocol'
-import { startAutopilot } from './board/autopilot.js'
-import { runChores } from './board/chores.js'
-import { localEvidence } from './board/local-evidence.js'
-import { setLimits } from './kernel/roster.js'
-import { runPmo } from './pmo/loop.js'
 import { systemClock } from './ports/clock.js'
 import { systemRandom } from './ports/random.js'
-import { openChores, openDispatcher, openTaskRoot } from './serve/board.js'
+import { runAutopilotPart } from './serve/autopilot.js'
 import { openFileAgents } from './serve/file-agents.js'
 import { openHouse, type House } from './serve/house.js'
 import { holdLifeline, type Lifeline } from './serve/lifeline.js'
 import { openLog } from './serve/logger.js'
-import { kernelSpawner } from './serve/spawner.js'
+import { runPmoPart } from './serve/pmo.js'
+import { runServer, type ServerFlags } from './serve/server.js'
+import { openHouseMetrics, startHouseTelemetry } from './serve/telemetry.js'
 import { loadSettings } from './settings/load.js'
 import type { Settings } from './settings/schema.js'
 import { agentFor, type Agents } from './worker/agents.js'
 import { runWorker } from './worker/loop.js'
+import type { HostedTool } from './worker/tools/tool.js'
 
 export interface ServeOptions {
   /** Where bellwether.toml is looked for. */
@@ -35,6 +32,8 @@ export interface ServeOptions {
 export interface ServeWorkerOptions extends ServeOptions {
   readonly target: string
   readonly agents: Agents
+  /** Tools in code; run by a worker that has agents from files, too. */
+  readonly tools?: readonly HostedTool[]
   /** The project whose agents are read from files; absent: function agents only. */
   readonly fileAgentsOf?: string
   readonly concurrency?: number
@@ -43,8 +42,6 @@ export interface ServeWorkerOptions extends ServeOptions {
 // Ends before the 30 s after which Kubernetes and systemd kill; what is not done by then is taken over by other workers.
 const drainSeconds = 20
 const orphanDrainSeconds = 1
-// A tool command waits this long for the relay at worst; an idle look costs one indexed read.
-const relayPollMs = 100
 
 /** What the environment hands on to child processes and to `loadSettings`. */
 export function environment(): Readonly<Record<string, string | undefined>> {
@@ -63,7 +60,20 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
     const files =
       projectId === undefined
         ? undefined
-        : await openFileAgents({ kernel, clock: systemClock, log, signal, settings, projectId, folder })
+        : await openFileAgents({
+            kernel,
+            bell: house.bell,
+            workerId,
+            clock: systemClock,
+            log,
+            signal,
+            settings,
+            projectId,
+            folder,
+            functions: options.tools ?? [],
+            env: environment(),
+            chunks: house.chunks(),
+          })
     const running = await runWorker({
       kernel,
       bell: house.bell,
@@ -92,6 +102,15 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
         },
       },
     })
+    const telemetry = await startHouseTelemetry({
+      house,
+      settings,
+      log,
+      signal,
+      traces: false,
+      env: environment(),
+      worker: () => ({ target, running: running.worker.running.size, concurrency }),
+    })
     options.onReady?.({
       ready: true,
       role: 'worker',
@@ -103,7 +122,8 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
     })
     log.info({ worker_id: workerId, target, concurrency, bell: house.bell.kind }, 'the worker is ready')
     await running.ended
-    files?.close()
+    await telemetry.close()
+    await files?.close()
     const left = running.worker.running.size
     if (left > 0) log.warn({ turns: left }, 'turns did not end in time and are left for other workers')
     return left === 0 ? 0 : 1
@@ -111,37 +131,16 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
 }
 
 export async function servePmo(options: ServeOptions): Promise<number> {
-  return serve(options, 'pmo', async (house, { pmo, worker }, lifeline, log) => {
-    await setLimits(house.kernel.db, {
-      turnDeadlineSeconds: pmo.turn_deadline_seconds,
-      maxRecursionDepth: pmo.max_recursion_depth,
-    })
-    const running = runPmo({
-      kernel: house.kernel,
-      stream: house.stream(),
-      clock: systemClock,
+  return serve(options, 'pmo', (house, settings, { signal }, log) =>
+    runPmoPart({
+      house,
+      settings,
       log,
-      signal: lifeline.signal,
-      settings: {
-        watchdogIntervalSeconds: pmo.watchdog_interval_seconds,
-        dispatchedRetrySeconds: pmo.dispatched_retry_seconds,
-        dispatchedTimeoutSeconds: pmo.dispatched_timeout_seconds,
-        pendingWakeupSeconds: pmo.pending_wakeup_seconds,
-        pendingWakeupSkipSeconds: pmo.pending_wakeup_skip_seconds,
-        activeReapSeconds: pmo.active_reap_seconds,
-        suspendedReapSeconds: pmo.suspended_reap_seconds,
-        maxQueueSeconds: pmo.max_queue_seconds,
-        inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-        maxAttempts: worker.max_attempts,
-        retentionDays: pmo.retention_days,
-        relayPollMs,
-      },
-    })
-    options.onReady?.({ ready: true, role: 'pmo', bell: house.bell.kind, pid: process.pid })
-    log.info({ bell: house.bell.kind }, 'the PMO is ready')
-    await running
-    return 0
-  })
+      signal,
+      env: environment(),
+      ...(options.onReady === undefined ? {} : { onReady: options.onReady }),
+    }),
+  )
 }
 
 export interface ServeAutopilotOptions extends ServeOptions {
@@ -154,27 +153,16 @@ export interface ServeAutopilotOptions extends ServeOptions {
 /** The board's autopilot and its chores, with the kernel's turns. Any number may run on one root. */
 export async function serveAutopilot(options: ServeAutopilotOptions): Promise<number> {
   const projectId = token(options.projectId, 'project')
-  return serve(options, 'autopilot', async ({ kernel }, settings, lifeline, log) => {
-    const { signal } = lifeline
-    const root = resolve(options.folder, options.root ?? settings.board.root ?? '.')
-    const owner = `autopilot:${hostname()}-${process.pid}`
-    const opened = await openTaskRoot({ root, owner, settings: settings.board, log, signal })
-    try {
-      const desk = openDispatcher(opened, {
-        spawner: kernelSpawner({ kernel, projectId, clock: systemClock, log }),
-        evidence: localEvidence(opened.board.root, opened.ids),
-        actor: 'autopilot',
-      })
-      const autopilot = startAutopilot(desk, opened.caches, signal)
-      const chores = runChores(openChores(opened), { clock: systemClock, log }, signal)
-      options.onReady?.({ ready: true, role: 'autopilot', root: opened.board.root, pid: process.pid })
-      log.info({ root: opened.board.root, project: projectId }, 'the autopilot is ready')
-      await Promise.all([autopilot.ended, chores])
-      return 0
-    } finally {
-      await opened.alerts.settled()
-      await opened.board.close()
-    }
+  return serve(options, 'autopilot', (house, settings, { signal }, log) =>
+    runAutopilotPart({ ...options, projectId, house, settings, log, signal }),
+  )
+}
+
+/** The HTTP API and the worker API. Any number may run. */
+export async function serveServer(options: ServeOptions & ServerFlags): Promise<number> {
+  return serve(options, 'server', async (house, settings, { signal }, log) => {
+    const metrics = await openHouseMetrics(house, log)
+    return runServer({ ...options, house, settings, log, signal, metrics: () => metrics.text() })
   })
 }
 

@@ -56,6 +56,22 @@ export const rules: readonly Rule[] = [
     ],
   },
   {
+    name: 'one-backoff',
+    protects: 'trying again in one place: every growing pause is ports/retry.ts’ pauseMs (H1)',
+    applies: (path) =>
+      isProduct(path) &&
+      path.startsWith('packages/bellwether/src/') &&
+      path !== 'packages/bellwether/src/ports/retry.ts',
+    find: ({ code }) => [
+      // 200 * 2 ** attempt, pauseMs * 1.5 ** n: a power whose exponent is counted
+      ...matches(code, /[\w)]\s*\*\s*[\d._]+\s*\*\*\s*(?!\d)[\w(]/g),
+      // pauseMs * 2, waitMs *= 2, delay << 1, Math.min(most, pauseMs * 2)
+      ...matches(code, /\b\w*(?:pause|backoff|delay|retryIn)\w*\s*(?:\*=?|<<=?)\s*[\d.]+/gi),
+      // sleep(100 * attempt), sleep(pause * tries)
+      ...matches(code, /\b(?:sleep|wait)\s*\([^;\n]*\*\s*\(?\s*\w*(?:attempt|failures|tries|tried|retries)\b/gi),
+    ],
+  },
+  {
     name: 'sql-clock',
     protects: 'one clock for all rows: SQL says state.now(), which the simulation replaces',
     applies: (path) => (isSql(path) || isProduct(path)) && !isPort(path),

@@ -69,6 +69,29 @@ const examples: Readonly<Record<string, Example>> = {
     good: ['process.pid', 'settings.env', '// process.env', `import { pid } from 'node:process'`],
     free: [port, 'packages/bellwether/src/serve.ts', 'packages/bellwether/src/cli/up.ts', test],
   },
+  'one-backoff': {
+    path: kernel,
+    bad: [
+      'await clock.sleep(Math.min(5_000, pauseMs * 2 ** Math.min(attempt, 5)), signal)',
+      'const backoffMs = Math.min(restartMaxMs, restartMinMs * 2 ** (failures - 1))',
+      'pauseMs = Math.min(pauseMaxMs, pauseMs * 2)',
+      'pauseMs *= 1.5',
+      'delayMs = delayMs << 1',
+      'await clock.sleep(100 * attempt)',
+      'await wake.wait(intervalMs * (failures + 1), signal)',
+    ],
+    good: [
+      'await clock.sleep(pauseMs({ backoff }, attempt, random.next()), signal)',
+      'const chunkBytes = 2 ** 20',
+      'const parseMaxBytes = 48 * 2 ** 20',
+      'new Int32Array(2 ** Math.ceil(Math.log2(count)))',
+      'this.#slots.length * 2',
+      'clock.sleep(settings.intervalMs)',
+      '// pauseMs * 2 ** attempt',
+      `'pauseMs * 2'`,
+    ],
+    free: ['packages/bellwether/src/ports/retry.ts', 'packages/sensor/src/shell/x.ts', test],
+  },
   'sql-clock': {
     path: kernelSql,
     bad: [

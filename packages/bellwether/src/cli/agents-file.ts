@@ -1,17 +1,27 @@
-/** Loads an agents file: a module whose default export maps names to functions. What is wrong with it is told by name. */
+/**
+ * Loads an agents file: a module whose default export maps names to functions, and which may export a list `tools` besides. What is
+ * wrong with it is told by name.
+ */
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Agents } from '../worker/agents.js'
+import { defineTool } from '../worker/tools/define-tool.js'
+import type { HostedTool } from '../worker/tools/tool.js'
 
 const hint = 'export default { "my-agent": async (turn) => ({ deliver: { text: "done" } }) }'
 
-export async function loadAgents(file: string): Promise<Agents> {
+export interface AgentsFile {
+  readonly agents: Agents
+  readonly tools: readonly HostedTool[]
+}
+
+export async function loadAgents(file: string): Promise<AgentsFile> {
   const path = resolve(file)
   if (!existsSync(path))
     throw new InvalidInput(`there is no agents file ${path}`, { code: 'agents_file_missing', hint })
-  let module: { readonly default?: unknown }
+  let module: { readonly default?: unknown; readonly tools?: unknown }
   try {
     module = (await import(pathToFileURL(path).href)) as typeof module
   } catch (error) {
@@ -38,5 +48,18 @@ export async function loadAgents(file: string): Promise<Agents> {
       hint,
     })
   }
-  return book as Agents
+  return { agents: book as Agents, tools: toolsOf(path, module.tools) }
+}
+
+function toolsOf(path: string, list: unknown): HostedTool[] {
+  if (list === undefined) return []
+  const isTool = (one: unknown): one is HostedTool =>
+    typeof one === 'object' && one !== null && 'run' in one && typeof one.run === 'function' && 'name' in one
+  if (!Array.isArray(list) || !list.every(isTool)) {
+    throw new InvalidInput(`in ${path}, tools is not a list of tools`, {
+      code: 'tools_not_a_list',
+      hint: 'export const tools = [defineTool({ name, description, parameters, run })]',
+    })
+  }
+  return list.map(defineTool)
 }

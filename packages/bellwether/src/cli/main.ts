@@ -12,9 +12,12 @@ type Make = (finish: (code: number) => void) => Command
 /** Each by its name, loaded when it is wanted: a tool for files has no use for a database driver, and should not wait for it. */
 const commands: Readonly<Record<string, () => Promise<Make>>> = {
   init: async () => (await import('./init.js')).initCommand,
+  up: async () => (await import('./up.js')).upCommand,
   doctor: async () => (await import('./doctor.js')).doctorCommand,
   worker: async () => (await import('./worker.js')).workerCommand,
   pmo: async () => (await import('./pmo.js')).pmoCommand,
+  server: async () => (await import('./server.js')).serverCommand,
+  keys: async () => (await import('./keys.js')).keysCommand,
   demo: async () => (await import('./demo.js')).demoCommand,
   'migrate-config-v2': async () => (await import('./migrate-config-v2.js')).migrateConfigCommand,
   'recover-stale-locks': async () => (await import('./recover-stale-locks.js')).recoverStaleLocksCommand,
@@ -22,6 +25,7 @@ const commands: Readonly<Record<string, () => Promise<Make>>> = {
   'restore-snapshot': async () => (await import('./restore-snapshot.js')).restoreSnapshotCommand,
   view: async () => (await import('./view.js')).viewCommand,
   sensor: async () => (await import('./sensor.js')).sensorCommand,
+  turn: async () => (await import('./turn.js')).turnCommand,
   task: async () => (await import('./task.js')).taskCommand,
 }
 

@@ -1,11 +1,12 @@
 /** `bellwether view`: serves workspace views alone, for sensors and readers; what was seen is in memory only. */
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { environment } from '../serve.js'
 import { serveView } from '../serve/view.js'
 import { loadSettings } from '../settings/load.js'
 import { printLine } from './explain.js'
+import { wholeUpTo } from './numbers.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {
@@ -107,13 +108,6 @@ function fromFile(file: string): [string, string][] {
       const [view = '', key = ''] = line.split(/\s+/)
       return [view, key]
     })
-}
-
-function wholeUpTo(max: number): (text: string) => number {
-  return (text) => {
-    if (/^\d+$/.test(text) && Number(text) <= max) return Number(text)
-    throw new InvalidArgumentError(`It must be a whole number from 0 to ${max}.`)
-  }
 }
 
 function tell({ url, keys }: Readonly<Record<string, unknown>>): void {

@@ -1,11 +1,12 @@
 /** `bellwether worker`: a process that runs the turns of one worker target, with agents from the folder agents/ or functions from a file. */
 import { existsSync } from 'node:fs'
 import { InvalidInput, token } from '@bellwether/protocol'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { serveWorker } from '../serve.js'
 import { agentsFolder } from '../serve/file-agents.js'
 import { loadAgents } from './agents-file.js'
 import { printLine } from './explain.js'
+import { wholeUpTo } from './numbers.js'
 
 interface Flags {
   readonly target?: string
@@ -24,18 +25,28 @@ export function workerCommand(finish: (code: number) => void): Command {
     .option('--target <name>', 'the worker target whose turns this worker takes')
     .option('--agents <file>', 'a module whose default export maps agent ids (or profile names, or *) to functions')
     .option('--project <name>', 'the project that the agents of folder agents/ belong to', 'default')
-    .option('--concurrency <n>', 'how many turns at the same time (default: worker.concurrency)', wholeNumber)
+    .option(
+      '--concurrency <n>',
+      'how many turns at the same time (default: worker.concurrency)',
+      wholeUpTo(concurrencyMax, 1),
+    )
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const target = needed(flags.target, '--target NAME')
       const fromFiles = existsSync(agentsFolder)
       const file = fromFiles ? flags.agents : needed(flags.agents, `--agents FILE, or a folder ${agentsFolder}/`)
-      const agents = file === undefined ? {} : await loadAgents(file)
+      const { agents, tools } = file === undefined ? { agents: {}, tools: [] } : await loadAgents(file)
+      if (tools.length > 0 && !fromFiles) {
+        throw new InvalidInput(`the tools of ${file} need a folder ${agentsFolder}/, which may be empty`, {
+          code: 'agents_folder_missing',
+        })
+      }
       const code = await serveWorker({
         folder: process.cwd(),
         target,
         agents,
+        tools,
         ...(fromFiles ? { fileAgentsOf: token(flags.project, 'project') } : {}),
         parentPipe: flags.parentPipe ?? false,
         ...(flags.concurrency === undefined ? {} : { concurrency: flags.concurrency }),
@@ -53,10 +64,4 @@ export function parentPipe(): Option {
 function needed(value: string | undefined, option: string): string {
   if (value !== undefined) return value
   throw new InvalidInput(`a worker needs ${option}`, { code: 'missing_option', hint: 'see: bellwether worker --help' })
-}
-
-function wholeNumber(text: string): number {
-  const number = Number(text)
-  if (/^\d+$/.test(text) && number >= 1 && number <= concurrencyMax) return number
-  throw new InvalidArgumentError(`It must be a whole number from 1 to ${concurrencyMax}.`)
 }

@@ -17,6 +17,9 @@ declare
   -- The first ones usually end first: a look at these tells whether it is time for a look at all.
   c_window constant int := 100;
 begin
+  -- What is counted here can be counted again: nobody waits for the disk. What follows from it is written later, and is not on the disk
+  -- before it.
+  perform set_config('synchronous_commit', 'off', true);
   v_ids := array(
     -- From the future: the clock was set back.
     select b.batch_id from state.batches b where b.settled_at is null and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
@@ -96,7 +99,10 @@ begin
     where b.status = 'open' and exists (select from state.batch_tasks t where t.batch_id = v.id and t.status = 'waiting' and t.next_attempt_at <= v_now offset 0);
 
     return query
-    update state.batches b set next_look_at = v_now + least(interval '1 second', greatest(interval '20 milliseconds', (v_now - b.created_at) / 50)),
+    update state.batches b set next_look_at = v_now + case when b.status <> 'open' then interval '200 milliseconds'
+        -- Whoever waits for the last few waits for the look, too.
+        else least(interval '1 second', greatest(case when b.open_count * 10 < b.task_count then interval '5 milliseconds'
+          else interval '20 milliseconds' end, (v_now - b.created_at) / 50)) end,
       next_full_look_at = case when b.next_full_look_at > v_now then b.next_full_look_at else v_now + interval '1 second' end,
       settled_at = case when b.status <> 'open' and not exists (select from state.batch_tasks t where t.batch_id = v.id and t.status in ('waiting', 'dispatched', 'stopping') offset 0)
         and not exists (select from state.turn_waiting_tools w where w.project_id = b.project_id and w.tool_call_id = b.tool_call_id and w.wait_status = 'waiting'
@@ -107,13 +113,66 @@ begin
   end if;
 
   return query
-  select 'look', null::text, null::text, null::text[], extract(epoch from min(b.next_look_at) - v_now)::double precision * 1000
+  select 'look', null::text, null::text, null::text[], extract(epoch from min(b.next_look_at) - state.now())::double precision * 1000
   from state.batches b where b.settled_at is null having count(*) > 0;
 end $$;
 
+-- The one receipt that a parent gets for its batch: what became of each task, in their order, with what it delivered as far as there is
+-- room; the whole of it is on the deliverable's card. Composed where the rows are: the answer of a closed batch does not change, so that
+-- anybody may give it, any number of times. Items: {batch_id, inbox_id, card_id}.
+create or replace function state.answer_batches(p_items json) returns setof state.verdict language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_receipts json;
+  -- A card holds a megabyte; half of it leaves room for the names and for JSON's quotes.
+  c_content_chars constant int := 400000;
+begin
+  -- An answer that is lost is given again: the parent still waits.
+  perform set_config('synchronous_commit', 'off', true);
+  select json_agg(json_build_object('project_id', b.project_id, 'tool_call_id', b.tool_call_id, 'message_type', 'tool_result', 'status', s.status,
+    'agent_turn_id', b.parent_agent_turn_id, 'turn_epoch', b.parent_turn_epoch, 'inbox_id', x.inbox_id, 'card_id', x.card_id,
+    'error', case when s.status not in ('success', 'partial')
+      then json_build_object('code', 'batch_' || b.status, 'message', b.done_count || ' of ' || b.task_count || ' tasks were done') end,
+    'result', json_build_object('batch_id', b.batch_id, 'status', b.status, 'done', b.done_count, 'failed', b.failed_count, 'tasks', t.tasks))) into v_receipts
+  from json_to_recordset(p_items) as x (batch_id text, inbox_id text, card_id text)
+  join state.batches b on b.batch_id = x.batch_id and b.status <> 'open' and b.tool_call_id is not null
+  cross join lateral (select case b.status when 'done' then case when b.done_count = b.task_count then 'success' else 'partial' end
+    when 'timeout' then case when b.done_count > 0 then 'partial' else 'timeout' end
+    when 'canceled' then 'canceled' else 'failed' end as status) s
+  cross join lateral (
+    select json_agg(case when k.outcome = 'success' and k.status = 'done' and v.chars <= c_content_chars / b.task_count
+      -- Most are like this, and a thousand of them are on the way of whoever waits.
+      then json_build_object('position', k.position, 'status', k.outcome, 'agent_id', k.agent_id, 'agent_turn_id', k.agent_turn_id,
+        'deliverable_card_id', k.deliverable_card_id, 'content', c.content)
+      else (jsonb_strip_nulls(jsonb_build_object('position', k.position,
+        -- A child that still runs when its batch closes is canceled for good, whatever it says later.
+        'status', case when k.status in ('done', 'failed') then coalesce(k.outcome, k.status) else 'canceled' end,
+        'error', case when k.outcome is distinct from 'success' then k.error end,
+        'deliverable_card_id', case when k.status in ('done', 'failed') then k.deliverable_card_id end,
+        'truncated', case when v.chars > c_content_chars / b.task_count then true end))
+      || jsonb_build_object('agent_id', k.agent_id, 'agent_turn_id', k.agent_turn_id)
+      || case when c.card_id is null then '{}' when v.chars <= c_content_chars / b.task_count then jsonb_build_object('content', c.content)
+        else jsonb_build_object('content', left(c.content::text, c_content_chars / b.task_count)) end)::json end order by k.position) as tasks
+    from state.batch_tasks k left join cards.cards c on c.card_id = k.deliverable_card_id and k.status in ('done', 'failed')
+    cross join lateral (select length(c.content::text) as chars) v
+    where k.batch_id = b.batch_id) t;
+  if v_receipts is not null then
+    return query select * from state.report(v_receipts);
+  end if;
+end $$;
+
 -- Agents that were made for one task take no other once their batch is settled; retention removes them.
-create or replace function state.retire_agents(p_batch_ids text[]) returns void language sql as $$
+create or replace function state.retire_agents(p_batch_ids text[]) returns void language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+as $$
+#variable_conflict use_column
+begin
+  perform set_config('synchronous_commit', 'off', true);
   update resource.project_agents a set status = 'retired'
-  from state.batches b join state.batch_tasks t on t.batch_id = b.batch_id
-  where b.batch_id = any (p_batch_ids) and t.target_strategy <> 'reuse' and a.project_id = b.project_id and a.agent_id = t.agent_id and a.status = 'active'
-$$;
+  from (
+    select b.project_id, t.agent_id from state.batches b join state.batch_tasks t on t.batch_id = b.batch_id
+    where b.batch_id = any (p_batch_ids) and t.target_strategy <> 'reuse' offset 0) made
+  where a.project_id = made.project_id and a.agent_id = made.agent_id and a.status = 'active';
+end $$;

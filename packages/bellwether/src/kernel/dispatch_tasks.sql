@@ -17,6 +17,8 @@ declare
   v_bad_reasons text[];
   v_verdicts state.verdict[];
 begin
+  -- What is lost here is put in line again by the PMO, and whoever starts a child waits for the disk: nobody else needs to.
+  perform set_config('synchronous_commit', 'off', true);
   select * into v_batch from state.batches b where b.batch_id = p_batch_id;
   if v_batch.status is distinct from 'open' then return; end if;
 

@@ -15,9 +15,10 @@ language sql volatile as $$
       and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0)) w on true
   where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
-    -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10).
+    -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10); of a wait of
+    -- days, for people, five minutes of it: workers that are restarted every night would never see the end of one.
     and h.resume_deadline < (select state.now())
-    and p_watching_since + make_interval(secs => coalesce(h.resume_seconds, 0)) < (select state.now())
+    and p_watching_since + make_interval(secs => least(coalesce(h.resume_seconds, 0), 300)) < (select state.now())
   limit p_limit
 $$;
 

@@ -1,12 +1,10 @@
 /**
  * Join: what became of a batch's tasks, in their order, and the one answer that its parent gets. Always: the answer of a closed
- * batch does not change, so that it may be composed and reported by anybody, any number of times. Who looks when is the
- * PMO's business.
+ * batch does not change, so that it may be given by anybody, any number of times. Who looks when is the PMO's business.
  */
-import type { ResultStatus } from '@bellwether/protocol'
 import type { Queryable } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
-import type { Receipt } from './report.js'
+import { call, type Verdict } from './verdict.js'
 import { sweepMax } from './watch.js'
 
 export interface TaskRow {
@@ -61,61 +59,10 @@ export async function readBatch(db: Queryable, projectId: string, batchId: strin
   return { ...batch, tasks }
 }
 
-// A card holds a megabyte; half of it leaves room for the names and for JSON's quotes.
-const contentMaxChars = 400_000
-
-/** What the parent's tool call is answered: each task in its place, with what it delivered as far as there is room. */
-export function receiptOf(batch: Batch): Receipt {
-  const share = Math.floor(contentMaxChars / Math.max(1, batch.tasks.length))
-  const tasks = batch.tasks.map((task) => {
-    const over = task.status === 'done' || task.status === 'failed'
-    return {
-      position: task.position,
-      // A child that still runs when its batch closes is canceled for good, whatever it says later.
-      status: over ? (task.outcome ?? task.status) : 'canceled',
-      agent_id: task.agent_id,
-      agent_turn_id: task.agent_turn_id,
-      ...(task.error === null || task.outcome === 'success' ? {} : { error: task.error }),
-      ...(over && task.deliverable_card_id !== null
-        ? { deliverable_card_id: task.deliverable_card_id, ...bounded(task.content, share) }
-        : {}),
-    }
-  })
-  const status = statusOf(batch)
-  return {
-    projectId: batch.project_id,
-    toolCallId: batch.tool_call_id!,
-    status,
-    result: {
-      batch_id: batch.batch_id,
-      status: batch.status,
-      done: batch.done_count,
-      failed: batch.failed_count,
-      tasks,
-    },
-    ...(status === 'success' || status === 'partial'
-      ? {}
-      : {
-          error: {
-            code: `batch_${batch.status}`,
-            message: `${batch.done_count} of ${batch.task_count} tasks were done`,
-          },
-        }),
-    fence: { agentTurnId: batch.parent_agent_turn_id!, turnEpoch: batch.parent_turn_epoch! },
-  }
-}
-
-function statusOf(batch: Batch): ResultStatus {
-  if (batch.status === 'done') return batch.done_count === batch.task_count ? 'success' : 'partial'
-  if (batch.status === 'timeout') return batch.done_count > 0 ? 'partial' : 'timeout'
-  return batch.status === 'canceled' ? 'canceled' : 'failed'
-}
-
-function bounded(content: unknown, chars: number): { readonly content: unknown; readonly truncated?: true } {
-  const text = JSON.stringify(content ?? null)
-  if (text.length <= chars) return { content: content ?? null }
-  // The whole of it is on the deliverable's card.
-  return { content: text.slice(0, chars).toWellFormed(), truncated: true }
+/** Tells the parents of closed batches what became of them; answers whom to ring. */
+export async function answerBatches(db: Queryable, ids: Ids, batchIds: readonly string[]): Promise<Verdict[]> {
+  const items = batchIds.map((batchId) => ({ batch_id: batchId, inbox_id: ids.next(), card_id: ids.next() }))
+  return call(db, 'answer_batches', items)
 }
 
 export interface Due {

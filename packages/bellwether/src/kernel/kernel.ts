@@ -34,7 +34,7 @@ import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } f
 import { stop, type Stopping, type StopResult } from './stop.js'
 import { suspend, type Suspended, type Suspension } from './suspend.js'
 import { swapBox, type BoxSwap } from './swap-box.js'
-import { startTool, type StartedTool } from './tools.js'
+import { beatTools, openCalls, startTool, type OpenCall, type OpenCallsQuery, type StartedTool } from './tools.js'
 import { uiAction, type UiAction } from './ui-action.js'
 import { ringsFor, type Fence, type Verdict } from './verdict.js'
 
@@ -58,6 +58,10 @@ export interface Kernel {
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
+  /** Calls that a tool host may start, for hosts that no bell reaches. */
+  openCalls(query: OpenCallsQuery): Promise<OpenCall[]>
+  /** A tool host is at work on these calls; answers the ones to give up. */
+  beatTools(projectId: string, toolCallIds: readonly string[], host: string): Promise<Set<string>>
 
   /** `refused`: rows that named no turn or not their agent's, and receipts that came too late (T3.2b). */
   claim(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean; refused: readonly Verdict[] }>
@@ -163,6 +167,8 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       return results
     },
     startTool: (projectId, toolCallId, host) => startTool(db, projectId, toolCallId, host),
+    openCalls: (query) => openCalls(db, query),
+    beatTools: (projectId, toolCallIds, host) => beatTools(db, projectId, toolCallIds, host),
     async claim(claimant) {
       const { turns, again, others } = await claim(db, claimant)
       await rung(others)

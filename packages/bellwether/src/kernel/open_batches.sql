@@ -14,13 +14,18 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
-  v_batches json := p_fork -> 'batches';
-  v_tasks json := p_fork -> 'tasks';
-  v_boxes json := p_fork -> 'boxes';
+  v_batches json;
+  v_tasks json;
+  v_boxes json;
+  v_packing boolean;
   v_new text[];
-  v_project_id text := v_batches -> 0 ->> 'project_id';
+  v_project_id text;
   v_one record;
 begin
+  -- Read once: each look at a part of it would be a look at all of it.
+  select x.batches, x.tasks, x.boxes, x.packing into v_batches, v_tasks, v_boxes, v_packing
+  from json_to_record(p_fork) as x (batches json, tasks json, boxes json, packing boolean);
+  v_project_id := v_batches -> 0 ->> 'project_id';
   with items as (
     select x.*, h.active_channel_id, h.active_recursion_depth, h.turn_deadline, i.traceparent as inherited
     from json_to_recordset(v_batches) as x (batch_id text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text,
@@ -31,7 +36,9 @@ begin
     insert into state.batches (batch_id, project_id, parent_agent_id, parent_agent_turn_id, parent_turn_epoch, parent_step_id, tool_call_id, channel_id,
       traceparent, recursion_depth, status, fail_fast, task_count, open_count, deadline, next_look_at, created_at)
     select batch_id, project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, coalesce(active_channel_id, channel_id, 'public'),
-      coalesce(inherited, traceparent), coalesce(active_recursion_depth + 1, 0), 'open', coalesce(fail_fast, false), task_count, task_count,
+      -- The children's parent in the trace is the call that asked for them (telemetry/span-ids.ts).
+      case when tool_call_id is not null and length(inherited) = 55 then overlay(inherited placing left(replace(batch_id, '-', ''), 16) from 37 for 16)
+        else coalesce(inherited, traceparent) end, coalesce(active_recursion_depth + 1, 0), 'open', coalesce(fail_fast, false), task_count, task_count,
       -- A parent that is out of time itself must still have some left to use what has come.
       least(v_now + make_interval(secs => deadline_seconds), turn_deadline - least(make_interval(secs => grace_seconds), (turn_deadline - v_now) * 0.1)),
       v_now, v_now
@@ -67,7 +74,7 @@ begin
   from tasks t;
 
   -- A box that would pack one that is not there stays unmade, and its task is refused when it is its turn.
-  if (p_fork ->> 'packing')::boolean then
+  if v_packing then
     v_boxes := (select json_agg(b) from json_array_elements(v_boxes) b where not exists (
       select from json_array_elements_text(coalesce(b -> 'pack', '[]')) id where not exists (
         select from cards.boxes x where x.box_id = id and x.project_id = b ->> 'project_id' offset 0)));

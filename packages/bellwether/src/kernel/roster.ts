@@ -96,6 +96,11 @@ export async function putTool(db: Queryable, tool: Tool): Promise<void> {
       hint: 'use cmd. and up to eight names of the characters a-z, 0-9, _ and -, separated by dots',
     })
   }
+  const project = token(tool.projectId, 'project')
+  await db.query({
+    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
+    values: [project],
+  })
   await db.query({
     name: 'bw_put_tool',
     text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)
@@ -103,7 +108,7 @@ export async function putTool(db: Queryable, tool: Tool): Promise<void> {
       on conflict (project_id, tool_name) do update set description = excluded.description, parameters = excluded.parameters,
         target_subject = excluded.target_subject, after_execution = excluded.after_execution, options = excluded.options`,
     values: [
-      token(tool.projectId, 'project'),
+      project,
       token(tool.toolName, 'tool'),
       tool.description ?? '',
       JSON.stringify(tool.parameters ?? {}),

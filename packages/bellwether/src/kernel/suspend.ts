@@ -15,6 +15,8 @@ export interface ToolCall {
   readonly afterExecution?: AfterExecution
   readonly timeoutSeconds?: number
   readonly idempotent?: boolean
+  /** Who answers it, when nobody is to be sent a command for it: people, or a host that has taken it already. */
+  readonly hostedBy?: string
   /** The call is a fork: its batch comes to be with the wait, and the PMO answers it when the batch is done. */
   readonly batch?: NewBatch
 }
@@ -40,6 +42,10 @@ function checkCall({ toolName, afterExecution, timeoutSeconds }: ToolCall): void
       code: 'invalid_timeout',
     })
   }
+}
+
+function hostOf({ hostedBy }: ToolCall): string | undefined {
+  return hostedBy === undefined ? undefined : plainText(hostedBy, 'hosted_by')
 }
 
 // A step that asks for more at once is a loop that went wrong.
@@ -73,7 +79,7 @@ export async function suspend(
       // The wait's deadline is its batch's (hazard 17).
       timeout_seconds: one.batch === undefined ? one.timeoutSeconds : waitSeconds(one.batch),
       idempotent: one.idempotent,
-      hosted_by: one.batch === undefined ? undefined : 'pmo',
+      hosted_by: one.batch === undefined ? hostOf(one) : 'pmo',
     }
   })
   const [verdict] = await call(

@@ -4,7 +4,7 @@
  * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
  */
 import { dispatchTasks, dueTasks } from '../kernel/fork.js'
-import { collectBatches, readBatch, receiptOf, retireAgents, stopRows, type Due } from '../kernel/join.js'
+import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/join.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { call } from '../kernel/verdict.js'
 import type { Clock } from '../ports/clock.js'
@@ -23,8 +23,7 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
     if (due.what === 'dispatch') {
       await dispatchTasks(db, due.batch_id, await dueTasks(db, due.batch_id), (verdicts) => kernel.ring(verdicts))
     } else if (due.what === 'answer') {
-      const batch = await readBatch(db, due.project_id, due.batch_id)
-      if (batch !== undefined) await kernel.report([receiptOf(batch)])
+      await kernel.ring(await answerBatches(db, ids, [due.batch_id]))
     } else if (due.what === 'stop') {
       await kernel.ring(await call(db, 'stop', stopRows(ids, due)))
     } else if (due.what === 'settled') {
@@ -52,7 +51,7 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
 
 // A batch that nobody has looked at yet waits this long at worst; an idle look costs one indexed read.
 const joinPollMs = 250
-const joinSoonestMs = 10
+const joinSoonestMs = 5
 
 export interface JoinerOptions {
   readonly kernel: Kernel

@@ -4,6 +4,7 @@
  */
 import type { Clock } from './clock.js'
 import type { Log } from './log.js'
+import { pauseMs } from './retry.js'
 
 export interface LoopOptions {
   readonly name: string
@@ -61,8 +62,8 @@ export async function loop(
       failures += 1
       options.log.error({ err: error, loop: options.name, failures }, `${options.name} failed and will be tried again`)
     }
-    const pauseMs =
-      failures === 0 || options.steady ? options.intervalMs : Math.min(pauseMaxMs, options.intervalMs * failures)
-    await wake.wait(pauseMs, options.signal)
+    const { intervalMs: baseMs, steady } = options
+    const backoff = { mode: 'linear', baseMs, multiplier: 1, maxMs: pauseMaxMs, jitterPct: 0 } as const
+    await wake.wait(failures === 0 || steady ? baseMs : pauseMs({ backoff }, failures), options.signal)
   }
 }

@@ -11,9 +11,8 @@ import type { Connection, Link } from './link.js'
 import { keepLink, within } from './link.js'
 import type { Log } from './log.js'
 import type { Random } from './random.js'
+import { exchangeMs, farewellMs } from './retry.js'
 
-const connectMs = 5_000
-const closeMs = 2_000
 // A silent server is noticed after three pings.
 const pingEveryMs = 5_000
 
@@ -72,7 +71,7 @@ export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
         ...target,
         name,
         reconnect: false,
-        timeout: connectMs,
+        timeout: exchangeMs,
         pingInterval: pingEveryMs,
         maxPingOut: 2,
         noAsyncTraces: true,
@@ -84,7 +83,7 @@ export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
         flush: (ms) => within(clock, ms, 'a flush to NATS', nats.flush()),
         async close() {
           try {
-            if (!nats.isClosed()) await within(clock, closeMs, 'closing the NATS connection', nats.close())
+            if (!nats.isClosed()) await within(clock, farewellMs, 'closing the NATS connection', nats.close())
           } catch (error) {
             log.warn({ err: error }, 'the NATS connection did not close cleanly')
           }

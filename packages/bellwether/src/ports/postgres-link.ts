@@ -6,9 +6,7 @@
 import pg from 'pg'
 import type { Connection } from './link.js'
 import { gate } from './link.js'
-
-const connectMs = 5_000
-const queryMs = 5_000
+import { exchangeMs } from './retry.js'
 
 export interface LoneClient extends Connection {
   query(text: string, values?: unknown[]): Promise<void>
@@ -21,8 +19,8 @@ export async function openLoneClient(url: string, name: string): Promise<LoneCli
   const client = new pg.Client({
     connectionString: url,
     application_name: name,
-    connectionTimeoutMillis: connectMs,
-    query_timeout: queryMs,
+    connectionTimeoutMillis: exchangeMs,
+    query_timeout: exchangeMs,
     keepAlive: true,
   })
   const over = gate<unknown>()

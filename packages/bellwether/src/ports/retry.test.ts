@@ -6,7 +6,10 @@ import {
   callKinds,
   classify,
   classifyStatus,
+  exchangeMs,
+  patiently,
   pauseMs,
+  reconnecting,
   retrying,
   shippedCallPolicy,
   tryAgain,
@@ -227,6 +230,48 @@ describe('timeouts and retries', () => {
     )
     await expect(inPause).rejects.toMatchObject({ code: 'aborted' })
     expect(tries).toBe(1)
+  })
+
+  it('[H1.2] a connection that is kept for ever comes back within ten seconds, and a bound of nothing stays nothing', () => {
+    const pauses = [1, 2, 3, 4, 5, 6, 1_000_000].map((failures) => pauseMs({ backoff: reconnecting }, failures))
+    expect(pauses).toEqual([500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000])
+    expect(pauseMs({ backoff: { ...reconnecting, baseMs: 0 } }, 5_000)).toBe(0)
+    expect(exchangeMs).toBe(shippedCallPolicy.timeoutMs.command_routing)
+  })
+
+  it('[H1.2] a patient call is repeated until its time is over, with growing pauses, and then throws the last error', async () => {
+    const clock = steppedClock()
+    const told: [number, number][] = []
+    let tries = 0
+    const away = async () => {
+      tries += 1
+      throw new Retryable(`away ${tries}`, { code: 'away', afterMs: tries === 2 ? 3_000 : 0 })
+    }
+    const patience = { backoff: reconnecting, maxMs: 10_000 }
+    const onTrouble = (_: unknown, attempt: number, leftMs: number) => told.push([attempt, leftMs])
+    const { signal } = new AbortController()
+    await expect(patiently(patience, away, { clock, random: middle, signal, onTrouble })).rejects.toThrow('away 6')
+    expect(clock.slept).toEqual([500, 3_000, 2_000, 4_000, 500])
+    expect(told[0]).toEqual([1, 10_000])
+    expect(clock.monotonicMs()).toBe(10_000)
+  })
+
+  it('[H1.3] a patient call stops at what must not be repeated, and when it is called off', async () => {
+    const stop = new AbortController()
+    const clock = steppedClock()
+    const refused = () => Promise.reject(new InvalidInput('no', { code: 'no' }))
+    const patience = { backoff: reconnecting, maxMs: 1e9 }
+    await expect(patiently(patience, refused, { clock, signal: stop.signal })).rejects.toThrow('no')
+    expect(clock.slept).toEqual([])
+    let tries = 0
+    const away = async () => {
+      tries += 1
+      if (tries === 3) stop.abort()
+      throw errno('ECONNREFUSED')
+    }
+    await expect(patiently(patience, away, { clock, signal: stop.signal })).rejects.toThrow('ECONNREFUSED')
+    expect(tries).toBe(3)
+    expect(await patiently(patience, async () => 'here', { clock, signal: stop.signal })).toBe('here')
   })
 
   it('survives an error whose causes lead back to itself', () => {

@@ -1,6 +1,6 @@
 /**
- * Composes what a worker needs to run agents from files: the folder and its roster, the command executor, its guardian. The
- * executors that need a model or a person are composed by whoever provides them; a file that asks for one is told so.
+ * Composes what a worker needs to run agents from files: the folder and its roster, the executors, their guardian, and the tools.
+ * A file that asks for an executor that is not here is told so.
  */
 import { createHash } from 'node:crypto'
 import { existsSync, realpathSync } from 'node:fs'
@@ -8,20 +8,33 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
+import type { Bell } from '../ports/bell/bell.js'
+import type { Chunks } from '../ports/chunks/chunks.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import { loop, makeWake } from '../ports/loop.js'
 import { openGuardian } from '../ports/processes/guardian.js'
+import { openModels } from '../ports/model/providers.js'
 import { readSelf } from '../ports/processes/proc.js'
+import { systemRandom } from '../ports/random.js'
 import { watchFolder } from '../ports/watch-folder.js'
 import type { Settings } from '../settings/schema.js'
-import { openCommandExecutor } from '../worker/executors/command.js'
+import { openCommandExecutor, type CommandExecutorOptions } from '../worker/executors/command.js'
+import { openModelExecutor } from '../worker/executors/model/executor.js'
+import { personAgent } from '../worker/executors/person/person.js'
+import type { AgentFunction } from '../worker/agent.js'
+import type { AgentSettings } from '../worker/roster/agent-file.js'
 import { openAgentFolder } from '../worker/roster/folder.js'
 import { openRoster, type Roster } from '../worker/roster/roster.js'
 import type { WorkerOptions } from '../worker/scope.js'
+import type { HostedTool } from '../worker/tools/tool.js'
+import { openTools } from './tools.js'
 
 export interface FileAgentsOptions {
   readonly kernel: Kernel
+  readonly bell: Bell
+  /** Names this process for good. */
+  readonly workerId: string
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
@@ -29,12 +42,18 @@ export interface FileAgentsOptions {
   readonly projectId: string
   /** The project folder: no command works outside of it. */
   readonly folder: string
+  /** Where commands are heard as they work; absent: nowhere. */
+  readonly chunks?: Chunks
+  /** Tools in code. */
+  readonly functions?: readonly HostedTool[]
+  /** Where the keys and addresses of models are found. */
+  readonly env?: Readonly<Record<string, string | undefined>>
 }
 
 export interface FileAgents {
   readonly agent: Roster['agent']
   readonly onBeat: NonNullable<WorkerOptions['onBeat']>
-  close(): void
+  close(): Promise<void>
 }
 
 export const agentsFolder = 'agents'
@@ -55,10 +74,27 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   if (settings.worker.beat_seconds * 1_000 > ttlMs / 2)
     log.warn({ beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs }, 'one late beat will end commands')
   const guardian = openGuardian({ clock, log, ttlMs, graceMs })
-  const house = houseName(settings.database.url ?? '')
-  const commands = openCommandExecutor({ clock, log, guardian, root, house, self: readSelf(), graceMs })
+  const guarded = {
+    clock,
+    log,
+    guardian,
+    root,
+    house: houseName(settings.database.url ?? ''),
+    self: readSelf(),
+    graceMs,
+  }
+  const { chunks } = options
+  const onChunk: CommandExecutorOptions['onChunk'] = (turn, kind, text) => chunks?.send(turn, { kind, text })
+  const commands = openCommandExecutor({ ...guarded, ...(chunks === undefined ? {} : { onChunk }) })
   const swept = await commands.sweep()
   if (swept > 0) log.warn({ processes: swept }, 'processes of dead workers were ended')
+
+  function executorOf(agent: AgentSettings, instructions: string): AgentFunction | undefined {
+    const { executor, model } = agent
+    if (executor === 'command') return commands.agent({ ...agent, instructions })
+    if (executor === 'person') return personAgent({ ...agent, instructions })
+    return executor === 'model' && model !== undefined ? models.agent({ ...agent, model, instructions }) : undefined
+  }
 
   const folder = openAgentFolder({ folder: path, log })
   const roster = openRoster({
@@ -67,8 +103,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     folder,
     origin: `${hostname()}:${path}`,
     log,
-    executor: ({ settings: agent, instructions }) =>
-      agent.executor === 'command' ? commands.agent({ ...agent, instructions }) : undefined,
+    executor: ({ settings, instructions }) => executorOf(settings, instructions),
   })
   await roster.step()
   if (folder.agents.size === 0 && folder.problems.size > 0) {
@@ -77,6 +112,22 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
       hint: 'correct the lines named above; docs/agents.md lists all keys',
     })
   }
+  const tools = await openTools({
+    ...options,
+    ...guarded,
+    random: systemRandom,
+    ttlMs,
+    functions: options.functions ?? [],
+    agents: () => [...folder.agents.values()].map(({ name, settings: { description } }) => ({ name, description })),
+  })
+  const models = openModelExecutor({
+    clock,
+    log,
+    random: systemRandom,
+    models: openModels({ env: options.env ?? {} }),
+    toolbox: (turn, known, spec) => tools.toolbox(turn, known, spec),
+    ...(chunks === undefined ? {} : { onChunk: (turn, chunk) => chunks.send(turn, chunk) }),
+  })
   const wake = makeWake(clock)
   const watching = watchFolder(
     path,
@@ -88,7 +139,10 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   return {
     agent: (turn) => roster.agent(turn),
     onBeat: (turn, askedMs) => commands.beaten(turn, askedMs),
-    close: () => commands.close(),
+    async close() {
+      await tools.close()
+      commands.close()
+    },
   }
 }
 

@@ -10,13 +10,18 @@ import type { Bell } from '../ports/bell/bell.js'
 import { natsBell } from '../ports/bell/nats.js'
 import { nearBell } from '../ports/bell/near.js'
 import { notifyBell } from '../ports/bell/notify.js'
+import type { BellStatus } from '../ports/bell/ring.js'
+import type { Chunks } from '../ports/chunks/chunks.js'
+import { natsChunks } from '../ports/chunks/nats.js'
+import { notifyChunks } from '../ports/chunks/notify.js'
 import type { Clock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-import { backoff, within } from '../ports/link.js'
+import { within } from '../ports/link.js'
 import type { Log } from '../ports/log.js'
 import type { Random } from '../ports/random.js'
+import { exchangeMs, patiently, shippedCallPolicy } from '../ports/retry.js'
 import { natsStream } from '../ports/stream/nats.js'
 import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'
@@ -37,12 +42,16 @@ export interface House {
   readonly bell: Bell
   /** Where a relay publishes; opened by the first who asks, closed with the house. */
   stream(): EventStream
+  /** Where turns say what they are at; opened by the first who asks, closed with the house. */
+  chunks(): Chunks
+  bellStatus(): BellStatus & { readonly kind: string }
   close(): Promise<void>
 }
 
 // A supervisor starts us again after this; until then we spare it a restart loop while PostgreSQL recovers.
 const patienceMs = 120_000
-const closeMs = 3_000
+// Nobody who has just started a database wants to wait half a minute more for us.
+const patience = { backoff: { ...shippedCallPolicy.retry.backoff, maxMs: 4_000 }, maxMs: patienceMs }
 
 export async function openHouse(options: HouseOptions): Promise<House> {
   const { settings, log, clock, random } = options
@@ -61,6 +70,7 @@ export async function openHouse(options: HouseOptions): Promise<House> {
       : natsBell({ servers, log, clock, random, name: options.name })
   const bell = nearBell(far, random)
   let stream: EventStream | undefined
+  let chunks: Chunks | undefined
   return {
     bell,
     kernel: openKernel({ db, bell, ids: uuidv7(clock, random) }),
@@ -69,13 +79,20 @@ export async function openHouse(options: HouseOptions): Promise<House> {
         servers === undefined
           ? notifyStream({ bell: far })
           : natsStream({ servers, log, clock, random, name: `${options.name} relay` })),
+    chunks: () =>
+      (chunks ??=
+        servers === undefined
+          ? notifyChunks({ url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) })
+          : natsChunks({ servers, log, clock, random, name: `${options.name} chunks` })),
+    bellStatus: () => ({ ...far.status(), kind: far.kind }),
     async close() {
       const closing = async () => {
+        await chunks?.close()
         await stream?.close()
         await bell.close()
         await db.close()
       }
-      await within(clock, closeMs, 'closing the connections', closing()).catch((error: unknown) => {
+      await within(clock, exchangeMs, 'closing the connections', closing()).catch((error: unknown) => {
         log.warn({ err: error }, 'the connections did not close in time')
       })
     },
@@ -83,21 +100,17 @@ export async function openHouse(options: HouseOptions): Promise<House> {
 }
 
 async function databaseOnceThere(options: HouseOptions & { readonly url: string }): Promise<Database> {
-  const { log, clock, signal } = options
-  const startedMs = clock.monotonicMs()
-  for (let attempt = 0; ; attempt += 1) {
-    try {
-      return await migrated(options)
-    } catch (error) {
-      if (!(error instanceof Retryable)) throw error
-      const leftMs = startedMs + patienceMs - clock.monotonicMs()
-      if (leftMs <= 0 || signal.aborted) throw gaveUp(error, signal.aborted)
-      log.warn(
-        { err: error, attempt: attempt + 1, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
-        'the database is away; trying again',
-      )
-      await clock.sleep(Math.min(leftMs, backoff(Math.min(attempt, 3), options.random)), signal)
-    }
+  const { log, clock, random, signal } = options
+  const onTrouble = (error: unknown, attempt: number, leftMs: number) =>
+    log.warn(
+      { err: error, attempt, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
+      'the database is away; trying again',
+    )
+  try {
+    return await patiently(patience, () => migrated(options), { clock, random, signal, onTrouble })
+  } catch (error) {
+    if (!(error instanceof Retryable)) throw error
+    throw gaveUp(error, signal.aborted)
   }
 }
 

@@ -31,7 +31,7 @@ export interface ServeViewOptions {
 }
 
 const keyBytes = 24
-const isLoopback = (host: string) => /^(?:127(?:\.\d{1,3}){3}|::1|localhost)$/.test(host)
+export const isLoopback = (host: string) => /^(?:127(?:\.\d{1,3}){3}|::1|localhost)$/.test(host)
 
 export function viewSettings(view: Settings['view'], changed: Partial<ViewSettings> = {}): ViewSettings {
   return {

@@ -154,5 +154,6 @@ export function loadSettings(options: {
     server: complete('server', values),
     database: complete('database', values),
     nats: complete('nats', values),
+    telemetry: complete('telemetry', values),
   }
 }

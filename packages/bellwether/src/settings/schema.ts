@@ -79,12 +79,19 @@ const board = z.object({
   lock_check_seconds: seconds(900, 'How often locks are checked in a dry run.'),
   snapshot_check_seconds: seconds(86_400, 'How often the snapshot is rebuilt in a dry run and compared.'),
   runs_retention_days: count(30, 'How long the files of ended runs are kept.', { max: 3_650 }),
+  view_url: text('The server of the view that claimed files are looked up in; absent: the disk of this machine.'),
+  view: text('The name of that view.'),
+  view_key: text('The key of that view.'),
+  view_source: text('Which of its sources, where it has several.'),
+  view_path: z.string().min(1).max(4_096).default('/').describe('Where the task root lies in that view.'),
   alert_webhook_url: text('Where alerts are posted as JSON; absent: they are only logged and counted.'),
 })
 
 const server = z.object({
   host: z.string().min(1).max(255).default('127.0.0.1').describe('The address to listen on.'),
   port: count(7717, 'The port to listen on; 0 picks a free one.', { min: 0, max: 65_535 }),
+  requests_per_second: count(1_000, 'How many requests a key may make a second, and twice as many at once.'),
+  audit_retention_days: count(90, 'How long the audit log is kept.', { max: 3_650 }),
 })
 
 const database = z.object({
@@ -98,8 +105,22 @@ const nats = z.object({
   url: text('NATS servers, as nats://host:port, several separated by commas; absent: PostgreSQL notify is the bell.'),
 })
 
+const telemetry = z.object({
+  otlp_endpoint: text(
+    'A collector for traces, as http://host:4318; absent: OTEL_EXPORTER_OTLP_ENDPOINT, and without that none.',
+  ),
+  trace_ratio: z.number().min(0.0001).max(1).default(1).describe('The part of the traces that is told to it.'),
+  metrics_port: z
+    .number()
+    .int()
+    .min(0)
+    .max(65_535)
+    .optional()
+    .describe('Where a worker or PMO serves /metrics, on loopback; 0 picks a free port; absent: nowhere.'),
+})
+
 /** One zod object a section, by the section's name. */
-export const sections = { pmo, worker, view, board, server, database, nats } as const
+export const sections = { pmo, worker, view, board, server, database, nats, telemetry } as const
 
 export type SectionName = keyof typeof sections
 export type Settings = { readonly [S in SectionName]: Readonly<z.output<(typeof sections)[S]>> }

@@ -1,11 +1,13 @@
 /** What a function agent is: called with a turn, it answers how the turn goes on. Called again, from the cards, after each wait. */
 import type { Activity } from '@bellwether/protocol'
+import type { Ask, Committed, Reserved, Used } from '../kernel/budgets.js'
 import type { NewCard } from '../kernel/cards.js'
 import type { ClaimedTurn } from '../kernel/claim.js'
 import type { Delivery } from '../kernel/deliver.js'
 import type { ToolResult } from '../kernel/resume.js'
 import type { Step } from '../kernel/record.js'
 import type { ToolCall } from '../kernel/suspend.js'
+import type { BoxSwap } from '../kernel/swap-box.js'
 import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {
@@ -20,6 +22,14 @@ export interface TurnContext {
   record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<void>
   /** Says what the turn is busy with; it also counts as a beat. Throws when the fence is lost. */
   activity(activity: Activity, currentTool?: string): Promise<void>
+  /** Sets aside what a call may use at most. Throws when the fence is lost. */
+  reserve(ask: Ask): Promise<Reserved>
+  /** Charges what a reserved call has used. Throws when the fence is lost. */
+  commit(used: Used): Promise<Committed>
+  /** The reserved call was not made, or cost nothing. Throws when the fence is lost. */
+  release(reservationId: string): Promise<void>
+  /** Compaction: a new output box, made of cards that the turn sees and of new ones. Throws when the fence is lost. */
+  swapBox(box: Pick<BoxSwap, 'cardIds' | 'cards'>): Promise<void>
   newId(): string
 }
 

@@ -1,6 +1,10 @@
-/** Function agents by name: the agent's id, else its profile's name, else `*`. What a worker's agents file exports. */
+/**
+ * Function agents by name: the agent's id, else whom it was copied from, else its profile's name, else `*`. What a worker's agents
+ * file exports.
+ */
 import type { ClaimedTurn } from '../kernel/claim.js'
 import type { AgentFunction } from './agent.js'
+import { originsOf } from './origin.js'
 
 export type Agents = Readonly<Record<string, AgentFunction>>
 
@@ -10,8 +14,11 @@ export function defineAgents<A extends Agents>(agents: A): A {
 }
 
 /** Undefined: nobody here does this agent's turns. */
-export function agentFor(agents: Agents, turn: Pick<ClaimedTurn, 'agentId' | 'profileId'>): AgentFunction | undefined {
-  const own = named(agents, turn.agentId)
+export function agentFor(
+  agents: Agents,
+  turn: Pick<ClaimedTurn, 'agentId' | 'agentTurnId' | 'profileId' | 'payload'>,
+): AgentFunction | undefined {
+  const own = [turn.agentId, ...originsOf(turn)].map((name) => named(agents, name)).find((run) => run !== undefined)
   const fallback = named(agents, '*')
   if (own !== undefined || turn.profileId === null) return own ?? fallback
   return async (context) => {

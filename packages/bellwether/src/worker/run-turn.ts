@@ -6,6 +6,7 @@ import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/claim.js'
 import type { Delivery } from '../kernel/deliver.js'
 import type { ToolResult } from '../kernel/resume.js'
+import { patiently } from '../ports/retry.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import type { Halt } from './halt.js'
 import { hydrate } from './hydrate.js'
@@ -147,6 +148,22 @@ function contextOf(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, result
       held(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
       options.onBeat?.(turn, askedMs)
     },
+    async reserve(ask) {
+      const reserved = await persist(options, halt, () => kernel.reserve(turn, ask))
+      held(reserved.what)
+      return reserved
+    },
+    async commit(used) {
+      const committed = await persist(options, halt, () => kernel.commitUsage(turn, used))
+      held(committed.what)
+      return committed
+    },
+    async release(reservationId) {
+      held((await persist(options, halt, () => kernel.releaseUsage(turn, reservationId))).what)
+    },
+    async swapBox({ cardIds = [], cards = [] }) {
+      held(await persist(options, halt, () => kernel.swapBox({ ...turn, cardIds, cards })))
+    },
   }
 }
 
@@ -189,22 +206,19 @@ async function settle(options: WorkerOptions, turn: ClaimedTurn, halt: Halt, act
 }
 
 // Long enough for a database to restart; past it the turn is the watchdogs' to end.
-const persistMaxMs = 300_000
-const pauseMs = 200
+const patience = {
+  backoff: { mode: 'exponential', baseMs: 400, multiplier: 2, maxMs: 5_000, jitterPct: 0 },
+  maxMs: 300_000,
+} as const
 
 /** Repeats a verb while the database is away: the fence makes a repetition harmless (hazard 12). */
-async function persist<T>(options: WorkerOptions, halt: Halt, verb: () => Promise<T>): Promise<T> {
-  const { clock } = options
-  const startedMs = clock.monotonicMs()
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await verb()
-    } catch (error) {
-      const spentMs = clock.monotonicMs() - startedMs
-      if (!(error instanceof Retryable) || halt.called || spentMs > persistMaxMs) throw error
-      await clock.sleep(Math.min(5_000, pauseMs * 2 ** Math.min(attempt, 5)), halt.signal)
-    }
-  }
+async function persist<T>({ clock }: WorkerOptions, halt: Halt, verb: () => Promise<T>): Promise<T> {
+  return patiently(patience, verb, {
+    clock,
+    get signal() {
+      return halt.signal
+    },
+  })
 }
 
 function failure(error: unknown): TurnAction {
@@ -219,7 +233,7 @@ function printable(text: string): string {
 }
 
 /** The deliverable of a step that ends the turn: as good as the result that ends it. */
-function terminated(results: readonly ToolResult[]): TurnAction {
+export function terminated(results: readonly ToolResult[]): Extract<TurnAction, { readonly deliver: unknown }> {
   const deliver = { text: textOf(results) }
   const failed = results.find(
     (one) => one.after_execution === 'terminate' && one.status !== 'success' && one.status !== 'partial',

@@ -13,7 +13,8 @@ export interface Gate {
   wrap<T extends object>(name: string, target: T): T
 }
 
-export function makeGate(dieAt: number): Gate {
+/** Dies at this place: the nth, or the first of this name. */
+export function makeGate(dieAt: number | string): Gate {
   let passed = 0
   let where: string | null = null
   let tell: (word: 'died') => void = () => undefined
@@ -22,7 +23,7 @@ export function makeGate(dieAt: number): Gate {
   const place = (name: string): Promise<void> => {
     if (where !== null) return never
     passed += 1
-    if (passed !== dieAt) return Promise.resolve()
+    if (passed !== dieAt && name !== dieAt) return Promise.resolve()
     where = name
     tell('died')
     return never

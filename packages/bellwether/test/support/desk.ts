@@ -38,10 +38,11 @@ export const policies: DeskPolicies = {
 
 export function makeWorld(change: Partial<DeskPolicies> = {}): World {
   let count = 0
+  const clock = handClock()
   return {
     root: memoryRoot(),
-    kernel: fakeKernel(),
-    clock: handClock(),
+    kernel: fakeKernel(() => clock.monotonicMs()),
+    clock,
     ids: { next: () => `id-${String((count += 1)).padStart(6, '0')}` },
     files: new Map(),
     verified: [],
@@ -120,6 +121,7 @@ const half = { next: () => 0.5 }
 export const noCaches = {
   disk: {
     read: async () => ({ found: 'missing' as const }),
+    look: async () => 'missing' as const,
     writeDraft: async () => {},
     replace: async () => {},
     remove: async () => 'missing' as const,

@@ -24,12 +24,16 @@ export interface FakeKernel extends Spawner {
   end(key: string, ending?: Ending): void
   /** Another data folder: every turn is forgotten. */
   forgetAll(): void
+  /** Retention: this turn is. */
+  forgetOne(key: string): void
+  keepsMs: number
 }
 
-export function fakeKernel(): FakeKernel {
+export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
   const turns = new Map<string, Turn>()
   const calls: string[] = []
   let count = 0
+  let folder = 1
   const kernel: FakeKernel = {
     turns,
     calls,
@@ -51,7 +55,13 @@ export function fakeKernel(): FakeKernel {
       }
       for (const tell of turn.listeners.splice(0)) tell()
     },
-    forgetAll: () => turns.clear(),
+    keepsMs: 30 * 86_400_000,
+    forgetAll() {
+      turns.clear()
+      folder += 1
+    },
+    forgetOne: (key) => void turns.delete(key),
+    kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), keepsMs: kernel.keepsMs }),
     async spawn(request) {
       calls.push(`spawn ${request.taskId}`)
       const trouble = kernel.troubles.shift()

@@ -66,6 +66,55 @@ create table resource.tools (
   constraint tool_name_is_a_token CHECK ((tool_name ~ '^[a-z0-9_-]{1,120}$'::text))
 );
 
+create table resource.api_keys (
+  key_id text not null,
+  name text not null,
+  role text not null,
+  view_name text,
+  project_id text,
+  hash bytea not null,
+  previous_hash bytea,
+  previous_until timestamp with time zone,
+  created_at timestamp with time zone not null,
+  created_by text not null,
+  rotated_at timestamp with time zone,
+  revoked_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  constraint api_keys_pkey PRIMARY KEY (key_id),
+  constraint key_is_hashed CHECK (((length(hash) = 32) AND ((previous_hash IS NULL) OR (length(previous_hash) = 32)))),
+  constraint key_role_is_known CHECK ((role = ANY (ARRAY['admin'::text, 'operator'::text, 'worker'::text, 'sensor'::text, 'reader'::text]))),
+  constraint previous_has_its_end CHECK (((previous_hash IS NULL) = (previous_until IS NULL))),
+  constraint sensor_names_its_view CHECK (((role <> 'sensor'::text) OR (view_name IS NOT NULL)))
+);
+CREATE UNIQUE INDEX api_keys_hash ON resource.api_keys USING btree (hash);
+
+create table resource.audit_log (
+  audit_id bigint not null generated always as identity,
+  at timestamp with time zone not null,
+  actor text not null,
+  role text,
+  address text,
+  method text not null,
+  path text not null,
+  status integer not null,
+  code text,
+  constraint audit_log_pkey PRIMARY KEY (audit_id)
+);
+
+create table resource.http_answers (
+  project_id text not null,
+  scope text not null,
+  idempotency_key text not null,
+  body_hash bytea not null,
+  inbox_id text not null,
+  status integer,
+  answer jsonb,
+  created_at timestamp with time zone not null,
+  constraint http_answers_pkey PRIMARY KEY (project_id, scope, idempotency_key),
+  constraint answer_has_its_status CHECK (((status IS NULL) = (answer IS NULL)))
+);
+CREATE INDEX http_answers_age ON resource.http_answers USING btree (created_at);
+
 create table cards.cards (
   card_id text not null,
   project_id text not null,
@@ -206,11 +255,13 @@ create table state.turn_waiting_tools (
   sent_at timestamp with time zone,
   wait_seq bigint not null generated always as identity,
   created_at timestamp with time zone not null default state.now(),
+  host_beat_at timestamp with time zone,
   constraint turn_waiting_tools_pkey PRIMARY KEY (project_id, tool_call_id),
   constraint received_names_its_result CHECK (((wait_status <> ALL (ARRAY['received'::text, 'applied'::text, 'expired'::text])) OR (tool_result_card_id IS NOT NULL))),
   constraint wait_after_execution_is_known CHECK ((after_execution = ANY (ARRAY['suspend'::text, 'terminate'::text]))),
   constraint wait_status_is_known CHECK ((wait_status = ANY (ARRAY['waiting'::text, 'received'::text, 'applied'::text, 'expired'::text, 'dropped'::text])))
 );
+CREATE INDEX waits_by_tool ON state.turn_waiting_tools USING btree (project_id, tool_name, wait_seq) WHERE (wait_status = 'waiting'::text);
 CREATE INDEX waits_of_turn ON state.turn_waiting_tools USING btree (agent_turn_id);
 
 create table state.turn_resume_ledger (
@@ -474,7 +525,9 @@ create view state.turns as
   WHERE i.message_type::text = ANY (ARRAY['turn'::text, 'ui_action'::text]);
 
 -- functions
+create function state.answer_batches(p_items json) returns SETOF state.verdict;
 create function state.beat(p_items json, p_worker text DEFAULT NULL::text) returns SETOF state.verdict;
+create function state.beat_tools(p_project_id text, p_tool_call_ids text[], p_host text) returns SETOF text;
 create function state.budget_left(p_agent_turn_id text) returns jsonb;
 create function state.charge_reservations(p_turns text[]) returns void;
 create function state.claim(p_target text, p_worker text, p_max integer, p_resume_lease_seconds double precision) returns TABLE(what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts integer, recursion_depth integer, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text, turn_deadline timestamp with time zone, detail jsonb);
@@ -503,6 +556,7 @@ create function state.missing_fields(p_context_box_id text, p_content jsonb) ret
 create function state.now() returns timestamp with time zone;
 create function state.open_batches(p_fork json) returns SETOF text;
 create function state.open_budgets(p_items json) returns SETOF state.verdict;
+create function state.open_calls(p_project_id text, p_tools text[], p_silent_seconds double precision, p_limit integer) returns TABLE(tool_call_id text, tool_name text, traceparent text);
 create function state.overdue(p_now timestamp with time zone, p_settings json, p_limit integer) returns SETOF state.overdue;
 create function state.prune(p_days double precision, p_limit integer) returns integer;
 create function state.put_agents(p_items json) returns void;

@@ -13,6 +13,7 @@ import type { NatsSession } from '../nats-link.js'
 import { natsLink } from '../nats-link.js'
 import type { Random } from '../random.js'
 import { systemRandom } from '../random.js'
+import { exchangeMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, tell } from './ring.js'
 import type { Listener, WatchedBell } from './ring.js'
@@ -26,7 +27,6 @@ export interface NatsBellOptions {
   readonly random?: Random
 }
 
-const flushMs = 5_000
 // What one unanswered flush may leave in the client's buffer: 10,000 rings of some 300 bytes are 3 MB.
 const unreadMax = 10_000
 // A forged message may be as large as the server allows; ours never are, so larger ones are not even parsed.
@@ -67,7 +67,7 @@ export function natsBell(options: NatsBellOptions): WatchedBell {
 
   async function announce(session: NatsSession, told: readonly Listener[]): Promise<void> {
     try {
-      await session.flush(flushMs)
+      await session.flush(exchangeMs)
     } catch (error) {
       log.warn({ err: error }, 'the NATS server did not confirm the subscriptions')
       // Without its confirmation we cannot know what is heard: a new connection will say.
@@ -95,7 +95,7 @@ export function natsBell(options: NatsBellOptions): WatchedBell {
     while (to.unread > 0) {
       const rings = to.unread
       try {
-        await to.session.flush(flushMs)
+        await to.session.flush(exchangeMs)
         counts.trips += 1
         counts.sent += rings
       } catch (error) {

@@ -14,6 +14,7 @@ import type { LoneClient } from '../postgres-link.js'
 import { openLoneClient } from '../postgres-link.js'
 import type { Random } from '../random.js'
 import { systemRandom } from '../random.js'
+import { exchangeMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { notifySender } from './notify-sender.js'
 import {
@@ -49,7 +50,7 @@ function letter(ring: Ring, log: Log): string {
 }
 
 export function notifyBell(options: NotifyBellOptions): WatchedBell {
-  const { log, clock = systemClock, random = systemRandom, probeEveryMs = 30_000, probeWaitMs = 5_000 } = options
+  const { log, clock = systemClock, random = systemRandom, probeEveryMs = 30_000, probeWaitMs = exchangeMs } = options
   const sender = notifySender({ url: options.url, log, clock, random })
   const listeners = new Set<Listener>()
   const probes = new Map<string, () => void>()

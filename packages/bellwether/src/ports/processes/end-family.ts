@@ -3,6 +3,7 @@
  * while we looked is found by the next look; it is over only after several looks in a row have found nobody.
  */
 import type { Clock } from '../clock.js'
+import { pauseMs } from '../retry.js'
 import { familyOf, type Ties } from './family.js'
 import { readProcesses } from './proc.js'
 
@@ -14,8 +15,7 @@ export interface Ending extends Omit<Ties, 'self' | 'known'> {
 
 // A process in the middle of fork or exec can escape one look: it has no environment yet, or its parent has just gone.
 const emptyLooks = 3
-const lookMs = 10
-const lookMaxMs = 100
+const looks = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
 // Longer than this only a process lives that the kernel itself cannot end (a dead disk): it is reported, not waited for.
 const killMaxMs = 10_000
 
@@ -26,7 +26,7 @@ export async function endFamily({ clock, graceMs, ...ties }: Ending): Promise<re
   const groups = new Set(ties.root === undefined ? [] : [ties.root])
   const killAtMs = clock.monotonicMs() + graceMs
   const told = new Set<number>()
-  let pauseMs = lookMs
+  let quiet = 1
   let empty = 0
   for (;;) {
     const living = look({ ...ties, known }, groups)
@@ -44,8 +44,8 @@ export async function endFamily({ clock, graceMs, ...ties }: Ending): Promise<re
     }
     if (empty === emptyLooks) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
-    await clock.sleep(pauseMs)
-    pauseMs = empty > 0 || kill ? lookMs : Math.min(lookMaxMs, pauseMs * 2)
+    await clock.sleep(pauseMs({ backoff: looks }, quiet))
+    quiet = empty > 0 || kill ? 1 : quiet + 1
   }
 }
 

@@ -17,6 +17,7 @@ import type { NatsSession } from '../nats-link.js'
 import { natsLink } from '../nats-link.js'
 import type { Random } from '../random.js'
 import { systemRandom } from '../random.js'
+import { exchangeMs } from '../retry.js'
 import { cursorHeader, ensureStream, findCursor, hasApiCode, remember } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
@@ -50,7 +51,7 @@ interface End {
 }
 
 export function natsStream(options: NatsStreamOptions): EventStream {
-  const { log, clock = systemClock, random = systemRandom, timeoutMs = 5_000 } = options
+  const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeMs } = options
   const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3, name = 'bellwether relay' } = options
   const link = natsLink({ servers: options.servers, name, log, clock, random })
   let end: End | undefined

@@ -1,0 +1,15 @@
+/** A child of the board's bench: opens a root once and tells how long that took, on the clock and on the processor. */
+import { openBoard } from '../src/board/board.js'
+import { systemClock } from '../src/ports/clock.js'
+import { uuidv7 } from '../src/ports/ids.js'
+import { systemRandom } from '../src/ports/random.js'
+
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }
+const cpuMs = () => (process.cpuUsage().user + process.cpuUsage().system) / 1_000
+const [began, cpu] = [performance.now(), cpuMs()]
+const ids = uuidv7(systemClock, systemRandom)
+const board = await openBoard({ root: process.argv[2]!, owner: 'bench', clock: systemClock, ids, log: quiet })
+const { eventCount, tasks } = board.state
+const told = { ms: performance.now() - began, cpuMs: cpuMs() - cpu, events: eventCount, tasks: tasks.size }
+await board.close()
+process.stdout.write(`${JSON.stringify({ ...told, rssMb: process.memoryUsage().rss / 2 ** 20 })}\n`)

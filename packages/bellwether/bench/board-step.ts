@@ -1,0 +1,56 @@
+/**
+ * A child of the board's bench: steps of an autopilot on a root with very many tasks, with a kernel in memory. Tells the median
+ * step in which nothing moves, and the median step that settles four turns and begins four, with their lines on a real disk.
+ */
+import { autopilotStep } from '../src/board/autopilot.js'
+import { localEvidence } from '../src/board/local-evidence.js'
+import type { Spawner, TurnStanding } from '../src/board/outside.js'
+import { openDispatcher, openTaskRoot } from '../src/serve/board.js'
+import { loadSettings } from '../src/settings/load.js'
+
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }
+const root = process.argv[2]!
+const settings = loadSettings({ folder: root, env: {} }).board
+const opened = await openTaskRoot({ root, owner: 'bench', settings, log: quiet })
+const turns = new Map<string, 'going' | 'ended'>()
+const standing = async (key: string): Promise<TurnStanding> => {
+  const at = turns.get(key)
+  if (at === undefined) return { standing: 'unknown' }
+  if (at === 'going') return { standing: 'going', agentTurnId: key }
+  const told = { outcome: 'failed', error: 'no', deliverable: null, tokenUsage: 1, elapsedMs: 1 } as const
+  return { standing: 'ended', agentTurnId: key, ...told }
+}
+const spawner: Spawner = {
+  kernel: async () => null,
+  async spawn({ key }) {
+    turns.set(key, 'going')
+    return { agentTurnId: key }
+  },
+  standing,
+  ended: standing,
+  stop: async () => undefined,
+}
+const desk = openDispatcher(opened, { spawner, evidence: localEvidence(root, opened.ids), actor: 'bench' })
+const cpuMs = () => (process.cpuUsage().user + process.cpuUsage().system) / 1_000
+const median = (all: readonly number[]) => all.toSorted((a, b) => a - b)[Math.floor(all.length / 2)]!
+
+async function steps(count: number, before: () => void): Promise<{ ms: number; cpuMs: number }> {
+  const [walls, cpus]: [number[], number[]] = [[], []]
+  for (let step = 0; step < count; step += 1) {
+    before()
+    const [began, cpu] = [performance.now(), cpuMs()]
+    await autopilotStep(desk, opened.caches)
+    walls.push(performance.now() - began)
+    cpus.push(cpuMs() - cpu)
+  }
+  return { ms: median(walls), cpuMs: median(cpus) }
+}
+
+const first = performance.now()
+await autopilotStep(desk, opened.caches)
+const firstMs = performance.now() - first
+const quietStep = await steps(21, () => undefined)
+const busy = await steps(21, () => turns.forEach((_, key) => turns.set(key, 'ended')))
+const tasks = opened.board.state.tasks.size
+await opened.board.close()
+process.stdout.write(`${JSON.stringify({ tasks, firstMs, quiet: quietStep, busy })}\n`)

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { NewTask } from '../../src/kernel/fork.js'
+import { answerBatches } from '../../src/kernel/join.js'
+import { batchOf, forkFrom, join, reuse } from '../support/forks.js'
+import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { ask, turnRow } from '../support/looks.js'
+
+let t: TestKernel
+beforeAll(async () => {
+  t = await testKernel()
+})
+afterAll(() => t.drop())
+
+interface Answer {
+  readonly status: string
+  readonly error?: { readonly code: string; readonly message: string }
+  readonly result: {
+    readonly status: string
+    readonly done: number
+    readonly failed: number
+    readonly tasks: readonly Readonly<Record<string, unknown>>[]
+  }
+}
+
+const answerOf = async (toolCallId: string) => {
+  const { content } = await t.one<{ content: Answer }>(
+    "select content from cards.cards where type = 'tool.result' and content ->> 'tool_call_id' = $1",
+    toolCallId,
+  )
+  return content
+}
+
+/** A parent that forks these tasks, and its children, claimed. */
+async function forked(name: string, tasks: readonly NewTask[], more: { failFast?: boolean } = {}) {
+  await t.agents(name)
+  const parent = await t.running(name)
+  const batchId = await forkFrom(t, parent, `${name}-call`, { tasks, ...more })
+  return { parent, batchId, children: await t.claim() }
+}
+
+it('[T3.1d] the answer tells each task in its place: what was delivered, what failed and why, what is missing', async () => {
+  await t.agents('a0', 'a1', 'a2')
+  const tasks = [reuse('a0'), reuse('a1'), reuse('a2'), reuse('nobody-here')]
+  const { children, batchId } = await forked('anna', tasks)
+  const childOf = (agentId: string) => children.find((one) => one.agentId === agentId)!
+  const fields = [{ name: 'ok', value: null }]
+  await t.kernel.deliver({ ...childOf('a0'), status: 'success', content: { fields } })
+  await t.kernel.deliver({ ...childOf('a1'), status: 'failed', error: 'broken', content: { text: 'it "broke"' } })
+  await t.kernel.stop({ projectId: project, agentTurnId: childOf('a2').agentTurnId, reason: 'enough' })
+  for (let attempt = 0; attempt < 6; attempt += 1) {
+    await t.advance(20)
+    await join(t)
+  }
+  const { status, error, result } = await answerOf('anna-call')
+  expect([status, error]).toEqual(['partial', undefined])
+  const { tasks: rows } = await batchOf(t, batchId)
+  expect(result).toEqual({
+    batch_id: batchId,
+    status: 'done',
+    done: 1,
+    failed: 3,
+    tasks: [
+      {
+        position: 0,
+        status: 'success',
+        agent_id: 'a0',
+        agent_turn_id: rows[0]!.agent_turn_id,
+        deliverable_card_id: rows[0]!.deliverable_card_id,
+        content: { fields },
+      },
+      {
+        position: 1,
+        status: 'failed',
+        agent_id: 'a1',
+        agent_turn_id: rows[1]!.agent_turn_id,
+        error: 'broken',
+        deliverable_card_id: rows[1]!.deliverable_card_id,
+        content: { text: 'it "broke"' },
+      },
+      expect.objectContaining({ position: 2, status: 'canceled', agent_id: 'a2' }),
+      expect.objectContaining({ position: 3, status: 'failed', agent_id: 'nobody-here', error: 'unknown_agent' }),
+    ],
+  })
+})
+
+it('long deliverables are cut to their share, and say so; the whole is on their card', async () => {
+  await t.agents('b0', 'b1')
+  const { children } = await forked('bert', [reuse('b0'), reuse('b1')])
+  const long = `ü"\n`.repeat(100_000)
+  for (const child of children)
+    await t.kernel.deliver({ ...child, status: 'success', content: { text: child.agentId === 'b0' ? long : 'short' } })
+  await join(t)
+  const [cut, whole] = (await answerOf('bert-call')).result.tasks
+  expect(cut).toMatchObject({ status: 'success', truncated: true })
+  expect(cut!['content']).toHaveLength(200_000)
+  expect(whole).toMatchObject({ content: { text: 'short' } })
+  expect(whole).not.toHaveProperty('truncated')
+  expect(await t.kernel.readCard(String(cut!['deliverable_card_id']))).toMatchObject({ content: { text: long } })
+})
+
+it('[T8.2] an answer may be given by anybody, any number of times, and counts once; an open batch has none', async () => {
+  await t.agents('c0', 'c1')
+  const { children, batchId } = await forked('cora', [reuse('c0'), reuse('c1')], { failFast: true })
+  expect(await answerBatches(t.db, t.ids, [batchId, 'no such batch'])).toEqual([])
+  await t.kernel.deliver({ ...children[0]!, status: 'failed', error: 'x', content: { text: 'no' } })
+  await join(t)
+  expect(await answerOf('cora-call')).toMatchObject({
+    status: 'failed',
+    error: { code: 'batch_failed', message: '0 of 2 tasks were done' },
+  })
+  const again = await Promise.all([1, 2].map(() => answerBatches(t.db, t.ids, [batchId])))
+  expect(again.flat().map((verdict) => verdict.what)).toEqual(['ignored', 'ignored'])
+})
+
+it('children stand in the trace of their parent, below the call that asked for them', async () => {
+  await t.agents('d0', 'dora')
+  const trace = '0af7651916cd43dd8448eb211c80319c'
+  const { agentTurnId } = await ask(t, 'dora', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
+  const parent = (await t.claim()).find((one) => one.agentTurnId === agentTurnId)!
+  const batchId = await forkFrom(t, parent, 'dora-call', [reuse('d0')])
+  const [child] = await t.claim()
+  expect(child!.traceparent).toBe(`00-${trace}-${batchId.replaceAll('-', '').slice(0, 16)}-01`)
+  expect(await turnRow(t, child!.agentTurnId)).toMatchObject({ agent_id: 'd0' })
+})
+
+it('putting in line, counting and answering wait for no disk; what was asked for and what was delivered does', async () => {
+  const functions = await t.all<{ name: string; source: string }>(
+    `select p.proname as name, p.prosrc as source from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'state'`,
+  )
+  const careless = functions.filter(({ source }) => source.includes("set_config('synchronous_commit', 'off', true)"))
+  expect(careless.map(({ name }) => name).sort()).toEqual([
+    'answer_batches',
+    'collect_batches',
+    'dispatch_tasks',
+    'retire_agents',
+  ])
+  const after = await t.db.transaction(async (tx) => {
+    await tx.query({ text: 'select * from state.collect_batches($1)', values: [[t.ids.next()]] })
+    return tx.query<{ commit: string }>({ text: "select current_setting('synchronous_commit') as commit" })
+  })
+  expect(after).toEqual([{ commit: 'off' }])
+  // For that transaction alone.
+  const [later] = await t.all<{ commit: string; usual: string }>(
+    "select current_setting('synchronous_commit') as commit, reset_val as usual from pg_settings where name = 'synchronous_commit'",
+  )
+  expect(later!.commit).toBe(later!.usual)
+})

@@ -1,0 +1,40 @@
+/** A service that counts: each request takes a moment, and is counted by its idempotency key before it is answered. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { systemClock } from '../../src/ports/clock.js'
+
+export interface Counter {
+  readonly url: string
+  /** Requests by their key. */
+  readonly counts: ReadonlyMap<string, number>
+  /** Keys that are being worked on. */
+  readonly pending: ReadonlySet<string>
+  stop(): Promise<void>
+}
+
+const takesMs = 400
+
+export async function startCounter(): Promise<Counter> {
+  const counts = new Map<string, number>()
+  const pending = new Set<string>()
+  const server = createServer((request, response) => {
+    const key = String(request.headers['idempotency-key'])
+    counts.set(key, (counts.get(key) ?? 0) + 1)
+    pending.add(key)
+    request.resume()
+    void systemClock.sleep(takesMs).then(() => {
+      pending.delete(key)
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"counted":true}')
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    counts,
+    pending,
+    async stop() {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * A real MCP server for tests, written with the SDK's server side and run as a process of its own: `stdio`, or `http PORT`. Its tools
+ * do what servers do wrong: die, hang, answer too much, change. `--many N` makes it list N tools, a hundred a page. Importing it only
+ * says where it is.
+ */
+import { spawn } from 'node:child_process'
+import { appendFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { Server } from '@modelcontextprotocol/sdk/server/index.js'
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import { CallToolRequestSchema, ListToolsRequestSchema, type CallToolResult } from '@modelcontextprotocol/sdk/types.js'
+
+export const fakeMcp = fileURLToPath(import.meta.url)
+
+const never = new Promise<never>(() => undefined)
+const many = Number(process.argv[process.argv.indexOf('--many') + 1] ?? 0) || 0
+const said = (text: string): CallToolResult => ({ content: [{ type: 'text', text }] })
+type Act = (args: Record<string, unknown>, server: Server) => Promise<CallToolResult>
+
+const acts: Record<string, Act> = {
+  echo: async ({ text }) => said(String(text)),
+  /** Leaves a sign of having run. */
+  count: async ({ file, sign }) => {
+    appendFileSync(String(file), `${String(sign)}\n`)
+    return said('counted')
+  },
+  structured: async () => ({
+    content: [{ type: 'text', text: 'ignored' }],
+    structuredContent: { n: 1, __cg_control: { after_execution: 'terminate' } },
+  }),
+  picture: async () => ({
+    content: [
+      { type: 'text', text: 'look' },
+      { type: 'image', mimeType: 'image/png', data: 'AAAA'.repeat(1_000) },
+    ],
+  }),
+  refuse: async () => ({ ...said('the disk is full'), isError: true }),
+  throw: async () => {
+    throw new Error('no such thing')
+  },
+  die: async () => process.exit(3),
+  hang: () => never,
+  /** The first one dies, a later one answers. */
+  die_once: async ({ file }) => {
+    appendFileSync(String(file), 'tried\n')
+    const { readFileSync } = await import('node:fs')
+    return readFileSync(String(file), 'utf8').split('\n').length > 2 ? said('alive') : process.exit(3)
+  },
+  huge: async () => said('x'.repeat(50_000_000)),
+  env: async () => said(Object.keys(process.env).sort().join(' ')),
+  /** Has children that left its group and would outlive it. */
+  breed: async () => {
+    spawn('sleep', ['1000'], { stdio: 'ignore', detached: true }).unref()
+    return said('bred')
+  },
+  grow: async (_args, server) => {
+    acts['extra'] = acts['echo']!
+    await server.sendToolListChanged()
+    return said('grown')
+  },
+}
+
+function makeServer(): Server {
+  const server = new Server({ name: 'fake', version: '1' }, { capabilities: { tools: { listChanged: true } } })
+  server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {
+    const names = many > 0 ? Array.from({ length: many }, (_, at) => `tool_${at}`) : Object.keys(acts)
+    const from = Number(params?.cursor ?? 0)
+    const page = names.slice(from, from + 100)
+    const inputSchema = { type: 'object' as const, properties: { text: { type: 'string' } } }
+    return {
+      tools: page.map((name) => ({ name, description: `does ${name}`, inputSchema })),
+      ...(from + 100 < names.length ? { nextCursor: String(from + 100) } : {}),
+    }
+  })
+  server.setRequestHandler(CallToolRequestSchema, ({ params }) => {
+    const act = acts[params.name] ?? acts['echo']!
+    return act(params.arguments ?? {}, server)
+  })
+  return server
+}
+
+async function serveHttp(port: number): Promise<void> {
+  const sessions = new Map<string, StreamableHTTPServerTransport>()
+  const http = createServer((request, response) => {
+    void (async () => {
+      const known = sessions.get(String(request.headers['mcp-session-id']))
+      if (known === undefined && request.headers['mcp-session-id'] !== undefined) {
+        response.writeHead(404).end('{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}')
+        return
+      }
+      const transport =
+        known ??
+        new StreamableHTTPServerTransport({
+          sessionIdGenerator: () => crypto.randomUUID(),
+          onsessioninitialized: (id) => void sessions.set(id, transport),
+        })
+      if (known === undefined) await makeServer().connect(transport as Transport)
+      await transport.handleRequest(request, response)
+    })()
+  })
+  await new Promise<void>((resolve) => http.listen(port, '127.0.0.1', resolve))
+  process.stdout.write(`${JSON.stringify({ ready: true, port })}\n`)
+}
+
+if (process.argv[1] !== undefined && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  process.stderr.write('fake server here\n')
+  if (process.argv[2] === 'http') await serveHttp(Number(process.argv[3]))
+  else await makeServer().connect(new StdioServerTransport())
+}
