@@ -20,7 +20,7 @@ const arrows = {
   view: below,
   telemetry: ['protocol', 'ports'],
   http: [...below, ...middle, 'telemetry'],
-  serve: [...below, ...middle, 'telemetry', 'http'],
+  serve: [...below, ...middle, 'telemetry', 'http', 'sensor'],
   demo: [...below, ...middle, 'http', 'serve'],
   cli: [...below, ...middle, 'http', 'serve', 'demo', 'sensor'],
   index: [...below, ...middle, 'http', 'serve'],

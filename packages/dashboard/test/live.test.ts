@@ -93,6 +93,20 @@ describe('streaming', () => {
   })
 })
 
+describe('answers that fail while the stream lives', () => {
+  it('leave what was known on the page, and the page says that it is not up to date', async () => {
+    const page = await openFleet()
+    fixture.mood = 'error'
+    fixture.emit('state', { agent_id: 'x', metadata: { current_tool: 'ask_person' } })
+    await page.locator('[data-link=stale]').waitFor()
+    await page.getByText('10,000 of 10,000 agents').waitFor()
+    fixture.mood = 'ok'
+    fixture.emit('state', { agent_id: 'x', metadata: { current_tool: 'ask_person' } })
+    await page.locator('[data-link=live]').waitFor()
+    expect(seen.errors(/status of 500/)).toEqual([])
+  })
+})
+
 describe('every page while the connection is lost', () => {
   it('says so, and shows what was known', async () => {
     seen = await look(browser, { width: 390 })

@@ -137,6 +137,18 @@ function gone(error: unknown): void {
   if (!/Timeout|detached|not attached/i.test(String(error))) throw error
 }
 
+describe('answers of a strange shape', () => {
+  it('break no more than their own page: it says so, and the others can be reached', async () => {
+    await visit('odd', {}, async ({ page }) => {
+      for (const { path } of pages) {
+        await page.goto(`${fixture.url}/p/demo${path}`)
+        await page.getByRole('navigation').getByRole('link', { name: 'Health' }).first().waitFor()
+        await page.getByRole('alert').filter({ hasText: /\S/ }).first().waitFor()
+      }
+    })
+  })
+})
+
 describe('what is not there', () => {
   it('an address that leads nowhere says so and leads back', async () => {
     await visit('ok', {}, async ({ page, errors }) => {

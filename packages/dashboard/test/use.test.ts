@@ -47,6 +47,19 @@ describe('the door', () => {
       expect(errors(/status of 401/)).toEqual([])
     }))
 
+  it('closes at once when the key is taken back, and nothing that was seen stays', () =>
+    using({ key: 'right-key' }, async (fixture, { page }) => {
+      await page.goto(`${fixture.url}/p/demo/fleet`)
+      await page.getByLabel('API key').fill('right-key')
+      await page.keyboard.press('Enter')
+      await page.getByText('planner-03').first().waitFor()
+      await page.locator('[data-link=live]').waitFor()
+      fixture.key = 'another'
+      fixture.cut()
+      await page.getByLabel('API key').waitFor()
+      expect(await page.getByText('planner-03').count()).toBe(0)
+    }))
+
   it('opens by a one-time link, whose cookie then speaks', () =>
     using({ key: 'right-key' }, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/login?token=once`)

@@ -121,11 +121,14 @@ describe('the shell', () => {
     const fusion = await make({ sessionTimeoutSeconds: 60 })
     world.sensor()
     await settled()
+    // Until it watches, which takes its time on a busy machine, it beats every second.
+    const beats = () => fusion.of(heartbeat).filter(({ session }) => session === 's1').length
+    const before = beats()
     fusion.fail = { route: /ingest/, status: 419, times: 1 }
     writeFileSync(world.at('d', 'g'), 'x')
     await until('a second session', () => fusion.sessions === 2)
     await same(world)
-    expect(fusion.of(heartbeat).filter(({ session }) => session === 's1').length).toBeLessThan(3)
+    expect(beats() - before).toBeLessThan(3)
   })
 
   it('[V5.2] [V1.6] a server that is away for long is called critical and tried for ever', async () => {

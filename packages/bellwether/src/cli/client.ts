@@ -74,17 +74,25 @@ export function openClient(flags: ServerFlags): Client {
 }
 
 async function refusal(response: Response): Promise<Terminal> {
-  const text = await response.text()
-  let problem: { detail?: unknown; title?: unknown; code?: unknown; hint?: unknown } = {}
-  try {
-    problem = JSON.parse(text) as typeof problem
-  } catch {
-    // A proxy in between speaks its own language: its status has to do.
-  }
-  return new Terminal(String(problem.detail ?? problem.title ?? `the server answered ${response.status}`), {
-    code: String(problem.code ?? `http_${response.status}`),
-    ...(typeof problem.hint === 'string' ? { hint: problem.hint } : {}),
+  const problem = problemIn(await response.text())
+  return new Terminal(problem['detail'] ?? problem['title'] ?? `the server answered ${response.status}`, {
+    code: problem['code'] ?? `http_${response.status}`,
+    ...(problem['hint'] === undefined ? {} : { hint: problem['hint'] }),
   })
+}
+
+/** What the server says is wrong; nothing where a proxy in between speaks its own language: the status has to do then. */
+function problemIn(text: string): Readonly<Record<string, string>> {
+  try {
+    const parsed: unknown = JSON.parse(text)
+    if (typeof parsed !== 'object' || parsed === null) return {}
+    return Object.fromEntries(
+      Object.entries(parsed).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
+    )
+  } catch (error) {
+    if (error instanceof SyntaxError) return {}
+    throw error
+  }
 }
 
 async function* events(response: Response): AsyncGenerator<Readonly<Record<string, unknown>>> {

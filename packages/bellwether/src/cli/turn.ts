@@ -114,9 +114,9 @@ async function watch(client: Client, flags: ServerFlags, id: string): Promise<nu
   const end = ended(client, id).finally(() => over.abort())
   try {
     for await (const event of client.follow(`/projects/${client.project}/events`, over.signal)) {
-      const payload = event['payload'] as { readonly agent_turn_id?: unknown } | undefined
-      if ((payload?.agent_turn_id ?? event['agent_turn_id']) !== id) continue
-      tell(flags, event, `${String(event['kind'] ?? 'event')}  ${JSON.stringify(payload ?? event)}`)
+      if (event['agent_turn_id'] !== id) continue
+      const { kind = 'event', ...rest } = event as { readonly kind?: string }
+      tell(flags, event, `${kind}  ${printable(JSON.stringify(rest))}`)
     }
   } catch (error) {
     // Our own end of the stream is no failure.

@@ -58,11 +58,13 @@ export function upCommand(finish: (code: number) => void): Command {
     })
 }
 
-function tell({ url, adminKey, dataDir }: Readonly<Record<string, unknown>>): void {
+function tell(facts: Readonly<Record<string, unknown>>): void {
+  const { url, adminKey, loginUrl, dataDir } = facts as Readonly<Record<string, string | undefined>>
   const lines = [
-    `Bellwether is up on ${String(url)}`,
-    ...(adminKey === undefined ? [] : [`key of the administrator: ${String(adminKey)}`]),
-    `run-time files: ${String(dataDir)}`,
+    `Bellwether is up on ${url}`,
+    ...(loginUrl === undefined ? [] : [`open the dashboard (once, within minutes): ${loginUrl}`]),
+    ...(adminKey === undefined ? [] : [`key of the administrator: ${adminKey}`]),
+    `run-time files: ${dataDir}`,
     'Ctrl-C drains and stops everything.',
   ]
   process.stdout.write(`${lines.join('\n')}\n`)

@@ -86,7 +86,7 @@ export function openGuard({
 }
 
 interface Rule {
-  run(): Promise<Verdict[]>
+  readonly run: () => Promise<Verdict[]>
   /** Answers with this many are followed by another call; absent: one call a step. */
   readonly fullAt?: number
 }

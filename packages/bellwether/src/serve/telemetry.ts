@@ -20,7 +20,7 @@ const endpointVariable = 'OTEL_EXPORTER_OTLP_ENDPOINT'
 
 export function startHouseTelemetry(options: HouseTelemetryOptions): Promise<Telemetry> {
   const { house, settings, traces, env } = options
-  const { otlp_endpoint: given, trace_ratio: ratio, metrics_port: metricsPort } = settings.telemetry
+  const { otlp_endpoint: given, trace_percent: percent, metrics_port: metricsPort } = settings.telemetry
   const inherited = env[endpointVariable]
   const endpoint = given ?? (inherited === '' ? undefined : inherited)
   return startTelemetry({
@@ -29,7 +29,7 @@ export function startHouseTelemetry(options: HouseTelemetryOptions): Promise<Tel
     clock: systemClock,
     bell: () => house.bellStatus(),
     endpoint: traces ? endpoint : undefined,
-    ratio,
+    ratio: percent / 100,
     metricsPort,
   })
 }

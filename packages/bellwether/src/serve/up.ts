@@ -105,9 +105,13 @@ async function inHouse(options: UpOptions, house: House): Promise<number> {
       runAutopilotPart({ ...parts, root }),
     ]
     // A part that cannot be opened ends the start, in its own words.
-    const facts = await Promise.race([listening, Promise.all(running).then(() => ({}))])
-    const server = String((facts as { url?: unknown }).url ?? '')
-    if (server === '') return 1
+    const facts: Readonly<Record<string, unknown>> = await Promise.race([
+      listening,
+      Promise.all(running).then(() => ({})),
+    ])
+    const { url: server } = facts
+    // Told to stop before it was there.
+    if (typeof server !== 'string') return 0
     const sensor = startSensor({
       root: folder,
       server,

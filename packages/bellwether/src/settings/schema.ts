@@ -109,7 +109,7 @@ const telemetry = z.object({
   otlp_endpoint: text(
     'A collector for traces, as http://host:4318; absent: OTEL_EXPORTER_OTLP_ENDPOINT, and without that none.',
   ),
-  trace_ratio: z.number().min(0.0001).max(1).default(1).describe('The part of the traces that is told to it.'),
+  trace_percent: count(100, 'How many of a hundred traces are told to it.', { max: 100 }),
   metrics_port: z
     .number()
     .int()

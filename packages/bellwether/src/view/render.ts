@@ -5,7 +5,7 @@
  */
 import { JsonBytes } from './json-bytes.js'
 import { entryPageBits, inName } from './tree/columns.js'
-import { sortedChildren } from './tree/sorting.js'
+import { sortedChildren } from './tree/sorted-children.js'
 import { flag, none, root, type NodeId, type Tree } from './tree/tree.js'
 
 export interface RenderOptions {

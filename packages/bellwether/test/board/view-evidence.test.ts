@@ -43,12 +43,14 @@ function run(words: readonly string[], cwd: string, env: Record<string, string> 
   started.push(cli)
   return cli
 }
+// Four programs start and scan here, beside whatever else the machine is at.
+const patienceMs = 60_000
 const key = 'the-key-of-the-view'
 const ids = uuidv7(systemClock, systemRandom)
 
 async function openView(port = '0'): Promise<{ readonly cli: Cli; readonly url: string }> {
   const cli = run(['view', '--view', 'work', '--key', `work=${key}`, '--port', port], tmpdir())
-  const { url } = (await cli.ready()) as { url: string }
+  const { url } = (await cli.ready(patienceMs)) as { url: string }
   return { cli, url }
 }
 
@@ -59,8 +61,8 @@ async function place() {
   await mkdir(join(root, 'config'), { recursive: true })
   const policy = (name: string, contents: object) => writeFile(join(root, 'config', name), JSON.stringify(contents))
   await policy('recovery-policy.json', { reasonPolicies: { incomplete_output: { cooldownSec: 3_600 } } })
-  await policy('acceptance-policy.json', { maxWaitSec: 2 })
-  await policy('retry-policy.json', { timeouts: { synthesisSec: 2 }, retry: { maxAttempts: 1 } })
+  await policy('acceptance-policy.json', { maxWaitSec: 12 })
+  await policy('retry-policy.json', { timeouts: { synthesisSec: 10 }, retry: { maxAttempts: 1 } })
   return { shared, root }
 }
 
@@ -86,7 +88,7 @@ function autopilot(root: string, url: string): Cli {
 
 /** The agent of the next turn: does `work`, and claims this file. */
 async function agentWorks(file: string, work: () => Promise<unknown>): Promise<void> {
-  const turn = await until('a turn', async () => (await t.claim())[0])
+  const turn = await until('a turn', async () => (await t.claim())[0], patienceMs)
   await work()
   const text = JSON.stringify({ summary: 'done', files: [file] })
   await t.kernel.deliver({ ...turn, status: 'success', content: { text } })
@@ -94,10 +96,14 @@ async function agentWorks(file: string, work: () => Promise<unknown>): Promise<v
 
 const add = (root: string, title: string) => run(['task', 'add', title, '--root', root], root).ended
 const statusIs = (root: string, taskId: string, status: string) =>
-  until(`${taskId} is ${status}`, async () => {
-    const task = await taskOf(root, taskId)
-    return task?.status === status ? task : undefined
-  })
+  until(
+    `${taskId} is ${status}`,
+    async () => {
+      const task = await taskOf(root, taskId)
+      return task?.status === status ? task : undefined
+    },
+    patienceMs,
+  )
 
 it('hazard 21: what is claimed is looked up in the view: missing is found out, there is done, and a view that is away is waited for', async () => {
   const { shared, root } = await place()
@@ -105,12 +111,16 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
   const { cli: view, url } = await openView()
   run(['sensor', '--root', shared, '--server', url, '--key', key, '--id', 'host-1'], shared)
   const eyes = remoteEvidence({ url, key, view: 'work', path: '/project', root, ids })
-  await until('the view is ready', async () => {
-    const [found] = await eyes.look(['old.txt'], null)
-    return found?.found === 'present' ? true : undefined
-  })
+  await until(
+    'the view is ready',
+    async () => {
+      const [found] = await eyes.look(['old.txt'], null)
+      return found?.found === 'present' ? true : undefined
+    },
+    patienceMs,
+  )
   const pilot = autopilot(root, url)
-  await pilot.ready()
+  await pilot.ready(patienceMs)
 
   expect(await add(root, 'Claims what it did not do')).toBe(0)
   await agentWorks('nothing.txt', async () => undefined)
@@ -143,7 +153,7 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
   expect(unseen.runs).toMatchObject([{ outcome: 'success', reasonCode: 'evidence_unavailable' }])
   pilot.signal('SIGTERM')
   expect(await pilot.ended).toBe(0)
-}, 120_000)
+}, 300_000)
 
 it('a view without sensors cannot tell, a wrong key is said, and nothing of it is ever "missing"', async () => {
   const { root } = await place()

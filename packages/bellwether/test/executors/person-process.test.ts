@@ -30,7 +30,7 @@ const asks = (world: World, turn: string) =>
 
 it.concurrent(
   '[T8.1] [T1.6] workers killed with SIGKILL while people think lose no answer and ask nobody twice',
-  { timeout: 90_000 },
+  { timeout: 180_000 },
   async ({ onTestFinished }) => {
     const world = await openWorld({ boss: people('choices: [yes, no]') })
     onTestFinished(() => world.stop())
@@ -58,7 +58,7 @@ it.concurrent(
 
 it.concurrent(
   '[W5.1] people who are silent are followed by the next, then by an agent, also when workers are killed in between',
-  { timeout: 90_000 },
+  { timeout: 180_000 },
   async ({ onTestFinished }) => {
     const world = await openWorld({
       boss: people('answer_within_seconds: 1\nfallback: agent robot'),

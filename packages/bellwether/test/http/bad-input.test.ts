@@ -288,7 +288,7 @@ describe('headers and logs', () => {
     const { body } = await door.get('/audit?limit=1')
     const [row] = body['audit'] as { path: string }[]
     expect(row!.path).toContain('%0a')
-    expect(row!.path).toBe(encodeURI(decodeURI(row!.path)))
+    expect(row!.path).toMatch(/^[\x21-\x7e]+$/)
   })
 
   it('a failure inside says nothing of the inside', async () => {

@@ -19,7 +19,7 @@ it('every example of the page works as it stands', { timeout: 120_000 }, async (
   const blocks = [...page.matchAll(/```sh run\n([^]*?)```/g)].map(([, text]) => text!)
   expect(blocks.length).toBeGreaterThan(8)
   const script = `set -euo pipefail\n${blocks.join('\n')}`
-  const key = String(server.ready_['adminKey'] as string)
+  const key = server.ready_['adminKey'] as string
   const env = { ...process.env, URL: server.address, KEY: key }
   const ran = spawnSync('bash', ['-c', script], { env, encoding: 'utf8', timeout: 100_000 })
   expect([ran.status, ran.stderr]).toEqual([0, expect.not.stringContaining('The requested URL returned error')])

@@ -326,18 +326,18 @@ describe('a database that is away', () => {
 
 describe('retention', () => {
   it('removes what is older than it says of the audit log and of kept answers, and nothing else', async () => {
-    const { db, advance, one } = door.t
+    const { t } = door
     const kept = () =>
-      one<{ a: number; b: number }>(
+      t.one<{ a: number; b: number }>(
         'select (select count(*)::int from resource.audit_log) as a, (select count(*)::int from resource.http_answers) as b',
       )
     const turn = (key: string) =>
       door.post(`${p}/agents/ann/turns`, { instruction: 'x' }, { headers: { 'idempotency-key': key } })
     await turn('old')
-    await advance(86_400 * 2)
+    await t.advance(86_400 * 2)
     await turn('new')
-    expect(await pruneAnswers(db, 1)).toBe(1)
-    expect(await pruneAudit(db, 1)).toBeGreaterThan(0)
+    expect(await pruneAnswers(t.db, 1)).toBe(1)
+    expect(await pruneAudit(t.db, 1)).toBeGreaterThan(0)
     expect(await kept()).toEqual({ a: 1, b: 1 })
     expect((await turn('new')).headers['idempotent-replay']).toBe('true')
   })

@@ -12,7 +12,7 @@ import { startCollector } from './collector.js'
 
 it(
   'a PMO tells a collector, workers and PMOs serve their numbers, and a command is heard while it works',
-  { timeout: 60_000 },
+  { timeout: 150_000 },
   async ({ onTestFinished }) => {
     const t = await testKernel()
     const collector = await startCollector()

@@ -143,7 +143,7 @@ it('the part of the traces that is asked for is chosen by the trace, whole, and 
 
 it(
   '[T8.1] the trace of a turn goes on when its worker is killed and another process takes it over',
-  { timeout: 60_000 },
+  { timeout: 150_000 },
   async ({ onTestFinished }) => {
     await t.agents('slow-one', 'asking-one')
     const fleet = await startFleet({ url: t.url, workers: 2, pmos: 1 })

@@ -346,13 +346,13 @@ it('a tool that ignores its signal holds nobody up, and after too many of them i
 it('the database away at the claim and at the report: the tool runs once, and what it did is told', async () => {
   const name = unique('steady')
   let [claims, reports, runs] = [0, 0, 0]
-  let host: ToolHost | undefined
+  const opened: { host?: ToolHost } = {}
   const fences: unknown[] = []
   const away = () => new Retryable('the database is away', { code: 'database_away' })
   const kernel: Partial<Kernel> = {
     async startTool(...args) {
       // A beat in between is no judgement on what is not yet claimed.
-      await host?.beat()
+      await opened.host?.beat()
       const answer = await t.kernel.startTool(...args)
       claims += 1
       // In doubt: it was done, and nobody said so.
@@ -369,7 +369,7 @@ it('the database away at the claim and at the report: the tool runs once, and wh
     },
   }
   const { turn } = await asked(name)
-  host = await hosting([tool(name, async () => (runs += 1))], { kernel })
+  opened.host = await hosting([tool(name, async () => (runs += 1))], { kernel })
   expect(await toldTo(turn)).toMatchObject([{ status: 'success', result: 1 }])
   await until('the last report is acknowledged', async () => reports === 3 || undefined)
   expect([claims, reports, runs]).toEqual([3, 3, 1])

@@ -9,7 +9,7 @@ import { directory, openDesk, type Desk, type Sensor } from './pipe-client.js'
 
 const entries = Number(process.env['BELLWETHER_LARGE'] ?? 60_000)
 // What a reader or a sensor may have to wait for others; garbage collection counts too.
-const turnMaxMs = 150
+const turnMaxMs = 200
 
 let desk: Desk
 let sensor: Sensor
@@ -101,7 +101,8 @@ describe('the event loop is given away', () => {
     })
     const { ms, turns } = await longestTurn(() => sensor.endAudit('a'))
     expect(ms).toBeLessThan(turnMaxMs)
-    expect(turns).toBeGreaterThan(entries / 10_000)
+    // The list of what is gone is what takes time, and it is bounded.
+    expect(turns).toBeGreaterThan(Math.min(entries, 100_000) / 10_000)
     expect(treeOf('one').count).toBe(0)
     const { deletion_count: told } = (await desk.get('/views/v/blind-spots?source=one')).body
     expect(told).toBeGreaterThanOrEqual(entries)

@@ -116,18 +116,29 @@ export const cardQuery = (project: string, card: string) =>
     staleTime: Infinity,
   })
 
-// The newest of a long box matter; a page of them is what somebody reads.
-const cardsMax = 500
+const boxPage = 500
+// An output box grows with every turn of its agent; ten pages are more than a person looks back.
+const boxPagesMax = 10
 
-export const boxQuery = (project: string, box: string) =>
+/** The cards of a box; of one turn, where it is named. */
+export const boxQuery = (project: string, box: string, turn?: string) =>
   queryOptions({
-    queryKey: ['box', project, box],
+    queryKey: ['box', project, box, turn ?? ''],
     queryFn: async ({ signal }) => {
-      const query = { limit: cardsMax }
-      return ifOffered(
-        ask<{ cards: readonly Card[] }>(inProject(project, `/boxes/${encode(box)}/cards`), { query, signal }),
-        { cards: [] },
-      )
+      const cards: Card[] = []
+      let cursor: number | null = 0
+      for (let page = 0; page < boxPagesMax && cursor !== null; page += 1) {
+        const query = { limit: boxPage, ...(cursor === 0 ? {} : { cursor }) }
+        const none = { cards: [], cursor: null }
+        const asked = ask<{ cards: readonly Card[]; cursor: number | null }>(
+          inProject(project, `/boxes/${encode(box)}/cards`),
+          { query, signal },
+        )
+        const told: { cards: readonly Card[]; cursor: number | null } = await ifOffered(asked, none)
+        cards.push(...told.cards.filter((card) => turn === undefined || card.metadata?.['agent_turn_id'] === turn))
+        cursor = told.cursor
+      }
+      return { cards }
     },
   })
 
@@ -162,6 +173,8 @@ export interface Board {
   readonly open: number
   readonly done: number
   readonly choice: Choice | null
+  /** Whoever paused it said so. */
+  readonly isPaused: boolean
   /** False: this server keeps no board. */
   readonly isOffered: boolean
 }
@@ -182,6 +195,7 @@ export const boardQuery = queryOptions({
       open: open?.total ?? 0,
       done: done?.total ?? 0,
       choice: open?.choice ?? null,
+      isPaused: open?.paused !== undefined && open.paused !== null && open.paused !== false,
       isOffered: open !== null,
     }
   },

@@ -1,5 +1,6 @@
 /** Tasks of the board, as people look at them: columns, what needs a person, how much of a budget is gone. Pure. */
 import type { Budget, Recovery, Task } from '../api/places.js'
+import { own } from './own.js'
 import { boardColumns } from './status.js'
 
 export interface Column {
@@ -73,7 +74,7 @@ const recoveryWords: Readonly<Record<string, string>> = {
 }
 
 export function recoverySays(recovery: Recovery): string {
-  const what = recoveryWords[recovery.recoveryState] ?? recovery.recoveryState
+  const what = own(recoveryWords, recovery.recoveryState) ?? recovery.recoveryState
   const who = recovery.action === 'retry' ? ` by ${recovery.nextAssignee}` : ''
   return `${what}${who}`
 }

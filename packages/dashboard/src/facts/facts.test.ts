@@ -174,6 +174,7 @@ describe('a question', () => {
     asked_at: at(0),
     deadline: null,
   })
+  const said = (draft: object) => new Map<string, string>(Object.entries(draft))
   const fields = [
     { name: 'severity', type: 'integer', required: true },
     { name: 'public', type: 'boolean' },
@@ -182,7 +183,7 @@ describe('a question', () => {
 
   it('is answered in the types that its fields ask for', () => {
     const asked = askedIn(question({ question: 'q', result_fields: fields }))
-    expect(answerOf(asked, { severity: '2', public: 'true', tags: '["a"]' })).toEqual({
+    expect(answerOf(asked, said({ severity: '2', public: 'true', tags: '["a"]' }))).toEqual({
       answer: {
         status: 'success',
         result: {
@@ -194,10 +195,19 @@ describe('a question', () => {
         },
       },
     })
-    expect(answerOf(asked, { severity: '2.5', tags: '{}' })).toEqual({
-      wrong: { severity: 'must be a whole number', tags: 'must be a JSON array' },
+    expect(answerOf(asked, said({ severity: '2.5', tags: '{}' }))).toEqual({
+      wrong: said({ severity: 'must be a whole number', tags: 'must be a JSON array' }),
     })
-    expect(answerOf(asked, {})).toEqual({ wrong: { severity: 'needed' } })
+    expect(answerOf(asked, said({}))).toEqual({ wrong: said({ severity: 'needed' }) })
+  })
+
+  it('may name its fields as every object names its own', () => {
+    const names = ['__proto__', 'constructor', 'toString']
+    const asked = askedIn(question({ question: 'q', result_fields: names.map((name) => ({ name, required: true })) }))
+    expect(answerOf(asked, new Map())).toEqual({ wrong: new Map(names.map((name) => [name, 'needed'])) })
+    expect(answerOf(asked, new Map(names.map((name) => [name, 'x'])))).toEqual({
+      answer: { status: 'success', result: { fields: names.map((name) => ({ name, value: 'x' })) } },
+    })
   })
 
   it('of any shape has words to show, and an empty answer is none', () => {
@@ -205,7 +215,7 @@ describe('a question', () => {
       const asked = askedIn(question(args))
       expect(asked.text).not.toBe('')
       expect(asked.fields).toEqual([])
-      expect(answerOf(asked, { text: '  ' })).toHaveProperty('wrong')
+      expect(answerOf(asked, said({ text: '  ' }))).toHaveProperty('wrong')
     }
   })
 })

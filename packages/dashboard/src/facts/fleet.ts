@@ -3,6 +3,7 @@
  * passed, nobody takes the turn, or its worker is silent. The watchdogs end all of these by themselves; this only says it sooner.
  */
 import type { Agent, Worker } from '../api/types.js'
+import { own } from './own.js'
 import { headOf } from './status.js'
 import { msOf, span } from './time.js'
 
@@ -66,16 +67,17 @@ export function byUrgency(one: Agent, other: Agent, standingOf: (agent: Agent) =
   return urgency[standingOf(one)] - urgency[standingOf(other)] || (one.agent_id < other.agent_id ? -1 : 1)
 }
 
+const activityWords: Readonly<Record<string, string>> = {
+  thinking: 'thinking',
+  executing_tool: 'runs',
+  awaiting_tool_result: 'waits',
+}
+
 export function activityOf(agent: Agent): string {
   const head = agent.state
   if (head === null || head.activity === null) return ''
-  return (
-    {
-      thinking: 'thinking',
-      executing_tool: head.current_tool === null ? 'runs a tool' : 'runs',
-      awaiting_tool_result: 'waits',
-    }[head.activity] ?? head.activity
-  )
+  const word = own(activityWords, head.activity) ?? head.activity
+  return word === activityWords['executing_tool'] && head.current_tool === null ? 'runs a tool' : word
 }
 
 export function waitsFor(agent: Agent): string {

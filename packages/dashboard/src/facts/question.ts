@@ -35,29 +35,31 @@ function isField(value: unknown): value is FieldSpec {
   return typeof value === 'object' && value !== null && 'name' in value && typeof value.name === 'string'
 }
 
-export type Draft = Readonly<Record<string, string>>
+/** By field; a map, because a field may be called `__proto__`. Words and choices are under `text`. */
+export type Draft = ReadonlyMap<string, string>
+export const words = 'text'
 
 /** The answer to send, or what is missing in it, by field. */
 export function answerOf(asked: Asked, draft: Draft): { readonly answer: Answer } | { readonly wrong: Draft } {
   if (asked.fields.length === 0) {
-    const said = (draft['text'] ?? '').trim()
-    if (said === '') return { wrong: { text: asked.choices.length > 0 ? 'choose one' : 'say something' } }
+    const said = (draft.get(words) ?? '').trim()
+    if (said === '') return { wrong: new Map([[words, asked.choices.length > 0 ? 'choose one' : 'say something']]) }
     return { answer: { status: 'success', result: said } }
   }
-  const wrong: Record<string, string> = {}
+  const wrong = new Map<string, string>()
   const fields: { name: string; value: unknown }[] = []
   for (const field of asked.fields) {
-    const said = draft[field.name] ?? ''
+    const said = draft.get(field.name) ?? ''
     if (said.trim() === '') {
-      if (field.required === true) wrong[field.name] = 'needed'
+      if (field.required === true) wrong.set(field.name, 'needed')
       continue
     }
     const read = valueOf(field, said)
-    if ('wrong' in read) wrong[field.name] = read.wrong
+    if ('wrong' in read) wrong.set(field.name, read.wrong)
     else fields.push({ name: field.name, value: read.value })
   }
-  if (Object.keys(wrong).length > 0) return { wrong }
-  if (fields.length === 0) return { wrong: { [asked.fields[0]!.name]: 'give at least one' } }
+  if (wrong.size > 0) return { wrong }
+  if (fields.length === 0) return { wrong: new Map([[asked.fields[0]!.name, 'give at least one']]) }
   return { answer: { status: 'success', result: { fields } } }
 }
 

@@ -2,6 +2,8 @@
  * Every status word of the wire with its colour, its shape and what it means: the only place in the dashboard that knows them. A
  * word that nobody knows is shown as it is, in grey. Colours never speak alone: the shape and the word stand beside them.
  */
+import { own } from './own.js'
+
 export type Tone = 'go' | 'wait' | 'start' | 'rest' | 'bad' | 'person' | 'done'
 export type Shape =
   | 'disc'
@@ -70,8 +72,7 @@ const looks: Readonly<Record<string, Known>> = {
 }
 
 export function lookOf(word: string): Look {
-  if (Object.hasOwn(looks, word)) return { word, ...looks[word]! }
-  return { word, ...look('rest', 'ring', 'a word that this dashboard does not know') }
+  return { word, ...(own(looks, word) ?? look('rest', 'ring', 'a word that this dashboard does not know')) }
 }
 
 interface Rest {
@@ -88,7 +89,8 @@ const heads: Readonly<Record<string, Rest>> = {
   suspended: { isAtRest: false, isBeating: false, isWaiting: true },
 }
 
-export const headOf = (status: string): Rest => heads[status] ?? { isAtRest: false, isBeating: false, isWaiting: false }
+export const headOf = (status: string): Rest =>
+  own(heads, status) ?? { isAtRest: false, isBeating: false, isWaiting: false }
 
 export const headWords: readonly string[] = Object.keys(heads)
 /** The word of an agent that has no turn. */

@@ -1,4 +1,6 @@
 /** What the watchdogs' words mean, for people: what would have hung, and how it was saved. Pure. */
+import { own } from './own.js'
+
 interface Meaning {
   readonly saved: string
   readonly how: string
@@ -20,5 +22,5 @@ const meanings: Readonly<Record<string, Meaning>> = {
 }
 
 export function meaningOf(kind: string): Meaning {
-  return Object.hasOwn(meanings, kind) ? meanings[kind]! : { saved: kind.replaceAll('_', ' '), how: 'see its reason' }
+  return own(meanings, kind) ?? { saved: kind.replaceAll('_', ' '), how: 'says why below' }
 }

@@ -13,7 +13,7 @@ import { Glyph } from '../parts/glyph.js'
 import { Page } from '../parts/page.js'
 import { Search } from '../parts/search.js'
 import { Empty, Shown } from '../parts/shown.js'
-import { toneText } from '../parts/status.js'
+import { Chip, toneText } from '../parts/status.js'
 import { TaskCard } from '../parts/task-card.js'
 import { TaskDrawer } from '../parts/task-drawer.js'
 
@@ -85,7 +85,7 @@ function Columns({ board, words, open }: ColumnsProps) {
   })
   return (
     <>
-      <Next choice={board.choice} open={open} />
+      <Next choice={board.choice} isPaused={board.isPaused} open={open} />
       <div
         className="flex min-h-0 flex-1 gap-2 overflow-x-auto p-3"
         tabIndex={0}
@@ -110,12 +110,19 @@ function Columns({ board, words, open }: ColumnsProps) {
   )
 }
 
+interface NextProps {
+  readonly choice: Choice | null
+  readonly isPaused: boolean
+  readonly open: (id: string) => void
+}
+
 /** Which is next, and why. */
-function Next({ choice, open }: { readonly choice: Choice | null; readonly open: (id: string) => void }) {
+function Next({ choice, isPaused, open }: NextProps) {
   if (choice === null) return null
   const id = choice.taskId
   return (
     <p className="flex h-9 items-center gap-2 border-b border-line px-4 text-sm">
+      {isPaused && <Chip tone="wait">paused</Chip>}
       <span className="font-medium">Next:</span>
       {id === null ? (
         'none'

@@ -76,7 +76,9 @@ function Part({ branch, depth }: { readonly branch: Branch; readonly depth: numb
     <li>
       <div className="flex flex-wrap items-baseline gap-x-2 py-0.5">
         <span className="text-xs text-ink-3">{oneLine(component.kind.replaceAll('_', ' '), 40)}</span>
-        <bdi className="min-w-0 flex-1 truncate font-medium">{oneLine(component.name, 120)}</bdi>
+        <bdi className="min-w-0 flex-1 truncate font-medium" title={oneLine(component.name, 300)}>
+          {oneLine(component.name, 120)}
+        </bdi>
         {component.restarts > 0 && <Chip tone="wait">{plural(component.restarts, 'restart')}</Chip>}
         <Status word={component.state} />
       </div>

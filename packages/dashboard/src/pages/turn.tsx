@@ -58,8 +58,8 @@ function Told({ project, turn }: { readonly project: string; readonly turn: Turn
               <p className="px-3 py-2 text-ink-3">None known.</p>
             ) : (
               <ul className="max-h-64 overflow-auto px-3 py-2">
-                {files.slice(0, 500).map((file) => (
-                  <li key={file.path} className="flex gap-2 text-sm">
+                {files.slice(0, 500).map((file, at) => (
+                  <li key={at} className="flex gap-2 text-sm">
                     <span className="min-w-0 flex-1 font-mono text-xs">
                       <Line text={file.path} />
                     </span>
@@ -85,12 +85,11 @@ function useCards(project: string, turn: TurnDetail): readonly Card[] {
     enabled: turn.cards === undefined && typeof turn.context_box_id === 'string',
   })
   const output = useQuery({
-    ...boxQuery(project, turn.output_box_id ?? ''),
+    ...boxQuery(project, turn.output_box_id ?? '', turn.agent_turn_id),
     enabled: turn.cards === undefined && typeof turn.output_box_id === 'string',
   })
   if (turn.cards !== undefined) return turn.cards
-  const own = (output.data?.cards ?? []).filter((card) => card.metadata?.['agent_turn_id'] === turn.agent_turn_id)
-  return [...(context.data?.cards ?? []), ...own]
+  return [...(context.data?.cards ?? []), ...(output.data?.cards ?? [])]
 }
 
 function Facts({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {

@@ -1,4 +1,6 @@
 /** Whether what is shown is live. In its place and of its width whatever it says, so that nothing moves when it changes. */
+import { useQueryClient } from '@tanstack/react-query'
+import { oneLine } from '../facts/text.js'
 import { agoMs, span } from '../facts/time.js'
 import { useLink } from '../live/live.js'
 import { clock } from '../ports/clock.js'
@@ -8,6 +10,11 @@ import { useNow } from './time.js'
 export function Connection() {
   const { state, seenAtMs, retry } = useLink()
   useNow()
+  // Answers that fail while old ones are shown: the stream alone does not make a page true.
+  const failing = useQueryClient()
+    .getQueryCache()
+    .findAll({ type: 'active' })
+    .find((query) => query.state.error !== null && query.state.data !== undefined)
   const seen = seenAtMs === undefined ? 'never heard' : `last seen ${agoMs(clock.nowMs() - seenAtMs)}`
   if (state.is === 'lost') {
     const left = state.retryAtMs - clock.nowMs()
@@ -33,6 +40,18 @@ export function Connection() {
       </div>
     )
   }
+  if (state.is === 'live' && failing !== undefined)
+    return (
+      <div
+        role="status"
+        className="flex h-7 items-center gap-1.5 text-sm text-wait"
+        title={oneLine(failing.state.error?.message ?? '', 300)}
+        data-link="stale"
+      >
+        <Glyph shape="triangle" />
+        Not up to date
+      </div>
+    )
   const words = { connecting: 'Connecting…', live: 'Live', asleep: 'Asleep' }[state.is]
   return (
     <div

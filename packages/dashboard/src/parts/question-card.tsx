@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router'
 import { useId, useState, type ReactNode, type SubmitEvent } from 'react'
 import { sendAnswer } from '../api/acts.js'
 import type { Answer, FieldSpec, Question } from '../api/types.js'
-import { answerOf, askedIn, type Asked, type Draft } from '../facts/question.js'
+import { answerOf, askedIn, words, type Asked, type Draft } from '../facts/question.js'
 import { oneLine } from '../facts/text.js'
 import { Said } from './said.js'
 import { Chip } from './status.js'
@@ -12,24 +12,24 @@ import { Ago, Countdown } from './time.js'
 
 export function QuestionCard({ project, question }: { readonly project: string; readonly question: Question }) {
   const asked = askedIn(question)
-  const [draft, setDraft] = useState<Draft>({})
-  const [wrong, setWrong] = useState<Draft>({})
+  const [draft, setDraft] = useState<Draft>(new Map())
+  const [wrong, setWrong] = useState<Draft>(new Map())
   const client = useQueryClient()
   const send = useMutation({
     mutationFn: (answer: Answer) => sendAnswer(project, question.tool_call_id, answer),
     onSuccess: () => client.invalidateQueries({ queryKey: ['questions', project] }),
   })
-  const put = (name: string, value: string) => setDraft((old) => ({ ...old, [name]: value }))
+  const put = (name: string, value: string) => setDraft((old) => new Map(old).set(name, value))
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault()
     const read = answerOf(asked, draft)
-    setWrong('wrong' in read ? read.wrong : {})
+    setWrong('wrong' in read ? read.wrong : new Map())
     if ('answer' in read) send.mutate(read.answer)
   }
   const decline = () =>
     send.mutate({
       status: 'canceled',
-      error: { code: 'declined', message: draft['text'] || 'declined from the dashboard' },
+      error: { code: 'declined', message: draft.get(words) || 'declined from the dashboard' },
     })
   const isSent = send.isSuccess
   return (
@@ -99,31 +99,31 @@ interface InputsProps {
 function Inputs({ asked, draft, wrong, put }: InputsProps) {
   const group = useId()
   if (asked.fields.length > 0)
-    return asked.fields.map((field) => (
-      <Field key={field.name} field={field} value={draft[field.name] ?? ''} wrong={wrong[field.name]} put={put} />
+    return asked.fields.map((field, at) => (
+      <Field key={at} field={field} value={draft.get(field.name) ?? ''} wrong={wrong.get(field.name)} put={put} />
     ))
   if (asked.choices.length > 0)
     return (
       <fieldset>
         <legend className="label">Choose one</legend>
         <div className="flex flex-wrap gap-2">
-          {asked.choices.map((choice) => (
+          {asked.choices.map((choice, at) => (
             <label
-              key={choice}
+              key={at}
               className="button max-w-full whitespace-normal has-checked:border-start has-checked:bg-start-soft"
             >
               <input
                 type="radio"
                 name={group}
                 value={choice}
-                checked={draft['text'] === choice}
-                onChange={() => put('text', choice)}
+                checked={draft.get(words) === choice}
+                onChange={() => put(words, choice)}
               />
               <bdi>{oneLine(choice, 200)}</bdi>
             </label>
           ))}
         </div>
-        <Wrong text={wrong['text']} />
+        <Wrong text={wrong.get(words)} />
       </fieldset>
     )
   return (
@@ -133,13 +133,13 @@ function Inputs({ asked, draft, wrong, put }: InputsProps) {
         rows={2}
         aria-label="Your answer"
         placeholder="Your answer"
-        value={draft['text'] ?? ''}
-        onChange={(event) => put('text', event.target.value)}
+        value={draft.get(words) ?? ''}
+        onChange={(event) => put(words, event.target.value)}
         onKeyDown={(event) => {
           if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit()
         }}
       />
-      <Wrong text={wrong['text']} />
+      <Wrong text={wrong.get(words)} />
     </div>
   )
 }

@@ -5,6 +5,7 @@ import { cardQuery } from '../api/queries.js'
 import type { Card, Step, TurnDetail, Wait } from '../api/types.js'
 import { compact } from '../facts/board.js'
 import { lookOf, type Shape, type Tone } from '../facts/status.js'
+import { own } from '../facts/own.js'
 import { oneLine, wordsOf } from '../facts/text.js'
 import { duration, msOf } from '../facts/time.js'
 import { timeline, usageOf, type Moment } from '../facts/turn.js'
@@ -142,7 +143,7 @@ function CardEntry({ card }: { readonly card: Card }) {
     <Entry
       shape={card.type === 'task.instruction' ? 'dots' : 'ring'}
       tone="rest"
-      title={cardTitles[card.type] ?? oneLine(card.type, 60)}
+      title={own(cardTitles, card.type) ?? oneLine(card.type, 60)}
       at={card.created_at}
     >
       <div className="text-sm text-ink-2">

@@ -1,4 +1,5 @@
 /** A real Chromium for tests. Always: what a page writes to the console as an error, and what it throws, is kept and asked about. */
+import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import axe from 'axe-core'
 import { chromium as playwright, type Browser, type Page } from 'playwright-core'
@@ -84,7 +85,18 @@ export async function wrongs(page: Page, rules?: readonly string[]): Promise<str
   return found as string[]
 }
 
-/** Pictures are for people: screenshots/ is not kept in the repository. */
+const forDocs: ReadonlySet<string> = new Set([
+  'fleet-1280-light',
+  'board-1280-dark',
+  'turns-one-1280-light',
+  'needs-you-390-dark',
+])
+
+/** Pictures are for people: screenshots/ is not kept in the repository. With DOCS_IMAGES=1 those of the docs are made anew. */
 export async function picture(page: Page, name: string): Promise<void> {
-  await page.screenshot({ path: join(home, 'screenshots', `${name}.png`) })
+  const path = join(home, 'screenshots', `${name}.png`)
+  await page.screenshot({ path })
+  if (process.env['DOCS_IMAGES'] === undefined || !forDocs.has(name)) return
+  mkdirSync(join(home, '../../docs/images'), { recursive: true })
+  copyFileSync(path, join(home, '../../docs/images', `dashboard-${name}.png`))
 }

@@ -9,7 +9,8 @@ import { extname, join } from 'node:path'
 import { home } from './build.js'
 import { makeWorld, type World, type WorldOptions } from './world.js'
 
-export type Mood = 'ok' | 'empty' | 'error' | 'hang'
+/** `odd`: answers that are JSON, and nothing that was asked for. */
+export type Mood = 'ok' | 'empty' | 'error' | 'hang' | 'odd'
 
 export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
   readonly key?: string
@@ -18,6 +19,8 @@ export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
 export interface Fixture {
   readonly url: string
   world: World
+  /** What the server takes; undefined: anybody. */
+  key: string | undefined
   /** How routes answer; streams are never in a mood. */
   mood: Mood
   /** False: streams are cut and refused. */
@@ -55,6 +58,7 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
   const fixture: Fixture = {
     url: `http://127.0.0.1:${port}`,
     world: makeWorld({ agents, hostile, nowMs: Date.now() }),
+    key,
     mood: 'ok',
     streams: true,
     posted: [],
@@ -100,13 +104,18 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
     const isPage = path !== '/me' && path !== '/projects'
     if (isPage && fixture.mood === 'hang') return void hanging.add(response)
     if (isPage && fixture.mood === 'error') return problem(response, 500, 'internal', 'something went wrong inside')
+    if (isPage && fixture.mood === 'odd') return send(response, 200, {})
     const found = routes(path, url.searchParams)
     if (found === undefined) return problem(response, 404, 'not_found', `there is no ${path}`)
     send(response, 200, found)
   }
 
   function isKnown({ headers }: IncomingMessage): boolean {
-    return key === undefined || headers['x-api-key'] === key || (headers.cookie ?? '').includes('bw_session=once')
+    return (
+      fixture.key === undefined ||
+      headers['x-api-key'] === fixture.key ||
+      (headers.cookie ?? '').includes('bw_session=once')
+    )
   }
 
   function login(url: URL, response: ServerResponse): void {

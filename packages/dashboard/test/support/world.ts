@@ -293,6 +293,8 @@ function questionsOf(at: At, say: Say): Question[] {
           { name: 'severity', type: 'integer', required: true, description: say('1 is worst') },
           { name: 'is_public', type: 'boolean', required: true },
           { name: 'note', type: 'string' },
+          // As every object names its own.
+          ...(say('') === '' ? [] : [{ name: '__proto__' }, { name: 'constructor', type: 'constructor' }]),
         ],
         refused: say('severity must be of type integer'),
       },

@@ -163,7 +163,8 @@ async function once(
         const why = nowMs >= endMs ? `took longer than ${times.totalMs} ms` : 'said nothing for too long'
         return stop.abort(new Retryable(`the model ${why}`, { code: 'timeout' }))
       }
-      await clock.sleep(Math.min(dueMs, endMs) - nowMs, settled.signal)
+      // The first part brings the deadline nearer: no nap may be longer than the shorter of the two.
+      await clock.sleep(Math.min(Math.min(dueMs, endMs) - nowMs, times.stallMs), settled.signal)
     }
   }
 

@@ -6,7 +6,7 @@
  */
 import { root, type NodeId } from './entry.js'
 import type { TreeReader } from './reader.js'
-import { sortedChildren } from './sorting.js'
+import { sortedChildren } from './sorted-children.js'
 
 export interface Difference {
   readonly path: string

@@ -1,11 +1,9 @@
 /**
- * The children of a directory in the order of their names, also of one with a million of them: then the work is done in
- * slices, between which others have their turn and the directory may change. Always holds: what is returned are children
- * of the moment of asking, those still there in order; the order is kept in the tree only if nothing changed meanwhile.
+ * Entries in the order of their names: at once, or in slices between which others have their turn. Pure: what the entries are
+ * called is asked for, and nothing but the arrays given is written.
  */
 import type { NodeId } from './entry.js'
 import type { NamePool } from './names.js'
-import type { TreeReader } from './reader.js'
 
 /** What sorting needs to know of where entries are kept. */
 interface Named {
@@ -14,7 +12,7 @@ interface Named {
 }
 
 // Their places take 12 bits and five bytes of a name 40: together they are a whole number that a double holds.
-const runEntries = 4_096
+export const runEntries = 4_096
 const mergeEntries = 16_384
 
 /** Which of two entries' names comes first, by their bytes. */
@@ -22,7 +20,7 @@ function compare({ names }: Named, one: number, other: number): number {
   return names.compare(one, names, other)
 }
 
-/** The entries, in place, by the bytes of their names. At once: sortedChildren() is for those who have no time. */
+/** The entries, in place, by the bytes of their names. At once: sortInSlices() is for those who have no time. */
 export function inOrder(of: Named, nodes: Uint32Array): Uint32Array {
   if (nodes.length <= runEntries) sortRun(of, nodes)
   else nodes.sort((one, other) => compare(of, of.nameOf(one), of.nameOf(other)))
@@ -53,22 +51,18 @@ function sortRun(of: Named, nodes: Uint32Array): void {
   for (let at = 0; at < places.length; at += 1) nodes[at] = before[places[at]!]!
 }
 
-export function* sortedChildren(tree: TreeReader, directory: NodeId): Generator<void, Uint32Array> {
-  const { store } = tree
-  if (tree.childCount(directory) <= runEntries || store.directories.isSorted(store.row(directory)))
-    return tree.children(directory)
-  const before = tree.unsorted(directory)
-  let order: Uint32Array = before.slice()
+/** The same, of any number: answers the order, and leaves `nodes` as they are. */
+export function* sortInSlices(of: Named, nodes: Uint32Array): Generator<void, Uint32Array> {
+  let order: Uint32Array = nodes.slice()
   for (let from = 0; from < order.length; from += runEntries) {
-    sortRun(store, order.subarray(from, from + runEntries))
+    sortRun(of, order.subarray(from, from + runEntries))
     yield
   }
   let spare: Uint32Array = new Uint32Array(order.length)
   for (let run = runEntries; run < order.length; run *= 2) {
-    for (let from = 0; from < order.length; from += 2 * run) yield* merge(store, order, spare, from, run)
+    for (let from = 0; from < order.length; from += 2 * run) yield* merge(of, order, spare, from, run)
     ;[order, spare] = [spare, order]
   }
-  if (tree.store === store && isSame(tree, directory, before)) store.arrange(directory, order)
   return order
 }
 
@@ -85,10 +79,4 @@ function* merge(of: Named, order: Uint32Array, target: Uint32Array, from: number
     else other += 1
     if (at % mergeEntries === mergeEntries - 1) yield
   }
-}
-
-function isSame(tree: TreeReader, directory: NodeId, before: Uint32Array): boolean {
-  if (!tree.exists(directory) || !tree.isDirectory(directory)) return false
-  const now = tree.unsorted(directory)
-  return now.length === before.length && now.every((node, at) => node === before[at])
 }
