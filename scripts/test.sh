@@ -57,6 +57,7 @@ node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
   die "Node 20 or newer is needed, this is $(node --version)"
 need flock util-linux
 need nats-server nats-server
+need chromium chromium
 if [ ! -x node_modules/.bin/vitest ]; then
   say 'npm ci'
   npm ci || die 'npm ci failed'
@@ -64,7 +65,7 @@ fi
 
 broken=()
 say 'build'
-tsc -b || broken+=(build)
+npm run -s build || broken+=(build)
 say 'check'
 bash scripts/check.sh --built || broken+=(check)
 

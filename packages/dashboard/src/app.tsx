@@ -10,6 +10,8 @@ import { SignIn } from './pages/sign-in.js'
 import { Failure } from './parts/shown.js'
 import { router } from './router.js'
 
+const mayPass = ({ status, code }: Problem) => status === 0 || (status >= 500 && code !== 'unreadable')
+
 const client = new QueryClient({
   defaultOptions: {
     queries: {
@@ -17,8 +19,7 @@ const client = new QueryClient({
       refetchOnWindowFocus: false,
       staleTime: 2_000,
       // A refusal stays one; what may pass is tried twice more.
-      retry: (failures, error) =>
-        failures < 2 && error instanceof Problem && (error.status === 0 || error.status >= 500),
+      retry: (failures, error) => failures < 2 && error instanceof Problem && mayPass(error),
       retryDelay: (failures) => Math.min(4_000, 500 * 2 ** failures),
     },
   },

@@ -6,6 +6,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { InvalidInput, subjects, token } from '@bellwether/protocol'
 import { openFeed } from '../board/feed.js'
 import { localEvidence } from '../board/local-evidence.js'
@@ -14,6 +15,7 @@ import { openLogins, type Logins } from '../http/logins.js'
 import { openClaims } from '../http/remote/claims.js'
 import { openRemoteWatch } from '../http/remote/watch.js'
 import type { BoardParts } from '../http/routes/board.js'
+import { dashboardPages } from '../http/pages.js'
 import { makeServer, type ServerOptions } from '../http/server.js'
 import { openTail } from '../http/tail.js'
 import { pruneAnswers } from '../kernel/answers.js'
@@ -66,6 +68,8 @@ const drainMs = 15_000
 const choresMs = 3_600_000
 // Nobody repeats a request after a week.
 const answerDays = 7
+/** The same from source and from the build: both lie two folders below the package. */
+const dashboardFolder = fileURLToPath(new URL('../../../dashboard/dist', import.meta.url))
 const pruneFull = 5_000
 
 export async function runServer(options: RunServerOptions): Promise<number> {
@@ -130,7 +134,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
       inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
       suspendTimeoutSeconds: worker.suspend_timeout_seconds,
     },
-    pages: options.pages,
+    pages: options.pages ?? dashboardPages(dashboardFolder),
     ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
   })
   if (fusion !== undefined) server.app.server.on('error', (error: Error) => fusion.receiver(error.message))

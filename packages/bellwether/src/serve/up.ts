@@ -27,6 +27,7 @@ import { runPmoPart } from './pmo.js'
 import { restartOf } from './restart.js'
 import { ensureFirstKey, runServer } from './server.js'
 import { openSupervisor, type PartState, type Supervisor } from './supervisor.js'
+import { openHouseMetrics } from './telemetry.js'
 
 export interface UpOptions {
   readonly folder: string
@@ -88,6 +89,7 @@ async function inHouse(options: UpOptions, house: House): Promise<number> {
   // The administrator's comes first of all, and both before the server reads the keys that it knows.
   await ensureFirstKey(house.kernel.db, house.kernel.ids, dataDir)
   const key = await sensorKey(house, dataDir)
+  const metrics = await openHouseMetrics(house, log)
   try {
     let ready = (_facts: Readonly<Record<string, unknown>>): void => undefined
     const listening = new Promise<Readonly<Record<string, unknown>>>((resolved) => (ready = resolved))
@@ -98,6 +100,7 @@ async function inHouse(options: UpOptions, house: House): Promise<number> {
         dataDir,
         root,
         views: [projectView],
+        metrics: () => metrics.text(),
         ...(options.host === undefined ? {} : { host: options.host }),
         ...(options.port === undefined ? {} : { port: options.port }),
         onReady: ready,

@@ -34,6 +34,8 @@ export interface Ask {
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
+  /** A list that the answer must have: whatever else answers in the server's place is not taken for an empty one. */
+  readonly list?: string
 }
 
 export function headersFor(key = session.key()): Record<string, string> {
@@ -84,7 +86,7 @@ export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
     throw unreachable(limit.aborted)
   }
   noteTime(response)
-  if (response.ok) return read(text) as T
+  if (response.ok) return shaped(read(text), options.list) as T
   const problem = problemOf(response.status, text)
   if (response.status === 401) session.refuse()
   throw problem
@@ -101,6 +103,18 @@ function read(text: string): unknown {
       'something between this page and the server answers in its place',
     )
   }
+}
+
+function shaped(answer: unknown, list: string | undefined): unknown {
+  if (list === undefined) return answer
+  const told = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>)[list] : undefined
+  if (Array.isArray(told)) return answer
+  throw new Problem(
+    502,
+    'unreadable',
+    `the answer has no ${list}`,
+    'the server is of another version, or something answers in its place',
+  )
 }
 
 function unreachable(isLate: boolean): Problem {

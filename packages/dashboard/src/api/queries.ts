@@ -30,10 +30,10 @@ export const meQuery = queryOptions({
 
 export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
   const none = { projects: [] }
-  const asked = ask<{ projects: readonly { project_id: string }[] }>(
-    '/projects',
-    signal === undefined ? {} : { signal },
-  )
+  const asked = ask<{ projects: readonly { project_id: string }[] }>('/projects', {
+    list: 'projects',
+    ...(signal === undefined ? {} : { signal }),
+  })
   return (await ifOffered(asked, none)).projects.map((one) => one.project_id)
 }
 
@@ -59,6 +59,7 @@ export const agentsQuery = (project: string) =>
         const told: { agents: Agent[]; cursor: string | null } = await ask(inProject(project, '/agents'), {
           query,
           signal,
+          list: 'agents',
         })
         agents.push(...told.agents)
         cursor = told.cursor
@@ -76,9 +77,12 @@ export const workersQuery = (project: string) =>
   queryOptions({
     queryKey: ['workers', project],
     queryFn: ({ signal }) =>
-      ifOffered<{ workers: readonly Worker[] | undefined }>(ask(inProject(project, '/workers'), { signal }), {
-        workers: undefined,
-      }),
+      ifOffered<{ workers: readonly Worker[] | undefined }>(
+        ask(inProject(project, '/workers'), { signal, list: 'workers' }),
+        {
+          workers: undefined,
+        },
+      ),
     refetchInterval: 10_000,
   })
 
@@ -94,6 +98,7 @@ export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
       ask<{ turns: readonly Turn[]; cursor: string | null }>(inProject(project, '/turns'), {
         query: { status, agent, cursor: pageParam, limit: 100 },
         signal,
+        list: 'turns',
       }),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.cursor ?? undefined,
@@ -104,7 +109,7 @@ export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
 export const turnQuery = (project: string, turn: string) =>
   queryOptions({
     queryKey: ['turn', project, turn],
-    queryFn: ({ signal }) => ask<TurnDetail>(inProject(project, `/turns/${encode(turn)}`), { signal }),
+    queryFn: ({ signal }) => ask<TurnDetail>(inProject(project, `/turns/${encode(turn)}`), { signal, list: 'steps' }),
     refetchInterval: (query) => (query.state.data !== undefined && query.state.data.ended_at !== null ? false : 5_000),
   })
 
@@ -132,7 +137,7 @@ export const boxQuery = (project: string, box: string, turn?: string) =>
         const none = { cards: [], cursor: null }
         const asked = ask<{ cards: readonly Card[]; cursor: number | null }>(
           inProject(project, `/boxes/${encode(box)}/cards`),
-          { query, signal },
+          { query, signal, list: 'cards' },
         )
         const told: { cards: readonly Card[]; cursor: number | null } = await ifOffered(asked, none)
         cards.push(...told.cards.filter((card) => turn === undefined || card.metadata?.['agent_turn_id'] === turn))
@@ -147,7 +152,7 @@ export const questionsQuery = (project: string) =>
     queryKey: ['questions', project],
     queryFn: ({ signal }) =>
       ifOffered<{ questions: readonly Question[] }>(
-        ask(inProject(project, '/questions'), { query: { limit: 500 }, signal }),
+        ask(inProject(project, '/questions'), { query: { limit: 500 }, signal, list: 'questions' }),
         { questions: [] },
       ),
     refetchInterval: 10_000,
@@ -160,6 +165,7 @@ export const interventionsQuery = (project: string, kind: string | undefined) =>
       ask<{ interventions: readonly Intervention[]; cursor: number | null }>('/watchdog/interventions', {
         query: { project, kind, cursor: pageParam, limit: 100 },
         signal,
+        list: 'interventions',
       }),
     initialPageParam: undefined as number | undefined,
     getNextPageParam: (page) => page.cursor ?? undefined,
@@ -187,8 +193,14 @@ export const boardQuery = queryOptions({
   queryFn: async ({ signal }): Promise<Board> => {
     const none: Tasks | null = null
     const [open, done] = await Promise.all([
-      ifOffered<Tasks | null>(ask('/board/tasks', { query: { done: false, limit: openMax }, signal }), none),
-      ifOffered<Tasks | null>(ask('/board/tasks', { query: { status: 'done', limit: doneMax }, signal }), none),
+      ifOffered<Tasks | null>(
+        ask('/board/tasks', { query: { done: false, limit: openMax }, signal, list: 'tasks' }),
+        none,
+      ),
+      ifOffered<Tasks | null>(
+        ask('/board/tasks', { query: { status: 'done', limit: doneMax }, signal, list: 'tasks' }),
+        none,
+      ),
     ])
     return {
       tasks: [...(open?.tasks ?? []), ...(done?.tasks ?? [])],
@@ -205,14 +217,14 @@ export const boardQuery = queryOptions({
 export const taskQuery = (id: string) =>
   queryOptions({
     queryKey: ['task', id],
-    queryFn: ({ signal }) => ask<TaskDetail>(`/board/tasks/${encode(id)}`, { signal }),
+    queryFn: ({ signal }) => ask<TaskDetail>(`/board/tasks/${encode(id)}`, { signal, list: 'runs' }),
     refetchInterval: 10_000,
   })
 
 export const healthQuery = queryOptions({
   queryKey: ['health'],
   queryFn: ({ signal }) =>
-    ifOffered<Components>(ask('/health/components', { signal }), {
+    ifOffered<Components>(ask('/health/components', { signal, list: 'components' }), {
       summary: { status: 'ok', units: 0, restarts: 0, changes: 0 },
       components: [],
     }),

@@ -15,14 +15,16 @@ export const statsQuery = (view: string) =>
 export const sessionsQuery = (view: string) =>
   queryOptions({
     queryKey: ['view', view, 'sessions'],
-    queryFn: ({ signal }) => ask<{ sessions: readonly SensorSession[] }>(ofView(view, '/sessions'), { signal }),
+    queryFn: ({ signal }) =>
+      ask<{ sessions: readonly SensorSession[] }>(ofView(view, '/sessions'), { signal, list: 'sessions' }),
     refetchInterval: 5_000,
   })
 
 export const blindSpotsQuery = (view: string, source: string | undefined) =>
   queryOptions({
     queryKey: ['view', view, 'blind-spots', source ?? ''],
-    queryFn: ({ signal }) => ask<BlindSpots>(ofView(view, '/blind-spots'), { query: { source }, signal }),
+    queryFn: ({ signal }) =>
+      ask<BlindSpots>(ofView(view, '/blind-spots'), { query: { source }, signal, list: 'deletions' }),
     refetchInterval: 15_000,
   })
 
@@ -50,7 +52,11 @@ export const searchQuery = (view: string, source: string | undefined, words: str
   queryOptions({
     queryKey: ['view', view, 'search', source ?? '', words],
     queryFn: ({ signal }) =>
-      ask<Found>(ofView(view, '/search'), { query: { pattern: patternOf(words), limit: foundMax, source }, signal }),
+      ask<Found>(ofView(view, '/search'), {
+        query: { pattern: patternOf(words), limit: foundMax, source },
+        signal,
+        list: 'results',
+      }),
     placeholderData: keepPreviousData,
   })
 
