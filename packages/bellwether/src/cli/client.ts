@@ -5,7 +5,9 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import { Command } from 'commander'
+import type { Command } from 'commander'
+import { systemClock } from '../ports/clock.js'
+import { within } from '../ports/link.js'
 import { environment } from '../serve.js'
 import { adminKeyFile, dataFolder, upFile } from '../serve/places.js'
 
@@ -63,8 +65,13 @@ export function openClient(flags: ServerFlags): Client {
   return {
     project: flags.project,
     async ask<T>(method: string, path: string, body?: object) {
-      const response = await send(method, path, body, AbortSignal.timeout(callMs))
-      return (await response.json()) as T
+      const over = new AbortController()
+      const answer = send(method, path, body, over.signal).then((response) => response.json())
+      try {
+        return (await within(systemClock, callMs, `${method} ${path}`, answer)) as T
+      } finally {
+        over.abort()
+      }
     },
     async *follow(path, signal) {
       const response = await send('GET', path, undefined, signal)

@@ -53,7 +53,7 @@ const lookMs = 5_000
 
 export async function runUp(options: UpOptions): Promise<number> {
   const { log, lifeline, dataDir } = options
-  const database = options.settings.database.url === undefined ? await keepDatabase(dataDir, log, lifeline) : undefined
+  const database = options.settings.database.url === undefined ? await keepDatabase(dataDir, log) : undefined
   const url = options.settings.database.url ?? database!.url
   const settings = { ...options.settings, database: { ...options.settings.database, url } }
   try {
@@ -205,7 +205,7 @@ interface KeptDatabase {
 }
 
 /** The embedded database, started again on its port whenever it ends: the pool and the workers find it there. */
-async function keepDatabase(dataDir: string, log: Log, lifeline: Lifeline): Promise<KeptDatabase> {
+async function keepDatabase(dataDir: string, log: Log): Promise<KeptDatabase> {
   const start = (port: number) => startEmbedded({ dataDir: resolve(dataDir, 'database'), port, log })
   let server: Embedded = await start(0).catch((error: unknown) => {
     if (error instanceof Error && 'code' in error && error.code === 'folder_unreachable') throw elsewhere(error)

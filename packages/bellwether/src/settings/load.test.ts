@@ -73,6 +73,7 @@ describe('settings', () => {
       lock_check_seconds: 900,
       snapshot_check_seconds: 86_400,
       runs_retention_days: 30,
+      view_path: '/',
     })
   })
 

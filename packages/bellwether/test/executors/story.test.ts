@@ -153,7 +153,8 @@ it(
     const called = cards.filter((card) => card.type === 'tool.call').map((card) => card.name)
     expect(called).toEqual(['north', 'east', 'west', 'notes__echo', 'fork_join', 'ask_person'])
     const answered = cards.filter((card) => card.type === 'tool.result').map((card) => card.name)
-    expect(answered.toSorted()).toEqual(called.toSorted())
+    expect(new Set(answered)).toEqual(new Set(called))
+    expect(answered).toHaveLength(called.length)
     expect(cards.at(-1)?.type).toBe('task.deliverable')
 
     // Fifty children, three of them failed, told in the order of their tasks; all of one trace.

@@ -54,7 +54,7 @@ export function openStream({ path, onMessages, onState, onSign }: StreamOptions)
       headers: {
         accept: 'text/event-stream',
         ...headersFor(),
-        ,
+        ...(last === undefined ? {} : { 'last-event-id': last }),
       },
       signal,
       cache: 'no-store',
