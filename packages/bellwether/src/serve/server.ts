@@ -9,7 +9,6 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { InvalidInput, subjects, token } from '@bellwether/protocol'
 import { openFeed } from '../board/feed.js'
-import { localEvidence } from '../board/local-evidence.js'
 import { openKeyStore, type KeyStore } from '../http/key-store.js'
 import { openLogins, type Logins } from '../http/logins.js'
 import { openClaims } from '../http/remote/claims.js'
@@ -33,6 +32,7 @@ import { openFusion } from '../view/fusion.js'
 import { openDispatcher, openTaskRoot } from './board.js'
 import type { House } from './house.js'
 import { adminKeyFile, dataFolder } from './places.js'
+import { evidenceOf } from './remote-evidence.js'
 import { kernelSpawner } from './spawner.js'
 import { isLoopback, viewSettings } from './view.js'
 
@@ -66,6 +66,7 @@ export interface RunServerOptions extends ServerFlags {
 // In-flight requests are bounded by the statement timeout; supervisors kill after 30 s.
 const drainMs = 15_000
 const choresMs = 3_600_000
+const dayMs = 86_400_000
 // Nobody repeats a request after a week.
 const answerDays = 7
 /** The same from source and from the build: both lie two folders below the package. */
@@ -207,8 +208,14 @@ async function openBoardPart(options: RunServerOptions): Promise<OpenBoardPart |
     signal,
   })
   const desk = openDispatcher(opened, {
-    spawner: kernelSpawner({ kernel: house.kernel, projectId, clock: systemClock, log }),
-    evidence: localEvidence(opened.board.root, opened.ids),
+    spawner: kernelSpawner({
+      kernel: house.kernel,
+      projectId,
+      clock: systemClock,
+      log,
+      keepsMs: settings.pmo.retention_days * dayMs,
+    }),
+    evidence: evidenceOf(settings.board, opened.board.root, opened.ids),
     actor: 'server',
   })
   const feed = await openFeed(join(opened.board.root, 'state', 'tasks.jsonl'), systemDisk)
