@@ -1,5 +1,5 @@
 /**
- * The simulation's smoke: a few seeds of every story, the duels crashed at every statement, the same seed twice. The long runs are
+ * The simulation's smoke: a seed of every story, the duels crashed at every statement, the same seed twice. The long runs are
  * `npm run sim` and `npm run sim -- --crashes`.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -25,7 +25,7 @@ afterAll(async () => {
 const small = (Object.keys(stories) as StoryName[]).filter((name) => name !== 'fleet')
 
 it.each(small)('finds nothing in "%s"', { timeout: 60_000 }, async (name) => {
-  for (const seed of [1, 2]) expect((await play(world, seed, name, true)).found).toBeUndefined()
+  expect((await play(world, 1, name, true)).found).toBeUndefined()
 })
 
 it(

@@ -89,7 +89,9 @@ describe('answers of a strange shape', () => {
       for (const { path } of pages) {
         await page.goto(`${fixture.url}/p/demo${path}`)
         await page.getByRole('navigation').getByRole('link', { name: 'Health' }).first().waitFor()
-        await page.getByRole('alert').filter({ hasText: /\S/ }).first().waitFor()
+        const told = page.getByRole('alert').filter({ hasText: /\S/ }).first()
+        await told.waitFor()
+        expect(await told.textContent(), path).not.toBe('')
       }
     })
   })

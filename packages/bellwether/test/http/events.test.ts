@@ -79,7 +79,12 @@ describe('the stream', () => {
     let last = start
     let cuts = 0
     let working = true
-    const done = work(25).finally(() => (working = false))
+    // However slow the reader is, it is cut several times.
+    const load = async () => {
+      do await work(25)
+      while (cuts <= 5)
+    }
+    const done = load().finally(() => (working = false))
     const collect = async () => {
       for (;;) {
         const reader = await read(last)

@@ -89,7 +89,10 @@ it(
       'tool_timeout',
       'success',
     ])
-    expect(cut.map((id) => counter.counts.get(id))).toEqual([1, 2, 1, 2])
+    const counts = cut.map((id) => counter.counts.get(id) ?? 0)
+    expect([counts[0], counts[2]]).toEqual([1, 1])
+    // Done again once, or more often where its heir was slow and taken for dead itself.
+    expect(Math.min(counts[1]!, counts[3]!)).toBeGreaterThanOrEqual(2)
     for (const cli of crew.values()) cli.signal('SIGTERM')
     await Promise.all([...crew.values()].map((cli) => cli.ended))
   },
