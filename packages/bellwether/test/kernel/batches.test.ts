@@ -407,3 +407,32 @@ it('retention removes batches that are over, with the agents that were made for 
     ),
   ).toEqual([])
 })
+
+it('[T1.2] [T5.1] a child that names its parent, or its parent’s box, writes nothing there', async () => {
+  await t.agents('p-boss', 'p1')
+  const parent = await t.running('p-boss')
+  await forkFrom(t, parent, 'p-call', [reuse('p1')])
+  const [child] = (await t.claim()).filter((turn) => turn.agentId === 'p1')
+  const { output_box_id: box } = await t.one<{ output_box_id: string }>(
+    "select output_box_id from state.agent_state_head where agent_id = 'p-boss'",
+  )
+  const held = async () => (await t.kernel.readBoxes([box])).length
+  const before = await held()
+  const cards = [{ type: 'agent.thought', content: { text: 'mine now' } }] as const
+  const asParent = { ...child!, agentId: 'p-boss', agentTurnId: parent.agentTurnId, turnEpoch: parent.turnEpoch }
+  // The parent waits: nobody writes for it, not even with its own fence.
+  expect(await t.kernel.record({ ...asParent, cards })).toBe('stale')
+  expect(await t.kernel.record({ ...child!, agentId: 'p-boss', cards })).toBe('stale')
+  const asked = { ...child!, outputBoxId: box, cards }
+  expect(await t.kernel.record(asked)).toBe('recorded')
+  expect(await held()).toBe(before)
+  expect((await t.kernel.readBoxes([child!.outputBoxId])).at(-1)?.content).toEqual({ text: 'mine now' })
+  const fence = { agentTurnId: child!.agentTurnId, turnEpoch: child!.turnEpoch }
+  const forged = { projectId: project, toolCallId: 'p-call', status: 'success', result: 'forged', fence } as const
+  expect(await t.kernel.report([forged])).toEqual(['ignored'])
+  await deliverAll(t, [child!])
+  await join(t, 3)
+  expect((await answerOf(parent.agentTurnId)).result.tasks.map((task) => task.content)).toEqual([
+    { text: 'p1 is done' },
+  ])
+})
