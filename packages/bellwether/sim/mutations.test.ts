@@ -1,24 +1,29 @@
-/** Each guard, taken out, must make the simulation fail at the invariant that the patch names: `npm run mutations`. */
+/** A guard of each hazard, taken out, must make the simulation fail at the invariant that the patch names; all of them: `npm run mutations`. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { judgeAll } from './mutate.js'
 
 const names = readdirSync(new URL('mutations/', import.meta.url)).map((file) => file.replace(/\.patch$/, ''))
 
+const textOf = (name: string) => readFileSync(new URL(`mutations/${name}.patch`, import.meta.url), 'utf8')
+/** The first patch of each hazard. */
+const firsts = new Map<number, string>()
+for (const name of names.toSorted()) {
+  for (const [, hazard] of textOf(name).matchAll(/^Hazard (\d+)/gm))
+    if (!firsts.has(Number(hazard))) firsts.set(Number(hazard), name)
+}
+
 it('has a mutation for each kernel hazard', () => {
-  const texts = names.map((name) => readFileSync(new URL(`mutations/${name}.patch`, import.meta.url), 'utf8'))
-  const covered = new Set(
-    texts.flatMap((text) => [...text.matchAll(/^Hazard (\d+)/gm)].map(([, hazard]) => Number(hazard))),
-  )
-  expect([...covered].sort((one, other) => one - other)).toEqual([
+  expect([...firsts.keys()].sort((one, other) => one - other)).toEqual([
     ...Array.from({ length: 14 }, (_, index) => index + 1),
     17,
     18,
   ])
 })
 
-it('finds every mutation', { timeout: 600_000 }, async () => {
-  const judged = await judgeAll([], () => undefined)
+it('finds the first mutation of every hazard', { timeout: 600_000 }, async () => {
+  const wanted = [...new Set(firsts.values())]
+  const judged = await judgeAll(wanted, () => undefined)
   expect(judged.filter((one) => !one.found)).toEqual([])
-  expect(judged.map(({ name }) => name).sort()).toEqual(names.sort())
+  expect(judged.map(({ name }) => name).sort()).toEqual(wanted.sort())
 })

@@ -1,5 +1,5 @@
 /**
- * The command line as a real child process, run from source. Always: what it said on stderr is kept for whoever asks why;
+ * The command line as a real child process. Always: what it said on stderr is kept for whoever asks why;
  * no child outlives the test, because its stdin is a pipe from us.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
@@ -17,8 +17,17 @@ export const programOf = (script: string): readonly string[] => [
   '--conditions=@bellwether/source',
   script,
 ]
-/** What node runs to be the command line. */
+/** What node runs to be the command line, from source. */
 export const program = programOf(main)
+/** As `npm test` has just built it; a build of one's own may be old. */
+const built = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+const isFresh = process.env['BELLWETHER_TEST_BUILT'] === '1'
+
+/** What node runs to be the command line: the build where there is a fresh one, because it starts in a third of the time. */
+function programFor(words: readonly string[]): readonly string[] {
+  // Agents in TypeScript import our sources: they must meet the same modules there.
+  return isFresh && !words.some((word) => word.endsWith('.ts')) ? [built] : program
+}
 
 export interface Cli {
   readonly child: ChildProcess
@@ -41,7 +50,10 @@ export interface CliOptions {
   readonly uid?: number
 }
 
-export function runCli(words: readonly string[], { cwd, env = {}, program: run = program, uid }: CliOptions): Cli {
+export function runCli(
+  words: readonly string[],
+  { cwd, env = {}, program: run = programFor(words), uid }: CliOptions,
+): Cli {
   const child = spawn(process.execPath, [...run, ...words], {
     cwd,
     env: { ...process.env, ...env },
