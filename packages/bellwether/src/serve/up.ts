@@ -48,6 +48,8 @@ export interface UpOptions {
 /** The one view of `up`: the project folder. */
 const projectView = 'project'
 const sensorKeyFile = 'sensor-key'
+// Endings of the database that are remembered: more than a crash loop needs.
+const endingsMax = 20
 // Agents are put on the roster within seconds of their file; their workers may take as long.
 const lookMs = 5_000
 
@@ -219,7 +221,8 @@ async function keepDatabase(dataDir: string, log: Log): Promise<KeptDatabase> {
       const { unexpected, reason } = await server.exited
       if (!unexpected || over.signal.aborted) return
       ended.push(systemClock.monotonicMs())
-      const { afterMs } = restartOf(ended.slice(-20))
+      if (ended.length > endingsMax) ended.shift()
+      const { afterMs } = restartOf(ended)
       log.error({ reason, again_in_seconds: afterMs / 1_000 }, 'the database ended; it is started again')
       await systemClock.sleep(afterMs, over.signal)
       if (over.signal.aborted) return
