@@ -59,7 +59,14 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     loop: workerSettings,
     agent: () => agent,
   })
-  const joiner = runJoiner(common)
+  const joiner = runJoiner({ ...common, bell })
+  /** By an index of few rows: a count over all of history would be most of what is measured. */
+  const busy = async (): Promise<boolean> => {
+    const heads = 'select from state.agent_state_head where active_agent_turn_id is not null'
+    const rows = "select from state.agent_inbox where status in ('queued', 'pending')"
+    const [row] = await db.query<{ busy: boolean }>({ text: `select exists (${heads}) or exists (${rows}) as busy` })
+    return row?.busy ?? true
+  }
   const ended = async (): Promise<number> => {
     const [row] = await db.query<{ count: number }>({
       text: "select count(*)::int as count from state.agent_inbox where outcome = 'success' and message_type = 'turn'",
@@ -72,18 +79,21 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     const [row] = await db.query<{ left: boolean }>({ text })
     return row?.left ?? false
   }
-  /** Until this many more turns have ended: looks often, but not so often that looking is what is measured. */
+  /** Until nobody is busy any more, which must be this many more ends: looks often, but not so often that looking is what is measured. */
   const timed = async (count: number, start: () => Promise<unknown>): Promise<number> => {
     // What is left to do for a batch that has been answered must not be counted against the next run.
     while (await unsettled()) await systemClock.sleep(50)
     const before = await ended()
     const startedMs = systemClock.monotonicMs()
     await start()
-    while ((await ended()) < before + count) {
+    while (await busy()) {
       if (systemClock.monotonicMs() - startedMs > 60_000) throw new Error('the turns did not end within a minute')
       await systemClock.sleep(5)
     }
-    return systemClock.monotonicMs() - startedMs
+    const tookMs = systemClock.monotonicMs() - startedMs
+    const more = (await ended()) - before
+    if (more !== count) throw new Error(`${more} turns ended instead of ${count}`)
+    return tookMs
   }
   const plain = () =>
     timed(children, async () => {

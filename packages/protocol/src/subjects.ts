@@ -35,12 +35,15 @@ function subject(place: Place, ...rest: string[]): string {
 export const subjects = {
   wakeup: (place: Place, target: string) => subject(place, 'cmd', 'agent', target, 'wakeup'),
   toolCall: (place: Place, tool: string) => subject(place, 'cmd', 'tool', tool, 'call'),
+  /** A tool of the PMO's own was called: fork_join. */
+  pmoCall: (place: Place, tool: string) => subject(place, 'cmd', 'sys', 'pmo', 'internal', tool),
   task: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'task'),
   state: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'state'),
   step: (place: Place, agent: string) => subject(place, 'evt', 'agent', agent, 'step'),
   chunk: (place: Place, agent: string) => subject(place, 'str', 'agent', agent, 'chunk'),
   anyWakeup: (target: string) => `bw.v1.*.*.cmd.agent.${target}.wakeup`,
   anyToolCall: (tool: string) => `bw.v1.*.*.cmd.tool.${tool}.call`,
+  anyPmoCall: (tool: string) => `bw.v1.*.*.cmd.sys.pmo.internal.${tool}`,
   anyEvent: 'bw.v1.*.*.evt.>',
 } as const
 

@@ -6,7 +6,7 @@
 create or replace function state.collect_batches(p_edge_ids text[])
 returns table (what text, batch_id text, project_id text, turns text[], due_in_ms double precision)
 language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -14,8 +14,8 @@ declare
   v_ids text[];
   v_undone text[];
   v_counted int;
-  -- The first ones usually end first: a look at these tells whether it is time for a look at all.
-  c_window constant int := 100;
+  -- The first ones usually end first: a look at a few tells whether it is time for a look at more.
+  v_window int := 8;
 begin
   -- What is counted here can be counted again: nobody waits for the disk. What follows from it is written later, and is not on the disk
   -- before it.
@@ -33,7 +33,7 @@ begin
         from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
         cross join lateral (
           select k.* from state.batch_tasks k where k.batch_id = v.id and k.status in ('dispatched', 'stopping') order by k.position
-          limit case when b.status = 'open' and b.deadline > v_now and b.next_full_look_at between v_now and v_now + interval '10 seconds' then c_window end) t
+          limit case when b.status = 'open' and b.deadline > v_now and b.next_full_look_at between v_now and v_now + interval '10 seconds' then v_window end) t
         left join lateral state.turn_row(t.agent_turn_id) i on true
         -- A row that retention has removed has ended, too.
         where i.ended_at is not null or i.inbox_id is null
@@ -49,7 +49,8 @@ begin
         from counted c where b.batch_id = c.batch_id and b.status = 'open'
       )
       select coalesce(max(c.counted), 0) into v_counted from counted c;
-      exit when v_counted < c_window;
+      exit when v_counted < v_window;
+      v_window := v_window * 8;
     end loop;
 
     update state.batches b set ended_at = v_now, status = case
@@ -102,7 +103,7 @@ begin
     update state.batches b set next_look_at = v_now + case when b.status <> 'open' then interval '200 milliseconds'
         -- Whoever waits for the last few waits for the look, too.
         else least(interval '1 second', greatest(case when b.open_count * 10 < b.task_count then interval '5 milliseconds'
-          else interval '20 milliseconds' end, (v_now - b.created_at) / 50)) end,
+          else interval '10 milliseconds' end, (v_now - b.created_at) / 50)) end,
       next_full_look_at = case when b.next_full_look_at > v_now then b.next_full_look_at else v_now + interval '1 second' end,
       settled_at = case when b.status <> 'open' and not exists (select from state.batch_tasks t where t.batch_id = v.id and t.status in ('waiting', 'dispatched', 'stopping') offset 0)
         and not exists (select from state.turn_waiting_tools w where w.project_id = b.project_id and w.tool_call_id = b.tool_call_id and w.wait_status = 'waiting'
@@ -121,7 +122,7 @@ end $$;
 -- room; the whole of it is on the deliverable's card. Composed where the rows are: the answer of a closed batch does not change, so that
 -- anybody may give it, any number of times. Items: {batch_id, inbox_id, card_id}.
 create or replace function state.answer_batches(p_items json) returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -165,7 +166,7 @@ end $$;
 
 -- Agents that were made for one task take no other once their batch is settled; retention removes them.
 create or replace function state.retire_agents(p_batch_ids text[]) returns void language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 begin

@@ -3,10 +3,10 @@
 -- (enqueue), the batch after them: one that was closed meanwhile undoes everything, so that no child is born to a parent that has
 -- ended (hazard 17).
 
--- Answers the leases, and one row for each task: 'dispatched', 'put_off' or 'failed' with the reason.
+-- Answers the leases, and a row for each task that could not be put in line: 'put_off' or 'failed' with the reason.
 create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision, p_max_attempts int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -15,6 +15,7 @@ declare
   v_above text[];
   v_bad_positions int[];
   v_bad_reasons text[];
+  v_turns state.new_turn[];
   v_verdicts state.verdict[];
 begin
   -- What is lost here is put in line again by the PMO, and whoever starts a child waits for the disk: nobody else needs to.
@@ -31,78 +32,73 @@ begin
   )
   select array_agg(a.agent) into v_above from above a where a.agent is not null;
 
+  -- Before anything is made for them. Whether an agent that is reused is there, enqueue will say.
   select array_agg(t.position), array_agg(t.reason) into v_bad_positions, v_bad_reasons from (
     select t.position, case
-        -- Before anything is made for it.
         when v_batch.recursion_depth > (select l.max_recursion_depth from state.limits l) then 'recursion_depth_exceeded'
-        when t.target_strategy = 'reuse' and t.target_ref = any (v_above) then 'reuse_of_ancestor'
+        when t.target_strategy = 'reuse' then case when t.target_ref = any (v_above) then 'reuse_of_ancestor' end
         when t.target_strategy = 'new' and not exists (select from resource.profiles f where f.project_id = v_batch.project_id and f.profile_id = t.target_ref) then 'unknown_profile'
-        when t.target_strategy <> 'new' and not exists (select from resource.project_agents a where a.project_id = v_batch.project_id and a.agent_id = t.target_ref)
+        when t.target_strategy = 'clone' and not exists (select from resource.project_agents a where a.project_id = v_batch.project_id and a.agent_id = t.target_ref)
           then 'unknown_agent' end as reason
     from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting') t
   where t.reason is not null;
 
   -- New agents, and clones: the same profile, target and deadline as the one they come from, and a copy of its memory.
-  with born as materialized (
-    select t.position, t.agent_id, t.output_box_id, t.target_strategy, coalesce(f.worker_target, a.worker_target) as worker_target,
-      coalesce(f.profile_id, a.profile_id) as profile_id, h.output_box_id as source_box_id,
-      coalesce(h.turn_deadline_seconds, state.seconds(f.spec -> 'turn_deadline_seconds')) as turn_deadline_seconds
-    from state.batch_tasks t
-    left join resource.profiles f on t.target_strategy = 'new' and f.project_id = v_batch.project_id and f.profile_id = t.target_ref
-    left join resource.project_agents a on t.target_strategy = 'clone' and a.project_id = v_batch.project_id and a.agent_id = t.target_ref
-    left join lateral state.head(a.project_id, a.agent_id) h on true
-    where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting' and t.target_strategy in ('new', 'clone')
-      and t.position <> all (coalesce(v_bad_positions, '{}'))
-  ), listed as (
-    insert into resource.project_agents (project_id, agent_id, profile_id, worker_target, metadata)
-    select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id, 'position', position) from born order by agent_id
-    on conflict do nothing
-  ), heads as (
-    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id, turn_deadline_seconds, updated_at)
-    select v_batch.project_id, agent_id, profile_id, worker_target, output_box_id, output_box_id, turn_deadline_seconds, v_now from born order by agent_id
-    on conflict do nothing
-  ), boxes as (
-    insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, v_batch.project_id, 'output', v_now from born order by output_box_id
-    on conflict do nothing
-    returning box_id
-  )
-  insert into cards.box_cards (box_id, card_id)
-  select b.output_box_id, c.card_id from born b join boxes x on x.box_id = b.output_box_id join cards.box_cards c on c.box_id = b.source_box_id
-  where b.target_strategy = 'clone' order by b.position, c.position;
+  if exists (select from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.target_strategy <> 'reuse') then
+    with born as materialized (
+      select t.position, t.agent_id, t.output_box_id, t.target_strategy, coalesce(f.worker_target, a.worker_target) as worker_target,
+        coalesce(f.profile_id, a.profile_id) as profile_id, h.output_box_id as source_box_id,
+        coalesce(h.turn_deadline_seconds, state.seconds(f.spec -> 'turn_deadline_seconds')) as turn_deadline_seconds
+      from state.batch_tasks t
+      left join resource.profiles f on t.target_strategy = 'new' and f.project_id = v_batch.project_id and f.profile_id = t.target_ref
+      left join resource.project_agents a on t.target_strategy = 'clone' and a.project_id = v_batch.project_id and a.agent_id = t.target_ref
+      left join lateral state.head(a.project_id, a.agent_id) h on true
+      where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting' and t.target_strategy in ('new', 'clone')
+        and t.position <> all (coalesce(v_bad_positions, '{}'))
+    ), listed as (
+      insert into resource.project_agents (project_id, agent_id, profile_id, worker_target, metadata)
+      select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id, 'position', position) from born order by agent_id
+      on conflict do nothing
+    ), heads as (
+      insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id, turn_deadline_seconds, updated_at)
+      select v_batch.project_id, agent_id, profile_id, worker_target, output_box_id, output_box_id, turn_deadline_seconds, v_now from born order by agent_id
+      on conflict do nothing
+    ), boxes as (
+      insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, v_batch.project_id, 'output', v_now from born order by output_box_id
+      on conflict do nothing
+      returning box_id
+    )
+    insert into cards.box_cards (box_id, card_id)
+    select b.output_box_id, c.card_id from born b join boxes x on x.box_id = b.output_box_id join cards.box_cards c on c.box_id = b.source_box_id
+    where b.target_strategy = 'clone' order by b.position, c.position;
+  end if;
 
-  v_verdicts := array(select v from state.enqueue((
-    select coalesce(json_agg(json_build_object('inbox_id', t.inbox_id, 'agent_turn_id', t.agent_turn_id, 'project_id', v_batch.project_id,
-      'agent_id', case when t.target_strategy = 'reuse' then t.target_ref else t.agent_id end, 'channel_id', v_batch.channel_id,
-      'recursion_depth', v_batch.recursion_depth, 'traceparent', coalesce(v_batch.traceparent,
+  v_turns := array(
+    select row(t.inbox_id, t.agent_turn_id, v_batch.project_id, case when t.target_strategy = 'reuse' then t.target_ref else t.agent_id end, v_batch.channel_id, null,
+      v_batch.recursion_depth, coalesce(v_batch.traceparent,
         '00-' || replace(t.agent_turn_id, '-', '') || '-' || right(replace(t.agent_turn_id, '-', ''), 16) || '-01'),
-      'parent_step_id', v_batch.parent_step_id, 'source_agent_id', v_batch.parent_agent_id, 'source_agent_turn_id', v_batch.parent_agent_turn_id,
-      'source_step_id', v_batch.parent_step_id, 'given_context_box_id', t.context_box_id,
-      'payload', jsonb_strip_nulls(jsonb_build_object('batch_id', p_batch_id, 'position', t.position, 'target_ref', t.target_ref,
-        'context_box_id', t.context_box_id, 'budget_id', t.budget_id))) order by t.position), '[]')
+      v_batch.parent_step_id, v_batch.parent_agent_id, v_batch.parent_agent_turn_id, v_batch.parent_step_id,
+      jsonb_strip_nulls(jsonb_build_object('batch_id', p_batch_id, 'position', t.position, 'target_ref', t.target_ref,
+        'context_box_id', t.context_box_id, 'budget_id', t.budget_id)), null, t.context_box_id, null)::state.new_turn
     from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
-      and t.position <> all (coalesce(v_bad_positions, '{}')))) v);
+      and t.position <> all (coalesce(v_bad_positions, '{}')) order by t.position);
+  v_verdicts := array(select v from state.enqueue(v_turns) v);
 
   perform from state.batches b where b.batch_id = p_batch_id and b.status = 'open' for no key update;
   if not found then
     raise exception 'batch % was closed meanwhile', p_batch_id using errcode = 'BW005';
   end if;
 
-  return query
-  with there as materialized (
-    select distinct on (v.agent_turn_id) k.batch_id, k.position, v.agent_id from unnest(v_verdicts) v
-    cross join lateral (select t.batch_id, t.position from state.batch_tasks t where t.agent_turn_id = v.agent_turn_id offset 0) k
-    where v.what in ('enqueued', 'leased', 'duplicate')
-  )
-  update state.batch_tasks t set status = 'dispatched', attempts = t.attempts + 1, agent_id = th.agent_id, error = null, next_attempt_at = null
-  from there th where t.batch_id = th.batch_id and t.position = th.position and t.status = 'waiting'
-  returning 'dispatched', v_batch.project_id, t.agent_id, t.agent_turn_id, null::bigint, t.inbox_id, null::text, null::text, to_jsonb(t.position);
-  return query select * from unnest(v_verdicts) v where v.what = 'leased';
-
   if exists (select from unnest(v_verdicts) v where v.what not in ('enqueued', 'leased', 'duplicate')) then
     select v_bad_positions || array_agg(t.position), v_bad_reasons || array_agg(v.what) into v_bad_positions, v_bad_reasons
     from unnest(v_verdicts) v join state.batch_tasks t on t.batch_id = p_batch_id and t.position = any (p_positions) and t.inbox_id = v.inbox_id
     where v.what not in ('enqueued', 'leased', 'duplicate');
   end if;
+  -- All that still wait and could be put in line: a task never comes back to waiting, so that none of them was not among the turns above.
+  update state.batch_tasks t set status = 'dispatched', attempts = t.attempts + 1, error = null, next_attempt_at = null
+  where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting' and t.position <> all (coalesce(v_bad_positions, '{}'));
+  return query select * from unnest(v_verdicts) v where v.what = 'leased';
+
   if v_bad_positions is not null then
     return query select * from state.put_off_tasks(p_batch_id, v_bad_positions, v_bad_reasons, p_retry_seconds, p_max_attempts);
   end if;

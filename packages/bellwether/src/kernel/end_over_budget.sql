@@ -4,7 +4,7 @@
 -- watchdog's eyes counts (W2.10). p_card_ids bounds how many are ended.
 create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz, p_valid_until timestamptz, p_card_ids text[])
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 -- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}.
 -- The same ids or the same correlation id again change nothing and are told what is there ('duplicate'). A turn is answered as
 -- 'enqueued' while it waits in line, and as 'leased' when its agent took it at once.
-create or replace function state.enqueue(p_items json)
+create or replace function state.enqueue(p_turns state.new_turn[])
 returns setof state.verdict language plpgsql
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
@@ -15,7 +15,7 @@ declare
   v_locked int;
   v_done state.verdict[];
   v_new text[];
-  v_items state.new_turn[] := array(select x from json_populate_recordset(null::state.new_turn, p_items) x);
+  v_items state.new_turn[] := p_turns;
   v_leases state.leasing[];
   v_left boolean;
   v_boxed boolean;

@@ -5,7 +5,8 @@ create or replace function state.enqueue_budgeted(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
-  v_verdicts state.verdict[] := array(select v from state.enqueue(p_items) v);
+  v_verdicts state.verdict[] := array(select v from state.enqueue(array(
+    select x from json_populate_recordset(null::state.new_turn, p_items) x)) v);
   v_item json;
 begin
   for v_item in

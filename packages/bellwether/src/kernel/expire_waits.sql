@@ -25,7 +25,7 @@ $$;
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id?, inbox_id, card_id}.
 create or replace function state.expire_waits(p_items json, p_valid_until timestamptz)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -12,6 +12,9 @@ import { plainText } from './content.js'
 import { traceparentOf } from './trace.js'
 import { fenceRow, type Fence, type Verdict } from './verdict.js'
 
+/** The PMO's own tool: its doorbell is rung when there is a batch to join. */
+export const joinTool = 'fork_join'
+
 const targetStrategies = ['new', 'reuse', 'clone'] as const
 type TargetStrategy = (typeof targetStrategies)[number]
 

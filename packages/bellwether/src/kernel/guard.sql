@@ -4,7 +4,7 @@
 -- wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
 create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -56,7 +56,7 @@ end $$;
 -- agent does not exist, is the row put aside, with the reason on it.
 create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -99,7 +99,7 @@ end $$;
 -- W2.8: a queued turn on an idle agent that nobody leased.
 create or replace function state.sweep_queued(p_older_than_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -2,7 +2,7 @@
  * The kernel as its callers hold it: the verbs bound to one database and one bell. Each method is one round trip and one
  * transaction; the bell is rung after the commit and only wakes. Single calls that arrive together share a batch.
  */
-import { InvalidInput } from '@bellwether/protocol'
+import { defaultChannel, InvalidInput, subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
@@ -25,7 +25,7 @@ import {
 import { coalesce } from './coalesce.js'
 import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './deliver.js'
 import { enqueue, turnRow, type Enqueued, type NewTurn } from './enqueue.js'
-import { batchIdOfCall, dispatchTasks, fork, type OutsideBatch } from './fork.js'
+import { batchIdOfCall, dispatchTasks, fork, joinTool, type OutsideBatch } from './fork.js'
 import { readBatch, type Batch } from './join.js'
 import { record, type Writing } from './record.js'
 import { report, type Receipt, type ReportResult } from './report.js'
@@ -115,7 +115,10 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     await rung(verdicts)
     return results
   }
-  async function dispatchAll(batchId: string, tasks: number): Promise<void> {
+  async function dispatchAll(project: string, batchId: string, tasks: number): Promise<void> {
+    // A joiner that has nothing to do looks rarely: short batches would wait for it.
+    const subject = subjects.pmoCall({ project, channel: defaultChannel }, joinTool)
+    await bell.ring([{ subject, payload: { batch_id: batchId } }])
     await dispatchTasks(db, batchId, [...Array(tasks).keys()], rung)
   }
 
@@ -183,13 +186,14 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     async suspend(suspension, suspendSeconds) {
       const what = await suspend(db, ids, suspension, suspendSeconds)
       if (what === 'stale') return what
+      const { projectId } = suspension
       for (const { toolCallId, batch } of suspension.calls)
-        if (batch !== undefined) await dispatchAll(batchIdOfCall(suspension.projectId, toolCallId), batch.tasks.length)
+        if (batch !== undefined) await dispatchAll(projectId, batchIdOfCall(projectId, toolCallId), batch.tasks.length)
       return what
     },
     async fork(batch) {
       const forked = await fork(db, ids, batch)
-      if (forked.what === 'forked') await dispatchAll(forked.batchId, batch.tasks.length)
+      if (forked.what === 'forked') await dispatchAll(batch.projectId, forked.batchId, batch.tasks.length)
       return forked
     },
     readBatch: (projectId, batchId) => readBatch(db, projectId, batchId),

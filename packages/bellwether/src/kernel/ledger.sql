@@ -3,7 +3,7 @@
 
 create or replace function state.requeue_expired_resume_ledgers()
 returns int language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 declare
   v_now timestamptz := state.now();
@@ -23,7 +23,7 @@ returns table (what text, project_id text, agent_id text, agent_turn_id text, tu
   channel_id text, message_type state.message_type, payload state.payload, attempts int, recursion_depth int, traceparent text, correlation_id text,
   profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
 language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -9,7 +9,7 @@
 -- batch again changes nothing; one call makes all of its batches, or none.
 create or replace function state.open_batches(p_fork json)
 returns setof text language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

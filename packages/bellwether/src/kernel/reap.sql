@@ -5,7 +5,7 @@
 -- before a pause and is not carried out (W2.10); p_card_ids bounds how many are ended at once.
 create or replace function state.reap(p_settings json, p_card_ids text[])
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -4,7 +4,7 @@
 -- p_valid_until: what was asked before a pause is not carried out after it (W2.10).
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int, p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

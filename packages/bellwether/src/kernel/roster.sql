@@ -2,7 +2,7 @@
 -- state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
 -- The absolute end of a turn is the agent's own, or its profile's (spec.turn_deadline_seconds), or the house's (W2.9).
 create or replace function state.put_agents(p_items json) returns void language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -34,7 +34,7 @@ end $$;
 -- Items: {project_id, agent_turn_id, inbox_id, card_id, reason?}. Each stop is itself a row of the inbox with its edge (T3.1d).
 create or replace function state.stop(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

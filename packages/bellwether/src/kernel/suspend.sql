@@ -6,7 +6,7 @@
 -- answer; whoever brings some sends one item.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

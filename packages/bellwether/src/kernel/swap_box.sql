@@ -3,7 +3,7 @@
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, box_id, card_ids?: […], cards?: [{card_id, type, role, content, metadata?}]}.
 create or replace function state.swap_box(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

@@ -48,7 +48,7 @@ end $$;
 create or replace function state.open_calls(p_project_id text, p_tools text[], p_silent_seconds double precision, p_limit int)
 returns table (tool_call_id text, tool_name text, traceparent text)
 language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -96,7 +96,7 @@ end $$;
 
 create or replace function state.resend_commands(p_target text, p_older_than_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

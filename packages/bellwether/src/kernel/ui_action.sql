@@ -2,7 +2,7 @@
 -- nothing is written. Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload}.
 create or replace function state.ui_action(p_items json)
 returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare

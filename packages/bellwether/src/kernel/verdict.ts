@@ -28,6 +28,9 @@ export interface Verdict {
   readonly detail: unknown
 }
 
+/** Verbs that other verbs call with rows of a type, so that no JSON is made in the database to be read there again. */
+const rowTypes: Readonly<Record<string, string>> = { enqueue: 'state.new_turn' }
+
 export async function call<Row extends object = Verdict>(
   db: Queryable,
   verb: string,
@@ -35,9 +38,12 @@ export async function call<Row extends object = Verdict>(
   ...rest: readonly unknown[]
 ): Promise<Row[]> {
   const more = rest.map((_, position) => `, $${position + 2}`).join('')
+  const type = rowTypes[verb]
+  const rows =
+    type === undefined ? '$1::json' : `array(select x from json_populate_recordset(null::${type}, $1::json) x)`
   const statement = {
     name: `bw_${verb}`,
-    text: `select * from state.${verb}($1::json${more})`,
+    text: `select * from state.${verb}(${rows}${more})`,
     values: [JSON.stringify(items), ...rest],
   }
   for (let attempt = 1; ; attempt += 1) {

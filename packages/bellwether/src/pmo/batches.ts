@@ -3,13 +3,15 @@
  * children that nobody needs any more, answers parents whose batches are over. Any number of PMOs may step at the same
  * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
  */
-import { dispatchTasks, dueTasks } from '../kernel/fork.js'
+import { subjects } from '@bellwether/protocol'
+import { dispatchTasks, dueTasks, joinTool } from '../kernel/fork.js'
 import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/join.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { call } from '../kernel/verdict.js'
+import type { Bell } from '../ports/bell/bell.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
-import { loop } from '../ports/loop.js'
+import { loop, makeWake } from '../ports/loop.js'
 
 export interface Joiner {
   /** One look; answers in how many milliseconds the next batch is due, or nothing when there is none. */
@@ -49,25 +51,30 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
   }
 }
 
-// A batch that nobody has looked at yet waits this long at worst; an idle look costs one indexed read.
+// A batch whose ring was lost waits this long at worst; an idle look costs one indexed read.
 const joinPollMs = 250
 const joinSoonestMs = 5
 
 export interface JoinerOptions {
   readonly kernel: Kernel
+  readonly bell: Bell
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
 }
 
-export async function runJoiner({ kernel, clock, log, signal }: JoinerOptions): Promise<void> {
+export async function runJoiner({ kernel, bell, clock, log, signal }: JoinerOptions): Promise<void> {
   const joiner = openJoiner({ kernel })
-  await loop({ name: 'joiner', intervalMs: joinPollMs, clock, log, signal }, async () => {
+  const wake = makeWake(clock)
+  const listening = await bell.listen(subjects.anyPmoCall(joinTool), () => wake.now())
+  const step = async () => {
     // While a batch is due sooner than the next poll, the loop stays with it.
     for (;;) {
       const dueInMs = await joiner.step()
       if (signal.aborted || dueInMs === undefined || dueInMs > joinPollMs) return
-      await clock.sleep(Math.max(joinSoonestMs, dueInMs), signal)
+      await wake.wait(Math.max(joinSoonestMs, dueInMs), signal)
     }
-  })
+  }
+  await loop({ name: 'joiner', intervalMs: joinPollMs, clock, log, signal }, step, wake)
+  await listening.stop()
 }

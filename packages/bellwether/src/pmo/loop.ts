@@ -1,6 +1,7 @@
 /** A PMO that runs: the guard, the joiner, the relay and retention, each on its own loop. Any number of them may run at once. */
 import type { Kernel } from '../kernel/kernel.js'
 import { prune } from '../kernel/watch.js'
+import type { Bell } from '../ports/bell/bell.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
@@ -11,6 +12,7 @@ import { openRelay } from './relay.js'
 
 export interface PmoOptions {
   readonly kernel: Kernel
+  readonly bell: Bell
   readonly stream: EventStream
   readonly clock: Clock
   readonly log: Log
@@ -20,7 +22,7 @@ export interface PmoOptions {
 
 const pruneEveryMs = 60_000
 
-export async function runPmo({ kernel, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
+export async function runPmo({ kernel, bell, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
   const guard = openGuard({ kernel, clock, settings })
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
@@ -28,7 +30,7 @@ export async function runPmo({ kernel, stream, clock, log, signal, settings }: P
     loop({ ...common, name: 'guard', steady: true, intervalMs: settings.watchdogIntervalSeconds * 1_000 }, () =>
       guard.step(),
     ),
-    runJoiner({ ...common, kernel }),
+    runJoiner({ ...common, kernel, bell }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);

@@ -27,6 +27,7 @@ export async function runPmoPart({ house, settings, log, signal, env, onReady }:
   })
   const running = runPmo({
     kernel: house.kernel,
+    bell: house.bell,
     stream: house.stream(),
     clock: systemClock,
     log,

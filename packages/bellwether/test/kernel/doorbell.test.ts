@@ -133,7 +133,7 @@ it('[T1.4] the relay polls as well: every event reaches the stream though nothin
     inboxProcessingTimeoutSeconds: 600,
   }
   const settings = { ...patient, ...limits, ...reaping }
-  const pmo = runPmo({ kernel, stream, clock: t.clock, log: quietLog, signal: stop.signal, settings })
+  const pmo = runPmo({ kernel, bell: deaf, stream, clock: t.clock, log: quietLog, signal: stop.signal, settings })
   const turn = await t.running('relayed')
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
   const ids = () => published.filter((event) => event.subject.includes('.relayed.')).map((event) => event.msgId)

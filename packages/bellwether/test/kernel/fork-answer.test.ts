@@ -1,9 +1,16 @@
+import { EventEmitter, once } from 'node:events'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { NewTask } from '../../src/kernel/fork.js'
 import { answerBatches } from '../../src/kernel/join.js'
+import { openKernel } from '../../src/kernel/kernel.js'
+import { runJoiner } from '../../src/pmo/batches.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import { systemClock } from '../../src/ports/clock.js'
 import { batchOf, forkFrom, join, reuse } from '../support/forks.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { ask, turnRow } from '../support/looks.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -144,4 +151,34 @@ it('putting in line, counting and answering wait for no disk; what was asked for
     "select current_setting('synchronous_commit') as commit, reset_val as usual from pg_settings where name = 'synchronous_commit'",
   )
   expect(later!.commit).toBe(later!.usual)
+})
+
+it('a joiner that waits looks at a new batch when its bell rings, and not only at its next poll', async () => {
+  await t.agents('b0')
+  const bell = notifyBell({ url: t.url, log: quietLog })
+  const kernel = openKernel({ db: t.db, bell, ids: t.ids })
+  const stop = new AbortController()
+  const waits = new EventEmitter()
+  const waiting = once(waits, 'begun')
+  const clock = {
+    ...systemClock,
+    // Nothing but the bell and the end wakes it.
+    sleep: async (_ms: number, signal?: AbortSignal) => {
+      waits.emit('begun')
+      if (signal?.aborted === false) await once(signal, 'abort')
+    },
+  }
+  const joiner = runJoiner({ kernel, bell, clock, log: quietLog, signal: stop.signal })
+  await waiting
+  const { batchId } = await kernel.fork({ projectId: project, tasks: [reuse('b0')] })
+  await until('it has looked', async () => {
+    const { next_look_at: next, created_at: made } = await t.one<{ next_look_at: Date; created_at: Date }>(
+      'select next_look_at, created_at from state.batches where batch_id = $1',
+      batchId,
+    )
+    return next > made || undefined
+  })
+  stop.abort()
+  await joiner
+  await bell.close()
 })

@@ -539,7 +539,7 @@ create function state.dispatch_next(p_projects text[], p_agents text[]) returns 
 create function state.dispatch_tasks(p_batch_id text, p_positions integer[], p_retry_seconds double precision, p_max_attempts integer) returns SETOF state.verdict;
 create function state.due_waits(p_target text, p_watching_since timestamp with time zone, p_limit integer) returns TABLE(project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text);
 create function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamp with time zone, p_valid_until timestamp with time zone, p_card_ids text[]) returns SETOF state.verdict;
-create function state.enqueue(p_items json) returns SETOF state.verdict;
+create function state.enqueue(p_turns state.new_turn[]) returns SETOF state.verdict;
 create function state.enqueue_budgeted(p_items json) returns SETOF state.verdict;
 create function state.expire_waits(p_items json, p_valid_until timestamp with time zone) returns SETOF state.verdict;
 create function state.find_worker_target() returns trigger;
