@@ -24,7 +24,7 @@ export interface ForkJoinFigures {
   readonly plain_ms: number
   readonly reuse_ms: number
   readonly new_ms: number
-  /** Forked over plain, with the same agents. */
+  /** Forked over plain, with the same agents: the median of pairs that ran one after the other. */
   readonly ratio: number
   readonly ratio_new: number
 }
@@ -107,21 +107,22 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     for (let round = 0; round < 2; round += 1)
       for (const run of [plain, () => forked('reuse'), () => forked('new')]) await run()
     await db.query({ text: 'vacuum (analyze)' })
-    const seen = { plain: [] as number[], reuse: [] as number[], fresh: [] as number[] }
+    // Each beside a plain run of its own: a machine that is slower for a while is slower for both.
+    const pairs = { reuse: [] as Pair[], new: [] as Pair[] }
     for (let round = 0; round < rounds; round += 1) {
-      seen.plain.push(await plain())
-      seen.reuse.push(await forked('reuse'))
-      seen.plain.push(await plain())
-      seen.fresh.push(await forked('new'))
+      for (const kind of ['reuse', 'new'] as const) {
+        pairs[kind].push({ plainMs: await plain(), forkedMs: await forked(kind) })
+      }
     }
-    const [plainMs, reuseMs, newMs] = [seen.plain, seen.reuse, seen.fresh].map(middle) as [number, number, number]
+    const ratio = (kind: 'reuse' | 'new') => round2(middle(pairs[kind].map((pair) => pair.forkedMs / pair.plainMs)))
+    const forkedMs = (kind: 'reuse' | 'new') => Math.round(middle(pairs[kind].map((pair) => pair.forkedMs)))
     return {
       children,
-      plain_ms: Math.round(plainMs),
-      reuse_ms: Math.round(reuseMs),
-      new_ms: Math.round(newMs),
-      ratio: round2(reuseMs / plainMs),
-      ratio_new: round2(newMs / plainMs),
+      plain_ms: Math.round(middle([...pairs.reuse, ...pairs.new].map((pair) => pair.plainMs))),
+      reuse_ms: forkedMs('reuse'),
+      new_ms: forkedMs('new'),
+      ratio: ratio('reuse'),
+      ratio_new: ratio('new'),
     }
   } finally {
     stop.abort()
@@ -129,6 +130,11 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     await bell.close()
     await db.close()
   }
+}
+
+interface Pair {
+  readonly plainMs: number
+  readonly forkedMs: number
 }
 
 function middle(values: readonly number[]): number {

@@ -48,7 +48,7 @@ export async function benchTurns({ onProgress, quick }: TurnsOptions): Promise<o
       }
     }
     const million = await withHistory(cluster, quick ? 100_000 : 1_000_000, rounds, onProgress)
-    const forked = await forkJoin(await cluster.database(), quick ? 1 : 5)
+    const forked = await forkJoin(await cluster.database(), quick ? 1 : 15)
     onProgress(`fork-join: ${JSON.stringify(forked)}`)
     const sweep = await sweepOfAgents(cluster, quick ? 10_000 : 100_000)
     onProgress(`sweep: ${JSON.stringify(sweep)}`)
