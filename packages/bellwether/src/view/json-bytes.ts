@@ -56,6 +56,14 @@ export class JsonBytes {
     this.at += from.length
   }
 
+  /** The same for a few bytes, which a loop has written before the engine has begun. */
+  short(from: Uint8Array): void {
+    const { bytes } = this
+    const at = this.at
+    for (let i = 0; i < from.length; i += 1) bytes[at + i] = from[i]!
+    this.at = at + from.length
+  }
+
   /** Bytes that were written here before, again. */
   again(from: number, to: number): void {
     const { bytes } = this

@@ -4,7 +4,7 @@
  * turn comes, or left out when it is gone. What the fields mean stands in docs/view.md.
  */
 import { JsonBytes } from './json-bytes.js'
-import { entryPageBits, inName } from './tree/columns.js'
+import { directoryBit, entryPageBits, inName, liveBit } from './tree/columns.js'
 import { sortedChildren } from './tree/sorted-children.js'
 import { flag, none, root, type NodeId, type Tree } from './tree/tree.js'
 
@@ -16,10 +16,13 @@ export interface RenderOptions {
   readonly uriOf: (agent: string | undefined) => string | undefined
 }
 
-// A piece is about a millisecond of writing, and one directory of a thousand files.
+// The first pieces are short, so that the reader has something to read while the rest is written; the last about a millisecond of writing.
+const firstPieceBytes = 32 * 1_024
 const pieceBytes = 256 * 1_024
 // What an entry of a real tree takes, rounded up: a guess that saves growing, no limit.
 const entryBytes = 320
+// An entry begins below the bound and ends above it.
+const spareBytes = 8_192
 // Putting more of them in order takes longer than a slice.
 const wholeChildren = 4_096
 /** A piece of nothing: others may have their turn. */
@@ -63,6 +66,8 @@ interface Open {
   readonly children: Uint32Array
   at: number
   written: number
+  /** What stands between a file's name and its name in the path, for all files of this directory. */
+  shared?: Buffer
 }
 
 /** Writes entries of one tree. */
@@ -72,6 +77,7 @@ export class EntryWriter {
   readonly #options: Omit<RenderOptions, 'maxDepth'>
   /** What follows the numbers, by sensor and marks: few of them stand for many entries. */
   readonly #ends = new Map<number, Buffer>()
+  #full = firstPieceBytes
   #lastKey = -1
   #lastEnd: Buffer = nothing
   /** Where the path of the last entry stands. */
@@ -99,23 +105,68 @@ export class EntryWriter {
     }
   }
 
-  /** The files of a directory from where it stands to the next directory or the end of a piece. Hot: a plain loop. */
+  /**
+   * The files of a directory from where it stands to the next directory or the end of a piece. Hot: a plain loop over the
+   * columns, with what all files of the directory share written in one go.
+   */
   files(level: Open): void {
     const { out } = this
-    const tree = this.#tree
-    const { children, prefix, node } = level
+    const { store } = this.#tree
+    const { children, node } = level
+    const shared = (level.shared ??= Buffer.concat([this.#options.onlyPath ? nothing : parts.filePath, level.prefix]))
     let at = level.at
-    for (; at < children.length && out.at < pieceBytes; at += 1) {
+    for (; at < children.length && out.at < this.#full; at += 1) {
       const child = children[at]!
-      if (!tree.exists(child) || tree.parentOf(child) !== node) continue
-      if (tree.isDirectory(child)) break
-      out.room(2)
+      const page = store.page(child)
+      const row = child & entryMask
+      const flags = page.flags[row]!
+      if ((flags & liveBit) === 0 || page.links[row * 4] !== node) continue
+      if ((flags & directoryBit) !== 0) break
+      const ref = page.links[row * 4 + inName]!
+      const names = store.names.pages[ref >>> namePageBits]!
+      const nameFrom = (ref & namePageMask) + 1
+      const nameTo = nameFrom + names[nameFrom - 1]!
+      const end = this.#end(child, page.agent[row]!, flags, false, page.created[row] === 0)
+      out.room((nameTo - nameFrom) * 2 * escapeMax + shared.length + end.length + constantBytes)
       if (level.written > 0) out.byte(comma)
       level.written += 1
-      this.entry(child, prefix)
+      if (this.#options.onlyPath) {
+        out.copy(parts.onlyPath)
+        out.copy(shared)
+        out.name(names, nameFrom, nameTo)
+        out.copy(parts.onlyFile)
+        out.byte(close)
+        continue
+      }
+      out.short(parts.name)
+      const written = out.at
+      out.name(names, nameFrom, nameTo)
+      const writtenTo = out.at
+      out.copy(shared)
+      out.again(written, writtenTo)
+      out.short(parts.size)
+      out.number(page.size[row]!)
+      out.short(parts.modified)
+      out.number(page.modified[row]!)
+      if (page.created[row] !== 0) {
+        out.short(parts.created)
+        out.number(page.created[row]!)
+      }
+      out.copy(end)
       out.byte(close)
     }
     level.at = at
+  }
+
+  /** Whether a piece is complete. */
+  isFull(): boolean {
+    return this.out.at >= this.#full
+  }
+
+  /** A piece; the next one is longer. */
+  take(): Buffer {
+    this.#full = Math.min(pieceBytes, this.#full * 2)
+    return this.out.take(this.#full + spareBytes)
   }
 
   /** The prefix of what is in the directory that was written last. */
@@ -195,7 +246,7 @@ export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tai
   const levels: Open[] = []
   const { maxDepth } = options
   const entries = maxDepth === 0 ? 1 : maxDepth === 1 ? tree.childCount(top) + 1 : total(tree, top)
-  const capacity = Math.min(pieceBytes, entries * entryBytes) + 8_192
+  const capacity = Math.min(firstPieceBytes, entries * entryBytes) + spareBytes
   const writer = new EntryWriter(tree, options, capacity)
   const { out } = writer
   writer.entry(top, prefixOf(tree, top === root ? root : tree.parentOf(top)))
@@ -213,9 +264,9 @@ export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tai
     if (level === undefined) break
     writer.files(level)
     out.room(2)
-    const child = out.at < pieceBytes ? level.children[level.at] : none
+    const child = writer.isFull() ? none : level.children[level.at]
     if (child === none) {
-      yield out.take(capacity)
+      yield writer.take()
       writer.others(levels)
     } else if (child === undefined) {
       levels.pop()
