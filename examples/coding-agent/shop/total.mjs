@@ -1,0 +1,6 @@
+/** What a basket costs, in cents. */
+export function total(basket) {
+  let cents = 0
+  for (const { price, count } of basket) cents = price * count
+  return cents
+}

@@ -1,0 +1,87 @@
+/** docs/tutorial.md, typed as it stands there: every block of commands, in one shell after the other, on a real `up`. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, it, onTestFinished } from 'vitest'
+import { testFolder } from '../support/postgres.js'
+import { program, runCli } from '../support/process.js'
+import { until } from '../support/until.js'
+
+const repository = fileURLToPath(new URL('../../../..', import.meta.url))
+const built = join(repository, 'packages/bellwether/dist/cli/main.js')
+/** The build where `npm test` has just made one, else from source. */
+const words = process.env['BELLWETHER_TEST_BUILT'] === '1' ? [built] : program
+const setup = `bellwether() { "${process.execPath}" ${words.map((word) => `"${word}"`).join(' ')} "$@"; }`
+
+interface Block {
+  /** How it is run: as it is, as the house, or once a task has a status. */
+  readonly mode: string
+  readonly commands: string
+}
+
+async function blocksOf(page: string): Promise<Block[]> {
+  const text = await readFile(join(repository, page), 'utf8')
+  return [...text.matchAll(/^```sh(.*)\n([^]*?)^```$/gm)].map(([, mode, commands]) => ({
+    mode: mode!.trim(),
+    commands: commands!,
+  }))
+}
+
+it('the tutorial can be typed as it stands: mended, checked, a false claim caught', { timeout: 180_000 }, async () => {
+  const folder = await testFolder()
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  const person = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b' }
+  const env = {
+    ...person,
+    BELLWETHER: repository,
+    PATH: `${join(repository, 'examples/coding-agent')}:${process.env['PATH']}`,
+    BELLWETHER__SERVER__PORT: '0',
+  }
+  const shop = join(folder, 'shop')
+  let here = folder
+  const type = async (commands: string): Promise<string> => {
+    const shell = spawn('bash', ['-euc', `${setup}\n${commands}`], { cwd: here, env: { ...process.env, ...env } })
+    let said = ''
+    for (const stream of [shell.stdout, shell.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()))
+    const [code] = (await once(shell, 'close')) as [number]
+    expect(code, `${commands}\n${said}`).toBe(0)
+    return said
+  }
+  const blocks = await blocksOf('docs/tutorial.md')
+  expect(blocks[0]).toMatchObject({ mode: 'setup', commands: expect.stringContaining('bellwether()') as string })
+  const said: string[] = []
+  for (const { mode, commands } of blocks.slice(1)) {
+    if (mode === 'up') {
+      expect(commands).toBe('bellwether up\n')
+      const up = runCli(['up', '--json', '--parent-pipe'], { cwd: shop, env })
+      onTestFinished(async () => {
+        up.signal('SIGTERM')
+        await up.ended
+      })
+      await up.ready(60_000)
+      continue
+    }
+    const [, status, task] = /^until (\w+) (\S+)$/.exec(mode) ?? []
+    if (task !== undefined) {
+      await until(
+        `${task} is ${status}`,
+        async () => {
+          const show = runCli(['task', 'show', task, '--json'], { cwd: shop })
+          await show.ended
+          const told = JSON.parse(show.stdout()) as { status: string; waitsFor?: string }
+          return told.status === status || undefined
+        },
+        60_000,
+      )
+    }
+    said.push(await type(commands))
+    here = commands.includes('&& cd shop') ? shop : here
+  }
+  const all = said.join('\n')
+  expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
+  expect(all).toMatch(/T-2 .*\n.*blocked/)
+  expect(all).toContain('CHANGELOG.md')
+  expect(all.split('\n').filter((line) => /\bdone\b/.test(line)).length).toBeGreaterThanOrEqual(2)
+})
