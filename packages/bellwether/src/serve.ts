@@ -1,23 +1,22 @@
 /**
  * The composition root: the only place that knows every part, and the only reader of the environment. A process is
- * composed, announced as ready, runs until its lifeline ends, drains, and answers its exit code.
+ * composed, announced as ready, runs until its lifeline ends, drains, and answers its exit code. Each loads its own parts only:
+ * a worker has no use for an HTTP server, and memory is counted by the process.
  */
 import { hostname } from 'node:os'
 import { token } from '@bellwether/protocol'
 import { systemClock } from './ports/clock.js'
 import { systemRandom } from './ports/random.js'
-import { runAutopilotPart } from './serve/autopilot.js'
-import { openFileAgents } from './serve/file-agents.js'
 import { openHouse, type House } from './serve/house.js'
 import { holdLifeline, type Lifeline } from './serve/lifeline.js'
 import { openLog } from './serve/logger.js'
-import { runPmoPart } from './serve/pmo.js'
-import { runServer, type ServerFlags } from './serve/server.js'
+import { letNurseryGrow, tidyWhenIdle } from './serve/nursery.js'
+import type { ServerFlags } from './serve/server.js'
 import { openHouseMetrics, startHouseTelemetry } from './serve/telemetry.js'
+import type { UpFlags } from './serve/up.js'
 import { loadSettings } from './settings/load.js'
 import type { Settings } from './settings/schema.js'
 import { agentFor, type Agents } from './worker/agents.js'
-import { runWorker } from './worker/loop.js'
 import type { HostedTool } from './worker/tools/tool.js'
 
 export interface ServeOptions {
@@ -50,6 +49,10 @@ export function environment(): Readonly<Record<string, string | undefined>> {
 
 export async function serveWorker(options: ServeWorkerOptions): Promise<number> {
   const target = token(options.target, 'worker target')
+  const [{ openFileAgents }, { runWorker }] = await Promise.all([
+    import('./serve/file-agents.js'),
+    import('./worker/loop.js'),
+  ])
   return serve(options, `worker ${target}`, async (house, settings, lifeline, log) => {
     const workerId = `${hostname()}-${process.pid}-${house.kernel.ids.next().slice(-6)}`
     const { worker } = settings
@@ -111,6 +114,7 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
       env: environment(),
       worker: () => ({ target, running: running.worker.running.size, concurrency }),
     })
+    letNurseryGrow()
     options.onReady?.({
       ready: true,
       role: 'worker',
@@ -121,6 +125,7 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
       pid: process.pid,
     })
     log.info({ worker_id: workerId, target, concurrency, bell: house.bell.kind }, 'the worker is ready')
+    void tidyWhenIdle({ clock: systemClock, log, signal })
     await running.ended
     await telemetry.close()
     await files?.close()
@@ -131,6 +136,7 @@ export async function serveWorker(options: ServeWorkerOptions): Promise<number> 
 }
 
 export async function servePmo(options: ServeOptions): Promise<number> {
+  const { runPmoPart } = await import('./serve/pmo.js')
   return serve(options, 'pmo', (house, settings, { signal }, log) =>
     runPmoPart({
       house,
@@ -153,13 +159,34 @@ export interface ServeAutopilotOptions extends ServeOptions {
 /** The board's autopilot and its chores, with the kernel's turns. Any number may run on one root. */
 export async function serveAutopilot(options: ServeAutopilotOptions): Promise<number> {
   const projectId = token(options.projectId, 'project')
+  const { runAutopilotPart } = await import('./serve/autopilot.js')
   return serve(options, 'autopilot', (house, settings, { signal }, log) =>
     runAutopilotPart({ ...options, projectId, house, settings, log, signal }),
   )
 }
 
+export interface ServeUpOptions extends UpFlags {
+  readonly parentPipe?: boolean
+}
+
+/** Everything on this machine, in one process and its children. */
+export async function serveUp(options: ServeUpOptions): Promise<number> {
+  const projectId = token(options.projectId, 'project')
+  const env = environment()
+  const settings = loadSettings({ folder: options.folder, env })
+  const { runUp } = await import('./serve/up.js')
+  const log = openLog('up')
+  const lifeline = holdLifeline({ parentPipe: options.parentPipe ?? false, log })
+  try {
+    return await runUp({ ...options, projectId, settings, log, lifeline, env })
+  } finally {
+    lifeline.release()
+  }
+}
+
 /** The HTTP API and the worker API. Any number may run. */
 export async function serveServer(options: ServeOptions & ServerFlags): Promise<number> {
+  const { runServer } = await import('./serve/server.js')
   return serve(options, 'server', async (house, settings, { signal }, log) => {
     const metrics = await openHouseMetrics(house, log)
     return runServer({ ...options, house, settings, log, signal, metrics: () => metrics.text() })

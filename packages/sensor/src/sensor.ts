@@ -4,6 +4,7 @@
  * logged. The process around it only says where and when to stop.
  */
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
+import { parseExclude } from './disk/exclude.js'
 import { systemClock, type Clock } from './ports/clock.js'
 import { openHttp } from './ports/http.js'
 import { systemIds, type Ids } from './ports/ids.js'
@@ -37,6 +38,8 @@ export interface SensorOptions {
   readonly mustBeMounted?: boolean
   /** False: nothing but Node; polls instead of watching. */
   readonly native?: boolean
+  /** Globs of what is neither watched nor told; the same for every sensor of a view. */
+  readonly exclude?: readonly string[]
 }
 
 export interface Sensor {
@@ -49,20 +52,23 @@ export interface Sensor {
 }
 
 export function startSensor(options: SensorOptions): Sensor {
-  const { root, log, clock = systemClock, native = true, batchRows = 1_000 } = options
+  const { root, log, clock = systemClock, native = true, batchRows = 1_000, exclude = [] } = options
+  // A glob that is none is told here, not by a thread.
+  parseExclude(exclude)
   const stuckMs = (options.stuckSeconds ?? 60) * 1_000
   const stopping = new AbortController()
   const { signal } = stopping
   const http = openHttp()
   const sender = openSender({ server: options.server, http })
   const threads = options.scanThreads ?? 2
-  const scanner = openScanner({ root, native, threads, batchRows, pinned: () => source.pinned() })
+  const scanner = openScanner({ root, native, threads, batchRows, exclude, pinned: () => source.pinned() })
   const source = openSource({
     root,
     scanner,
     clock,
     log,
     native,
+    exclude,
     ...(options.watchMax === undefined ? {} : { watchMax: options.watchMax }),
     ...(options.pollSeconds === undefined ? {} : { pollSeconds: options.pollSeconds }),
     ...(options.busRows === undefined ? {} : { busRows: options.busRows }),

@@ -171,6 +171,23 @@ describe('the shell', () => {
     expect(fusion.sessions).toBe(1)
   })
 
+  it('[V1.6] after a server was away for longer than a session lasts, the pauses begin with the shortest', async () => {
+    const fusion = await make({ sessionTimeoutSeconds: 3 })
+    const quick = quickClock(20)
+    const pauses: number[] = []
+    const steps = [5_000, 10_000, 20_000, 40_000, 60_000]
+    const sleep = (ms: number, signal?: AbortSignal) => {
+      if (fusion.fail !== undefined && steps.includes(ms)) pauses.push(ms)
+      return quick.sleep(ms, signal)
+    }
+    world.sensor({ clock: { ...quick, sleep }, stuckSeconds: 100_000 })
+    await settled()
+    fusion.fail = { route: /heartbeat/, status: 503, times: 7 }
+    await until('seven beats refused', () => fusion.fail?.times === 0)
+    await barrier(fusion)
+    expect(pauses.slice(0, 2)).toEqual([5_000, 10_000])
+  })
+
   it('[V6.10] one sensor feeds two views through one source and one sender, and one view’s trouble is not the other’s', async () => {
     const fusion = await make()
     const other = await makeWorld()

@@ -20,6 +20,7 @@ interface Flags {
   readonly threads?: number
   readonly mounted?: boolean
   readonly polling?: boolean
+  readonly exclude?: readonly string[]
   readonly json?: boolean
   readonly parentPipe?: boolean
 }
@@ -36,6 +37,7 @@ export function sensorCommand(finish: (code: number) => void): Command {
     .option('--threads <n>', 'threads that scan (default: 2; more for a slow network filesystem)', wholeNumber)
     .option('--mounted', 'the root must be a mount point: refuse an unmounted one')
     .option('--polling', 'list directories again and again instead of using inotify')
+    .option('--exclude <glob>', 'what is not told: a name, or a path from the root; say it again for more', collect)
     .option('--json', 'print one line on stdout when started')
     .addOption(parentPipe())
     .action(async (flags: Flags) => finish(await run(flags)))
@@ -60,6 +62,7 @@ async function run(flags: Flags): Promise<number> {
     log,
     native: flags.polling !== true,
     mustBeMounted: flags.mounted ?? false,
+    ...(flags.exclude === undefined ? {} : { exclude: flags.exclude }),
     ...(flags.source === undefined ? {} : { sourceId: flags.source }),
     ...(flags.watchMax === undefined ? {} : { watchMax: flags.watchMax }),
     ...(flags.threads === undefined ? {} : { scanThreads: flags.threads }),

@@ -1,16 +1,11 @@
 /** `bellwether up`: everything on this machine, until it is told to stop. With --json one line on stdout when all of it answers. */
-import { mkdirSync } from 'node:fs'
+import { accessSync, constants, mkdirSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { token } from '@bellwether/protocol'
-import { Command } from 'commander'
-import { environment } from '../serve.js'
-import { holdLifeline } from '../serve/lifeline.js'
-import { openLog } from '../serve/logger.js'
-import { runUp } from '../serve/up.js'
-import { loadSettings } from '../settings/load.js'
+import { InvalidInput } from '@bellwether/protocol'
+import { Command, Option } from 'commander'
+import { keepNurserySmall, letNurseryGrow } from '../serve/nursery.js'
 import { printLine } from './explain.js'
 import { wholeUpTo } from './numbers.js'
-import { parentPipe } from './worker.js'
 
 interface Flags {
   readonly host?: string
@@ -29,33 +24,43 @@ export function upCommand(finish: (code: number) => void): Command {
     .option('--data <dir>', 'the database, keys and run-time files', '.bellwether')
     .option('--project <name>', 'the project that the agents of folder agents/ belong to', 'default')
     .option('--json', 'print one line on stdout when everything answers')
-    .addOption(parentPipe())
+    .addOption(new Option('--parent-pipe', 'stop when stdin ends: for a parent that holds the other end'))
     .action(async (flags: Flags) => {
-      const folder = process.cwd()
-      const dataDir = resolve(flags.data)
-      mkdirSync(dataDir, { recursive: true })
-      const log = openLog('up')
-      const lifeline = holdLifeline({ parentPipe: flags.parentPipe ?? false, log })
-      try {
-        finish(
-          await runUp({
-            folder,
-            dataDir,
-            projectId: token(flags.project, 'project'),
-            settings: loadSettings({ folder, env: environment() }),
-            log,
-            lifeline,
-            program: [...process.execArgv, process.argv[1] ?? ''],
-            env: environment(),
-            onReady: flags.json === true ? printLine : tell,
-            ...(flags.host === undefined ? {} : { host: flags.host }),
-            ...(flags.port === undefined ? {} : { port: flags.port }),
-          }),
-        )
-      } finally {
-        lifeline.release()
-      }
+      // Before the parts are loaded, which is most of what the start makes.
+      keepNurserySmall()
+      const { serveUp } = await import('../serve.js')
+      const tellReady = flags.json === true ? printLine : tell
+      finish(
+        await serveUp({
+          folder: process.cwd(),
+          dataDir: madeFolder(resolve(flags.data)),
+          projectId: flags.project,
+          parentPipe: flags.parentPipe ?? false,
+          program: [...process.execArgv, process.argv[1] ?? ''],
+          onReady: (facts) => {
+            letNurseryGrow()
+            tellReady(facts)
+          },
+          ...(flags.host === undefined ? {} : { host: flags.host }),
+          ...(flags.port === undefined ? {} : { port: flags.port }),
+        }),
+      )
     })
+}
+
+/** Made if it is not there; a disk that cannot be written is told before anything is started on it. */
+function madeFolder(path: string): string {
+  try {
+    mkdirSync(path, { recursive: true })
+    accessSync(path, constants.W_OK | constants.X_OK)
+    return path
+  } catch (error) {
+    throw new InvalidInput(`${path} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
+      code: 'cannot_write',
+      cause: error,
+      hint: 'give --data DIR, a folder on a local disk that this account may write',
+    })
+  }
 }
 
 function tell(facts: Readonly<Record<string, unknown>>): void {

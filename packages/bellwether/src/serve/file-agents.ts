@@ -14,13 +14,12 @@ import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import { loop, makeWake } from '../ports/loop.js'
 import { openGuardian } from '../ports/processes/guardian.js'
-import { openModels } from '../ports/model/providers.js'
 import { readSelf } from '../ports/processes/proc.js'
 import { systemRandom } from '../ports/random.js'
 import { watchFolder } from '../ports/watch-folder.js'
 import type { Settings } from '../settings/schema.js'
 import { openCommandExecutor, type CommandExecutorOptions } from '../worker/executors/command.js'
-import { openModelExecutor } from '../worker/executors/model/executor.js'
+import type { ModelExecutor } from '../worker/executors/model/executor.js'
 import { personAgent } from '../worker/executors/person/person.js'
 import type { AgentFunction } from '../worker/agent.js'
 import type { AgentSettings } from '../worker/roster/agent-file.js'
@@ -28,6 +27,7 @@ import { openAgentFolder } from '../worker/roster/folder.js'
 import { openRoster, type Roster } from '../worker/roster/roster.js'
 import type { WorkerOptions } from '../worker/scope.js'
 import type { HostedTool } from '../worker/tools/tool.js'
+import { agentsFolder } from './places.js'
 import { openTools } from './tools.js'
 
 export interface FileAgentsOptions {
@@ -56,7 +56,7 @@ export interface FileAgents {
   close(): Promise<void>
 }
 
-export const agentsFolder = 'agents'
+export { agentsFolder }
 // A folder that tells of its changes needs no look; one on a network may never tell.
 const lookMs = 5_000
 
@@ -93,7 +93,25 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     const { executor, model } = agent
     if (executor === 'command') return commands.agent({ ...agent, instructions })
     if (executor === 'person') return personAgent({ ...agent, instructions })
-    return executor === 'model' && model !== undefined ? models.agent({ ...agent, model, instructions }) : undefined
+    if (executor !== 'model' || model === undefined) return undefined
+    return async (turn) => (await (models ??= openModelPart())).agent({ ...agent, model, instructions })(turn)
+  }
+
+  // The providers' libraries are large, and many a worker has no model: they come with the first turn that asks one.
+  let models: Promise<ModelExecutor> | undefined
+  async function openModelPart(): Promise<ModelExecutor> {
+    const [{ openModelExecutor }, { openModels }] = await Promise.all([
+      import('../worker/executors/model/executor.js'),
+      import('../ports/model/providers.js'),
+    ])
+    return openModelExecutor({
+      clock,
+      log,
+      random: systemRandom,
+      models: openModels({ env: options.env ?? {} }),
+      toolbox: (turn, known, spec) => tools.toolbox(turn, known, spec),
+      ...(chunks === undefined ? {} : { onChunk: (turn, chunk) => chunks.send(turn, chunk) }),
+    })
   }
 
   const folder = openAgentFolder({ folder: path, log })
@@ -119,14 +137,6 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     ttlMs,
     functions: options.functions ?? [],
     agents: () => [...folder.agents.values()].map(({ name, settings: { description } }) => ({ name, description })),
-  })
-  const models = openModelExecutor({
-    clock,
-    log,
-    random: systemRandom,
-    models: openModels({ env: options.env ?? {} }),
-    toolbox: (turn, known, spec) => tools.toolbox(turn, known, spec),
-    ...(chunks === undefined ? {} : { onChunk: (turn, chunk) => chunks.send(turn, chunk) }),
   })
   const wake = makeWake(clock)
   const watching = watchFolder(

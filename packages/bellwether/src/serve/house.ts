@@ -7,12 +7,10 @@ import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
 import type { Bell } from '../ports/bell/bell.js'
-import { natsBell } from '../ports/bell/nats.js'
 import { nearBell } from '../ports/bell/near.js'
 import { notifyBell } from '../ports/bell/notify.js'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Chunks } from '../ports/chunks/chunks.js'
-import { natsChunks } from '../ports/chunks/nats.js'
 import { notifyChunks } from '../ports/chunks/notify.js'
 import type { Clock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
@@ -22,7 +20,6 @@ import { within } from '../ports/link.js'
 import type { Log } from '../ports/log.js'
 import type { Random } from '../ports/random.js'
 import { exchangeMs, patiently, shippedCallPolicy } from '../ports/retry.js'
-import { natsStream } from '../ports/stream/nats.js'
 import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import type { Settings } from '../settings/schema.js'
@@ -64,10 +61,11 @@ export async function openHouse(options: HouseOptions): Promise<House> {
   }
   const servers = settings.nats.url
   const db = await databaseOnceThere({ ...options, url })
+  const away = servers === undefined ? undefined : { servers, ...(await natsAdapters()) }
+  const postgres = { url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) }
+  const named = (name: string) => ({ log, clock, random, name })
   const far =
-    servers === undefined
-      ? notifyBell({ url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) })
-      : natsBell({ servers, log, clock, random, name: options.name })
+    away === undefined ? notifyBell(postgres) : away.natsBell({ servers: away.servers, ...named(options.name) })
   const bell = nearBell(far, random)
   let stream: EventStream | undefined
   let chunks: Chunks | undefined
@@ -76,14 +74,14 @@ export async function openHouse(options: HouseOptions): Promise<House> {
     kernel: openKernel({ db, bell, ids: uuidv7(clock, random) }),
     stream: () =>
       (stream ??=
-        servers === undefined
+        away === undefined
           ? notifyStream({ bell: far })
-          : natsStream({ servers, log, clock, random, name: `${options.name} relay` })),
+          : away.natsStream({ servers: away.servers, ...named(`${options.name} relay`) })),
     chunks: () =>
       (chunks ??=
-        servers === undefined
-          ? notifyChunks({ url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) })
-          : natsChunks({ servers, log, clock, random, name: `${options.name} chunks` })),
+        away === undefined
+          ? notifyChunks(postgres)
+          : away.natsChunks({ servers: away.servers, ...named(`${options.name} chunks`) })),
     bellStatus: () => ({ ...far.status(), kind: far.kind }),
     async close() {
       const closing = async () => {
@@ -97,6 +95,16 @@ export async function openHouse(options: HouseOptions): Promise<House> {
       })
     },
   }
+}
+
+/** Its client is loaded where there is a server to talk to. */
+async function natsAdapters() {
+  const [{ natsBell }, { natsStream }, { natsChunks }] = await Promise.all([
+    import('../ports/bell/nats.js'),
+    import('../ports/stream/nats.js'),
+    import('../ports/chunks/nats.js'),
+  ])
+  return { natsBell, natsStream, natsChunks }
 }
 
 async function databaseOnceThere(options: HouseOptions & { readonly url: string }): Promise<Database> {

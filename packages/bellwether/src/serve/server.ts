@@ -3,7 +3,7 @@
  * where they are wanted, and the watchdog of workers outside. Always: a public address needs a key that was made before; what was
  * opened here is closed here; told to stop, it ends streams and waits, answers what is under way, and goes.
  */
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -34,6 +34,7 @@ import type { House } from './house.js'
 import { adminKeyFile, dataFolder } from './places.js'
 import { evidenceOf } from './remote-evidence.js'
 import { kernelSpawner } from './spawner.js'
+import type { PartState } from './supervisor.js'
 import { isLoopback, viewSettings } from './view.js'
 
 export interface ServerFlags {
@@ -52,6 +53,8 @@ export interface ServerFlags {
   readonly onReady?: (facts: Readonly<Record<string, unknown>>) => void
   /** The house's own numbers, for /metrics. */
   readonly metrics?: () => Promise<string>
+  /** The processes that somebody keeps beside the server. */
+  readonly parts?: () => readonly PartState[]
   /** The dashboard's files, say. */
   readonly pages?: ServerOptions['pages']
 }
@@ -69,8 +72,10 @@ const choresMs = 3_600_000
 const dayMs = 86_400_000
 // Nobody repeats a request after a week.
 const answerDays = 7
-/** The same from source and from the build: both lie two folders below the package. */
-const dashboardFolder = fileURLToPath(new URL('../../../dashboard/dist', import.meta.url))
+/** In a published package the dashboard lies within the build; in the workspace beside the package, from source and build alike. */
+const dashboardFolder = ['../dashboard', '../../../dashboard/dist']
+  .map((place) => fileURLToPath(new URL(place, import.meta.url)))
+  .find((place, at) => at === 1 || existsSync(place))!
 const pruneFull = 5_000
 
 export async function runServer(options: RunServerOptions): Promise<number> {
@@ -137,6 +142,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
     },
     pages: options.pages ?? dashboardPages(dashboardFolder),
     ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
+    ...(options.parts === undefined ? {} : { parts: partFacts(options.parts) }),
   })
   if (fusion !== undefined) server.app.server.on('error', (error: Error) => fusion.receiver(error.message))
   try {
@@ -171,6 +177,17 @@ export async function runServer(options: RunServerOptions): Promise<number> {
     await claims.close()
     await board?.close()
   }
+}
+
+/** For people: instants instead of milliseconds. */
+function partFacts(parts: () => readonly PartState[]) {
+  const instant = (ms: number | null) => (ms === null ? null : new Date(ms).toISOString())
+  return () =>
+    parts().map(({ sinceMs, nextStartMs, ...part }) => ({
+      ...part,
+      since: instant(sinceMs),
+      nextStartAt: instant(nextStartMs),
+    }))
 }
 
 async function listen(app: ReturnType<typeof makeServer>['app'], host: string, port: number): Promise<string> {

@@ -23,11 +23,19 @@ export interface PartState {
   readonly restarts: number
   /** What it died of, the last time. */
   readonly lastEnd: string | null
+  /** When it came to its status, and when it is started again if it waits for that: on the wall clock, for people. */
+  readonly sinceMs: number
+  readonly nextStartMs: number | null
 }
 
 export interface Supervisor {
-  /** Starts a part and keeps it; resolves when it was ready for the first time, rejects when its first start fails. */
+  /**
+   * Starts a part and keeps it; resolves when it was ready for the first time. Rejects when its first start fails, to say so: it
+   * is tried again all the same, until `stop`.
+   */
   keep(part: Part): Promise<Member>
+  /** Its cause may have passed: a part that waits, in quarantine too, is started now, and what it did before is forgiven. */
+  nudge(name: string): void
   readonly parts: readonly PartState[]
   /** Stops everything, the newest first. `hurry`: work in progress is left to others. */
   stop(hurry?: boolean): Promise<void>
@@ -57,9 +65,19 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
     #member: Member | undefined
     readonly #ended: number[] = []
     #running: Promise<void> = Promise.resolve()
+    #nudged = new AbortController()
 
     constructor(readonly part: Part) {
-      this.#state = { name: part.name, status: 'starting', pid: null, restarts: 0, lastEnd: null }
+      const sinceMs = clock.wallMs()
+      this.#state = {
+        name: part.name,
+        status: 'starting',
+        pid: null,
+        restarts: 0,
+        lastEnd: null,
+        sinceMs,
+        nextStartMs: null,
+      }
     }
 
     get state(): PartState {
@@ -67,14 +85,25 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
     }
 
     #change(changed: Partial<PartState>): void {
-      this.#state = { ...this.#state, ...changed }
+      const isNew = changed.status !== undefined && changed.status !== this.#state.status
+      const times = isNew ? { sinceMs: clock.wallMs(), nextStartMs: null } : {}
+      this.#state = { ...this.#state, ...times, ...changed }
       options.onChange?.(this.#state)
     }
 
-    async begin(): Promise<Member> {
-      const first = await this.#start()
-      this.#running = this.#keep(first)
+    begin(): Promise<Member> {
+      const first = this.#start()
+      this.#running = first.then(
+        (member) => this.#keep(member),
+        (error: unknown) => this.#keep(notStarted(error)),
+      )
       return first
+    }
+
+    nudge(): void {
+      if (this.#state.status !== 'waiting' && this.#state.status !== 'quarantined') return
+      this.#ended.length = 0
+      this.#nudged.abort()
     }
 
     async #start(): Promise<Member> {
@@ -85,29 +114,33 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
       return member
     }
 
-    async #keep(first: Member): Promise<void> {
-      let member: Member | undefined = first
+    /** From a member, or from the words for why there is none. */
+    async #keep(first: Member | string): Promise<void> {
+      let member = first
       while (!over.signal.aborted) {
-        const end: string = member === undefined ? 'could not be started' : told(await member.ended)
+        const end: string = typeof member === 'string' ? member : told(await member.ended)
         if (over.signal.aborted) return
         this.#ended.push(clock.monotonicMs())
         if (this.#ended.length > endingsMax) this.#ended.shift()
         const { afterMs, quarantined } = restartOf(this.#ended, rules)
-        this.#change({ status: quarantined ? 'quarantined' : 'waiting', pid: null, lastEnd: end })
+        const status = quarantined ? 'quarantined' : 'waiting'
+        this.#nudged = new AbortController()
+        this.#change({ status, pid: null, lastEnd: end, nextStartMs: clock.wallMs() + afterMs })
         const facts = { part: this.part.name, end, again_in_seconds: afterMs / 1_000 }
         if (quarantined) log.error(facts, 'a part fails again and again; it is in quarantine')
         else log.warn(facts, 'a part ended; it is started again')
-        await clock.sleep(afterMs, over.signal)
+        await clock.sleep(afterMs, this.#nudged.signal)
         if (over.signal.aborted) return
         this.#change({ restarts: this.#state.restarts + 1 })
         member = await this.#start().catch((error: unknown) => {
           log.error({ err: error, part: this.part.name }, 'a part could not be started')
-          return undefined
+          return notStarted(error)
         })
       }
     }
 
     async stop(hurry: boolean): Promise<void> {
+      this.#nudged.abort()
       await this.#member?.stop(hurry, stopMs)
       await this.#running
       // A start that was under way when the end was called.
@@ -117,7 +150,7 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
   }
 
   return {
-    async keep(part) {
+    keep(part) {
       const keeper = new Keeper(part)
       keepers.push(keeper)
       return keeper.begin()
@@ -125,6 +158,7 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
     get parts() {
       return keepers.map((keeper) => keeper.state)
     },
+    nudge: (name) => keepers.find((keeper) => keeper.part.name === name)?.nudge(),
     async stop(hurry = false) {
       over.abort()
       // What was started last leans on what was started first.
@@ -136,3 +170,5 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
 function told({ code, signal }: Ended): string {
   return signal === null ? `exit code ${code ?? 'unknown'}` : `signal ${signal}`
 }
+
+const notStarted = (error: unknown) => `could not be started: ${error instanceof Error ? error.message : String(error)}`

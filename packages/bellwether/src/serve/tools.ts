@@ -3,6 +3,7 @@
  * them, and the toolboxes of its agents. Declarations are read at the start; one that is wrong is told and left out. A worker without
  * tools of its own has no host, and still offers what others run.
  */
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/claim.js'
@@ -15,7 +16,7 @@ import type { Surroundings } from '../worker/tools/built-ins.js'
 import { openCatalogue } from '../worker/tools/catalogue.js'
 import { openToolHost } from '../worker/tools/host.js'
 import { readHttpTools } from '../worker/tools/http-tools.js'
-import { openServer, readMcpFile, type McpOptions, type OpenServer } from '../worker/tools/mcp-servers.js'
+import type { McpOptions, OpenServer } from '../worker/tools/mcp-servers.js'
 import { runSeconds, waitSeconds } from '../worker/tools/timing.js'
 import type { HostedTool, Toolbox } from '../worker/tools/tool.js'
 import { openToolbox } from '../worker/tools/toolbox.js'
@@ -55,7 +56,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const { kernel, clock, log, settings, projectId } = options
   const silentSeconds = settings.worker.inbox_processing_timeout_seconds
   const own = ownTools(options)
-  const servers = openServers(options)
+  const servers = await openServers(options)
   const catalogue = openCatalogue(own, servers)
   for (const tool of own) await declare(kernel, projectId, tool, silentSeconds)
   const waited = new AbortController()
@@ -114,8 +115,11 @@ function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
   return [...functions, ...tools.filter((tool) => !names.has(tool.name))]
 }
 
-function openServers(options: ToolsOptions): OpenServer[] {
+async function openServers(options: ToolsOptions): Promise<OpenServer[]> {
   const { root, log } = options
+  // MCP's own library is large, and many a project declares no server.
+  if (!existsSync(join(root, mcpFile))) return []
+  const { openServer, readMcpFile } = await import('../worker/tools/mcp-servers.js')
   const { servers, problems } = readMcpFile(join(root, mcpFile))
   tell(log, mcpFile, problems)
   return [...servers].flatMap(([name, declared]) => {

@@ -62,6 +62,11 @@ const view = z.object({
     max: longestSeconds,
   }),
   live: z.boolean().default(true).describe('Whether changes are reported as they happen, not only by scans.'),
+  exclude: z
+    .string()
+    .max(4_096)
+    .default('.git,node_modules')
+    .describe('Globs, separated by commas, of what `up` keeps out of the view of its folder.'),
 })
 
 const board = z.object({

@@ -171,13 +171,14 @@ it('a joiner that waits looks at a new batch when its bell rings, and not only a
   const joiner = runJoiner({ kernel, bell, clock, log: quietLog, signal: stop.signal })
   await waiting
   const { batchId } = await kernel.fork({ projectId: project, tasks: [reuse('b0')] })
-  await until('it has looked', async () => {
+  const looked = await until('it has looked', async () => {
     const { next_look_at: next, created_at: made } = await t.one<{ next_look_at: Date; created_at: Date }>(
       'select next_look_at, created_at from state.batches where batch_id = $1',
       batchId,
     )
     return next > made || undefined
   })
+  expect(looked).toBe(true)
   stop.abort()
   await joiner
   await bell.close()

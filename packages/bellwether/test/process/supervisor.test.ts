@@ -73,9 +73,28 @@ it('goes on trying when a part cannot be started again', async () => {
   expect(back.restarts).toBeGreaterThan(2)
 })
 
-it('says when the first start fails', async () => {
-  const { supervisor, part } = await open()
-  await expect(supervisor.keep(part('one', () => 'broken'))).rejects.toMatchObject({ code: 'member_failed' })
+it('says when the first start fails, and goes on trying', async () => {
+  let how = 'broken'
+  const { supervisor, part, state } = await open({ ...usualRules, backoff: { ...usualRules.backoff, baseMs: 1 } })
+  await expect(supervisor.keep(part('one', () => how))).rejects.toMatchObject({ code: 'member_failed' })
+  how = 'stay'
+  await until('it is there', async () => (state('one')?.status === 'ready' ? true : undefined))
+  expect(state('one')?.lastEnd).toMatch(/^could not be started: broken ended before/)
+})
+
+it('starts a part at once that waits in quarantine when its cause may have passed', async () => {
+  let how = 'brief'
+  const slow = { ...usualRules, loopAfter: 1, quarantineMs: 600_000 }
+  const { supervisor, part, state } = await open(slow)
+  await supervisor.keep(part('one', () => how))
+  const kept = await until('it is in quarantine', async () =>
+    state('one')?.status === 'quarantined' ? state('one') : undefined,
+  )
+  expect((kept.nextStartMs ?? 0) - kept.sinceMs).toBeGreaterThan(599_000)
+  how = 'stay'
+  supervisor.nudge('one')
+  await until('it is back', async () => (state('one')?.status === 'ready' ? true : undefined))
+  expect(state('one')).toMatchObject({ restarts: 1, nextStartMs: null })
 })
 
 it('leaves nothing behind, not even what ignores SIGTERM, and stops the newest first', async () => {

@@ -1,48 +1,13 @@
 /** Everything on one machine, as one command: it works, its workers come back, and after kill -9 the next start goes on. */
-import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/init.js'
-import { testFolder } from '../support/postgres.js'
-import { runCli, type Cli } from '../support/process.js'
+import { expect, it } from 'vitest'
+import { ask, testProject } from '../support/folder.js'
 import { until } from '../support/until.js'
-
-async function project() {
-  const folder = await testFolder()
-  initFolder(folder)
-  const started: Cli[] = []
-  onTestFinished(async () => {
-    for (const cli of started) if (cli.alive()) cli.signal('SIGTERM')
-    await Promise.all(started.map((cli) => cli.ended))
-    await rm(folder, { recursive: true, force: true })
-  })
-  const data = join(folder, '.bellwether')
-  return {
-    up: async () => {
-      const cli = runCli(['up', '--port', '0', '--data', data, '--json', '--parent-pipe'], { cwd: folder })
-      started.push(cli)
-      return { cli, facts: await cli.ready(60_000) }
-    },
-    run: async (...words: readonly string[]) => {
-      const cli = runCli([...words, '--json'], { cwd: folder })
-      const code = await cli.ended
-      return { code, answer: JSON.parse(cli.stdout() || '{}') as Record<string, unknown>, stderr: cli.stderr() }
-    },
-  }
-}
-
-const ask = async (facts: Readonly<Record<string, unknown>>, path: string) => {
-  const response = await fetch(`${String(facts['url'])}${path}`, {
-    headers: { 'x-api-key': String(facts['adminKey']) },
-  })
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
-}
 
 it(
   'runs a turn, shows the folder, brings a killed worker back, and is taken over after kill -9',
   { timeout: 180_000 },
   async () => {
-    const { up, run } = await project()
+    const { up, run } = await testProject()
     const first = await up()
     expect(first.facts).toMatchObject({ ready: true, role: 'up' })
     const turn = await run('turn', 'run', 'greeter', 'Good morning')
@@ -53,6 +18,9 @@ it(
       const { status, body } = await ask(first.facts, '/api/v1/views/project/tree?path=/agents&recursive=true')
       return status === 200 && JSON.stringify(body).includes('greeter.md') ? true : undefined
     })
+    // What the house keeps for itself is no part of the project.
+    const { body: whole } = await ask(first.facts, '/api/v1/views/project/tree?path=/&recursive=true')
+    expect(JSON.stringify(whole)).not.toContain('.bellwether')
 
     const workers = async (facts: Readonly<Record<string, unknown>>) => {
       const { body } = await ask(facts, '/api/v1/projects/default/workers')
@@ -82,7 +50,7 @@ it(
 )
 
 it('says what to do where no server is known', async () => {
-  const { run } = await project()
+  const { run } = await testProject()
   const { code, stderr } = await run('turn', 'list')
   expect(code).toBe(2)
   expect(stderr).toContain('bellwether up')

@@ -12,7 +12,7 @@ import { testFolder } from './postgres.js'
 const agents = fileURLToPath(new URL('./fleet-agents.ts', import.meta.url))
 
 /** Seconds; watchdogs look every half second, so that a gap of their own is 1.5 s. */
-const timings: Readonly<Record<string, string>> = {
+export const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '3',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
   WORKER__SUSPEND_TIMEOUT_SECONDS: '5',

@@ -6,7 +6,7 @@
 import { setMaxListeners } from 'node:events'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { auditTurns, type Audit } from '../../src/demo/audit.js'
-import { hostTools } from '../../src/demo/tool-host.js'
+import { hostTools } from './tool-host.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { natsBell } from '../../src/ports/bell/nats.js'

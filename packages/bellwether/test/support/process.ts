@@ -24,7 +24,7 @@ const built = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const isFresh = process.env['BELLWETHER_TEST_BUILT'] === '1'
 
 /** What node runs to be the command line: the build where there is a fresh one, because it starts in a third of the time. */
-function programFor(words: readonly string[]): readonly string[] {
+export function programFor(words: readonly string[]): readonly string[] {
   // Agents in TypeScript import our sources: they must meet the same modules there.
   return isFresh && !words.some((word) => word.endsWith('.ts')) ? [built] : program
 }

@@ -41,6 +41,8 @@ export interface Disk {
   list(path: string, each: (found: Found) => void): Listed | Miss
   /** Device and inode, exactly: what tells a directory from another one that took its place. */
   identity(path: string): Identity | undefined
+  /** Whether a path is excluded, as a whole or with a directory above it; absent: nothing is. */
+  hides?(path: string): boolean
 }
 
 export const emptyFound = (): Found => ({

@@ -8,6 +8,7 @@ import type { Worker } from 'node:worker_threads'
 import { Retryable } from '@bellwether/protocol'
 import { childOf } from '../disk/disk.js'
 import { rootTrouble, type RootIdentity } from '../disk/root.js'
+import { systemClock } from '../ports/clock.js'
 import { startThread } from '../ports/thread.js'
 import type {
   DirectoryResult,
@@ -27,6 +28,10 @@ export interface ScannerOptions {
   /** Two use two cores; a network filesystem with high latency gains from more. */
   readonly threads?: number
   readonly batchRows?: number
+  /** Globs of what is not told. */
+  readonly exclude?: readonly string[]
+  /** How long a thread that nobody needs is kept. */
+  readonly restMs?: number
   readonly pinned?: () => RootIdentity | undefined
 }
 
@@ -64,18 +69,32 @@ export interface Scanner {
 const tasksPerMessage = 32
 // Batches that may wait for the sender before the threads pause.
 const batchesAhead = 16
+// A thread holds some ten megabytes and starts within 50 ms: an idle sensor needs none.
+const restUsualMs = 5_000
 
 export function openScanner(options: ScannerOptions): Scanner {
-  const { root, native = true, threads = 2, batchRows = 1_000 } = options
-  const setup: ScanSetup = { root, native }
-  /** Threads that have nothing to do; they keep no process alive. */
+  const { root, native = true, threads = 2, batchRows = 1_000, restMs = restUsualMs } = options
+  const setup: ScanSetup = { root, native, exclude: options.exclude ?? [] }
+  /** Threads that have nothing to do; they keep no process alive, and are let go when that lasts. */
   const rested: Worker[] = []
+  const leaving = new Map<Worker, AbortController>()
   let isClosed = false
 
   function hire(): Worker {
     const worker = rested.pop() ?? startThread('./thread', import.meta.url, setup)
+    stay(worker)
     worker.ref()
     return worker
+  }
+  function stay(worker: Worker): void {
+    leaving.get(worker)?.abort()
+    leaving.delete(worker)
+  }
+  async function leave(worker: Worker): Promise<void> {
+    const hired = new AbortController()
+    leaving.set(worker, hired)
+    await systemClock.sleep(restMs, hired.signal)
+    if (!hired.signal.aborted) dismiss(worker)
   }
   /** One that was interrupted may be stuck in a call to the disk: it is ended, not used again. */
   function release(worker: Worker, isSound: boolean): void {
@@ -83,11 +102,13 @@ export function openScanner(options: ScannerOptions): Scanner {
     if (isSound && !isClosed && rested.length < threads + 1) {
       worker.on('error', () => dismiss(worker)).unref()
       rested.push(worker)
+      void leave(worker)
     } else dismiss(worker)
   }
   function dismiss(worker: Worker): void {
     const at = rested.indexOf(worker)
     if (at >= 0) rested.splice(at, 1)
+    stay(worker)
     worker.on('error', () => undefined).unref()
     // It ends by itself, as soon as the disk lets go of it; ending it by force inside a native call may end us all.
     worker.postMessage({ type: 'stop' } satisfies ToScanThread, [])

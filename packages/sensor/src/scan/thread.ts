@@ -24,7 +24,7 @@ const hotFilesMax = 1_000
 const waitMs = 1_000
 
 const setup = workerData as ScanSetup
-const disk: Disk = openDisk(setup.root, setup.native)
+const disk: Disk = openDisk(setup.root, setup.native, setup.exclude)
 let order: ScanOrder
 let texts: string[] = []
 

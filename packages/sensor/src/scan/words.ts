@@ -27,6 +27,7 @@ export type ScanMode = 'snapshot' | 'audit' | 'job' | 'directories'
 export interface ScanSetup {
   readonly root: string
   readonly native: boolean
+  readonly exclude: readonly string[]
 }
 
 /** What it needs to know of one scan. */

@@ -200,7 +200,7 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
 
   /** Beats until the session is over. No other error ends it. */
   async function keepAlive(of: Session, signal: AbortSignal): Promise<void> {
-    let [lastOkMs, failures, isTold] = [clock.monotonicMs(), 0, false]
+    let [lastOkMs, failures, late, isTold] = [clock.monotonicMs(), 0, 0, false]
     while (!signal.aborted) {
       const beganMs = clock.monotonicMs()
       // Until the server knows that we follow changes, no barrier waits for us: it should not take long to learn it.
@@ -225,7 +225,11 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
         else log.warn(fields, 'a heartbeat failed')
         // While the session may still be alive, it is worth more than a quiet network.
         const mayLive = clock.monotonicMs() - lastOkMs < of.timeoutMs
-        pauseMs = mayLive ? Math.min(intervalMs, Math.max(recovery.pauseMs, pauseMinMs) / 5) : recovery.pauseMs
+        // Once it cannot, the pauses begin anew: what was tried in haste before says nothing about when the server is back.
+        late = mayLive ? 0 : late + 1
+        pauseMs = mayLive
+          ? Math.min(intervalMs, Math.max(recovery.pauseMs, pauseMinMs) / 5)
+          : recoveryFor({ kind, stopping: false, consecutive: late }).pauseMs
       }
       await clock.sleep(pauseMs, signal)
     }

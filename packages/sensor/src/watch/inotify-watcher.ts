@@ -128,6 +128,7 @@ export class InotifyWatcher implements Watcher {
     this.#set.touch(directory)
     const path = childOf(directory, change.name)
     if (change.gone || change.arrived) this.#touched.add(directory)
+    if (this.#options.disk.hides?.(path) === true) return
     if (change.gone) this.#tellGone(path, change)
     const found = this.#options.disk.look(path)
     if (typeof found === 'string') {

@@ -23,6 +23,8 @@ export interface SourceOptions {
   readonly clock: Clock
   readonly log: Log
   readonly native?: boolean
+  /** Globs of what is neither watched nor told. */
+  readonly exclude?: readonly string[]
   /** The most directories to watch; absent: 50,000, at most 80 % of the kernel's limit. */
   readonly watchMax?: number
   readonly hotSeconds?: number
@@ -166,6 +168,7 @@ export function openSource(options: SourceOptions): Source {
       const setup: WatchSetup = {
         root: options.root,
         native: options.native ?? true,
+        exclude: options.exclude ?? [],
         pinned: root,
         limit,
         wakeFd,

@@ -45,7 +45,7 @@ function open(disk: Disk): Watcher {
 }
 
 function run(): void {
-  const disk = openDisk(setup.root, setup.native)
+  const disk = openDisk(setup.root, setup.native, setup.exclude)
   const watcher = open(disk)
   const trouble = () => rootTrouble(setup.pinned, rootIdentity(disk))
   let [paused, lastTickMs, watching] = [false, monotonicMs(), 0]

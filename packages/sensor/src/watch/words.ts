@@ -23,6 +23,7 @@ export interface WatchStats {
 export interface WatchSetup {
   readonly root: string
   readonly native: boolean
+  readonly exclude: readonly string[]
   readonly pinned: RootIdentity
   readonly limit: number
   readonly wakeFd: number

@@ -1,0 +1,154 @@
+/** `up` attacked: parts that die again and again, a second one, a taken port, an end in the middle of its start, kill -9 at work. */
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { chmod, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import { ask, isAlive, testProject, type Facts } from '../support/folder.js'
+import { freshDatabase } from '../support/postgres.js'
+import { until } from '../support/until.js'
+
+const pidFile = (data: string) => {
+  try {
+    return Number(readFileSync(join(data, 'database', 'cluster', 'postmaster.pid'), 'utf8').split('\n')[0])
+  } catch {
+    return undefined // none runs
+  }
+}
+
+async function partOf(facts: Facts, name: string): Promise<Record<string, unknown>> {
+  const { body } = await ask(facts, '/api/v1/health/components')
+  const found = (body['components'] as Record<string, unknown>[]).find((one) => one['name'] === name)
+  return found ?? {}
+}
+
+/** Processes whose command line has this word. */
+const running = (word: string) =>
+  readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(word)
+    } catch {
+      return false // it ended meanwhile
+    }
+  })
+
+it(
+  'a worker that dies again and again is put in quarantine, which is said everywhere, and lifted when an agent is changed',
+  { timeout: 120_000 },
+  async () => {
+    const { up, told, data, folder } = await testProject()
+    const { cli, facts } = await up()
+    expect(statSync(join(data, 'up.json')).mode & 0o777).toBe(0o600)
+    expect(told()).toMatchObject({ url: facts['url'], databaseUrl: facts['databaseUrl'], pid: cli.pid })
+    expect(await partOf(facts, 'database')).toMatchObject({ kind: 'part', state: 'ok', pid: pidFile(data) })
+
+    const worker = () => told().workers.find(({ name }) => name === 'worker default')
+    let last: number | undefined
+    const isBack = async () => {
+      const pid = worker()?.pid ?? undefined
+      return pid === last ? undefined : pid
+    }
+    for (let death = 1; death <= 6; death += 1) {
+      last = await until(`start ${death}`, isBack)
+      process.kill(last, 'SIGKILL')
+    }
+    await until('quarantine', async () =>
+      (await partOf(facts, 'worker default'))['status'] === 'quarantined' ? 1 : undefined,
+    )
+    expect(await partOf(facts, 'worker default')).toMatchObject({
+      state: 'failed',
+      last_end: 'signal SIGKILL',
+      restarts: 5,
+    })
+    expect(worker()).toMatchObject({ pid: null, status: 'quarantined' })
+    expect(cli.stderr()).toContain('it is in quarantine')
+
+    await writeFile(join(folder, 'agents', 'greeter.md'), '---\ncommand: [cat]\n---\nSay it again.\n')
+    await until('the worker is back', isBack, 20_000)
+    expect(await partOf(facts, 'worker default')).toMatchObject({ state: 'ok', restarts: 6 })
+    cli.signal('SIGTERM')
+    expect(await cli.ended).toBe(0)
+    expect(readdirSync(data)).not.toContain('up.json')
+    expect(isAlive(pidFile(data) ?? 0x3f_ff_ff)).toBe(false)
+  },
+)
+
+it(
+  'kill -9 while a command works leaves nothing of it, and the next start goes on; others are kept out meanwhile',
+  { timeout: 120_000 },
+  async () => {
+    const { up, start, told, folder } = await testProject()
+    const mark = `hibernate-${process.pid}`
+    await writeFile(
+      join(folder, 'agents', 'sleeper.md'),
+      `---\ncommand: [sh, -c, 'sleep 600; echo ${mark}']\n---\nSleep.\n`,
+    )
+    const first = await up()
+    const { body } = await ask(first.facts, '/api/v1/projects/default/agents/sleeper/turns', {
+      method: 'POST',
+      body: { instruction: 'sleep' },
+    })
+    const turn = String(body['agent_turn_id'])
+    const sleeping = () => running(mark).filter((pid) => Number(pid) !== process.pid)
+    await until('the command runs', async () => (sleeping().length > 0 ? true : undefined))
+
+    const second = start()
+    expect(await second.ended).toBe(1)
+    expect(second.stderr()).toContain('[folder_in_use]')
+    // Of another folder, with a database of its own: nothing that it opened keeps it from ending.
+    const database = await freshDatabase()
+    onTestFinished(() => database.drop())
+    const other = await testProject()
+    const port = new URL(String(first.facts['url'])).port
+    const third = other.start(['--port', port], { env: { BELLWETHER__DATABASE__URL: database.url } })
+    expect(await third.ended).toBe(2)
+    expect(third.stderr()).toContain('[cannot_listen]')
+
+    const pids = told().workers.map(({ pid }) => pid!)
+    first.cli.signal('SIGKILL')
+    await first.cli.ended
+    await until('its worker and the command are gone', async () =>
+      pids.some(isAlive) || sleeping().length > 0 ? undefined : true,
+    )
+    const again = await up()
+    expect(again.facts['adminKey']).toBe(first.facts['adminKey'])
+    const looked = await ask(again.facts, `/api/v1/projects/default/turns/${turn}`)
+    expect(looked.body).toMatchObject({ agent_turn_id: turn, outcome: null })
+    const stop = await ask(again.facts, `/api/v1/projects/default/turns/${turn}/stop`, { method: 'POST', body: {} })
+    expect(stop.status).toBeLessThan(300)
+    const ended = await ask(again.facts, `/api/v1/projects/default/turns/${turn}?wait=20`)
+    expect(ended.body).toMatchObject({ outcome: 'canceled' })
+    again.cli.signal('SIGTERM')
+    expect(await again.cli.ended).toBe(0)
+    expect(sleeping()).toEqual([])
+  },
+)
+
+it(
+  'told to stop in the middle of its start it goes, leaves nothing, and starts well after that',
+  { timeout: 120_000 },
+  async () => {
+    const { start, data } = await testProject()
+    // While the database is made, then before the house is open, then while its parts open.
+    for (const line of ['creating the embedded database', 'the embedded database is ready', 'the server is ready']) {
+      const cli = start()
+      await until(line, async () => (cli.stderr().includes(line) || !cli.alive() ? true : undefined), 30_000)
+      cli.signal('SIGTERM')
+      expect([line, await cli.ended]).toEqual([line, 0])
+      expect(readdirSync(data)).not.toContain('up.json')
+      expect(pidFile(data)).toBeUndefined()
+      expect(cli.stderr()).not.toContain('took over')
+    }
+  },
+)
+
+it('says in plain words where it cannot write, and what to do', async () => {
+  const { start, folder } = await testProject()
+  const nobody = 65_534
+  await chmod(folder, 0o555)
+  const asRoot = process.getuid?.() === 0
+  const cli = start([], asRoot ? { uid: nobody } : {})
+  expect(await cli.ended).toBe(2)
+  await chmod(folder, 0o755)
+  expect(cli.stderr()).toMatch(/error: .*\.bellwether.*\[cannot_write\]\n +.*--data/)
+})

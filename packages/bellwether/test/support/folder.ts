@@ -1,0 +1,83 @@
+/** A project folder with the agents of `init`, and `up` in it as a real process; what was started ends with the test. */
+import { readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { onTestFinished } from 'vitest'
+import { initFolder } from '../../src/cli/init.js'
+import { testFolder } from './postgres.js'
+import { runCli, type Cli, type CliOptions } from './process.js'
+
+export type Facts = Readonly<Record<string, unknown>>
+
+export interface UpFile {
+  readonly url: string
+  readonly databaseUrl: string
+  readonly workers: readonly { readonly name: string; readonly target: string; readonly pid: number | null }[]
+}
+
+export interface Project {
+  readonly folder: string
+  readonly data: string
+  readonly start: (words?: readonly string[], options?: Partial<CliOptions>) => Cli
+  /** Started, and ready. */
+  readonly up: (words?: readonly string[], options?: Partial<CliOptions>) => Promise<{ cli: Cli; facts: Facts }>
+  /** What the running one says of itself. */
+  readonly told: () => UpFile
+  readonly run: (
+    ...words: readonly string[]
+  ) => Promise<{ code: unknown; answer: Record<string, unknown>; stderr: string }>
+}
+
+/** The first start makes a database, on a machine that does much else. */
+const readyMs = 60_000
+
+export async function testProject(): Promise<Project> {
+  const folder = await testFolder()
+  initFolder(folder)
+  const started: Cli[] = []
+  onTestFinished(async () => {
+    for (const cli of started) if (cli.alive()) cli.signal('SIGTERM')
+    await Promise.all(started.map((cli) => cli.ended))
+    await rm(folder, { recursive: true, force: true })
+  })
+  const data = join(folder, '.bellwether')
+  const start: Project['start'] = (words = [], options = {}) => {
+    const port = words.includes('--port') ? [] : ['--port', '0']
+    const cli = runCli(['up', ...port, '--json', '--parent-pipe', ...words], { cwd: folder, ...options })
+    started.push(cli)
+    return cli
+  }
+  return {
+    folder,
+    data,
+    start,
+    up: async (words, options) => {
+      const cli = start(words, options)
+      return { cli, facts: await cli.ready(readyMs) }
+    },
+    told: () => JSON.parse(readFileSync(join(data, 'up.json'), 'utf8')) as UpFile,
+    run: async (...words) => {
+      const cli = runCli([...words, '--json'], { cwd: folder })
+      const code = await cli.ended
+      return { code, answer: JSON.parse(cli.stdout() || '{}') as Record<string, unknown>, stderr: cli.stderr() }
+    },
+  }
+}
+
+export async function ask(facts: Facts, path: string, init: { method?: string; body?: object } = {}) {
+  const response = await fetch(`${String(facts['url'])}${path}`, {
+    method: init.method ?? 'GET',
+    headers: { 'x-api-key': String(facts['adminKey']), 'content-type': 'application/json' },
+    ...(init.body === undefined ? {} : { body: JSON.stringify(init.body) }),
+  })
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
+    throw error
+  }
+}
