@@ -19,10 +19,13 @@ const arrows = {
   board: below,
   view: below,
   telemetry: ['protocol', 'ports'],
+  // A running house from outside, over HTTP only; and our MCP server, which is such a client.
+  client: ['protocol', 'ports'],
+  mcp: ['protocol', 'ports', 'client'],
   http: [...below, ...middle, 'telemetry'],
   serve: [...below, ...middle, 'telemetry', 'http', 'sensor'],
   demo: [...below, ...middle, 'http', 'serve'],
-  cli: [...below, ...middle, 'http', 'serve', 'demo', 'sensor'],
+  cli: [...below, ...middle, 'http', 'serve', 'demo', 'sensor', 'client', 'mcp'],
   index: [...below, ...middle, 'http', 'serve'],
 }
 

@@ -1,155 +1,159 @@
 /**
  * How a command reaches a running server: by what it is told (--server, --key), by the environment, or by the file that `up` leaves
- * in the folder while it runs. Always: a call has a timeout; a refusal is told in the server's own words.
+ * in the folder while it runs. Always: a key that was found beside an `up` goes to that `up` and to no other server.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
+import { openClient as open, type Address, type Client } from '../client/client.js'
 import { systemClock } from '../ports/clock.js'
-import { within } from '../ports/link.js'
 import { environment } from '../serve.js'
 import { adminKeyFile, dataFolder, upFile } from '../serve/places.js'
+import { nearest } from '../settings/nearest.js'
 
 export interface ServerFlags {
   readonly server?: string
   readonly key?: string
-  readonly project: string
+  readonly project?: string
   readonly json?: boolean
 }
 
-export interface Client {
-  readonly project: string
-  /** Answers the parsed body; `path` is relative to the API's base. */
-  ask<T>(method: string, path: string, body?: object): Promise<T>
-  /** An answer that goes on: the events of a stream, one object each, until the signal fires or the server ends it. */
-  follow(path: string, signal: AbortSignal): AsyncGenerator<Readonly<Record<string, unknown>>>
-}
-
-const callMs = 75_000 // longer than the longest wait that the server grants
-const base = '/api/v1'
-
 /** The options that every command has which talks to a server. */
 export function toServer(command: Command): Command {
-  return command
-    .option('--server <url>', 'the server (default: $BELLWETHER_SERVER, else the `up` of this folder)')
-    .option('--key <key>', 'an API key (default: $BELLWETHER_KEY, else the one that `up` has left here)')
-    .option('--project <name>', 'the project', 'default')
+  return serverOptions(command)
+    .option('--project <name>', 'the project (default: that of the `up` of this folder, else `default`)')
     .option('--json', 'print one object a line')
 }
 
-export function openClient(flags: ServerFlags): Client {
-  const { url, key } = reach(flags)
-  const headers = { 'x-api-key': key }
-
-  async function send(method: string, path: string, body: object | undefined, signal: AbortSignal): Promise<Response> {
-    let response: Response
-    try {
-      response = await fetch(`${url}${base}${path}`, {
-        method,
-        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        signal,
-      })
-    } catch (error) {
-      throw new Retryable(`${url} does not answer`, {
-        code: 'server_away',
-        cause: error,
-        hint: 'is it running? bellwether up starts one here',
-      })
-    }
-    if (!response.ok) throw await refusal(response)
-    return response
-  }
-
-  return {
-    project: flags.project,
-    async ask<T>(method: string, path: string, body?: object) {
-      const over = new AbortController()
-      const answer = send(method, path, body, over.signal).then((response) => response.json())
-      try {
-        return (await within(systemClock, callMs, `${method} ${path}`, answer)) as T
-      } finally {
-        over.abort()
-      }
-    },
-    async *follow(path, signal) {
-      const response = await send('GET', path, undefined, signal)
-      yield* events(response)
-    },
-  }
+export function serverOptions(command: Command): Command {
+  return command
+    .option('--server <url>', 'the server (default: $BELLWETHER_SERVER, else the `up` of this folder)')
+    .option('--key <key>', 'an API key (default: $BELLWETHER_KEY, else the one that `up` has left here)')
 }
 
-async function refusal(response: Response): Promise<Terminal> {
-  const problem = problemIn(await response.text())
-  return new Terminal(problem['detail'] ?? problem['title'] ?? `the server answered ${response.status}`, {
-    code: problem['code'] ?? `http_${response.status}`,
-    ...(problem['hint'] === undefined ? {} : { hint: problem['hint'] }),
-  })
+export function openClient(flags: ServerFlags, folder = process.cwd()): Client {
+  return open(addressOf(flags, folder), systemClock)
 }
 
-/** What the server says is wrong; nothing where a proxy in between speaks its own language: the status has to do then. */
-function problemIn(text: string): Readonly<Record<string, string>> {
-  try {
-    const parsed: unknown = JSON.parse(text)
-    if (typeof parsed !== 'object' || parsed === null) return {}
-    return Object.fromEntries(
-      Object.entries(parsed).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
-    )
-  } catch (error) {
-    if (error instanceof SyntaxError) return {}
-    throw error
-  }
+/** Whether a server can be named at all, by flags, environment or an `up` of this folder. */
+export function knowsServer(flags: ServerFlags): boolean {
+  return (flags.server ?? environment()['BELLWETHER_SERVER'] ?? besideUp(process.cwd())) !== undefined
 }
 
-async function* events(response: Response): AsyncGenerator<Readonly<Record<string, unknown>>> {
-  let left = ''
-  const decoder = new TextDecoder()
-  for await (const chunk of response.body ?? []) {
-    left += decoder.decode(chunk as Uint8Array, { stream: true })
-    const blocks = left.split('\n\n')
-    left = blocks.pop() ?? ''
-    for (const block of blocks) {
-      const data = block
-        .split('\n')
-        .filter((line) => line.startsWith('data:'))
-        .map((line) => line.slice(5).trimStart())
-        .join('\n')
-      if (data !== '') yield JSON.parse(data) as Readonly<Record<string, unknown>>
-    }
-  }
-}
-
-function reach(flags: ServerFlags): { url: string; key: string } {
+export function addressOf(flags: ServerFlags, folder: string): Address {
   const env = environment()
-  const here = flags.server === undefined ? besideUp(process.cwd()) : undefined
+  const here = besideUp(folder)
   const url = flags.server ?? env['BELLWETHER_SERVER'] ?? here?.url
   if (url === undefined) {
-    throw new InvalidInput('no server is known here', {
+    throw new InvalidInput(`no server is known in ${resolve(folder)}`, {
       code: 'no_server',
       hint: 'start one in this folder (bellwether up), or give --server URL and --key KEY',
     })
   }
-  const key = flags.key ?? env['BELLWETHER_KEY'] ?? here?.key
+  const isHere = here !== undefined && bare(url) === bare(here.url)
+  const key = flags.key ?? env['BELLWETHER_KEY'] ?? (isHere ? here.key : undefined)
   if (key === undefined) {
-    throw new InvalidInput('a key is needed', {
+    throw new InvalidInput(`a key is needed for ${url}`, {
       code: 'no_key',
       hint: 'give --key KEY, or set BELLWETHER_KEY; bellwether keys create makes one',
     })
   }
-  return { url: url.replace(/\/+$/, ''), key }
+  const project = flags.project ?? (isHere ? here.project : undefined) ?? 'default'
+  return { url, key: key.trim(), project, ...(isHere ? { awayHint: whyAway(here) } : {}) }
+}
+
+const bare = (url: string) => url.replace(/\/+$/, '').toLowerCase()
+
+interface Here {
+  readonly file: string
+  readonly url: string
+  readonly key: string | undefined
+  readonly pid: number | undefined
+  readonly project: string | undefined
 }
 
 /** What an `up` of this folder, or of one above it, has left. */
-function besideUp(from: string): { url: string; key: string | undefined } | undefined {
+function besideUp(from: string): Here | undefined {
   for (let folder = resolve(from); ; folder = dirname(folder)) {
     const data = join(folder, dataFolder)
     const file = join(data, upFile)
     if (existsSync(file)) {
-      const { url } = JSON.parse(readFileSync(file, 'utf8')) as { url: string }
-      const keyFile = join(data, adminKeyFile)
-      return { url, key: existsSync(keyFile) ? readFileSync(keyFile, 'utf8').trim() : undefined }
+      const { url, pid, project } = readUp(file)
+      return { file, url, pid, project, key: readKey(join(data, adminKeyFile)) }
     }
     if (folder === dirname(folder)) return undefined
+  }
+}
+
+function readUp(file: string): { url: string; pid: number | undefined; project: string | undefined } {
+  try {
+    const told = JSON.parse(readFileSync(file, 'utf8')) as Readonly<Record<string, unknown>>
+    const { url, pid, project } = told
+    if (typeof url !== 'string') throw new Error('it names no url')
+    return {
+      url,
+      pid: typeof pid === 'number' ? pid : undefined,
+      project: typeof project === 'string' ? project : undefined,
+    }
+  } catch (error) {
+    throw new InvalidInput(`${file} cannot be used: ${error instanceof Error ? error.message : String(error)}`, {
+      code: 'bad_up_file',
+      cause: error,
+      hint: 'another account may own it: give --server URL and --key KEY; a running `bellwether up` writes it anew',
+    })
+  }
+}
+
+/** Another account's key cannot be read; then one has to be given. */
+function readKey(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8').trim()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && ['ENOENT', 'EACCES', 'EPERM'].includes(String(error.code)))
+      return undefined
+    throw error
+  }
+}
+
+function whyAway({ file, pid }: Here): string {
+  if (pid === undefined || isAlive(pid)) return 'is it still starting, or stopping? bellwether doctor looks'
+  return `the \`up\` that left ${file} has ended without a word: start it again (bellwether up)`
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+// As many as a person would read through for a name.
+const namesMax = 1_000
+
+/** Runs `work`; an agent that is not there is told with the one that was probably meant. */
+export async function withNearestAgent<T>(client: Client, agent: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && ['unknown_agent', 'not_found'].includes(String(error.code))))
+      throw error
+    const { agents } = await client.ask<{ readonly agents: readonly { readonly agent_id: string }[] }>(
+      'GET',
+      client.of(`/agents?limit=${namesMax}`),
+    )
+    const close = nearest(
+      agent,
+      agents.map((one) => one.agent_id),
+    )
+    throw new Terminal(`there is no agent ${agent} in project ${client.project}`, {
+      code: 'unknown_agent',
+      cause: error,
+      hint:
+        close === undefined
+          ? 'the project has no agents yet: a file agents/NAME.md makes one'
+          : `Did you mean ${close}? bellwether agents shows all`,
+    })
   }
 }

@@ -1,94 +1,77 @@
-/** `bellwether keys`: makes, lists, rotates and revokes API keys, in the database itself; each deed is in the audit log. */
-import { userInfo } from 'node:os'
+/**
+ * `bellwether keys`: makes, lists, rotates and revokes API keys; each deed is in the audit log. In the database itself where settings
+ * name one, which works before any server does; otherwise through the server, with an administrator's key.
+ */
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
-import { writeAudit } from '../kernel/audit.js'
-import { createKey, keyRoles, listKeys, revokeKey, rotateKey, type KeyRole, type KeyRow } from '../kernel/keys.js'
-import { migrate } from '../kernel/schema/migrate.js'
-import { systemClock } from '../ports/clock.js'
-import type { Database } from '../ports/database/database.js'
-import { openDatabase } from '../ports/database/pool.js'
-import { uuidv7 } from '../ports/ids.js'
-import { systemRandom } from '../ports/random.js'
+import { plain } from '../client/harmless.js'
+import { keyRoles, type KeyRole } from '../kernel/keys.js'
 import { environment } from '../serve.js'
 import { loadSettings } from '../settings/load.js'
-import { printLine } from './explain.js'
+import { knowsServer, openClient, serverOptions, type ServerFlags } from './client.js'
+import { tell } from './explain.js'
+import { inDatabase, throughServer, type KeyCabinet, type KeyLine } from './key-cabinet.js'
+import { instant, table } from './terminal.js'
 
-interface Flags {
+interface Flags extends Pick<ServerFlags, 'server' | 'key' | 'json'> {
   readonly role?: string
   readonly name?: string
   readonly view?: string
   readonly project?: string
   readonly grace?: number
-  readonly json?: boolean
 }
 
-const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
-
-export function keysCommand(finish: (code: number) => void): Command {
-  const keys = new Command('keys').description('make, list, rotate and revoke API keys')
-  const done = () => finish(0)
-  keys
-    .command('create')
-    .description('make a key and print it, once')
+export function keysCommand(): Command {
+  const keys = new Command('keys').description('make, list, rotate and revoke API keys').helpCommand(false)
+  const verb = (name: string, description: string) =>
+    serverOptions(keys.command(name)).description(description).option('--json', 'print one object on stdout')
+  verb('create', 'make a key and print it, once')
     .option('--role <role>', keyRoles.join(', '))
     .option('--name <text>', 'what people call it')
     .option('--view <name>', 'the only view that it reaches; a sensor’s key feeds it')
     .option('--project <name>', 'the only project that it reaches')
-    .option('--json', 'print one object on stdout')
     .action(async (flags: Flags) => {
       const role = roleOf(flags.role)
       const { name, view, project } = flags
-      await onDatabase(async (db) => {
-        const made = await createKey(db, ports, {
-          role,
-          by: me(),
-          ...(name === undefined ? {} : { name }),
-          ...(view === undefined ? {} : { view }),
-          ...(project === undefined ? {} : { project }),
-        })
-        await note(db, 'CREATE', made.keyId)
-        show(flags, { key_id: made.keyId, role, key: made.key }, made.key)
-      })
-      done()
+      const limits = {
+        ...(name === undefined ? {} : { name }),
+        ...(view === undefined ? {} : { view }),
+        ...(project === undefined ? {} : { project }),
+      }
+      const made = await open(flags, (cabinet) => cabinet.create({ role, ...limits }))
+      tell(flags, { key_id: made.keyId, role, key: made.key }, () => made.key)
     })
-  keys
-    .command('list')
-    .description('show all keys, without their secrets')
-    .option('--json', 'print one object on stdout')
-    .action(async (flags: Flags) => {
-      await onDatabase(async (db) => {
-        const rows = await listKeys(db)
-        show(flags, { keys: rows }, rows.length === 0 ? 'there is no key yet' : rows.map(line).join('\n'))
-      })
-      done()
-    })
-  keys
-    .command('rotate <id>')
-    .description('give a key a new secret and print it, once')
+  verb('list', 'show all keys, without their secrets').action(async (flags: Flags) => {
+    const rows = await open(flags, (cabinet) => cabinet.list())
+    tell(flags, { keys: rows }, () => (rows.length === 0 ? 'there is no key yet' : shown(rows)))
+  })
+  verb('rotate <id>', 'give a key a new secret and print it, once')
     .option('--grace <seconds>', 'how long the old secret is good for (default: 0)', seconds)
-    .option('--json', 'print one object on stdout')
     .action(async (id: string, flags: Flags) => {
-      await onDatabase(async (db) => {
-        const made = await rotateKey(db, systemRandom, id, flags.grace ?? 0)
-        await note(db, 'ROTATE', id)
-        show(flags, { key_id: id, key: made.key }, made.key)
-      })
-      done()
+      const made = await open(flags, (cabinet) => cabinet.rotate(id, flags.grace ?? 0))
+      tell(flags, { key_id: id, key: made.key }, () => made.key)
     })
-  keys
-    .command('revoke <id>')
-    .description('make a key useless, for good')
-    .option('--json', 'print one object on stdout')
-    .action(async (id: string, flags: Flags) => {
-      await onDatabase(async (db) => {
-        await revokeKey(db, id)
-        await note(db, 'REVOKE', id)
-        show(flags, { key_id: id, status: 'revoked' }, `${id} is revoked; servers know within two seconds`)
-      })
-      done()
-    })
+  verb('revoke <id>', 'make a key useless, for good').action(async (id: string, flags: Flags) => {
+    await open(flags, (cabinet) => cabinet.revoke(id))
+    tell(flags, { key_id: id, status: 'revoked' }, () => `${plain(id)} is revoked; servers know within two seconds`)
+  })
   return keys
+}
+
+function open<T>(flags: Flags, work: (cabinet: KeyCabinet) => Promise<T>): Promise<T> {
+  const { database } = loadSettings({ folder: process.cwd(), env: environment() })
+  const asks = {
+    ...(flags.server === undefined ? {} : { server: flags.server }),
+    ...(flags.key === undefined ? {} : { key: flags.key }),
+  }
+  if (flags.server === undefined && database.url !== undefined) return inDatabase(database.url, work)
+  if (!knowsServer(asks)) {
+    throw new InvalidInput('no database is named, and no server is known here', {
+      code: 'no_database',
+      hint: 'start `bellwether up` in this folder, or give --server URL and --key KEY, or set url in section [database] of bellwether.toml',
+    })
+  }
+  return work(throughServer(openClient(asks)))
 }
 
 function roleOf(role: string | undefined): KeyRole {
@@ -99,41 +82,18 @@ function roleOf(role: string | undefined): KeyRole {
   })
 }
 
-const me = () => `cli:${userInfo().username}`
-
-async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> {
-  const { database } = loadSettings({ folder: process.cwd(), env: environment() })
-  if (database.url === undefined) {
-    throw new InvalidInput('no database is named', {
-      code: 'no_database',
-      hint: 'set url in section [database] of bellwether.toml, or BELLWETHER__DATABASE__URL',
-    })
-  }
-  const db = await openDatabase({ url: database.url, applicationName: 'bellwether keys', poolSize: 1 })
-  try {
-    await migrate(db)
-    await work(db)
-  } finally {
-    await db.close()
-  }
-}
-
-async function note(db: Database, method: string, keyId: string): Promise<void> {
-  const deed = { actor: me(), role: null, address: null, method, path: `/keys/${keyId}`, status: 200, code: null }
-  await writeAudit(db, [deed])
-}
-
-function show(flags: Flags, facts: Readonly<Record<string, unknown>>, words: string): void {
-  if (flags.json === true) printLine(facts)
-  else process.stdout.write(`${words}\n`)
-}
-
-function line(row: KeyRow): string {
-  const limits = [row.view_name && `view ${row.view_name}`, row.project_id && `project ${row.project_id}`]
-  const state = row.revoked_at === null ? '' : 'revoked'
-  const used = row.last_used_at === null ? 'never used' : `used ${row.last_used_at.toISOString().slice(0, 16)}`
-  const said = [row.key_id, row.role.padEnd(8), row.name, ...limits, used, state]
-  return said.filter((word) => word !== null && word !== '').join('  ')
+function shown(rows: readonly KeyLine[]): string {
+  const limits = (row: KeyLine) =>
+    [row.view_name && `view ${row.view_name}`, row.project_id && `project ${row.project_id}`].filter(Boolean).join(', ')
+  const cells = rows.map((row) => [
+    row.key_id,
+    row.role,
+    row.name === '' ? '–' : row.name,
+    limits(row) || 'everything',
+    row.last_used_at === null ? 'never' : instant(row.last_used_at),
+    row.revoked_at === null ? 'good' : 'revoked',
+  ])
+  return table(['KEY', 'ROLE', 'NAME', 'REACHES', 'LAST USED', 'STATE'], cells, process.stdout.columns, [0])
 }
 
 function seconds(text: string): number {

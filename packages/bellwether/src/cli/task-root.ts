@@ -8,7 +8,8 @@ import { systemMachine } from '../ports/disk/machine.js'
 import { uuidv7 } from '../ports/ids.js'
 import type { Log } from '../ports/log.js'
 import { systemRandom } from '../ports/random.js'
-import { printLine } from './explain.js'
+import { tell as say } from './explain.js'
+import { plain } from '../client/harmless.js'
 
 export interface RootFlags {
   readonly root: string
@@ -49,11 +50,10 @@ export function applies({ apply = false, dryRun = false }: RootFlags): boolean {
 }
 
 export function tell(flags: RootFlags, report: object, lines: () => readonly string[]): void {
-  if (flags.json === true) printLine({ ...report })
-  else process.stdout.write(`${lines().join('\n')}\n`)
+  say(flags, report, () => lines().join('\n'))
 }
 
 /** What comes from files may hold anything: control characters would speak to the terminal. */
 export function shown(text: string | null): string {
-  return (text ?? '?').replaceAll(/\p{C}/gu, '·').slice(0, 200)
+  return plain(text ?? '?').slice(0, 200)
 }

@@ -1,4 +1,7 @@
-/** `bellwether view`: serves workspace views alone, for sensors and readers; what was seen is in memory only. */
+/**
+ * `bellwether view`: with a verb, questions to a view of a running server (cli/view/); without one it serves workspace views alone, for
+ * sensors and readers; what was seen is in memory only.
+ */
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
@@ -7,6 +10,7 @@ import { serveView } from '../serve/view.js'
 import { loadSettings } from '../settings/load.js'
 import { printLine } from './explain.js'
 import { wholeUpTo } from './numbers.js'
+import { lookCommands } from './view/look.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {
@@ -25,8 +29,13 @@ interface Flags {
 const entriesLimit = 1_000_000_000
 
 export function viewCommand(finish: (code: number) => void): Command {
-  return new Command('view')
-    .description('serve workspace views: one live tree of what is on disk, fed by sensors')
+  const view = new Command('view')
+    .description(
+      'ask a view of a running server what is on disk (with a verb), or serve views alone (--view NAME): one live tree, fed by sensors',
+    )
+    .helpCommand(false)
+    // An option behind a verb is the verb’s, also where both have one of that name.
+    .enablePositionalOptions()
     .option('--view <name>', 'a view to serve; say it again for more', gather)
     .option(
       '--key <name=key>',
@@ -46,7 +55,7 @@ export function viewCommand(finish: (code: number) => void): Command {
       if (views.length === 0) {
         throw new InvalidInput('name a view: --view NAME', {
           code: 'missing_option',
-          hint: 'see: bellwether view --help',
+          hint: 'a verb asks a running server (bellwether view tree); see: bellwether view --help',
         })
       }
       const code = await serveView({
@@ -63,6 +72,8 @@ export function viewCommand(finish: (code: number) => void): Command {
       })
       finish(code)
     })
+  lookCommands(view)
+  return view
 }
 
 const gather = (value: string, before: string[] | undefined) => [...(before ?? []), value]

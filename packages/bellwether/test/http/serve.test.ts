@@ -149,7 +149,7 @@ describe('bellwether keys', { timeout }, () => {
     expect((await call(server.address, key, 'GET', '/projects/p/agents')).status).toBe(200)
     expect((await call(server.address, key, 'GET', '/projects/q/agents')).status).toBe(403)
     const list = await out('list')
-    expect(list.stdout).toContain(`${id}  reader    wall  project p`)
+    expect(list.stdout).toMatch(new RegExp(`${id} +reader +wall +project p`))
     expect(list.stdout).not.toContain(key)
     const { key: next } = JSON.parse((await out('rotate', id, '--json')).stdout) as { key: string }
     await until('the rotation', async () =>

@@ -13,13 +13,15 @@ import { localEvidence } from '../../board/local-evidence.js'
 import { reconcileAll } from '../../board/reconcile.js'
 import { openRuns } from '../../board/under-way.js'
 import type { DispatchReport } from '../../board/report.js'
+import type { Client } from '../../client/client.js'
+import { plain } from '../../client/harmless.js'
 import { systemClock } from '../../ports/clock.js'
 import { systemDisk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { openDispatcher } from '../../serve/board.js'
-import { exitCodes } from '../explain.js'
+import { exitCodes, tell as answer } from '../explain.js'
 import { wholeNumber } from './look.js'
-import { answer, onRoot, plain, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
 interface Flags extends CommonFlags {
   readonly command?: string
@@ -38,6 +40,8 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
     .option('--env <name>', 'an environment variable that it may see; may be repeated', collect)
     .option('--max <n>', 'without an id: at most so many tasks (default 1)', wholeNumber)
     .action(async (id: string | undefined, flags: Flags) => {
+      const server = boardServer(flags)
+      if (server !== undefined) return finish(await onServer(server, id, flags))
       if (flags.command === undefined) {
         throw new InvalidInput("dispatch needs --command 'CMD': there is no house here that would run the turn", {
           code: 'missing_option',
@@ -48,7 +52,7 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
         throw new InvalidInput('--max is for a dispatch without an id', { code: 'contradicting_options' })
       }
       const { command } = flags
-      await onRoot(flags, 'look', async (opened) => {
+      return onRoot(flags, 'look', async (opened) => {
         const desk = deskOf(opened, command, flags)
         const { signal, end } = onInterrupt(desk)
         try {
@@ -59,6 +63,32 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
         }
       })
     })
+}
+
+/** A server has agents of its own: the turn is theirs, and goes on when the answer comes before its end. */
+async function onServer(server: Client, id: string | undefined, flags: Flags): Promise<number> {
+  if (flags.command !== undefined || flags.env !== undefined) {
+    throw new InvalidInput('--command is for a board of files: the agents of the server do its tasks', {
+      code: 'contradicting_options',
+    })
+  }
+  // The server answers within 50 seconds, whatever becomes of the turn.
+  const timeoutMs = 75_000
+  if (id === undefined) {
+    const body = { maxSteps: flags.max ?? 1 }
+    const run = await server.ask<Run>('POST', '/board/autopilot', { body, timeoutMs })
+    answer(flags, run, () => [...run.reports.map(told), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
+    return codeOf(run.reports)
+  }
+  const path = `/board/tasks/${encodeURIComponent(id)}/dispatch`
+  const report = await server.ask<DispatchReport>('POST', path, { body: {}, timeoutMs })
+  answer(flags, report, () => told(report))
+  return codeOf([report])
+}
+
+interface Run {
+  readonly reports: readonly DispatchReport[]
+  readonly stoppedBecause: string
 }
 
 function deskOf(opened: Opened, command: string, flags: Flags): Desk {

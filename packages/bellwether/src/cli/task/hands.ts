@@ -17,9 +17,14 @@ import {
 } from '../../board/operators.js'
 import type { Spawner } from '../../board/outside.js'
 import type { TaskEvent } from '../../board/task.js'
+import type { TaskView } from '../../board/task-view.js'
+import type { Client } from '../../client/client.js'
+import { plain } from '../../client/harmless.js'
 import { openDispatcher } from '../../serve/board.js'
 import { evidenceOf } from '../../serve/remote-evidence.js'
-import { answer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+import { tell as answer } from '../explain.js'
+import { readStdin } from '../stdin.js'
+import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 
 interface AddFlags extends CommonFlags {
   readonly id?: string
@@ -67,7 +72,12 @@ export function addCommand(task: Command): void {
         ...(flags.review === undefined ? {} : { review: flags.review }),
         ...(flags.approval === undefined ? {} : { requiresApproval: flags.approval }),
       }
-      await onRoot(flags, 'write', async ({ hands }) => {
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const made = await server.ask<TaskView>('POST', '/board/tasks', { body: input })
+        return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
+      }
+      return onRoot(flags, 'write', async ({ hands }) => {
         const taskId = await addTask(hands, input, whoAmI(flags))
         answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
@@ -80,7 +90,7 @@ async function instructionOf(flags: AddFlags): Promise<string | undefined> {
     throw new InvalidInput('--instruction and --file cannot both be meant', { code: 'contradicting_options' })
   }
   try {
-    const bytes = flags.file === '-' ? await readStdin() : await readFile(flags.file)
+    const bytes = flags.file === '-' ? await readStdin(instructionMaxBytes) : await readFile(flags.file)
     if (bytes.length > instructionMaxBytes) throw new Error(`it is longer than ${instructionMaxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
@@ -89,21 +99,15 @@ async function instructionOf(flags: AddFlags): Promise<string | undefined> {
   }
 }
 
-async function readStdin(): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let length = 0
-  for await (const chunk of process.stdin) {
-    chunks.push(chunk as Buffer)
-    length += (chunk as Buffer).length
-    if (length > instructionMaxBytes) break
-  }
-  return Buffer.concat(chunks)
-}
-
 function anyNumber(text: string): number {
   const number = Number(text)
   if (text.trim() !== '' && Number.isFinite(number)) return number
   throw new InvalidArgumentError('It must be a number.')
+}
+
+/** One change through a server, and the task as it stands then. */
+function changed(server: Client, id: string, body: object): Promise<TaskView> {
+  return server.ask<TaskView>('PATCH', `/board/tasks/${encodeURIComponent(id)}`, { body })
 }
 
 type Move = (opened: Opened, id: string, word: Word) => Promise<readonly TaskEvent[]>
@@ -117,7 +121,13 @@ function moveCommand(task: Command, name: string, description: string, past: str
     .description(description)
     .option('--reason <text>', 'why, for the log')
     .action(async (id: string, flags: ReasonFlags) => {
-      await onRoot(flags, 'look', async (opened) => {
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const body = { action: name.replace('-', '_'), ...(flags.reason === undefined ? {} : { reason: flags.reason }) }
+        const { status, reason } = await changed(server, id, body)
+        return answer(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
+      }
+      return onRoot(flags, 'look', async (opened) => {
         const reason = flags.reason === undefined ? {} : { reason: flags.reason }
         await move(opened, id, { by: whoAmI(flags), ...reason })
         const now = opened.board.state.tasks.get(id)
@@ -161,7 +171,18 @@ export function doneCommand(task: Command): void {
     .option('--note <text>', 'a word for the log')
     .option('--unchecked', 'vouch for it yourself: nothing is looked at')
     .action(async (id: string, flags: CommonFlags & { file?: string[]; note?: string; unchecked?: boolean }) => {
-      await onRoot(flags, 'look', async (opened) => {
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const { fields } = await changed(server, id, {
+          action: 'done',
+          ...(flags.file === undefined ? {} : { files: flags.file }),
+          ...(flags.note === undefined ? {} : { reason: flags.note }),
+          ...(flags.unchecked === undefined ? {} : { unchecked: flags.unchecked }),
+        })
+        const evidence = fields['evidence'] ?? null
+        return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
+      }
+      return onRoot(flags, 'look', async (opened) => {
         const { board, ids } = opened
         const desk = openDispatcher(opened, {
           spawner: nobody,
@@ -196,15 +217,18 @@ export function retryCommand(task: Command): void {
     .option('--fresh-budget', 'what was spent before does not count any more')
     .option('--reason <text>', 'why, for the log')
     .action(async (id: string, flags: ReasonFlags & { agent?: string; freshBudget?: boolean }) => {
-      await onRoot(flags, 'look', async ({ hands, settings, board }) => {
-        await retryTask({ ...hands, firstAgent: settings.first_agent }, id, {
-          by: whoAmI(flags),
-          ...(flags.reason === undefined ? {} : { reason: flags.reason }),
-          ...(flags.agent === undefined ? {} : { agent: flags.agent }),
-          ...(flags.freshBudget === undefined ? {} : { freshBudget: flags.freshBudget }),
-        })
-        const { status, reason } = board.state.tasks.get(id)!
-        answer(flags, { taskId: id, status, reason }, () => `${id} may be tried again: ${reason ?? ''}`)
+      const words = {
+        ...(flags.reason === undefined ? {} : { reason: flags.reason }),
+        ...(flags.agent === undefined ? {} : { agent: flags.agent }),
+        ...(flags.freshBudget === undefined ? {} : { freshBudget: flags.freshBudget }),
+      }
+      const told = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
+        answer(flags, { taskId: id, status, reason }, () => plain(`${id} may be tried again: ${reason ?? ''}`))
+      const server = boardServer(flags)
+      if (server !== undefined) return told(await changed(server, id, { action: 'retry', ...words }))
+      return onRoot(flags, 'look', async ({ hands, settings, board }) => {
+        await retryTask({ ...hands, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...words })
+        told(board.state.tasks.get(id)!)
       })
     })
 }
@@ -219,9 +243,16 @@ export function boardCommands(task: Command): void {
       .description(description)
       .option('--reason <text>', 'why, for the log')
       .action(async (flags: ReasonFlags) => {
-        await onRoot(flags, 'write', async ({ hands }) => {
-          await act(hands, { by: whoAmI(flags), ...(flags.reason === undefined ? {} : { reason: flags.reason }) })
-          answer(flags, { paused: name === 'pause' }, () => words)
+        const paused = name === 'pause'
+        const reason = flags.reason === undefined ? {} : { reason: flags.reason }
+        const server = boardServer(flags)
+        if (server !== undefined) {
+          await server.ask('POST', '/board/control', { body: { paused, ...reason } })
+          return answer(flags, { paused }, () => words)
+        }
+        return onRoot(flags, 'write', async ({ hands }) => {
+          await act(hands, { by: whoAmI(flags), ...reason })
+          answer(flags, { paused }, () => words)
         })
       })
   }

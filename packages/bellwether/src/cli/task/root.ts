@@ -6,6 +6,7 @@ import { userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
+import type { Client } from '../../client/client.js'
 import type { OperatorPorts } from '../../board/operators.js'
 import { systemClock } from '../../ports/clock.js'
 import { systemDisk } from '../../ports/disk/disk.js'
@@ -14,10 +15,13 @@ import { environment } from '../../serve.js'
 import { openTaskRoot, type OpenRoot } from '../../serve/board.js'
 import { loadSettings } from '../../settings/load.js'
 import type { Settings } from '../../settings/schema.js'
-import { printLine } from '../explain.js'
+import { openClient } from '../client.js'
+import { plain } from '../../client/harmless.js'
 
 export interface CommonFlags {
   readonly root?: string
+  readonly server?: string
+  readonly key?: string
   readonly json?: boolean
   readonly as?: string
 }
@@ -25,8 +29,23 @@ export interface CommonFlags {
 export function withCommon(command: Command): Command {
   return command
     .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
-    .option('--as <name>', 'who you are, for the log (default: your user name)')
+    .option('--server <url>', 'a running server whose board is meant, instead of files here')
+    .option('--key <key>', 'with --server: an API key (default: $BELLWETHER_KEY, else the one that `up` has left here)')
+    .option('--as <name>', 'who you are, for the log (default: your user name; with --server the key’s name)')
     .option('--json', 'print one object on stdout')
+}
+
+/** The server whose board is meant; undefined: the files of a task root. */
+export function boardServer(flags: CommonFlags): Client | undefined {
+  const { server, key, root, as } = flags
+  if (server === undefined) return undefined
+  if (root !== undefined || as !== undefined) {
+    throw new InvalidInput(`--${root === undefined ? 'as' : 'root'} and --server exclude each other`, {
+      code: 'contradicting_options',
+      hint: 'a server has its own task root, and signs with the name of the key',
+    })
+  }
+  return openClient({ server, ...(key === undefined ? {} : { key }) })
 }
 
 export function whoAmI(flags: CommonFlags): string {
@@ -80,14 +99,4 @@ export async function onRoot<T>(
     await opened.alerts.settled()
     await opened.board.close()
   }
-}
-
-export function answer(flags: CommonFlags, facts: Readonly<Record<string, unknown>>, words: () => string): void {
-  if (flags.json === true) printLine(facts)
-  else process.stdout.write(`${words().replace(/\n+$/, '')}\n`)
-}
-
-/** Titles and reasons come from agents: what a terminal would obey is not printed. */
-export function plain(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, (found) => (found === '\n' || found === '\t' ? ' ' : '?'))
 }

@@ -1,0 +1,11 @@
+/** What is piped in, up to a bound: one byte more than it shows that there was more. */
+export async function readStdin(maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of process.stdin) {
+    chunks.push(chunk as Buffer)
+    length += (chunk as Buffer).length
+    if (length > maxBytes) break
+  }
+  return Buffer.concat(chunks)
+}

@@ -1,0 +1,65 @@
+/** Entries of a view as people read them. Pure; names are made harmless. */
+import { plain } from '../../client/harmless.js'
+import { bytes, instant, table } from '../terminal.js'
+
+export interface Entry {
+  readonly name?: string
+  readonly path: string
+  readonly content_type?: string
+  readonly size?: number
+  readonly modified_time?: number
+  readonly integrity_suspect?: boolean
+  readonly agent_missing?: boolean
+}
+
+export interface Node extends Entry {
+  readonly children?: readonly Node[]
+  /** Where a view has several sources. */
+  readonly members?: Readonly<Record<string, Node | null>>
+}
+
+const marks = (entry: Entry) =>
+  [
+    ...(entry.integrity_suspect === true ? ['maybe unfinished'] : []),
+    ...(entry.agent_missing === true ? ['changed unseen'] : []),
+  ].join(', ')
+
+const isDirectory = (entry: Entry) => entry.content_type === 'directory'
+const sizeOf = (entry: Entry) => (isDirectory(entry) || entry.size === undefined ? '–' : bytes(entry.size))
+
+export function entryTable(entries: readonly Entry[], columns?: number): string {
+  const rows = entries.map((entry) => [
+    `${entry.path}${isDirectory(entry) && entry.path !== '/' ? '/' : ''}`,
+    sizeOf(entry),
+    instant(inRange(entry.modified_time)),
+    marks(entry),
+  ])
+  return table(['PATH', 'SIZE', 'CHANGED (UTC)', ''], rows, columns)
+}
+
+// Seconds that a date can hold; files may claim any.
+const timeMax = 8.64e12
+const inRange = (at: number | undefined) => (at === undefined || Math.abs(at) >= timeMax ? null : at)
+
+/** As an indented list. */
+export function treeLines(tree: Node, limit: number): string {
+  const lines: string[] = []
+  let left = 0
+  const add = (node: Node, depth: number) => {
+    if (lines.length >= limit) {
+      left += 1
+    } else {
+      const name = depth === 0 ? node.path : (node.name ?? node.path)
+      const slash = isDirectory(node) && !name.endsWith('/') ? '/' : ''
+      const about = [isDirectory(node) ? '' : sizeOf(node), marks(node)].filter((word) => word !== '').join(', ')
+      lines.push(`${'  '.repeat(depth)}${plain(name)}${slash}${about === '' ? '' : `  (${about})`}`)
+    }
+    for (const child of node.children ?? []) add(child, depth + 1)
+  }
+  if (tree.members === undefined) add(tree, 0)
+  for (const [source, node] of Object.entries(tree.members ?? {})) {
+    lines.push(`source ${plain(source)}`)
+    if (node !== null) add(node, 0)
+  }
+  return left === 0 ? lines.join('\n') : `${lines.join('\n')}\n… and ${left} more (--limit)`
+}
