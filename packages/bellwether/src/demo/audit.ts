@@ -26,11 +26,13 @@ interface Row {
   readonly deliverables: number
 }
 
+/** `after`: watchdogs' deeds up to this one were an earlier run's. */
 export async function auditTurns(
   db: Queryable,
   projectId: string,
   turnIds: readonly string[],
-  target: string,
+  target: string | readonly string[],
+  after = 0,
 ): Promise<Audit> {
   const rows = await db.query<Row>({
     text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome, t.attempts,
@@ -46,8 +48,9 @@ export async function auditTurns(
   const kinds = await db.query<{ kind: string; times: number }>({
     // A repeated ring is noted for a target, not for a project.
     text: `select kind, count(*)::int as times from state.interventions
-      where project_id = $1 or (project_id is null and after ->> 'worker_target' = $2) group by kind order by kind`,
-    values: [projectId, target],
+      where intervention_id > $3 and (project_id = $1 or (project_id is null and after ->> 'worker_target' = any ($2)))
+      group by kind order by kind`,
+    values: [projectId, [target].flat(), after],
   })
   // Deliverables that no turn names would be effects of a worker that had lost its fence.
   const strays = await db.query<{ agent_turn_id: string }>({
@@ -70,6 +73,28 @@ export async function auditTurns(
       ...strays,
     ].map((row) => row.agent_turn_id),
   }
+}
+
+/** Where a run begins: what it did is what came after. */
+export async function beginning(db: Queryable): Promise<{ readonly after: number; readonly turnId: string }> {
+  const [row] = await db.query<{ after: number; turn_id: string }>({
+    text: `select (select coalesce(max(intervention_id), 0)::int from state.interventions) as after,
+      (select coalesce(max(agent_turn_id), '') from state.agent_inbox) as turn_id`,
+  })
+  return { after: row?.after ?? 0, turnId: row?.turn_id ?? '' }
+}
+
+interface OpenTurn {
+  readonly agent_turn_id: string
+  readonly agent_id: string
+}
+
+/** Every turn of the project since then, its children's and the board's too, and those that were open before. */
+export async function turnsSince(db: Queryable, projectId: string, turnId: string): Promise<OpenTurn[]> {
+  return db.query<OpenTurn>({
+    text: `select agent_turn_id, agent_id from state.turns where project_id = $1 and (agent_turn_id > $2 or ended_at is null)`,
+    values: [projectId, turnId],
+  })
 }
 
 function tally(words: readonly string[]): Record<string, number> {

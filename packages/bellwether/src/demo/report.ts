@@ -1,47 +1,68 @@
-/** What the audience sees: who does what, what the watchdogs did, and the final table. Reads only. */
-import type { Queryable } from '../ports/database/database.js'
+/** What the audience sees: who does what, what the watchdogs did, and the final table. Asks the house as any client does. */
 import type { Audit } from './audit.js'
+import { projectId } from './cast.js'
+import type { Client } from './client.js'
 import { columns } from './screen.js'
-import type { Played } from './script.js'
 
-/** The live table. */
-export async function liveTable(db: Queryable, projectId: string): Promise<string[]> {
-  const rows = await db.query<{
-    agent_id: string
-    status: string
-    doing: string | null
-    queued: number
-    ended: number
-  }>({
-    text: `select h.agent_id, h.status, coalesce(h.current_tool, h.activity) as doing,
-        (select count(*)::int from state.turns t where t.project_id = h.project_id and t.agent_id = h.agent_id and t.status = 'queued') as queued,
-        (select count(*)::int from state.turns t where t.project_id = h.project_id and t.agent_id = h.agent_id and t.ended_at is not null) as ended
-      from state.agent_state_head h where h.project_id = $1 order by h.agent_id`,
-    values: [projectId],
-  })
-  const lines = rows.map((row) => [row.agent_id, row.status, row.doing ?? '', String(row.queued), String(row.ended)])
-  return ['', ...columns([['agent', 'status', 'doing', 'queued', 'ended'], ...lines])]
+interface AgentRow {
+  readonly agent_id: string
+  readonly queued: number
+  readonly state: Readonly<Record<string, string | null>> | null
 }
 
-export interface Seen {
-  readonly id: number
+// The children of a fork come and go by the dozen: the table shows who is at work, and this many at most.
+const rowsMax = 18
+
+/** The live table. */
+export async function liveTable(client: Client): Promise<string[]> {
+  const { agents } = await client.ask<{ agents: AgentRow[] }>('GET', `/projects/${projectId}/agents?limit=200`)
+  const busy = agents.filter(({ state, queued }) => queued > 0 || (state?.['active_agent_turn_id'] ?? null) !== null)
+  const lines = busy
+    .slice(0, rowsMax)
+    .map(({ agent_id: name, queued, state }) => [
+      name,
+      state?.['status'] ?? '',
+      state?.['current_tool'] ?? state?.['activity'] ?? '',
+      String(queued),
+    ])
+  const more = busy.length > rowsMax ? [[`and ${busy.length - rowsMax} more`, '', '', '']] : []
+  return ['', ...columns([['at work', 'status', 'doing', 'queued'], ...lines, ...more])]
+}
+
+export interface Deeds {
+  readonly after: number
   readonly sentences: readonly string[]
 }
 
-/** What watchdogs did since `after`, in sentences. */
-export async function interventionsSince(db: Queryable, projectId: string, after: number): Promise<Seen> {
-  const rows = await db.query<{ id: number; kind: string; agent_id: string; reason: string; epoch: number }>({
-    text: `select intervention_id::int as id, kind, agent_id, reason, turn_epoch::int as epoch
-      from state.interventions where project_id = $1 and intervention_id > $2 order by intervention_id`,
-    values: [projectId, after],
-  })
-  const sentences = rows.map(
-    (row) => `watchdog: ${row.kind} of ${row.agent_id}’s turn, now epoch ${row.epoch} (${row.reason})`,
-  )
-  return { id: rows.at(-1)?.id ?? after, sentences }
+interface DeedRow {
+  readonly intervention_id: number
+  readonly kind: string
+  readonly agent_id?: string | null
+  readonly reason: string
 }
 
-export function finalTable(audit: Audit, played: Played, seconds: number): string[] {
+/** What watchdogs did since `after`, in sentences. */
+export async function deedsSince(client: Client, after: number): Promise<Deeds> {
+  const { interventions } = await client.ask<{ interventions: DeedRow[] }>(
+    'GET',
+    `/watchdog/interventions?project=${projectId}&limit=50`,
+  )
+  const fresh = interventions.filter((row) => row.intervention_id > after).toReversed()
+  const sentences = fresh.map(({ kind, agent_id: agent, reason }) => {
+    const whose = agent === undefined || agent === null ? '' : ` of ${agent}’s turn`
+    return `watchdog: ${kind}${whose} (${reason})`
+  })
+  return { after: fresh.at(-1)?.intervention_id ?? after, sentences }
+}
+
+export interface Totals {
+  readonly audit: Audit
+  readonly faults: Readonly<Record<string, number>>
+  readonly tasks: Readonly<Record<string, number>>
+  readonly seconds: number
+}
+
+export function finalTable({ audit, faults, tasks, seconds }: Totals): string[] {
   const list = (counts: Readonly<Record<string, number>>) =>
     Object.entries(counts)
       .map(([name, times]) => `${name} ${times}`)
@@ -50,7 +71,8 @@ export function finalTable(audit: Audit, played: Played, seconds: number): strin
   return columns([
     ['turns', `${audit.turns} in ${seconds.toFixed(0)} s`],
     ['by outcome', list(audit.outcomes)],
-    ['faults injected', list(played.faults)],
+    ['tasks of the board', list(tasks)],
+    ['faults injected', list(faults)],
     ['interventions', list(audit.interventions)],
     ['taken over', String(audit.takenOver)],
     ['task events per turn', String(perTurn)],
