@@ -195,6 +195,24 @@ describe('doing something', () => {
       await page.getByText('42 tests passed').first().waitFor()
     }))
 
+  it('on a small window the columns of the board are one press away', () =>
+    using(
+      {},
+      async (fixture, { page }) => {
+        await page.goto(`${fixture.url}/p/demo/board`)
+        const card = page.getByRole('button', { name: /T-3/ })
+        await card.waitFor({ state: 'attached' })
+        const isSeen = async () => ((await card.boundingBox())?.x ?? Infinity) < 390
+        expect(await isSeen()).toBe(false)
+        await page
+          .getByRole('navigation', { name: 'Columns' })
+          .getByRole('button', { name: /blocked/ })
+          .click()
+        await expect.poll(isSeen).toBe(true)
+      },
+      390,
+    ))
+
   it('folders open one by one, a large one too, and files are found by name', () =>
     using({}, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/workspace`)

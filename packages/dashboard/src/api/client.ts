@@ -92,6 +92,16 @@ export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
   throw problem
 }
 
+/** Something else instead of an error where a server has no such route, or this key may not ask it. */
+export async function ifOffered<T>(answer: Promise<T>, instead: T): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof Problem && (error.status === 404 || error.status === 403)) return instead
+    throw error
+  }
+}
+
 function read(text: string): unknown {
   try {
     return text === '' ? undefined : JSON.parse(text)

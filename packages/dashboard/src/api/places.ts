@@ -2,28 +2,38 @@
 import type { HealthState } from '@bellwether/protocol'
 
 export interface Budget {
-  readonly agent?: string
+  /** Whose limits these are. */
+  readonly agent: string
   readonly tokenUsage: number
   readonly elapsedMs: number
-  readonly retryCount?: number
-  readonly exceededCount?: number
-  readonly limits?: {
-    readonly maxTaskTokens?: number | null
-    readonly maxTaskWallTimeSec?: number | null
-    readonly maxTaskRetries?: number | null
-  }
+  readonly retryCount: number
+  /** The limit that is nearest; null: none is set. */
+  readonly nearest: {
+    readonly unit: 'tokens' | 'ms' | 'runs'
+    readonly used: number
+    readonly limit: number
+    readonly fraction: number
+  } | null
 }
 
 export interface Recovery {
   readonly reasonCode: string
   readonly attempt: number
+  readonly maxAttempts: number
   readonly nextAssignee: string
   readonly action: string
   readonly recoveryState: string
   /** Seconds since 1970; 0: none. */
   readonly cooldownUntilTs: number
   readonly deadlineTs: number
-  readonly reminders?: number
+}
+
+/** Of a task that is ready: its place in the line, and why it has that place. */
+export interface Place {
+  readonly place: number
+  readonly of: number
+  readonly assignee: string
+  readonly why: string
 }
 
 export interface Task {
@@ -40,10 +50,13 @@ export interface Task {
   /** Null: nothing; it is ready or done. */
   readonly waitsFor: string | null
   /** Why it waits, as a word that programs read. */
-  readonly waitCode?: string | null
-  readonly recovery?: Recovery | null
-  readonly budget?: Budget | null
-  readonly costMicros?: number | null
+  readonly waitCode: string | null
+  readonly waitUntil: string | null
+  readonly recovery: Recovery | null
+  readonly budget: Budget | null
+  /** Null: none of its turns told one. */
+  readonly costMicros: number | null
+  readonly next: Place | null
 }
 
 export interface Run {
@@ -56,6 +69,9 @@ export interface Run {
   readonly reasonCode?: string
   readonly tokenUsage?: number
   readonly elapsedMs?: number
+  readonly costMicros?: number | null
+  /** How its turn stands, by the kernel's word. */
+  readonly turnStatus?: string | null
 }
 
 export interface TaskDetail extends Task {
@@ -88,6 +104,13 @@ export interface Component {
   readonly restarts: number
   readonly error: string | null
   readonly depends_on: readonly string[]
+  /** Of a supervised process, a component of kind `part`. */
+  readonly pid?: number | null
+  readonly status?: string
+  /** How it ended the last time. */
+  readonly last_end?: string | null
+  readonly since?: string | null
+  readonly next_start_at?: string | null
 }
 
 export interface Components {
@@ -142,6 +165,13 @@ export interface SourceStats {
 export interface ViewStats extends SourceStats {
   readonly sources?: Readonly<Record<string, SourceStats>>
   readonly sessions?: number
+}
+
+/** One of the views that this key reaches. */
+export interface ViewLine {
+  readonly view_id: string
+  readonly ready: boolean
+  readonly total_files: number
 }
 
 export interface BlindSpots {

@@ -5,22 +5,12 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { recent } from '../live/recent.js'
 import { patchAgents } from '../live/patch.js'
-import { ask, Problem, serverNowMs } from './client.js'
+import { ask, ifOffered, serverNowMs } from './client.js'
 import type { Choice, Components, Task, TaskDetail, Tasks } from './places.js'
 import type { Agent, Agents, Card, Intervention, Me, Question, Turn, TurnDetail, Worker } from './types.js'
 
 const encode = encodeURIComponent
 const inProject = (project: string, rest: string) => `/projects/${encode(project)}${rest}`
-
-/** Undefined instead of an error where a server has no such route. */
-async function ifOffered<T>(answer: Promise<T>, instead: T): Promise<T> {
-  try {
-    return await answer
-  } catch (error) {
-    if (error instanceof Problem && (error.status === 404 || error.status === 403)) return instead
-    throw error
-  }
-}
 
 export const meQuery = queryOptions({
   queryKey: ['me'],
@@ -119,32 +109,6 @@ export const cardQuery = (project: string, card: string) =>
     queryFn: ({ signal }) => ask<Card>(inProject(project, `/cards/${encode(card)}`), { signal }),
     // Cards never change.
     staleTime: Infinity,
-  })
-
-const boxPage = 500
-// An output box grows with every turn of its agent; ten pages are more than a person looks back.
-const boxPagesMax = 10
-
-/** The cards of a box; of one turn, where it is named. */
-export const boxQuery = (project: string, box: string, turn?: string) =>
-  queryOptions({
-    queryKey: ['box', project, box, turn ?? ''],
-    queryFn: async ({ signal }) => {
-      const cards: Card[] = []
-      let cursor: number | null = 0
-      for (let page = 0; page < boxPagesMax && cursor !== null; page += 1) {
-        const query = { limit: boxPage, ...(cursor === 0 ? {} : { cursor }) }
-        const none = { cards: [], cursor: null }
-        const asked = ask<{ cards: readonly Card[]; cursor: number | null }>(
-          inProject(project, `/boxes/${encode(box)}/cards`),
-          { query, signal, list: 'cards' },
-        )
-        const told: { cards: readonly Card[]; cursor: number | null } = await ifOffered(asked, none)
-        cards.push(...told.cards.filter((card) => turn === undefined || card.metadata?.['agent_turn_id'] === turn))
-        cursor = told.cursor
-      }
-      return { cards }
-    },
   })
 
 export const questionsQuery = (project: string) =>

@@ -1,6 +1,6 @@
 /**
- * What the server answers about agents, turns and watchdogs, as far as the dashboard reads it. Times are ISO text. Fields that a
- * server may not send yet are optional, and the page does without them.
+ * What the server answers about agents, turns and watchdogs, as far as the dashboard reads it. Times are ISO text. A test of the
+ * pages against a running house (test/house.test.ts) holds it to the server's own routes.
  */
 import type { Activity, Outcome, ResultStatus, WaitStatus } from '@bellwether/protocol'
 
@@ -39,7 +39,7 @@ export interface Agent {
   readonly metadata: Readonly<Record<string, unknown>>
   readonly state: Head | null
   readonly queued: number
-  readonly last_turn?: LastTurn | null
+  readonly last_turn: LastTurn | null
 }
 
 export interface Agents {
@@ -53,10 +53,11 @@ export interface Worker {
   readonly worker_id: string
   readonly worker_target: string
   readonly seen_at: string
-  readonly started_at?: string
-  readonly last_claim_at?: string | null
-  readonly concurrency?: number | null
-  readonly free?: number | null
+  readonly started_at: string
+  readonly last_claim_at: string | null
+  readonly concurrency: number | null
+  /** How many more turns it would take now. */
+  readonly free: number | null
 }
 
 export interface Turn {
@@ -118,17 +119,43 @@ export interface Wait {
   readonly idempotent?: boolean
 }
 
+/** A turn of the same family: who did it, how it stands. */
 export interface Kin {
   readonly agent_turn_id: string
   readonly agent_id: string
-  readonly status?: string
+  /** Null: nothing is kept of it any more. */
+  readonly status: string | null
+  readonly error?: string | null
+  readonly started_at?: string | null
+  readonly ended_at?: string | null
   readonly children?: readonly Kin[]
 }
 
 export interface TurnFile {
   readonly path: string
-  readonly kind?: string
-  readonly size?: number | null
+  /** Its deliverable names it, or it changed between the turn's start and its end, perhaps by somebody else. */
+  readonly how: 'claimed' | 'changed_meanwhile'
+  /** Null: no view could be asked. */
+  readonly found: boolean | null
+  readonly size: number | null
+  readonly integrity_suspect: boolean | null
+}
+
+export interface TurnUsage {
+  readonly total_tokens: number
+  /** Null: no step told one. */
+  readonly cost_micros: number | null
+}
+
+export interface Spent {
+  readonly used: number
+  readonly limit: number | null
+}
+
+export interface TurnBudget {
+  readonly tokens: Spent
+  readonly cost_micros: Spent
+  readonly wall_ms: Spent
 }
 
 export interface TurnDetail extends Turn {
@@ -136,13 +163,19 @@ export interface TurnDetail extends Turn {
   readonly steps: readonly Step[]
   readonly waits: readonly Wait[]
   readonly interventions: readonly Intervention[]
+  readonly parent: Kin | null
   readonly children: readonly Kin[]
-  readonly parent?: Kin | null
-  readonly parent_agent_turn_id?: string | null
-  readonly context_box_id?: string | null
-  readonly output_box_id?: string | null
-  readonly cards?: readonly Card[]
-  readonly files?: readonly TurnFile[]
+  readonly children_truncated: boolean
+  /** What it was given. */
+  readonly context_cards: readonly Card[]
+  /** What it wrote. */
+  readonly cards: readonly Card[]
+  readonly cards_truncated: boolean
+  readonly files: readonly TurnFile[]
+  readonly files_truncated: boolean
+  readonly usage: TurnUsage
+  readonly budget: TurnBudget | null
+  readonly trace_id: string | null
 }
 
 export interface FieldSpec {

@@ -1,9 +1,16 @@
 /** What the workspace page asks a view. Folders are read one at a time, when they are opened. */
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
-import { ask } from './client.js'
-import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewStats } from './places.js'
+import { ask, ifOffered } from './client.js'
+import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewLine, ViewStats } from './places.js'
 
 const ofView = (view: string, rest: string) => `/views/${encodeURIComponent(view)}${rest}`
+
+export const viewsQuery = queryOptions({
+  queryKey: ['views'],
+  queryFn: ({ signal }) =>
+    ifOffered<{ views: readonly ViewLine[] }>(ask('/views', { signal, list: 'views' }), { views: [] }),
+  refetchInterval: 15_000,
+})
 
 export const statsQuery = (view: string) =>
   queryOptions({

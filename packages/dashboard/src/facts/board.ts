@@ -1,7 +1,9 @@
 /** Tasks of the board, as people look at them: columns, what needs a person, how much of a budget is gone. Pure. */
-import type { Budget, Recovery, Task } from '../api/places.js'
+import type { Budget, Place, Recovery, Task } from '../api/places.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
+import { count, plural } from './text.js'
+import { plainTimes, span } from './time.js'
 
 export interface Column {
   readonly status: string
@@ -21,15 +23,13 @@ export function columnsOf(tasks: readonly Task[]): Column[] {
 
 const personCodes: ReadonlySet<string> = new Set(['approval', 'review', 'held', 'person'])
 
-/** Whether a person has to act. A server that tells codes is believed; otherwise the words are read. */
+/** Whether a person has to act. */
 export function needsPerson(task: Task): boolean {
-  if (task.status === 'done' || task.status === 'failed') return false
-  if (task.waitCode !== undefined && task.waitCode !== null) return personCodes.has(task.waitCode)
-  if (task.status === 'review') return true
-  const why = task.waitsFor ?? ''
-  if (/needs an approval|waits for a (?:person|review)/.test(why)) return true
-  return task.status === 'blocked' && !/may try again|waits for .*, which|froze it|aborted it|is at it since/.test(why)
+  return task.waitCode !== null && personCodes.has(task.waitCode)
 }
+
+/** Nothing more comes of it by itself. */
+export const isOver = (task: Task): boolean => task.status === 'done' || task.status === 'failed'
 
 export interface Burn {
   /** 0 to 1 and beyond; null: no limit is known. */
@@ -37,21 +37,18 @@ export interface Burn {
   readonly label: string
 }
 
-/** The limit that is nearest. */
-export function burnOf(budget: Budget | null | undefined): Burn | null {
-  if (budget === null || budget === undefined) return null
-  const { maxTaskTokens: tokens, maxTaskWallTimeSec: seconds, maxTaskRetries: tries } = budget.limits ?? {}
-  const of = (used: number, most: number | null | undefined, unit: string) =>
-    most === null || most === undefined || most <= 0
-      ? []
-      : [{ part: used / most, label: `${compact(used)} of ${compact(most)} ${unit}` }]
-  const burns = [
-    ...of(budget.tokenUsage, tokens, 'tokens'),
-    ...of(budget.elapsedMs / 1_000, seconds, 'seconds'),
-    ...of(budget.retryCount ?? 0, tries, 'tries'),
-  ]
-  const [first] = burns.sort((one, other) => other.part - one.part)
-  return first ?? { part: null, label: `${compact(budget.tokenUsage)} tokens` }
+/** The limit that is nearest; without a limit, only what was used. */
+export function burnOf(budget: Budget | null): Burn | null {
+  if (budget === null) return null
+  const { nearest, tokenUsage } = budget
+  if (nearest === null) return tokenUsage === 0 ? null : { part: null, label: `${compact(tokenUsage)} tokens` }
+  const { unit, used, limit, fraction } = nearest
+  const label = {
+    tokens: `${compact(used)} / ${compact(limit)} tokens`,
+    ms: `${span(used)} / ${span(limit)}`,
+    runs: `${used} / ${plural(limit, 'try', 'tries')}`,
+  }[unit]
+  return { part: fraction, label: label ?? `${used} / ${limit} ${unit}` }
 }
 
 export function compact(number: number): string {
@@ -68,30 +65,22 @@ export function cost(micros: number | null | undefined): string {
 }
 
 const recoveryWords: Readonly<Record<string, string>> = {
-  recovery_scheduled: 'will be tried again',
   human_handoff: 'handed to a person',
   escalated_to_human: 'escalated to a person',
 }
 
-export function recoverySays(recovery: Recovery): string {
-  const what = own(recoveryWords, recovery.recoveryState) ?? recovery.recoveryState
-  const who = recovery.action === 'retry' ? ` by ${recovery.nextAssignee}` : ''
-  return `${what}${who}`
+/** How recovery stands, in few words. */
+export function recoverySays({ action, nextAssignee, recoveryState }: Recovery): string {
+  if (action === 'retry') return `next: ${nextAssignee}`
+  return own(recoveryWords, recoveryState) ?? recoveryState.replaceAll('_', ' ')
 }
 
-/** From a task's own fields, for servers that do not tell it in one. The latest decision speaks. */
-export function recoveryIn(fields: Readonly<Record<string, unknown>>): Recovery | null {
-  const all = entriesIn<Recovery>(fields['recovery'], 'recoveryState')
-  return all.sort((one, other) => other.deadlineTs - one.deadlineTs)[0] ?? null
+/** 1 is next; the others are told by their place. */
+export function placeSays({ place }: Place): string {
+  return place === 1 ? 'next' : `${count(place)} in line`
 }
 
-export function budgetIn(fields: Readonly<Record<string, unknown>>): Budget | null {
-  const all = entriesIn<Budget>(fields['budget'], 'tokenUsage')
-  return all.sort((one, other) => other.tokenUsage - one.tokenUsage)[0] ?? null
-}
-
-function entriesIn<T>(value: unknown, mark: string): T[] {
-  if (typeof value !== 'object' || value === null) return []
-  if (mark in value) return [value as T]
-  return Object.values(value).filter((one) => typeof one === 'object' && one !== null && mark in one) as T[]
+/** A code at the beginning of a reason, as words (`incomplete_output: …`), and its instants as times of day. */
+export function reasonSays(reason: string, nowMs: number): string {
+  return plainTimes(reason, nowMs).replace(/^[a-z]+(?:_[a-z]+)+(?=:|$)/, (code) => code.replaceAll('_', ' '))
 }

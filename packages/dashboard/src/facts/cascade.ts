@@ -9,6 +9,8 @@ export interface Branch {
 export const keyOf = (component: Component) => `${component.kind}:${component.name}`
 
 const severity: Readonly<Record<string, number>> = { failed: 0, degraded: 1, ok: 2 }
+/** The sick first. */
+export const severityOf = ({ state }: Component): number => severity[state] ?? 1
 
 /** Roots stand on nothing that is known; the sick first. */
 export function cascadeOf(components: readonly Component[]): Branch[] {
@@ -29,6 +31,4 @@ export function cascadeOf(components: readonly Component[]): Branch[] {
 }
 
 const sorted = (components: readonly Component[]) =>
-  components.toSorted(
-    (one, other) => (severity[one.state] ?? 1) - (severity[other.state] ?? 1) || (keyOf(one) < keyOf(other) ? -1 : 1),
-  )
+  components.toSorted((one, other) => severityOf(one) - severityOf(other) || (keyOf(one) < keyOf(other) ? -1 : 1))

@@ -3,16 +3,17 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodePath } from '../api/client.js'
 import type { Component, Task } from '../api/places.js'
-import type { Agent, Question, TurnDetail } from '../api/types.js'
+import type { Agent, Kin, Question, TurnDetail } from '../api/types.js'
 import { makeKeys } from '../keys/keys.js'
-import { burnOf, columnsOf, needsPerson } from './board.js'
+import { burnOf, columnsOf, needsPerson, reasonSays, recoverySays } from './board.js'
 import { cascadeOf } from './cascade.js'
-import { judge } from './fleet.js'
+import { judge, lately } from './fleet.js'
+import { countKin, tallyKin } from './kin.js'
 import { answerOf, askedIn } from './question.js'
 import { oneLine, pieces, safeUrl, visible } from './text.js'
 import { ago, countdown, span } from './time.js'
 import { rowsOf } from './tree.js'
-import { timeline, traceOf } from './turn.js'
+import { fieldsIn, nearestOf, timeline } from './turn.js'
 
 const now = Date.parse('2030-01-01T12:00:00Z')
 const at = (seconds: number) => new Date(now + seconds * 1_000).toISOString()
@@ -75,6 +76,7 @@ const agent = (state: Partial<NonNullable<Agent['state']>> | null, more: Partial
   status: 'active',
   metadata: {},
   queued: 0,
+  last_turn: null,
   state:
     state === null
       ? null
@@ -115,6 +117,13 @@ describe('the fleet', () => {
   it('does not take its own blindness for silence', () => {
     expect(standing(agent({ updated_at: at(-300) }), now - 290_000)).toBe('working')
   })
+
+  it('tells what ended last, the newest first, and no more than is wanted', () => {
+    const ended = (agent_id: string, seconds: number) =>
+      agent(null, { agent_id, last_turn: { agent_turn_id: agent_id, outcome: 'success', ended_at: at(seconds) } })
+    const agents = [ended('a', -30), agent(null), ended('b', -10), ended('c', -20)]
+    expect(lately(agents, 2).map((one) => one.agent)).toEqual(['b', 'c'])
+  })
 })
 
 const task = (more: Partial<Task>): Task => ({
@@ -129,6 +138,12 @@ const task = (more: Partial<Task>): Task => ({
   createdAt: '',
   updatedAt: '',
   waitsFor: null,
+  waitCode: null,
+  waitUntil: null,
+  recovery: null,
+  budget: null,
+  costMicros: null,
+  next: null,
   ...more,
 })
 
@@ -148,20 +163,33 @@ describe('the board', () => {
     expect(columns.flatMap(({ tasks }) => tasks)).toHaveLength(3)
   })
 
-  it('knows what needs a person, by code or by words', () => {
-    expect(needsPerson(task({ status: 'review' }))).toBe(true)
-    expect(needsPerson(task({ status: 'blocked', waitsFor: 'the model asked for a key' }))).toBe(true)
-    expect(needsPerson(task({ status: 'pending', waitsFor: 'it needs an approval' }))).toBe(true)
-    expect(needsPerson(task({ status: 'blocked', waitsFor: 'debugger may try again at 12:00' }))).toBe(false)
-    expect(needsPerson(task({ status: 'blocked', waitCode: 'cooldown' }))).toBe(false)
-    expect(needsPerson(task({ status: 'done', waitCode: 'person' }))).toBe(false)
+  it('knows what needs a person', () => {
+    for (const waitCode of ['approval', 'review', 'held', 'person']) expect(needsPerson(task({ waitCode }))).toBe(true)
+    for (const waitCode of [null, 'cooldown', 'under_way', 'done', 'failed', 'frozen', 'dependency'])
+      expect(needsPerson(task({ waitCode }))).toBe(false)
   })
 
   it('shows the limit that is nearest, and none where there is none', () => {
-    const limits = { maxTaskTokens: 1_000, maxTaskWallTimeSec: 100, maxTaskRetries: null }
-    expect(burnOf({ tokenUsage: 100, elapsedMs: 90_000, limits })).toEqual({ part: 0.9, label: '90 of 100 seconds' })
-    expect(burnOf({ tokenUsage: 100, elapsedMs: 0 })).toEqual({ part: null, label: '100 tokens' })
+    const used = { agent: 'a', tokenUsage: 100, elapsedMs: 90_000, retryCount: 1 }
+    const near = (unit: 'tokens' | 'ms' | 'runs', spent: number, limit: number) =>
+      burnOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
+    expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
+    expect(near('runs', 1, 3)?.label).toBe('1 / 3 tries')
+    expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k / 1.0k tokens' })
+    expect(burnOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
     expect(burnOf(null)).toBeNull()
+  })
+
+  it('says how recovery stands, and codes as words', () => {
+    const recovery = { reasonCode: 'x', attempt: 2, maxAttempts: 3, nextAssignee: 'debugger', action: 'retry' }
+    const rest = { recoveryState: 'recovery_scheduled', cooldownUntilTs: 0, deadlineTs: 0 }
+    expect(recoverySays({ ...recovery, ...rest })).toBe('next: debugger')
+    expect(recoverySays({ ...recovery, ...rest, action: 'human', recoveryState: 'human_handoff' })).toBe(
+      'handed to a person',
+    )
+    expect(reasonSays('incomplete_output: a_b.md is missing', now)).toBe('incomplete output: a_b.md is missing')
+    expect(reasonSays('look at a_b: it is odd', now)).toBe('look at a_b: it is odd')
+    expect(reasonSays('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(/^ann is at it since \S*\d\d:58:00$/)
   })
 })
 
@@ -243,14 +271,48 @@ describe('the line of time', () => {
         { tool_call_id: 'c2', step_id: 'lost', created_at: at(4) },
       ],
       interventions: [],
+      context_cards: [{ card_id: 'i', type: 'task.instruction', content: {}, created_at: at(0) }],
+      cards: [{ card_id: 'c', type: 'tool.call', content: {}, created_at: at(3) }],
     } as unknown as TurnDetail
-    const told = timeline(turn, [])
-    expect(told.map(({ what }) => what)).toEqual(['inbox', 'start', 'step', 'step', 'end'])
+    const told = timeline(turn)
+    expect(told.map(({ what }) => what)).toEqual(['inbox', 'card', 'start', 'step', 'step', 'end'])
     expect(
       told.flatMap((moment) => (moment.what === 'step' ? moment.waits : [])).map(({ tool_call_id: id }) => id),
     ).toEqual(['c1', 'c2'])
-    expect(traceOf('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01')).toBe('4bf92f3577b34da6a3ce929d0e0e4736')
-    expect(traceOf('nonsense')).toBeNull()
+  })
+})
+
+describe('a turn', () => {
+  it('has the limit that is nearest, of those that it has', () => {
+    const none = { used: 5, limit: null }
+    const budget = { tokens: { used: 10, limit: 100 }, cost_micros: none, wall_ms: { used: 60_000, limit: 90_000 } }
+    expect(nearestOf(budget)?.label).toBe('1:00 / 1:30')
+    expect(nearestOf({ tokens: none, cost_micros: none, wall_ms: none })).toBeNull()
+    expect(nearestOf(null)).toBeNull()
+  })
+
+  it('delivers named fields where it does, and of any other shape none', () => {
+    const fields = [{ name: 'a', value: 1 }, { name: '__proto__' }, { name: 2 }, null, 'x']
+    expect(fieldsIn({ fields })).toEqual([
+      { name: 'a', value: 1 },
+      { name: '__proto__', value: null },
+    ])
+    for (const content of [null, 'text', { text: 'x' }, { fields: 'x' }, []]) expect(fieldsIn(content)).toEqual([])
+  })
+
+  it('counts its family over all generations', () => {
+    const kin = (id: string, status: string | null, children: readonly Kin[] = []): Kin => ({
+      agent_turn_id: id,
+      agent_id: id,
+      status,
+      children,
+    })
+    const family = [kin('a', 'success', [kin('b', 'failed'), kin('c', 'success')]), kin('d', null)]
+    expect(countKin(family)).toBe(4)
+    expect(tallyKin(family)).toEqual([
+      ['success', 2],
+      ['failed', 1],
+    ])
   })
 })
 

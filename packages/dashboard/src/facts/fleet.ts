@@ -2,7 +2,7 @@
  * The fleet at a glance: who works, who waits, who is stuck and why. Pure. Stuck means that somebody should look: a deadline has
  * passed, nobody takes the turn, or its worker is silent. The watchdogs end all of these by themselves; this only says it sooner.
  */
-import type { Agent, Worker } from '../api/types.js'
+import type { Agent, LastTurn, Worker } from '../api/types.js'
 import { own } from './own.js'
 import { headOf } from './status.js'
 import { msOf, span } from './time.js'
@@ -85,6 +85,19 @@ export function waitsFor(agent: Agent): string {
   if (head === null || head.waiting_tool_count === 0) return ''
   const tool = head.current_tool ?? 'a tool'
   return head.waiting_tool_count === 1 ? tool : `${tool} + ${head.waiting_tool_count - 1}`
+}
+
+export interface Ended {
+  readonly agent: string
+  readonly turn: LastTurn
+}
+
+/** The turns that ended last, one of each agent, the newest first. */
+export function lately(agents: readonly Agent[], most: number): Ended[] {
+  return agents
+    .flatMap(({ agent_id: agent, last_turn: turn }) => (turn === null || turn === undefined ? [] : [{ agent, turn }]))
+    .sort((one, other) => (one.turn.ended_at < other.turn.ended_at ? 1 : -1))
+    .slice(0, most)
 }
 
 export interface Target {

@@ -66,6 +66,12 @@ const looks: Readonly<Record<string, Known>> = {
   // Health.
   ok: look('done', 'check', 'works'),
   degraded: look('wait', 'triangle', 'works in part'),
+  // Processes that are kept alive.
+  ready: look('done', 'check', 'works'),
+  starting: look('start', 'arrow', 'is being started'),
+  restarting: look('wait', 'half', 'ended, and is started again in a moment'),
+  quarantined: look('bad', 'cross', 'fails again and again: it is tried ever more rarely'),
+  stopped: look('rest', 'slash', 'was told to stop'),
   // The dashboard's own words.
   stuck: look('bad', 'triangle', 'past its deadline, or silent for too long'),
   needs_you: look('person', 'hand', 'waits for a person', 'needs you'),

@@ -87,6 +87,11 @@ export function shortId(id: string): string {
   return id.length <= 12 ? id : `…${id.slice(-8)}`
 }
 
+/** Names with ids in them: of each id only its end. */
+export function shortNames(text: string): string {
+  return text.replace(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{8}([0-9a-f]{4})\b/g, '…$1')
+}
+
 const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const
 
 export function bytes(size: number | undefined | null): string {

@@ -59,6 +59,11 @@ export function agoMs(ms: number): string {
   return `${Math.floor(ms / day)} d ago`
 }
 
+/** Words that hold instants of the wire, with local times in their place. */
+export function plainTimes(text: string, nowMs: number): string {
+  return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z/g, (iso) => clockTime(iso, nowMs))
+}
+
 /** Local time of day; with the date when it was not today. */
 export function clockTime(iso: string | null | undefined, nowMs: number): string {
   const at = msOf(iso)

@@ -2,9 +2,10 @@
  * A turn told as a line of time: inbox → steps → tools → deliverable, with what watchdogs did in between. Pure. Always in the order
  * in which it happened; what happened at the same moment, in the order of cause.
  */
-import type { Card, Intervention, Step, TurnDetail, Wait } from '../api/types.js'
+import type { Card, Intervention, Step, TurnBudget, TurnDetail, Wait } from '../api/types.js'
+import { compact, cost, type Burn } from './board.js'
 import { groupBy } from './group.js'
-import { msOf } from './time.js'
+import { msOf, span } from './time.js'
 
 export type Moment =
   | { readonly what: 'inbox'; readonly at: string; readonly id: string }
@@ -24,7 +25,7 @@ const rank: Readonly<Record<Moment['what'], number>> = { inbox: 0, card: 1, star
 // Cards that are shown elsewhere: calls and results with their step, the deliverable at the end.
 const elsewhere = new Set(['tool.call', 'tool.result', 'task.deliverable', 'sys.profile', 'meta.parent_pointer'])
 
-export function timeline(turn: TurnDetail, cards: readonly Card[]): Moment[] {
+export function timeline(turn: TurnDetail): Moment[] {
   const waitsOf = groupBy(turn.waits, (wait) => wait.step_id)
   const known = new Set(turn.steps.map((step) => step.step_id))
   const orphans = [...waitsOf].filter(([id]) => !known.has(id))
@@ -33,7 +34,7 @@ export function timeline(turn: TurnDetail, cards: readonly Card[]): Moment[] {
     ...(turn.started_at === null
       ? []
       : [{ what: 'start' as const, at: turn.started_at, id: 'start', by: turn.claimed_by ?? null }]),
-    ...cards
+    ...[...turn.context_cards, ...turn.cards]
       .filter((card) => !elsewhere.has(card.type))
       .map((card) => ({ what: 'card' as const, at: card.created_at, id: card.card_id, card })),
     ...turn.steps.map((step) => ({
@@ -82,43 +83,36 @@ function unrecorded(id: string, waits: readonly Wait[]): Step {
   }
 }
 
-/** The trace's id out of a traceparent (00-TRACE-SPAN-FLAGS). */
-export function traceOf(traceparent: string | null | undefined): string | null {
-  return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(traceparent ?? '')?.[1] ?? null
+/** The named fields of a deliverable, in its order; none where it has another shape. */
+export function fieldsIn(content: unknown): { readonly name: string; readonly value: unknown }[] {
+  const told = typeof content === 'object' && content !== null && 'fields' in content ? content.fields : undefined
+  if (!Array.isArray(told)) return []
+  return told.flatMap((field: unknown) =>
+    typeof field === 'object' && field !== null && 'name' in field && typeof field.name === 'string'
+      ? [{ name: field.name, value: 'value' in field ? field.value : null }]
+      : [],
+  )
 }
 
-export interface Usage {
-  readonly tokens: number
-  readonly costMicros: number
-}
-
-export function usageOf(steps: readonly Step[]): Usage {
-  let tokens = 0
-  let costMicros = 0
-  for (const { metadata } of steps) {
-    const usage = (metadata['usage'] ?? {}) as Record<string, unknown>
-    tokens +=
-      number(usage['total_tokens']) ||
-      number(usage['tokens']) ||
-      number(usage['input_tokens']) + number(usage['output_tokens'])
-    costMicros += number(metadata['cost_micros']) || number(usage['cost_micros'])
-  }
-  return { tokens, costMicros }
+/** What a step told that it used. */
+export function tokensOf({ metadata }: Step): number {
+  const usage = (metadata['usage'] ?? {}) as Record<string, unknown>
+  return number(usage['total_tokens']) || number(usage['input_tokens']) + number(usage['output_tokens'])
 }
 
 const number = (value: unknown) => (typeof value === 'number' && Number.isFinite(value) && value > 0 ? value : 0)
 
-/** What a deliverable claims to have changed, where the turn itself does not say. */
-export function filesOf(
-  turn: TurnDetail,
-): readonly { readonly path: string; readonly kind?: string; readonly size?: number | null }[] {
-  if (turn.files !== undefined) return turn.files
-  const content = turn.deliverable?.content
-  const told = typeof content === 'object' && content !== null && 'files' in content ? content.files : undefined
-  if (!Array.isArray(told)) return []
-  return told.flatMap((one: unknown) => {
-    if (typeof one === 'string') return [{ path: one, kind: 'claimed' }]
-    const path = typeof one === 'object' && one !== null && 'path' in one ? one.path : undefined
-    return typeof path === 'string' ? [{ path, kind: 'claimed' }] : []
-  })
+/** The limit of a turn's budget that is nearest; null: it has none. */
+export function nearestOf(budget: TurnBudget | null): Burn | null {
+  if (budget === null) return null
+  const { tokens, cost_micros: micros, wall_ms: wall } = budget
+  const burns = [
+    burn(tokens.used, tokens.limit, (most) => `${compact(tokens.used)} / ${compact(most)} tokens`),
+    burn(micros.used, micros.limit, (most) => `${cost(micros.used)} / ${cost(most)}`),
+    burn(wall.used, wall.limit, (most) => `${span(wall.used)} / ${span(most)}`),
+  ].flat()
+  return burns.sort((one, other) => (other.part ?? 0) - (one.part ?? 0))[0] ?? null
 }
+
+const burn = (used: number, most: number | null, label: (most: number) => string): Burn[] =>
+  most === null || most <= 0 ? [] : [{ part: used / most, label: label(most) }]

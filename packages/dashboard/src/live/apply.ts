@@ -22,7 +22,6 @@ export function applyEvents(client: QueryClient, project: string, events: readon
   }
   const turns = new Set(events.map((event) => event.agent_turn_id))
   for (const [key] of client.getQueriesData({ queryKey: ['turn', project] })) if (turns.has(String(key[2]))) touch(key)
-  for (const [key] of client.getQueriesData({ queryKey: ['box', project] })) if (turns.has(String(key[3]))) touch(key)
   if (events.some(isAboutPeople)) touch(['questions', project])
   if (events.some((event) => event.kind === 'task' && event.payload['error'] !== undefined))
     touch(['interventions', project])

@@ -23,6 +23,7 @@ const agent = (id: string, state: Agent['state'] = head): Agent => ({
   metadata: {},
   state,
   queued: 0,
+  last_turn: null,
 })
 const roster = (...agents: Agent[]): Agents => ({ agents, cut: false, readAtMs: 0 })
 const state = (status: string, epoch: number, turn = 't1', metadata: object = {}): LiveEvent => ({

@@ -2,11 +2,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
+import { serverNowMs } from '../api/client.js'
 import { boardQuery, type Board } from '../api/queries.js'
 import type { Choice } from '../api/places.js'
 import { columnsOf, type Column } from '../facts/board.js'
 import { lookOf } from '../facts/status.js'
 import { count, oneLine, plural } from '../facts/text.js'
+import { plainTimes } from '../facts/time.js'
 import { useListKeys } from '../keys/list.js'
 import { useNews } from '../live/live.js'
 import { Glyph } from '../parts/glyph.js'
@@ -86,6 +88,7 @@ function Columns({ board, words, open }: ColumnsProps) {
   return (
     <>
       <Next choice={board.choice} isPaused={board.isPaused} open={open} />
+      <Jumps columns={columns} />
       <div
         className="flex min-h-0 flex-1 gap-2 overflow-x-auto p-3"
         tabIndex={0}
@@ -132,11 +135,37 @@ function Next({ choice, isPaused, open }: NextProps) {
         </button>
       )}
       <span className="min-w-0 flex-1 truncate text-ink-2" title={oneLine(choice.because, 500)}>
-        because {oneLine(choice.because, 300)}
+        because {oneLine(plainTimes(choice.because, serverNowMs()), 300)}
       </span>
     </p>
   )
 }
+
+/** On a small window most columns are out of sight: these lead there, with how much is in each. */
+function Jumps({ columns }: { readonly columns: readonly Column[] }) {
+  const show = (status: string) =>
+    document.getElementById(columnId(status))?.scrollIntoView({ inline: 'start', block: 'nearest' })
+  return (
+    <nav aria-label="Columns" className="flex shrink-0 gap-1.5 overflow-x-auto px-3 pt-2 md:hidden">
+      {columns
+        .filter(({ tasks }) => tasks.length > 0)
+        .map(({ status, tasks }) => {
+          const look = lookOf(status)
+          return (
+            <button key={status} type="button" className="button gap-1.5 px-2 text-sm" onClick={() => show(status)}>
+              <span className={toneText[look.tone]}>
+                <Glyph shape={look.shape} />
+              </span>
+              {oneLine(look.word, 30)}
+              <span className="text-ink-3">{count(tasks.length)}</span>
+            </button>
+          )
+        })}
+    </nav>
+  )
+}
+
+const columnId = (status: string) => `column-${status}`
 
 function ColumnOf({
   column,
@@ -151,7 +180,11 @@ function ColumnOf({
   const look = lookOf(column.status)
   const rest = column.tasks.length - drawn
   return (
-    <section className="flex w-[232px] shrink-0 flex-col md:min-w-[138px] md:flex-1" aria-label={look.word}>
+    <section
+      id={columnId(column.status)}
+      className="flex w-[264px] shrink-0 scroll-ml-3 flex-col md:w-auto md:min-w-[138px] md:flex-1"
+      aria-label={look.word}
+    >
       <h2 className="flex items-center gap-1.5 px-1 pb-1.5 text-sm font-semibold" title={look.means}>
         <span className={toneText[look.tone]}>
           <Glyph shape={look.shape} />

@@ -216,5 +216,5 @@ function TargetPanel({
     () => targetsOf(agents, workers.data?.workers, (agent) => judged.of(agent).standing),
     [agents, workers.data, judged],
   )
-  return <Targets project={project} targets={targets} />
+  return <Targets project={project} targets={targets} agents={agents} />
 }

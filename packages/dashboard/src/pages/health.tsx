@@ -1,15 +1,16 @@
 /** Whether the parts work and whose failure is whose; and what the watchdogs saved from hanging: when, and how. */
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
+import { useInfiniteQuery, useQuery, type UseQueryResult } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { healthQuery, interventionsQuery } from '../api/queries.js'
 import type { Components } from '../api/places.js'
 import type { Intervention } from '../api/types.js'
-import { cascadeOf, keyOf, type Branch } from '../facts/cascade.js'
+import { cascadeOf, keyOf, severityOf, type Branch } from '../facts/cascade.js'
 import { groupBy } from '../facts/group.js'
-import { count, oneLine, plural } from '../facts/text.js'
+import { count, oneLine, plural, shortNames } from '../facts/text.js'
 import { meaningOf } from '../facts/watchdog.js'
 import { useListKeys } from '../keys/list.js'
 import { Page, Section } from '../parts/page.js'
+import { Processes } from '../parts/processes.js'
 import { Empty, Shown } from '../parts/shown.js'
 import { Chip, Status } from '../parts/status.js'
 import { Ago } from '../parts/time.js'
@@ -22,24 +23,11 @@ export function HealthPage() {
   return (
     <Page title="Health" scrolls>
       <div className="grid grid-cols-1 items-start gap-3 p-3 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
-        <Section title="Parts" aside={health.data && <Summary health={health.data} />}>
-          <Shown
-            query={health}
-            isEmpty={(data) => data.components.length === 0}
-            empty={<Empty title="No part reports its health.">Views and sensors do, once there are some.</Empty>}
-          >
-            {(data) => (
-              <ul className="px-3 py-2" aria-label="Parts and what stands on them">
-                {cascadeOf(data.components).map((branch) => (
-                  <Part key={keyOf(branch.component)} branch={branch} depth={0} />
-                ))}
-              </ul>
-            )}
-          </Shown>
-        </Section>
+        <Parts query={health} />
         <Section title="What the watchdogs saved from hanging" aside={kind !== undefined && <AllKinds />}>
           <Shown
             query={saved}
+            isFramed
             isEmpty={({ pages }) => pages.every((page) => page.interventions.length === 0) && !saved.hasNextPage}
             empty={<Empty title="Nothing had to be saved.">Every turn so far ended by itself.</Empty>}
           >
@@ -55,6 +43,42 @@ export function HealthPage() {
         </Section>
       </div>
     </Page>
+  )
+}
+
+/** Processes that are kept alive, and what stands on what. */
+function Parts({ query }: { readonly query: UseQueryResult<Components> }) {
+  const all = query.data?.components ?? []
+  const processes = all
+    .filter(({ kind }) => kind === 'part')
+    .sort((one, other) => severityOf(one) - severityOf(other) || (one.name < other.name ? -1 : 1))
+  const rest = all.filter(({ kind }) => kind !== 'part')
+  return (
+    <div className="space-y-3">
+      {processes.length > 0 && (
+        <Section title="Processes" aside={query.data && <Summary health={query.data} />}>
+          <Processes parts={processes} />
+        </Section>
+      )}
+      {(rest.length > 0 || processes.length === 0) && (
+        <Section title="Parts" aside={query.data && processes.length === 0 && <Summary health={query.data} />}>
+          <Shown
+            query={query}
+            isFramed
+            isEmpty={() => rest.length === 0}
+            empty={<Empty title="No part reports its health.">Views and sensors do, once there are some.</Empty>}
+          >
+            {() => (
+              <ul className="px-3 py-2" aria-label="Parts and what stands on them">
+                {cascadeOf(rest).map((branch) => (
+                  <Part key={keyOf(branch.component)} branch={branch} depth={0} />
+                ))}
+              </ul>
+            )}
+          </Shown>
+        </Section>
+      )}
+    </div>
   )
 }
 
@@ -74,16 +98,16 @@ function Part({ branch, depth }: { readonly branch: Branch; readonly depth: numb
   const { component, effects } = branch
   return (
     <li>
-      <div className="flex flex-wrap items-baseline gap-x-2 py-0.5">
+      <div className="flex flex-wrap items-center gap-x-2 py-0.5">
         <span className="text-xs text-ink-3">{oneLine(component.kind.replaceAll('_', ' '), 40)}</span>
         <bdi className="min-w-0 flex-1 truncate font-medium" title={oneLine(component.name, 300)}>
-          {oneLine(component.name, 120)}
+          {oneLine(shortNames(component.name), 120)}
         </bdi>
         {component.restarts > 0 && <Chip tone="wait">{plural(component.restarts, 'restart')}</Chip>}
         <Status word={component.state} />
       </div>
       {component.because !== null && component.because !== '' && (
-        <p className="text-sm text-ink-2">because of {oneLine(component.because, 200)}</p>
+        <p className="text-sm text-ink-2">because of {oneLine(shortNames(component.because), 200)}</p>
       )}
       {component.error !== null && component.error !== '' && (
         <p className="text-sm text-bad">

@@ -1,10 +1,11 @@
 /** What waits for a person: questions of agents, to be answered here, and tasks that cannot go on by themselves. The soonest first. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
+import { serverNowMs } from '../api/client.js'
 import { boardQuery, questionsQuery } from '../api/queries.js'
 import type { Task } from '../api/places.js'
 import type { Question } from '../api/types.js'
-import { needsPerson, recoverySays } from '../facts/board.js'
+import { needsPerson, reasonSays, recoverySays } from '../facts/board.js'
 import { oneLine, plural } from '../facts/text.js'
 import { msOf } from '../facts/time.js'
 import { useListKeys } from '../keys/list.js'
@@ -108,16 +109,18 @@ function TaskNeed({ project, task }: { readonly project: string; readonly task: 
         </Link>
         <Status word={task.status} />
         <span className="text-sm text-ink-3">
-          {recovery ? (
-            <Countdown until={new Date(recovery.deadlineTs * 1_000).toISOString()} />
-          ) : (
+          {task.waitUntil === null ? (
             <Ago at={task.updatedAt} />
+          ) : (
+            <>
+              deadline <Countdown until={task.waitUntil} />
+            </>
           )}
         </span>
       </div>
       <p className="mb-2 text-ink-2">
-        <bdi>{oneLine(task.waitsFor ?? task.reason ?? 'it waits for a person', 500)}</bdi>
-        {recovery ? ` (${oneLine(recoverySays(recovery), 60)})` : ''}
+        <bdi>{oneLine(reasonSays(task.waitsFor ?? task.reason ?? 'it waits for a person', serverNowMs()), 500)}</bdi>
+        {recovery === null ? '' : ` (${oneLine(recoverySays(recovery), 60)})`}
       </p>
       <TaskMoves task={task} />
     </article>

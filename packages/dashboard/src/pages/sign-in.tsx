@@ -62,7 +62,11 @@ export function SignIn() {
         <p role="alert" className="min-h-5 text-sm text-bad">
           {wrong}
         </p>
-        <button type="submit" className="button w-full justify-center" disabled={isAsking || key.trim() === ''}>
+        <button
+          type="submit"
+          className="button button-main w-full justify-center"
+          disabled={isAsking || key.trim() === ''}
+        >
           {isAsking ? 'Asking…' : 'Sign in'}
         </button>
       </form>

@@ -1,12 +1,13 @@
 /** One turn, from asking to deliverable: its line of time, its family, its files, every touch of a watchdog, and the button that stops it. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { boxQuery, turnQuery } from '../api/queries.js'
-import type { Card, TurnDetail } from '../api/types.js'
+import { turnQuery } from '../api/queries.js'
+import type { TurnDetail } from '../api/types.js'
 import { compact, cost } from '../facts/board.js'
 import { oneLine } from '../facts/text.js'
 import { duration, msOf } from '../facts/time.js'
-import { filesOf, traceOf, usageOf } from '../facts/turn.js'
+import { nearestOf } from '../facts/turn.js'
+import { Burn } from '../parts/burn.js'
 import { CopyId } from '../parts/copy.js'
 import { Lineage } from '../parts/lineage.js'
 import { Page, Section } from '../parts/page.js'
@@ -17,6 +18,7 @@ import { StopTurn } from '../parts/stop-turn.js'
 import { At, Countdown, useNow } from '../parts/time.js'
 import { Timeline } from '../parts/timeline.js'
 import { Touches } from '../parts/touches.js'
+import { TurnFiles } from '../parts/turn-files.js'
 
 export function TurnPage() {
   const { project, turn: id } = useParams({ from: '/p/$project/turns/$turn' })
@@ -40,34 +42,19 @@ export function TurnPage() {
 }
 
 function Told({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
-  const cards = useCards(project, turn)
-  const files = filesOf(turn)
   return (
     <div className="p-3">
       <Facts project={project} turn={turn} />
-      <div className="mt-3 grid grid-cols-1 gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
+      <div className="mt-3 grid grid-cols-1 items-start gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
         <Section title="What happened">
-          <Timeline project={project} turn={turn} cards={cards} />
+          <Timeline project={project} turn={turn} />
         </Section>
         <div className="space-y-3">
           <Section title="Family">
             <Lineage project={project} turn={turn} />
           </Section>
-          <Section title="Files it changed">
-            {files.length === 0 ? (
-              <p className="px-3 py-2 text-ink-3">None known.</p>
-            ) : (
-              <ul className="max-h-64 overflow-auto px-3 py-2">
-                {files.slice(0, 500).map((file, at) => (
-                  <li key={at} className="flex gap-2 text-sm">
-                    <span className="min-w-0 flex-1 font-mono text-xs">
-                      <Line text={file.path} />
-                    </span>
-                    <span className="text-xs text-ink-3">{file.kind}</span>
-                  </li>
-                ))}
-              </ul>
-            )}
+          <Section title="Files">
+            <TurnFiles files={turn.files} isCut={turn.files_truncated} />
           </Section>
           <Section title="Watchdogs">
             <Touches interventions={turn.interventions} />
@@ -78,24 +65,10 @@ function Told({ project, turn }: { readonly project: string; readonly turn: Turn
   )
 }
 
-/** The turn's own cards: told with it, or read from its boxes. */
-function useCards(project: string, turn: TurnDetail): readonly Card[] {
-  const context = useQuery({
-    ...boxQuery(project, turn.context_box_id ?? ''),
-    enabled: turn.cards === undefined && typeof turn.context_box_id === 'string',
-  })
-  const output = useQuery({
-    ...boxQuery(project, turn.output_box_id ?? '', turn.agent_turn_id),
-    enabled: turn.cards === undefined && typeof turn.output_box_id === 'string',
-  })
-  if (turn.cards !== undefined) return turn.cards
-  return [...(context.data?.cards ?? []), ...(output.data?.cards ?? [])]
-}
-
 function Facts({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   const now = useNow()
-  const trace = traceOf(turn.traceparent)
-  const { tokens, costMicros } = usageOf(turn.steps)
+  const { total_tokens: tokens, cost_micros: micros } = turn.usage
+  const burn = nearestOf(turn.budget)
   const started = msOf(turn.started_at)
   const isOver = turn.ended_at !== null
   return (
@@ -117,23 +90,23 @@ function Facts({ project, turn }: { readonly project: string; readonly turn: Tur
       <Fact name={isOver ? 'Ended' : 'Deadline'}>
         {isOver ? <At at={turn.ended_at} /> : <Countdown until={turn.resume_deadline ?? turn.turn_deadline} />}
       </Fact>
-      <Fact name="Used">
-        {compact(tokens)} tokens{costMicros > 0 && `, ${cost(costMicros)}`}
+      <Fact name="Tokens, cost">
+        {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : cost(micros)}
       </Fact>
+      <Fact name="Budget">{burn === null ? 'no limit' : <Burn burn={burn} />}</Fact>
       <Fact name="Epoch, attempts">
         {turn.turn_epoch ?? '–'}, {turn.attempts ?? '–'}
       </Fact>
       <Fact name="Worker">
         <Line text={turn.claimed_by ?? '–'} most={60} />
       </Fact>
-      <Fact name="Trace">{trace === null ? '–' : <CopyId id={trace} what="trace id" />}</Fact>
+      <Fact name="Trace">{turn.trace_id === null ? '–' : <CopyId id={turn.trace_id} what="trace id" />}</Fact>
       <Fact name="Correlation id">
         <Line text={turn.correlation_id ?? '–'} most={60} />
       </Fact>
-      <Fact name="Channel">
-        <Line text={turn.channel_id ?? '–'} most={60} />
+      <Fact name="Channel, depth">
+        <Line text={`${turn.channel_id ?? '–'}, ${turn.recursion_depth ?? 0}`} most={60} />
       </Fact>
-      <Fact name="Depth">{turn.recursion_depth ?? 0}</Fact>
     </dl>
   )
 }

@@ -113,7 +113,7 @@ function TurnHead({ isWide }: { readonly isWide: boolean }) {
     <div
       role="row"
       aria-rowindex={1}
-      className={isWide ? `${columns} h-[29px] text-xs font-medium text-ink-3` : 'sr-only'}
+      className={isWide ? `${columns} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
     >
       {titles.map((title) => (
         <span key={title} role="columnheader">
@@ -154,7 +154,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
           <span role="cell" className="min-w-0 flex-1 truncate font-medium">
             <bdi>{oneLine(turn.agent_id, 80)}</bdi>
           </span>
-          <span role="cell">
+          <span role="cell" className="flex text-sm">
             <Status word={turn.status} />
           </span>
         </div>
@@ -171,7 +171,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
     )
   return (
     <div className={`${columns} h-full`}>
-      <span role="cell" className="min-w-0">
+      <span role="cell" className="flex min-w-0">
         <Status word={turn.status} />
       </span>
       <span role="cell" className="truncate font-medium">

@@ -3,8 +3,7 @@ import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useDeferredValue } from 'react'
 import type { ViewStats } from '../api/places.js'
-import { healthQuery } from '../api/queries.js'
-import { blindSpotsQuery, searchQuery, sessionsQuery, statsQuery } from '../api/view-queries.js'
+import { blindSpotsQuery, searchQuery, sessionsQuery, statsQuery, viewsQuery } from '../api/view-queries.js'
 import { oneLine } from '../facts/text.js'
 import { useNews } from '../live/live.js'
 import { FileTree } from '../parts/file-tree.js'
@@ -19,8 +18,8 @@ export function WorkspacePage() {
   const { project } = useParams({ from: '/p/$project/workspace' })
   const { view: wanted, source, q } = useSearch({ from: '/p/$project/workspace' })
   const navigate = useNavigate({ from: '/p/$project/workspace' })
-  const health = useQuery(healthQuery)
-  const views = (health.data?.components ?? []).filter(({ kind }) => kind === 'view').map(({ name }) => name)
+  const told = useQuery(viewsQuery)
+  const views = (told.data?.views ?? []).map(({ view_id: name }) => name)
   const view = wanted ?? views[0]
   return (
     <Page
@@ -50,7 +49,7 @@ export function WorkspacePage() {
       }
     >
       <Shown
-        query={health}
+        query={told}
         isEmpty={() => view === undefined}
         empty={
           <Empty title="No folder is watched.">
@@ -92,7 +91,9 @@ function Workspace({ view, source, words }: WorkspaceProps) {
             {wanted === '' ? (
               <FileTree key={chosen} view={view} source={chosen} />
             ) : (
-              <Shown query={found}>{(answer) => <FoundFiles found={answer} />}</Shown>
+              <Shown query={found} isFramed>
+                {(answer) => <FoundFiles found={answer} />}
+              </Shown>
             )}
           </div>
           {isWide ? (

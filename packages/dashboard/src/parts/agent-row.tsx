@@ -22,7 +22,7 @@ export function AgentHead({ isWide }: { readonly isWide: boolean }) {
     <div
       role="row"
       aria-rowindex={1}
-      className={isWide ? `${columns} h-[29px] text-xs font-medium text-ink-3` : 'sr-only'}
+      className={isWide ? `${columns} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
     >
       {titles.map((title) => (
         <span key={title} role="columnheader" className={title === 'Queue' || title === 'Deadline' ? 'text-right' : ''}>
@@ -65,7 +65,7 @@ export const AgentRow = memo(({ project, agent, judged, isWide }: RowProps) => {
           <span role="cell" className="min-w-0 flex-1 truncate font-medium">
             {name}
           </span>
-          <span role="cell" className="text-sm">
+          <span role="cell" className="flex text-sm">
             <Status word={word} />
           </span>
         </div>
@@ -89,7 +89,7 @@ export const AgentRow = memo(({ project, agent, judged, isWide }: RowProps) => {
       <span role="cell" className="truncate font-medium">
         {name}
       </span>
-      <span role="cell" className="min-w-0">
+      <span role="cell" className="flex min-w-0">
         <Status word={word} />
       </span>
       <span role="cell" className={judged.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>

@@ -1,81 +1,95 @@
-/** Where a turn comes from and what it started: its parent, itself, its children, each with how it stands. */
-import { useQueries } from '@tanstack/react-query'
+/** Where a turn comes from and what it started: its parent, itself, its children and theirs, each with how it stands. */
 import { Link } from '@tanstack/react-router'
-import { turnQuery } from '../api/queries.js'
 import type { Kin, TurnDetail } from '../api/types.js'
+import { countKin, tallyKin } from '../facts/kin.js'
 import { oneLine, plural, shortId } from '../facts/text.js'
+import { duration, msOf } from '../facts/time.js'
 import { Status } from './status.js'
 
 // A fork of a thousand is counted; a person looks at the first.
 const shownMax = 60
-// Where the answer does not tell how children stand, these are asked after one by one.
-const askedMax = 12
 
 export function Lineage({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
-  const parent =
-    turn.parent ??
-    (turn.parent_agent_turn_id
-      ? { agent_turn_id: turn.parent_agent_turn_id, agent_id: turn.source_agent_id ?? 'parent' }
-      : null)
-  const untold = turn.children.filter((child) => child.status === undefined).slice(0, askedMax)
-  const asked = useQueries({ queries: untold.map((child) => turnQuery(project, child.agent_turn_id)) })
-  const told = new Map(
-    asked.flatMap(({ data }) => (data === undefined ? [] : [[data.agent_turn_id, data.status] as const])),
-  )
-  const statusOf = (kin: Kin) => kin.status ?? told.get(kin.agent_turn_id)
-  const children = turn.children.slice(0, shownMax)
-  return (
-    <ul className="px-3 py-2 text-sm" aria-label="Family of this turn">
-      {parent !== null && <Relative project={project} kin={parent} status={parent.status} depth={0} />}
-      <li
-        className={`flex items-center gap-2 py-0.5 font-semibold ${parent === null ? '' : 'ml-4'}`}
-        aria-current="true"
-      >
+  const { parent, children } = turn
+  const all = countKin(children)
+  const self = (
+    <li>
+      <div className="flex items-center gap-2 py-0.5 font-semibold" aria-current="true">
         <span className="min-w-0 flex-1 truncate">
-          <bdi>{oneLine(turn.agent_id, 80)}</bdi>
+          <bdi>{oneLine(turn.agent_id, 80)}</bdi> <span className="text-xs font-normal text-ink-3">this turn</span>
         </span>
         <Status word={turn.status} />
-      </li>
-      {children.map((child) => (
-        <Relative
-          key={child.agent_turn_id}
-          project={project}
-          kin={child}
-          status={statusOf(child)}
-          depth={parent === null ? 1 : 2}
-        />
-      ))}
-      {turn.children.length > shownMax && (
-        <li className="ml-8 text-ink-3">and {plural(turn.children.length - shownMax, 'more', 'more')}</li>
+      </div>
+      <Children project={project} kin={children} />
+    </li>
+  )
+  return (
+    <div className="px-3 py-2 text-sm">
+      {all > 4 && (
+        <p className="mb-1 flex flex-wrap items-center gap-2 text-ink-2">
+          {plural(all, 'turn')} below it:
+          {tallyKin(children).map(([word, number]) => (
+            <span key={word} className="flex items-center gap-1">
+              {number} <Status word={word} />
+            </span>
+          ))}
+        </p>
       )}
+      <ul aria-label="Family of this turn">
+        {parent === null ? (
+          self
+        ) : (
+          <li>
+            <Relative project={project} kin={parent} />
+            <ul className={branch}>{self}</ul>
+          </li>
+        )}
+      </ul>
+      {turn.children_truncated && <p className="label pt-1">and more that are not shown</p>}
       {parent === null && children.length === 0 && (
-        <li className="text-ink-3">Nobody asked it on behalf of another turn; it asked nobody.</li>
+        <p className="text-ink-3">Nobody asked it on behalf of another turn; it asked nobody.</p>
       )}
+    </div>
+  )
+}
+
+const branch = 'ml-1.5 border-l border-line-strong pl-3'
+
+function Children({ project, kin }: { readonly project: string; readonly kin: readonly Kin[] }) {
+  if (kin.length === 0) return null
+  return (
+    <ul className={branch}>
+      {kin.slice(0, shownMax).map((one) => (
+        <li key={one.agent_turn_id}>
+          <Relative project={project} kin={one} />
+          {one.error !== null && one.error !== undefined && (
+            <p className="truncate text-xs text-bad" title={oneLine(one.error, 500)}>
+              <bdi>{oneLine(one.error, 120)}</bdi>
+            </p>
+          )}
+          <Children project={project} kin={one.children ?? []} />
+        </li>
+      ))}
+      {kin.length > shownMax && <li className="text-ink-3">and {plural(kin.length - shownMax, 'more', 'more')}</li>}
     </ul>
   )
 }
 
-interface RelativeProps {
-  readonly project: string
-  readonly kin: Kin
-  readonly status: string | undefined
-  readonly depth: number
-}
-
-const indents = ['', 'ml-4 border-l border-line-strong pl-2', 'ml-8 border-l border-line-strong pl-2'] as const
-
-function Relative({ project, kin, status, depth }: RelativeProps) {
+function Relative({ project, kin }: { readonly project: string; readonly kin: Kin }) {
+  const [from, to] = [msOf(kin.started_at), msOf(kin.ended_at)]
   return (
-    <li className={`flex items-center gap-2 py-0.5 ${indents[depth]}`}>
+    <div className="flex items-center gap-2 py-0.5">
       <Link
         to="/p/$project/turns/$turn"
         params={{ project, turn: kin.agent_turn_id }}
         className="link min-w-0 flex-1 truncate"
+        title={oneLine(`${kin.agent_id} ${shortId(kin.agent_turn_id)}`)}
       >
         <bdi>{oneLine(kin.agent_id, 80)}</bdi>{' '}
         <span className="font-mono text-xs text-ink-3">{shortId(kin.agent_turn_id)}</span>
       </Link>
-      {status !== undefined && <Status word={status} />}
-    </li>
+      {from !== null && to !== null && <span className="text-xs text-ink-3">{duration(to - from)}</span>}
+      {kin.status === null ? <span className="text-ink-3">not kept</span> : <Status word={kin.status} />}
+    </div>
   )
 }

@@ -3,8 +3,10 @@ import { useQuery } from '@tanstack/react-query'
 import { boardQuery, questionsQuery } from '../api/queries.js'
 import { needsPerson } from '../facts/board.js'
 
-export function useNeeds(project: string): number {
+/** Undefined: not known yet. */
+export function useNeeds(project: string): number | undefined {
   const questions = useQuery({ ...questionsQuery(project), select: (data) => data.questions.length })
   const tasks = useQuery({ ...boardQuery, select: (board) => board.tasks.filter(needsPerson).length })
+  if (questions.isPending || tasks.isPending) return undefined
   return (questions.data ?? 0) + (tasks.data ?? 0)
 }

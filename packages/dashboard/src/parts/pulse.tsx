@@ -21,10 +21,10 @@ export function Pulse({ project, sums }: PulseProps) {
       <Link {...fleet} search={{ show: 'working' }} className={tile}>
         <Figure shape="disc" tone="go" name={working} number={sums?.working} />
       </Link>
-      <Link {...fleet} search={{ show: 'stuck' }} className={tile}>
+      <Link {...fleet} search={{ show: 'stuck' }} className={loud('bad', sums?.stuck)}>
         <Figure shape="triangle" tone="bad" name="stuck" number={sums?.stuck} />
       </Link>
-      <Link to="/p/$project/needs-you" params={{ project }} className={tile}>
+      <Link to="/p/$project/needs-you" params={{ project }} className={loud('person', needs)}>
         <Figure shape="hand" tone="person" name={needs === 1 ? 'needs you' : 'need you'} number={needs} />
       </Link>
       <Link {...fleet} search={{ show: 'waiting' }} className={tile}>
@@ -42,6 +42,11 @@ export function Pulse({ project, sums }: PulseProps) {
 
 const working = headWords.find((word) => headOf(word).isBeating) ?? ''
 const tile = 'panel block px-3 py-2 hover:bg-hover'
+/** What somebody should look at stands out, once there is some of it. */
+const loud = (tone: 'bad' | 'person', number: number | undefined) =>
+  number === undefined || number === 0
+    ? tile
+    : `block rounded-md border px-3 py-2 ${tone === 'bad' ? 'border-bad bg-bad-soft' : 'border-person bg-person-soft'}`
 
 interface FigureProps {
   readonly shape: Shape

@@ -67,7 +67,7 @@ export function QuestionCard({ project, question }: { readonly project: string; 
       <form onSubmit={submit} className="space-y-2" aria-label="Answer">
         <Inputs asked={asked} draft={draft} wrong={wrong} put={put} />
         <div className="flex flex-wrap items-center gap-2">
-          <button type="submit" className="button" disabled={send.isPending || isSent}>
+          <button type="submit" className="button button-main" disabled={send.isPending || isSent}>
             {isSent ? 'Sent' : 'Answer'}
           </button>
           <button type="button" className="button" disabled={send.isPending || isSent} onClick={decline}>

@@ -63,7 +63,7 @@ export function VirtualRows<T>(props: RowsProps<T>) {
       }}
     >
       {head !== undefined && (
-        <div role={group} className="sticky top-0 z-10 border-b border-line bg-panel">
+        <div role={group} className="sticky top-0 z-10 bg-panel">
           {head}
         </div>
       )}

@@ -31,6 +31,7 @@ export function Shell() {
   const [isHelping, setHelping] = useState(false)
   useKeyboard(project, () => setHelping(true))
   useEffect(() => storage.set('browser', 'project', project), [project])
+  useTabTitle(project)
   return (
     // A new project is a new page: nothing of the old one is shown or followed any more.
     <LiveProvider key={project} project={project}>
@@ -92,7 +93,7 @@ function Navigation({ project, isCompact = false }: { readonly project: string; 
         >
           <Icon name={name} size={isCompact ? 18 : 16} />
           <span className={isCompact ? '' : 'flex-1'}>{isCompact ? short : title}</span>
-          {name === 'needs-you' && <NeedsCount count={needs} isCompact={isCompact} />}
+          {name === 'needs-you' && <NeedsCount count={needs ?? 0} isCompact={isCompact} />}
         </Link>
       ))}
     </nav>
@@ -111,6 +112,14 @@ function NeedsCount({ count, isCompact }: { readonly count: number; readonly isC
       <span className="sr-only"> waiting</span>
     </span>
   )
+}
+
+/** A tab in the background says by its name that somebody is waited for. */
+function useTabTitle(project: string): void {
+  const needs = useNeeds(project) ?? 0
+  useEffect(() => {
+    document.title = needs > 0 ? `(${needs}) Bellwether` : 'Bellwether'
+  }, [needs])
 }
 
 const fieldTags = new Set(['INPUT', 'TEXTAREA', 'SELECT'])

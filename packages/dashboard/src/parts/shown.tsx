@@ -2,7 +2,7 @@
 import type { ReactNode } from 'react'
 import { Problem } from '../api/client.js'
 import { oneLine } from '../facts/text.js'
-import { Glyph } from './glyph.js'
+import { Glyph, Icon } from './glyph.js'
 
 interface Asked<T> {
   readonly data: T | undefined
@@ -16,13 +16,18 @@ interface ShownProps<T> {
   readonly skeleton?: ReactNode
   readonly empty?: ReactNode
   readonly isEmpty?: (data: T) => boolean
+  /** It stands in a frame already. */
+  readonly isFramed?: boolean
   readonly children: (data: T) => ReactNode
 }
 
 /** Data that is there stays on the page while it is asked for again, also when that fails: the connection's state tells its age. */
-export function Shown<T>({ query, skeleton = <Rows />, empty, isEmpty, children }: ShownProps<T>) {
+export function Shown<T>(props: ShownProps<T>) {
+  const { query, empty, isEmpty, isFramed = false, children } = props
+  const skeleton = props.skeleton ?? (isFramed ? <Rows count={4} /> : <FramedRows />)
   if (query.data !== undefined) return isEmpty?.(query.data) === true ? <>{empty}</> : <>{children(query.data)}</>
-  if (query.error !== null) return <Failure error={query.error} retry={() => void query.refetch()} />
+  if (query.error !== null)
+    return <Failure error={query.error} retry={() => void query.refetch()} isFramed={isFramed} />
   return (
     <div role="status" aria-label="Loading">
       {skeleton}
@@ -30,10 +35,16 @@ export function Shown<T>({ query, skeleton = <Rows />, empty, isEmpty, children 
   )
 }
 
-export function Failure({ error, retry }: { readonly error: Error; readonly retry?: () => void }) {
+interface FailureProps {
+  readonly error: Error
+  readonly retry?: () => void
+  readonly isFramed?: boolean
+}
+
+export function Failure({ error, retry, isFramed = false }: FailureProps) {
   const hint = error instanceof Problem ? error.hint : undefined
   return (
-    <div role="alert" className="panel m-3 flex items-start gap-3 p-4">
+    <div role="alert" className={`flex items-start gap-3 p-4 ${isFramed ? '' : 'panel m-3'}`}>
       <span className="mt-0.5 text-bad">
         <Glyph shape="cross" size={16} />
       </span>
@@ -52,8 +63,11 @@ export function Failure({ error, retry }: { readonly error: Error; readonly retr
 
 export function Empty({ title, children }: { readonly title: string; readonly children?: ReactNode }) {
   return (
-    <div className="mx-auto max-w-md p-10 text-center">
-      <p className="font-medium">{title}</p>
+    <div className="mx-auto max-w-lg p-10 text-center">
+      <span className="mb-2 inline-block text-line-strong">
+        <Icon name="bell" size={28} />
+      </span>
+      <p className="text-lg font-semibold">{title}</p>
       <div className="mt-1 text-ink-2">{children}</div>
     </div>
   )
@@ -61,7 +75,13 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
 
 const widths = ['w-3/5', 'w-4/5', 'w-2/3', 'w-3/4', 'w-1/2', 'w-4/5']
 
-export function Rows({ count = 8 }: { readonly count?: number }) {
+const FramedRows = () => (
+  <div className="panel m-3">
+    <Rows count={12} />
+  </div>
+)
+
+function Rows({ count }: { readonly count: number }) {
   return (
     <div className="space-y-3 p-4">
       {Array.from({ length: count }, (_, at) => (

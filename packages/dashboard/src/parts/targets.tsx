@@ -1,9 +1,10 @@
 /** Who serves whom: worker targets, how busy they are, and the workers that were heard of. */
 import { Link } from '@tanstack/react-router'
-import type { Worker } from '../api/types.js'
+import type { Agent, Worker } from '../api/types.js'
 import type { Target } from '../facts/fleet.js'
 import { count, oneLine, plural } from '../facts/text.js'
 import { msOf } from '../facts/time.js'
+import { Lately } from './lately.js'
 import { Section } from './page.js'
 import { Chip } from './status.js'
 import { Ago, useNow } from './time.js'
@@ -13,14 +14,23 @@ import { useWide } from './wide.js'
 const silentMs = 60_000
 const shownMax = 30
 
-export function Targets({ project, targets }: { readonly project: string; readonly targets: readonly Target[] }) {
+interface TargetsProps {
+  readonly project: string
+  readonly targets: readonly Target[]
+  readonly agents: readonly Agent[]
+}
+
+export function Targets({ project, targets, agents }: TargetsProps) {
   const isWide = useWide()
   const title = 'Workers and targets'
   if (isWide)
     return (
-      <div className="w-64 shrink-0 overflow-auto">
+      <div className="w-64 shrink-0 space-y-3 overflow-auto">
         <Section title={title}>
           <List project={project} targets={targets} />
+        </Section>
+        <Section title="Lately">
+          <Lately project={project} agents={agents} />
         </Section>
       </div>
     )

@@ -1,16 +1,17 @@
 /** One task in full, beside the board: why it stands where it stands, its tries, its budget, and what a person can do about it. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
+import { serverNowMs } from '../api/client.js'
 import { taskQuery } from '../api/queries.js'
 import type { Run, TaskDetail } from '../api/places.js'
-import { budgetIn, compact, cost, recoveryIn, recoverySays } from '../facts/board.js'
+import { burnOf, compact, cost, reasonSays, recoverySays } from '../facts/board.js'
 import { oneLine } from '../facts/text.js'
 import { duration } from '../facts/time.js'
+import { Burn } from './burn.js'
 import { Dialog } from './dialog.js'
 import { Json, Said } from './said.js'
 import { Shown } from './shown.js'
 import { Status } from './status.js'
-import { Burn } from './task-card.js'
 import { TaskMoves } from './task-moves.js'
 import { Ago, Countdown } from './time.js'
 
@@ -31,16 +32,20 @@ export function TaskDrawer({
       name={`Task ${oneLine(id, 80)}`}
       title={<bdi>{oneLine(task.data?.title ?? id, 300)}</bdi>}
     >
-      <Shown query={task}>{(data) => <Told project={project} task={data} />}</Shown>
+      <Shown query={task} isFramed>
+        {(data) => <Told project={project} task={data} />}
+      </Shown>
     </Dialog>
   )
 }
 
 // Shown in a place of their own, or of no use to people.
 const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
+const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
 
 function Told({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
-  const recovery = task.recovery ?? recoveryIn(task.fields)
+  const { recovery } = task
+  const burn = burnOf(task.budget)
   const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
   const instruction = task.fields['instruction']
   return (
@@ -52,24 +57,36 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
         <Fact name="Id">
           <span className="font-mono text-xs">{oneLine(task.taskId, 120)}</span>
         </Fact>
-        <Fact name="Who">{oneLine(task.assignee ?? 'nobody yet', 80)}</Fact>
+        <Fact name="Who">{oneLine(task.assignee ?? task.next?.assignee ?? 'nobody yet', 80)}</Fact>
         <Fact name="Why it is here">
-          <bdi>{oneLine(task.waitsFor ?? task.reason ?? whyOf(task), 500)}</bdi>
+          <bdi>{oneLine(reasonSays(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
         </Fact>
+        {task.waitUntil !== null && (
+          <Fact name="Until">
+            <Countdown until={task.waitUntil} />
+          </Fact>
+        )}
+        {task.next !== null && (
+          <Fact name="Place in line">
+            {task.next.place} of {task.next.of}
+          </Fact>
+        )}
         <Fact name="Priority, impact">
           {task.priority}, {task.impact}
         </Fact>
         {task.dependencies.length > 0 && <Fact name="After">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
         {recovery !== null && (
           <Fact name="Recovery">
-            {oneLine(recoverySays(recovery), 100)}: {oneLine(recovery.reasonCode, 80)}, attempt {recovery.attempt};
-            until <Countdown until={new Date(recovery.deadlineTs * 1_000).toISOString()} />
+            {recovery.attempt > 0 && `try ${recovery.attempt} of ${recovery.maxAttempts}, `}
+            {oneLine(recoverySays(recovery), 100)}
+            <span className="block text-sm text-ink-2">
+              after {oneLine(recovery.reasonCode.replaceAll('_', ' '), 80)}; until{' '}
+              <Countdown until={untilOf(recovery.deadlineTs)} />
+            </span>
           </Fact>
         )}
-        <Fact name="Budget">
-          <Burn budget={task.budget ?? budgetIn(task.fields)} />
-        </Fact>
-        {task.costMicros !== undefined && <Fact name="Cost">{cost(task.costMicros)}</Fact>}
+        <Fact name="Budget">{burn === null ? 'nothing used yet' : <Burn burn={burn} />}</Fact>
+        <Fact name="Cost">{task.costMicros === null ? 'not told' : cost(task.costMicros)}</Fact>
         <Fact name="Changed">
           <Ago at={task.updatedAt} />
         </Fact>
@@ -95,13 +112,21 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
   )
 }
 
-/** Why it was picked, where the log says so; else the rule. */
+/** Why it was picked, or will be; else the rule. */
 function whyOf(task: TaskDetail): string {
+  if (task.next !== null) return task.next.why
   const choice = task.fields['choice']
   if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
     return choice.because
   if (task.status === 'done') return 'it is done'
   return 'nothing holds it: it is taken by priority, then impact, then age'
+}
+
+/** What the board made of it, where that is not what the turn's own end says. */
+function saysOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
+  if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
+  if (endedAt === undefined) return 'under way'
+  return outcome === turnStatus ? '' : (outcome ?? '')
 }
 
 function Runs({ project, runs }: { readonly project: string; readonly runs: readonly Run[] }) {
@@ -118,10 +143,12 @@ function Runs({ project, runs }: { readonly project: string; readonly runs: read
               </Link>
             )}
           </span>
-          <span className="text-ink-2">{oneLine(run.reasonCode ?? run.outcome ?? 'under way', 60)}</span>
-          <span className="text-xs text-ink-3">
+          {run.turnStatus !== undefined && run.turnStatus !== null && <Status word={run.turnStatus} />}
+          <span className="text-ink-2">{oneLine(saysOf(run), 60)}</span>
+          <span className="w-full text-xs text-ink-3">
             {run.elapsedMs === undefined ? '' : duration(run.elapsedMs)}{' '}
-            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} <Ago at={run.startedAt} />
+            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} {cost(run.costMicros)}{' '}
+            <Ago at={run.startedAt} />
           </span>
         </li>
       ))}

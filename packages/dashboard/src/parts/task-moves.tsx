@@ -22,9 +22,7 @@ const moves: readonly Move[] = [
 /** An approval is offered only where one is waited for. */
 function allowed(task: Task): readonly Move[] {
   return moves.filter(
-    (move) =>
-      move.on.includes(task.status) &&
-      (move.action !== 'approve' || /approv/.test(`${task.waitCode} ${task.waitsFor}`)),
+    (move) => move.on.includes(task.status) && (move.action !== 'approve' || task.waitCode === 'approval'),
   )
 }
 
@@ -46,7 +44,7 @@ export function TaskMoves({ task }: { readonly task: Task }) {
     <div>
       <div className="flex flex-wrap gap-2">
         <input
-          className="field min-w-0 flex-1"
+          className="field min-w-40 flex-1"
           aria-label={`Reason, for ${oneLine(task.taskId, 60)}`}
           placeholder="reason (optional)"
           maxLength={2_000}
@@ -57,7 +55,7 @@ export function TaskMoves({ task }: { readonly task: Task }) {
           <button
             key={action}
             type="button"
-            className="button"
+            className={`button ${action === 'approve' ? 'button-main' : ''}`}
             disabled={move.isPending}
             onClick={() => move.mutate(action)}
           >

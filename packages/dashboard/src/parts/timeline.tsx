@@ -8,7 +8,7 @@ import { lookOf, type Shape, type Tone } from '../facts/status.js'
 import { own } from '../facts/own.js'
 import { oneLine, wordsOf } from '../facts/text.js'
 import { duration, msOf } from '../facts/time.js'
-import { timeline, usageOf, type Moment } from '../facts/turn.js'
+import { fieldsIn, timeline, tokensOf, type Moment } from '../facts/turn.js'
 import { meaningOf } from '../facts/watchdog.js'
 import { Glyph } from './glyph.js'
 import { Json, Said } from './said.js'
@@ -19,17 +19,17 @@ import { At } from './time.js'
 interface TimelineProps {
   readonly project: string
   readonly turn: TurnDetail
-  readonly cards: readonly Card[]
 }
 
-export function Timeline({ project, turn, cards }: TimelineProps) {
+export function Timeline({ project, turn }: TimelineProps) {
   return (
     <ol className="px-3 py-3">
-      {timeline(turn, cards).map((moment) => (
+      {timeline(turn).map((moment) => (
         <li key={moment.id} className="[contain-intrinsic-size:auto_60px] [content-visibility:auto]">
           <Told project={project} turn={turn} moment={moment} />
         </li>
       ))}
+      {turn.cards_truncated && <li className="label pb-3 pl-7">It wrote more cards than are shown here.</li>}
       {turn.ended_at === null && (
         <li>
           <Entry
@@ -164,9 +164,10 @@ function StepEntry({
 }) {
   const look = lookOf(step.status)
   const [from, to] = [msOf(step.started_at), msOf(step.ended_at)]
-  const { tokens } = usageOf([step])
+  const tokens = tokensOf(step)
   const told = [
-    from !== null && to !== null ? duration(to - from) : '',
+    // A step that is told when it is over has no duration of its own.
+    from !== null && to !== null && to > from ? duration(to - from) : '',
     tokens > 0 ? `${compact(tokens)} tokens` : '',
   ].filter((one) => one !== '')
   return (
@@ -252,10 +253,29 @@ function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
         <p className="text-sm text-ink-3">Its card is not kept any more.</p>
       ) : (
         <div className="mt-1 rounded bg-sunk px-2 py-1.5 text-sm">
-          <Said text={wordsOf(content)} mono={typeof content !== 'string' && !hasText(content)} />
+          <Delivered content={content} />
         </div>
       )}
     </Entry>
+  )
+}
+
+/** Words, named fields, or whatever else it is. */
+function Delivered({ content }: { readonly content: unknown }) {
+  const fields = fieldsIn(content)
+  if (fields.length === 0)
+    return <Said text={wordsOf(content)} mono={typeof content !== 'string' && !hasText(content)} />
+  return (
+    <dl className="space-y-1.5">
+      {fields.map(({ name, value }, at) => (
+        <div key={at}>
+          <dt className="label">
+            <bdi>{oneLine(name, 80)}</bdi>
+          </dt>
+          <dd>{typeof value === 'string' ? <Said text={value} /> : <Json value={value} />}</dd>
+        </div>
+      ))}
+    </dl>
   )
 }
 

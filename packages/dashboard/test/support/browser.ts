@@ -86,10 +86,10 @@ export async function wrongs(page: Page, rules?: readonly string[]): Promise<str
 }
 
 const forDocs: ReadonlySet<string> = new Set([
-  'fleet-1280-light',
-  'board-1280-dark',
-  'turns-one-1280-light',
-  'needs-you-390-dark',
+  'house-fleet-1280-light',
+  'house-board-1280-dark',
+  'house-turns-one-1280-light',
+  'house-needs-you-390-dark',
 ])
 
 /** Pictures are for people: screenshots/ is not kept in the repository. With DOCS_IMAGES=1 those of the docs are made anew. */
@@ -98,5 +98,5 @@ export async function picture(page: Page, name: string): Promise<void> {
   await page.screenshot({ path })
   if (process.env['DOCS_IMAGES'] === undefined || !forDocs.has(name)) return
   mkdirSync(join(home, '../../docs/images'), { recursive: true })
-  copyFileSync(path, join(home, '../../docs/images', `dashboard-${name}.png`))
+  copyFileSync(path, join(home, '../../docs/images', `dashboard-${name.replace('house-', '')}.png`))
 }

@@ -1,5 +1,5 @@
 /** The made-up world's board, health and files. */
-import type { Components, FileNode, Task, TaskDetail } from '../../src/api/places.js'
+import type { Budget, Components, FileNode, Task, TaskDetail } from '../../src/api/places.js'
 import { attack, jobs, turnId, type At, type Say } from './words.js'
 
 export function tasksOf(at: At, say: Say): TaskDetail[] {
@@ -55,12 +55,18 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
               : status === 'in_progress'
                 ? 'coder is at it since 11:58'
                 : null,
-      waitCode: isPerson ? (status === 'review' ? 'review' : 'person') : status === 'blocked' ? 'cooldown' : null,
+      waitCode: isPerson
+        ? status === 'review'
+          ? 'review'
+          : 'person'
+        : ({ blocked: 'cooldown', in_progress: 'under_way' }[status] ?? null),
+      waitUntil: status === 'review' ? at(80_000) : status === 'blocked' ? at(number === 2 ? 5_000 : 90) : null,
       recovery:
         status === 'blocked'
           ? {
               reasonCode: 'incomplete_output',
               attempt: 2,
+              maxAttempts: 3,
               nextAssignee: number === 2 ? 'human' : 'debugger',
               action: number === 2 ? 'escalate' : 'retry',
               recoveryState: number === 2 ? 'escalated_to_human' : 'recovery_scheduled',
@@ -68,17 +74,9 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
               deadlineTs: Date.parse(at(5_000)) / 1_000,
             }
           : null,
-      budget:
-        status === 'pending'
-          ? null
-          : {
-              agent: 'coder',
-              tokenUsage: 1_500 * (number + 1),
-              elapsedMs: 60_000 * number,
-              retryCount: 1,
-              limits: { maxTaskTokens: 12_000, maxTaskWallTimeSec: 1_200, maxTaskRetries: 3 },
-            },
+      budget: status === 'pending' ? null : budgetOf(number),
       costMicros: status === 'pending' ? null : 31_000 * number,
+      next: number === 0 ? { place: 1, of: 2, assignee: 'coder', why: 'of 2 that are ready it comes first' } : null,
     }
     const runs = [
       {
@@ -90,13 +88,29 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
         outcome: 'success',
         tokenUsage: 5_400,
         elapsedMs: 100_000,
+        costMicros: 18_000,
+        turnStatus: 'success',
       },
     ]
     return { ...task, runs, fields: { instruction: say('Do it well.'), verify: ['npm test'] } }
   })
 }
 
-export function componentsOf(say: Say): Components {
+function budgetOf(number: number): Budget {
+  const tokenUsage = 1_500 * (number + 1)
+  return {
+    agent: 'coder',
+    tokenUsage,
+    elapsedMs: 60_000 * number,
+    retryCount: 1,
+    nearest:
+      number % 5 === 1
+        ? { unit: 'runs', used: 1, limit: 3, fraction: 1 / 3 }
+        : { unit: 'tokens', used: tokenUsage, limit: 12_000, fraction: tokenUsage / 12_000 },
+  }
+}
+
+export function componentsOf(at: At, say: Say): Components {
   const unit = (kind: string, name: string, state: 'ok' | 'degraded' | 'failed', more: object = {}) => ({
     kind,
     name,
@@ -111,6 +125,20 @@ export function componentsOf(say: Say): Components {
   return {
     summary: { status: 'degraded', units: 6, restarts: 2, changes: 4 },
     components: [
+      unit('part', 'worker default', 'ok', { status: 'ready', pid: 4_711, since: at(-4_000), restarts: 0 }),
+      unit('part', 'worker coding', 'degraded', {
+        status: 'waiting',
+        because: 'it ended and is started again',
+        restarts: 2,
+        last_end: say('signal SIGKILL'),
+        next_start_at: at(4),
+      }),
+      unit('part', 'worker gpu', 'failed', {
+        status: 'quarantined',
+        because: 'it fails again and again: in quarantine, and tried ever more rarely',
+        restarts: 5,
+        last_end: 'exit code 1',
+      }),
       unit('source', 'host-a:/mnt/data', 'failed', { error: say('inotify: too many watches'), restarts: 2 }),
       unit('sensor_pipe', 'host-a', 'failed', {
         because: 'source:host-a:/mnt/data',

@@ -176,6 +176,8 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
 
   function viewRoutes(path: string, query: URLSearchParams): unknown {
     const { world } = fixture
+    if (path === '/views')
+      return { views: fixture.mood === 'empty' ? [] : [{ view_id: 'shared', ready: true, total_files: 5_007 }] }
     if (path === '/views/shared/stats') return statsNow()
     if (path === '/views/shared/sessions') return { sessions: sessionsNow() }
     if (path === '/views/shared/blind-spots') return world.blindSpots
@@ -193,17 +195,19 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
 }
 
 const workersNow = () => {
-  const seen_at = new Date().toISOString()
+  const worker = (worker_id: string, worker_target: string, concurrency: number, free: number, silentMs = 0) => ({
+    worker_id,
+    worker_target,
+    started_at: new Date(Date.now() - 4_000_000).toISOString(),
+    last_claim_at: null,
+    seen_at: new Date(Date.now() - silentMs).toISOString(),
+    concurrency,
+    free,
+  })
   return [
-    { worker_id: 'worker-7f3a', worker_target: 'default', seen_at, concurrency: 16, free: 9 },
-    { worker_id: 'worker-91bc', worker_target: 'coding', seen_at, concurrency: 4, free: 0 },
-    {
-      worker_id: 'worker-dead',
-      worker_target: 'gpu',
-      seen_at: new Date(Date.now() - 400_000).toISOString(),
-      concurrency: 4,
-      free: 4,
-    },
+    worker('worker-7f3a', 'default', 16, 9),
+    worker('worker-91bc', 'coding', 4, 0),
+    worker('worker-dead', 'gpu', 4, 4, 400_000),
   ]
 }
 

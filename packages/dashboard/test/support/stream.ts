@@ -29,13 +29,19 @@ export async function stream(
   return last
 }
 
+// Of so many events one is the end of a turn, and one a step.
+const round = 8
+
 function one(fixture: Fixture, number: number): { agent_id: string; tool: string } {
   const { agent_id, state } = fixture.world.agents[(number * 7) % 60]!
   const tool = `tool_${number}`
+  const agent_turn_id = state?.active_agent_turn_id ?? `turn-${number}`
+  if (number % round === 1) fixture.emit('task', { agent_id, agent_turn_id: `ended-${number}`, status: 'success' })
+  if (number % round === 2) fixture.emit('step', { agent_id, agent_turn_id, phase: 'think', status: 'success' })
   const metadata = { activity: 'executing_tool', current_tool: tool, waiting_tool_count: 0 }
   fixture.emit('state', {
     agent_id,
-    agent_turn_id: state?.active_agent_turn_id ?? `turn-${number}`,
+    agent_turn_id,
     status: 'running',
     turn_epoch: 9 + number,
     metadata,

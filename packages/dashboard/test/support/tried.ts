@@ -19,3 +19,6 @@ export const pages: readonly Tried[] = [
   { path: '/workspace', title: 'Workspace', shows: 'report.md', empty: 'No folder is watched.' },
   { path: '/health', title: 'Health', shows: 'inotify: too many watches', empty: 'Nothing had to be saved.' },
 ]
+
+/** A page's name among the pictures. */
+export const nameOf = (path: string): string => path.split('/')[1]! + (path.split('/').length > 2 ? '-one' : '')

@@ -2,7 +2,7 @@
  * What the fixture server tells: the same world for the same options. `hostile` puts into every text field what an attacker would; without
  * it the words are those of an ordinary day, for pictures.
  */
-import type { Agent, Card, Intervention, Question, Turn, TurnDetail } from '../../src/api/types.js'
+import type { Agent, Card, Intervention, Question, Turn, TurnDetail, TurnFile } from '../../src/api/types.js'
 import type { BlindSpots, Components, FileNode, TaskDetail } from '../../src/api/places.js'
 import { componentsOf, folderOf, tasksOf } from './places.js'
 import { attack, jobs, longWord, turnId, type At, type Say } from './words.js'
@@ -40,7 +40,7 @@ export function makeWorld({ agents: size, hostile, nowMs }: WorldOptions): World
     questions: questionsOf(at, say),
     tasks: tasksOf(at, say),
     interventions: interventionsOf(at, say),
-    components: componentsOf(say),
+    components: componentsOf(at, say),
     blindSpots: {
       additions_count: 1,
       additions: ['/src/vendor.ts'],
@@ -232,16 +232,27 @@ function detailOf(turn: Turn | undefined, at: At, say: Say): TurnDetail | undefi
     parent:
       turn.recursion_depth === 1 ? { agent_turn_id: turnId(9), agent_id: 'planner-03', status: 'suspended' } : null,
     children: [
-      { agent_turn_id: turnId(1), agent_id: say('tester-10').slice(0, 300), status: 'success' },
-      { agent_turn_id: turnId(2), agent_id: 'reviewer-11' },
+      {
+        agent_turn_id: turnId(1),
+        agent_id: say('tester-10').slice(0, 300),
+        status: 'success',
+        started_at: at(-40),
+        ended_at: at(-31),
+        children: [{ agent_turn_id: turnId(4), agent_id: 'writer-13', status: 'success' }],
+      },
+      { agent_turn_id: turnId(2), agent_id: 'reviewer-11', status: 'suspended' },
+      { agent_turn_id: turnId(3), agent_id: 'tester-12', status: 'failed', error: say('command_exit_1') },
     ],
-    cards: [
+    children_truncated: false,
+    context_cards: [
       {
         card_id: 'c1',
         type: 'task.instruction',
         content: { text: say('Make the login test pass on CI. It fails one time in five since Tuesday.') },
         created_at: at(-50),
       },
+    ],
+    cards: [
       {
         card_id: 'c2',
         type: 'agent.thought',
@@ -249,12 +260,30 @@ function detailOf(turn: Turn | undefined, at: At, say: Say): TurnDetail | undefi
         created_at: at(-43),
       },
     ],
+    cards_truncated: false,
     files: [
-      { path: say('/src/login.test.ts'), kind: 'changed', size: 2_048 },
-      { path: '/src/login.ts', kind: 'changed', size: 9_000 },
+      fileOf(say('/src/login.test.ts'), 'claimed', true),
+      fileOf('/docs/report.md', 'claimed', false),
+      fileOf('/src/login.ts', 'changed_meanwhile', true),
     ],
+    files_truncated: false,
+    usage: { total_tokens: 7_200, cost_micros: 12_600 },
+    budget: {
+      tokens: { used: 7_200, limit: 20_000 },
+      cost_micros: { used: 12_600, limit: null },
+      wall_ms: { used: 56_000, limit: 600_000 },
+    },
+    trace_id: turn.traceparent?.split('-')[1] ?? null,
   }
 }
+
+const fileOf = (path: string, how: TurnFile['how'], found: boolean): TurnFile => ({
+  path,
+  how,
+  found,
+  size: found ? 2_048 : null,
+  integrity_suspect: found ? how !== 'claimed' : null,
+})
 
 function questionsOf(at: At, say: Say): Question[] {
   const one = (number: number, agent: string, args: Readonly<Record<string, unknown>>, deadline: number): Question => ({
