@@ -110,6 +110,7 @@ export function bareApp(options: BareOptions): FastifyInstance {
       return readJson(body, typeof encoding === 'string' ? encoding : undefined)
     },
   )
+  app.addHook('onSend', async (_request, reply) => void makeSafe(reply))
   // By the route that was found, not by the URL: the router also takes `/%61pi/…` and `http://host/api/…`.
   app.addHook('onRequest', async (request, reply) => {
     const route = request.routeOptions.url
@@ -135,9 +136,23 @@ export function bareApp(options: BareOptions): FastifyInstance {
   return app
 }
 
-/** As bytes, so that nothing adds a charset, which this type does not have. */
-function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+/** An API answers programs: nothing of it is to be shown, framed, sniffed or kept by a browser. */
+const safeHeaders = {
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+} as const
+
+function makeSafe(reply: FastifyReply): FastifyReply {
+  for (const [name, value] of Object.entries(safeHeaders)) if (!reply.hasHeader(name)) void reply.header(name, value)
   return reply
+}
+
+/** As bytes, so that nothing adds a charset, which this type does not have; and safe also where no hook has run. */
+function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
+  return makeSafe(reply)
     .code(problem.status)
     .type(problemType)
     .send(Buffer.from(JSON.stringify(problem)))

@@ -102,7 +102,9 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
 export function grantOf(key: LiveKey, onlyView?: string): Grant {
   const { view_name: view, project_id: project } = key
   const unlimited = view === null && project === null
-  const feeds = key.role === 'sensor' ? (view ?? undefined) : key.role === 'admin' ? (view ?? onlyView) : undefined
+  // An admin's key without a limit can feed the only view there is; one that is limited to a project reaches no view at all.
+  const fallback = project === null ? onlyView : undefined
+  const feeds = key.role === 'sensor' ? (view ?? undefined) : key.role === 'admin' ? (view ?? fallback) : undefined
   return {
     keyId: key.key_id,
     name: key.name,

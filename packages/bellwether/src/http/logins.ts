@@ -87,11 +87,16 @@ export function sessionGrant(
   const keyId = session === undefined ? undefined : logins.keyOf(session)
   const grant = keyId === undefined ? undefined : grantOfKey(keyId)
   if (grant === undefined || method === 'GET' || method === 'HEAD') return grant
-  const site = headers['sec-fetch-site']
-  if (headers[pageHeader] !== undefined && (site === undefined || site === 'same-origin' || site === 'none'))
-    return grant
+  if (headers[pageHeader] !== undefined && isOwnPage(headers)) return grant
   throw new Terminal('a browser’s session writes only from our own pages', {
     code: 'forbidden',
     hint: `send the header ${pageHeader}, or a key`,
   })
+}
+
+/** A browser says where a request comes from; an old one says so at least for writes. A proxy may change Host, so the newer word counts first. */
+function isOwnPage(headers: Headers): boolean {
+  const { 'sec-fetch-site': site, origin, host } = headers
+  if (site !== undefined) return site === 'same-origin' || site === 'none'
+  return origin === undefined || (typeof origin === 'string' && URL.canParse(origin) && new URL(origin).host === host)
 }

@@ -38,6 +38,8 @@ export const rules: readonly Rule[] = [
   { under: '/watchdog', read: looking, write: [] },
   { under: '/board', read: looking, write: ['operator'], audited: true },
   { under: '/pipe', read: ['sensor'], write: ['sensor'] },
+  { under: '/views/:view/sessions', read: [...looking, 'sensor'], write: ['operator', 'sensor'], audited: true },
+  { under: '/views/:view/suspect-list', read: [...looking, 'sensor'], write: ['operator', 'sensor'], audited: true },
   { under: '/views', read: [...looking, 'sensor'], write: ['operator', 'sensor'] },
   { under: '/health', read: everybody, write: [] },
 ]
@@ -84,9 +86,13 @@ export function mustReachProject(grant: Grant, project: string): void {
   throw new Terminal('this key does not reach that project', { code: 'forbidden' })
 }
 
+export function isUnlimited(grant: Grant): boolean {
+  return grant.reaches(anyProject)
+}
+
 /** For what belongs to no project and no view: a key with a limit does not reach it. */
 export function mustBeUnlimited(grant: Grant): void {
-  if (grant.reaches(anyProject)) return
+  if (isUnlimited(grant)) return
   throw new Terminal('this key is limited to one project or view', {
     code: 'forbidden',
     hint: 'use a key without --project and --view',

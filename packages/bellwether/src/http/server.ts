@@ -3,10 +3,10 @@
  * reach before its body is read; writes that people make are in the audit log before they are answered; what the server cannot
  * store or follow is refused at the edge. Parts that were not handed in have no routes.
  */
-import swagger from '@fastify/swagger'
+import swagger, { type SwaggerTransform } from '@fastify/swagger'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { jsonSchemaTransform, validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
+import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { writeAudit, type Deed } from '../kernel/audit.js'
 import { coalesce } from '../kernel/coalesce.js'
 import type { Random } from '../ports/random.js'
@@ -14,7 +14,7 @@ import type { Fusion } from '../view/fusion.js'
 import { base, bareApp, type ServerLimits } from './app.js'
 import { authorize, keyIn, type Grant } from './auth.js'
 import type { KeyStore } from './key-store.js'
-import { sessionGrant, type Logins } from './logins.js'
+import { sessionCookie, sessionGrant, type Logins } from './logins.js'
 import { makeBuckets, type Buckets, type Rate } from './rates.js'
 import { isAudited, permit } from './roles.js'
 import { agentRoutes } from './routes/agents.js'
@@ -22,9 +22,9 @@ import { batchRoutes } from './routes/batches.js'
 import { boardRoutes, type BoardParts } from './routes/board.js'
 import { cardRoutes } from './routes/cards.js'
 import { eventRoutes } from './routes/events.js'
-import { componentRoutes } from './routes/health.js'
+import { componentRoutes, type ComponentParts } from './routes/health.js'
 import { keyRoutes } from './routes/keys.js'
-import { loginPage, loginRoutes } from './routes/logins.js'
+import { loginPage, loginPath, loginRoutes } from './routes/logins.js'
 import { pipeRoutes } from './routes/pipe.js'
 import { statusRoutes } from './routes/status.js'
 import { toolCallRoutes } from './routes/tool-calls.js'
@@ -39,6 +39,8 @@ export interface ServerOptions extends WorkerParts {
   readonly isPublic: boolean
   readonly board?: BoardParts | undefined
   readonly fusion?: Fusion | undefined
+  /** The processes of this house that are supervised, for whoever asks how it is. */
+  readonly parts?: ComponentParts['parts']
   /** The house's own numbers, as Prometheus reads them. */
   readonly metrics?: () => Promise<string>
   /** Pages for people: routes outside the API, which need no key and say their own policy for browsers. */
@@ -47,8 +49,16 @@ export interface ServerOptions extends WorkerParts {
   readonly limits?: Partial<ServerLimits>
 }
 
+export interface RouteName {
+  readonly method: string
+  /** As declared: `/api/v1/projects/:project/…`. */
+  readonly url: string
+}
+
 export interface Server {
   readonly app: FastifyInstance
+  /** Every route there is, once the app is ready. */
+  readonly routes: readonly RouteName[]
   /** Nothing new is taken in; resolves when what is under way has been answered, or after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
@@ -75,6 +85,8 @@ export function makeServer(options: ServerOptions): Server {
   let draining = false
   let open = 0
   let closed = () => {}
+  let describe: SwaggerTransform | undefined
+  const routes: RouteName[] = []
 
   function limit(buckets: Buckets, name: string): void {
     const waitMs = buckets.take(name, clock.monotonicMs())
@@ -112,6 +124,7 @@ export function makeServer(options: ServerOptions): Server {
 
   const app = bareApp({ log, limits: options.limits, admit })
   app.setValidatorCompiler(validatorCompiler)
+  app.addHook('onRoute', ({ method, url }) => void routes.push(...[method].flat().map((one) => ({ method: one, url }))))
   app.addHook('onRequest', async (_request, reply) => {
     open += 1
     reply.raw.once('close', () => {
@@ -120,10 +133,7 @@ export function makeServer(options: ServerOptions): Server {
     })
   })
   app.addHook('preValidation', checkShape)
-  app.addHook('onSend', async (request, reply) => {
-    for (const [name, value] of Object.entries(safeHeaders)) if (!reply.hasHeader(name)) void reply.header(name, value)
-    await audit(request, reply)
-  })
+  app.addHook('onSend', (request, reply) => audit(request, reply))
 
   const writeDeed = coalesce(async (deeds: readonly Deed[]) => {
     await writeAudit(kernel.db, deeds)
@@ -133,8 +143,8 @@ export function makeServer(options: ServerOptions): Server {
   /** What was done is done: an audit log that cannot be written is told, and keeps nobody from the answer. */
   async function audit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const route = request.routeOptions.url
-    if (route === undefined || request.grant === undefined || !isAudited(request.method, route.slice(base.length)))
-      return
+    if (route === undefined || request.grant === undefined) return
+    if (route !== loginPath && !isAudited(request.method, route.slice(base.length))) return
     const deed: Deed = {
       actor: request.grant.keyId,
       role: request.grant.role,
@@ -155,11 +165,12 @@ export function makeServer(options: ServerOptions): Server {
         securitySchemes: {
           key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
           bearer: { type: 'http', scheme: 'bearer' },
+          session: { type: 'apiKey', in: 'cookie', name: sessionCookie },
         },
       },
-      security: [{ key: [] }, { bearer: [] }],
+      security: [{ key: [] }, { bearer: [] }, { session: [] }],
     },
-    transform: jsonSchemaTransform,
+    transform: (document) => describe!(document),
   })
   // Behind the plugin above, which sees only routes that come after it.
   app.register(async (root) => {
@@ -168,7 +179,7 @@ export function makeServer(options: ServerOptions): Server {
       db: kernel.db,
       draining: () => draining,
     })
-    loginPage(root.withTypeProvider<ZodTypeProvider>(), options.logins)
+    loginPage(root.withTypeProvider<ZodTypeProvider>(), options)
     await options.pages?.(root)
     await root.register(
       async (scope) => {
@@ -179,22 +190,27 @@ export function makeServer(options: ServerOptions): Server {
         keyRoutes(api, options)
         loginRoutes(api, options.logins)
         if (board !== undefined)
-          await api.register(async (inner) => boardRoutes(inner.withTypeProvider<ZodTypeProvider>(), board))
+          await api.register(async (inner) => boardRoutes(inner.withTypeProvider<ZodTypeProvider>(), board, kernel.db))
       },
       { prefix: base },
     )
+    componentRoutes(root, base, options)
     if (fusion !== undefined) {
       const parts = { fusion, signal: options.signal }
-      componentRoutes(root, base, parts)
       pipeRoutes(root, `${base}/pipe`, parts)
       viewRoutes(root, `${base}/views`, parts)
     }
     for (const path of ['/openapi.json', description])
-      root.get(path, { schema: { hide: true } }, async () => root.swagger())
+      root.get(path, { schema: { hide: true } }, async () => {
+        // Loaded by the first who asks: a house at rest does not carry it.
+        describe ??= (await import('./openapi/describe.js')).describeRoute
+        return root.swagger()
+      })
   })
 
   return {
     app,
+    routes,
     async drain(graceMs) {
       draining = true
       const over = new AbortController()
@@ -207,15 +223,6 @@ export function makeServer(options: ServerOptions): Server {
     },
   }
 }
-
-/** An API answers programs: nothing of it is to be shown, framed, sniffed or kept by a browser. */
-const safeHeaders = {
-  'x-content-type-options': 'nosniff',
-  'cache-control': 'no-store',
-  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-  'cross-origin-resource-policy': 'same-origin',
-  'referrer-policy': 'no-referrer',
-} as const
 
 /** The pipe and the views check their own: names there may be any bytes, and rows come by the thousand. */
 const checksItself = [`${base}/pipe`, `${base}/views`]

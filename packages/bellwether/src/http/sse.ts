@@ -24,6 +24,9 @@ export function openEventStream(response: ServerResponse, signal: AbortSignal): 
     'cache-control': 'no-store',
     connection: 'keep-alive',
     'x-accel-buffering': 'no',
+    // Hooks do not see a bare response.
+    'x-content-type-options': 'nosniff',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
   })
   response.write(': hello\n\n')
   async function write(text: string): Promise<void> {

@@ -21,7 +21,10 @@ export interface BoxPage {
   readonly cursor: number | null
 }
 
-/** In order. Undefined: this project has no such box. */
+// A card may have a megabyte, and a page many cards: one answer stays below what one request may send.
+const pageBytesMax = 8_388_608
+
+/** In order; a page ends early where its cards are large. Undefined: this project has no such box. */
 export async function readBoxOf(
   db: Queryable,
   projectId: string,
@@ -35,13 +38,19 @@ export async function readBoxOf(
     values: [boxId, projectId],
   })
   if (box === undefined) return undefined
-  const cards = await db.query<BoxPage['cards'][number]>({
+  const rows = await db.query<BoxPage['cards'][number] & { readonly total: number; readonly before: number }>({
     name: 'bw_read_box_page',
-    text: `select x.position, ${columns} from cards.box_cards x join cards.cards c on c.card_id = x.card_id
-      where x.box_id = $1 and x.position > $2 order by x.position limit $3`,
+    text: `select * from (
+        select x.position, ${columns}, (count(*) over ())::int as total,
+          sum(octet_length(c.content::text)) over (order by x.position) - octet_length(c.content::text) as before
+        from (select * from cards.box_cards x where x.box_id = $1 and x.position > $2 order by x.position limit $3) x
+        join cards.cards c on c.card_id = x.card_id) page
+      where before < ${pageBytesMax} order by position`,
     values: [boxId, after, limit],
   })
-  return { kind: box.kind, cards, cursor: cards.length === limit ? cards.at(-1)!.position : null }
+  const isAll = rows.length === (rows[0]?.total ?? 0) && rows.length < limit
+  const cards = rows.map(({ total: _total, before: _before, ...card }) => card)
+  return { kind: box.kind, cards, cursor: isAll ? null : cards.at(-1)!.position }
 }
 
 export interface CardsWithin {
@@ -104,4 +113,39 @@ export async function listBatches(
     values: [projectId, after, limit],
   })
   return { batches, cursor: batches.length === limit ? batches.at(-1)!.batch_id : null }
+}
+
+export interface BatchTask {
+  readonly position: number
+  readonly status: string
+  /** What it delivered; null also where the answer would be too large with it: the card has it. */
+  readonly content: unknown
+  readonly content_truncated: boolean
+  readonly [column: string]: unknown
+}
+
+/** One batch with its tasks, in their order. Undefined: this project has no such batch. */
+export async function readBatchOf(
+  db: Queryable,
+  projectId: string,
+  batchId: string,
+): Promise<(BatchLine & { readonly tasks: readonly BatchTask[] }) | undefined> {
+  const [batch] = await db.query<BatchLine>({
+    name: 'bw_read_batch_of',
+    text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast, channel_id, traceparent,
+        recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch, parent_step_id, tool_call_id, created_at, ended_at, settled_at
+      from state.batches where batch_id = $1 and project_id = $2`,
+    values: [batchId, projectId],
+  })
+  if (batch === undefined) return undefined
+  const tasks = await db.query<BatchTask>({
+    name: 'bw_read_batch_tasks',
+    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error, deliverable_card_id,
+        case when before < ${pageBytesMax} then content end as content, coalesce(before >= ${pageBytesMax}, false) as content_truncated
+      from (select t.*, c.content, sum(octet_length(c.content::text)) over (order by t.position) - octet_length(c.content::text) as before
+        from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id where t.batch_id = $1) t
+      order by position`,
+    values: [batchId],
+  })
+  return { ...batch, tasks }
 }

@@ -103,33 +103,3 @@ export async function readTurn(db: Queryable, projectId: string, agentTurnId: st
   })
   return turn
 }
-
-/** What became of a turn, besides its row. Long trails are cut; the newest is what people look for. */
-export async function readTrail(db: Queryable, agentTurnId: string): Promise<Readonly<Record<string, unknown>>> {
-  const [row] = await db.query<Record<string, unknown>>({
-    name: 'bw_read_trail',
-    text: `select
-        (select jsonb_build_object('card_id', c.card_id, 'content', c.content, 'created_at', c.created_at) from state.turn_row($1) i
-          join cards.cards c on c.card_id = i.deliverable_card_id) as deliverable,
-        (select coalesce(jsonb_agg(to_jsonb(s) - 'project_id' - 'agent_id' order by s.started_at), '[]') from (
-          select * from state.agent_steps s where s.agent_turn_id = $1 order by s.started_at desc limit ${trailMax}) s) as steps,
-        (select coalesce(jsonb_agg(to_jsonb(w) - 'project_id' - 'agent_id' - 'wait_seq' order by w.wait_seq), '[]') from (
-          select * from state.turn_waiting_tools w where w.agent_turn_id = $1 order by w.wait_seq desc limit ${trailMax}) w) as waits,
-        (select coalesce(jsonb_agg(to_jsonb(v) - 'project_id' - 'agent_id' order by v.intervention_id), '[]') from (
-          select * from state.interventions v where v.agent_turn_id = $1 order by v.intervention_id desc limit ${trailMax}) v) as interventions,
-        (select coalesce(jsonb_agg(jsonb_build_object('agent_turn_id', e.target_agent_turn_id, 'agent_id', e.target_agent_id, 'status', t.status)
-          order by e.edge_id), '[]') from (
-            select * from state.execution_edges e where e.source_agent_turn_id = $1 and e.primitive = 'enqueue' order by e.edge_id desc limit ${trailMax}) e
-          left join lateral (select status from state.turns t where t.agent_turn_id = e.target_agent_turn_id) t on true) as children,
-        (select jsonb_build_object('agent_turn_id', e.source_agent_turn_id, 'agent_id', e.source_agent_id) from state.turn_row($1) i
-          join state.execution_edges e on e.edge_id = i.inbox_id where e.source_agent_turn_id is not null) as parent,
-        (select i.payload ->> 'context_box_id' from state.turn_row($1) i) as context_box_id,
-        (select case when h.active_agent_turn_id = i.agent_turn_id then h.output_box_id else coalesce(i.payload ->> 'output_box_id', h.home_box_id) end
-          from state.turn_row($1) i cross join lateral state.head(i.project_id, i.agent_id) h) as output_box_id`,
-    values: [agentTurnId],
-  })
-  return row ?? {}
-}
-
-// A thousand steps of a turn are more than anybody reads.
-const trailMax = 1_000

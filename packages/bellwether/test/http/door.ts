@@ -78,8 +78,20 @@ const deaf: Bell = {
 
 export const view = 'v'
 
-export async function openDoor(changes: Partial<ServerOptions> = {}): Promise<Door> {
+/** What a part of the server is made of, when a test brings one of its own. */
+export interface DoorWorld {
+  readonly t: TestKernel
+  readonly kernel: Kernel
+  readonly signal: AbortSignal
+  /** Called when the door is closed. */
+  readonly atEnd: (close: () => Promise<void>) => void
+}
+
+type Changes = Partial<ServerOptions>
+
+export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise<Changes>) = {}): Promise<Door> {
   const t = await testKernel()
+  const ends: (() => Promise<void>)[] = []
   const bell = nearBell(deaf, systemRandom)
   const kernel = openKernel({ db: t.db, bell, ids: t.ids })
   const lines: LogLine[] = []
@@ -121,7 +133,9 @@ export async function openDoor(changes: Partial<ServerOptions> = {}): Promise<Do
     fusion,
     isPublic: false,
     workerSettings: { beatSeconds: 5, inboxProcessingTimeoutSeconds: 30, suspendTimeoutSeconds: 30 },
-    ...changes,
+    ...(typeof changes === 'function'
+      ? await changes({ t, kernel, signal: stop.signal, atEnd: (close) => void ends.push(close) })
+      : changes),
   })
   const ports = { ids: t.ids, random: systemRandom }
   const key: Door['key'] = async (role, limits = {}) => {
@@ -175,6 +189,7 @@ export async function openDoor(changes: Partial<ServerOptions> = {}): Promise<Do
       agent.destroy()
       await server.app.close()
       await claims.close()
+      for (const end of ends) await end()
       await t.drop()
     },
   }

@@ -1,9 +1,8 @@
-/** Who may do what: every route without a key, with a wrong one, with every role, and with keys that reach something else. */
-import { connect } from 'node:net'
+/** Keys, browsers, the audit log and limits. Who may do what on every route is tried in security-routes.test.ts. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { pruneAnswers } from '../../src/kernel/answers.js'
 import { pruneAudit } from '../../src/kernel/audit.js'
-import { revokeKey, rotateKey, type KeyRole } from '../../src/kernel/keys.js'
+import { revokeKey, rotateKey } from '../../src/kernel/keys.js'
 import { systemRandom } from '../../src/ports/random.js'
 import { project, target } from '../support/kernel.js'
 import { until } from '../support/until.js'
@@ -17,145 +16,6 @@ beforeAll(async () => {
 afterAll(() => door.close())
 
 const p = `/projects/${project}`
-type Row = readonly [method: string, path: string, who: readonly KeyRole[]]
-const looking: readonly KeyRole[] = ['operator', 'reader']
-/** Besides the admin, who may do everything. Written by hand from docs/security.md, not from the server's own table. */
-const routes: readonly Row[] = [
-  ['GET', '/me', ['operator', 'worker', 'sensor', 'reader']],
-  ['POST', '/logins', looking],
-  ['DELETE', '/logins', looking],
-  ['GET', '/projects', looking],
-  ['GET', `${p}/workers`, looking],
-  ['GET', '/keys', []],
-  ['POST', '/keys', []],
-  ['POST', '/keys/none/rotate', []],
-  ['DELETE', '/keys/none', []],
-  ['GET', '/audit', []],
-  ['GET', `${p}/agents`, looking],
-  ['GET', `${p}/agents/ann`, looking],
-  ['PUT', `${p}/agents`, ['operator']],
-  ['PUT', `${p}/agents/ann`, ['operator']],
-  ['PUT', `${p}/profiles/x`, ['operator']],
-  ['PUT', `${p}/tools/x`, ['operator']],
-  ['POST', `${p}/agents/ann/turns`, ['operator']],
-  ['GET', `${p}/turns`, looking],
-  ['GET', `${p}/turns/none`, looking],
-  ['POST', `${p}/turns/none/stop`, ['operator']],
-  ['POST', `${p}/tool-calls/none/result`, ['operator', 'worker']],
-  ['POST', `${p}/tool-calls/none/start`, ['operator', 'worker']],
-  ['GET', `${p}/questions`, looking],
-  ['POST', `${p}/ui-actions`, ['operator']],
-  ['POST', `${p}/batches`, ['operator']],
-  ['GET', `${p}/batches`, looking],
-  ['GET', `${p}/batches/none`, looking],
-  ['GET', `${p}/cards/none`, [...looking, 'worker']],
-  ['GET', `${p}/boxes/none/cards`, [...looking, 'worker']],
-  ['POST', `${p}/boxes`, ['operator']],
-  ['GET', `${p}/events?cursor=x`, [...looking, 'worker']],
-  ['GET', '/watchdog/interventions', looking],
-  ['POST', `/workers/${target}/claim`, ['worker']],
-  ['POST', '/turns/none/beat', ['worker']],
-  ['POST', '/turns/none/steps', ['worker']],
-  ['POST', '/turns/none/suspend', ['worker']],
-  ['POST', '/turns/none/deliver', ['worker']],
-  ['GET', '/pipe/session', ['sensor']],
-  ['POST', '/pipe/session', ['sensor']],
-  ['POST', '/pipe/session/none/heartbeat', ['sensor']],
-  ['DELETE', '/pipe/session/none', ['sensor']],
-  ['POST', '/pipe/ingest/none/events', ['sensor']],
-  ['POST', '/pipe/none/events', ['sensor']],
-  ['POST', '/pipe/consistency/audit/start', ['sensor']],
-  ['POST', '/pipe/consistency/audit/end', ['sensor']],
-  ['GET', '/pipe/consistency/sentinel/tasks', ['sensor']],
-  ['POST', '/pipe/consistency/sentinel/feedback', ['sensor']],
-  ['GET', `/views/${view}/tree`, [...looking, 'sensor']],
-  ['GET', `/views/${view}/search?pattern=x`, [...looking, 'sensor']],
-  ['GET', `/views/${view}/stats`, [...looking, 'sensor']],
-  ['GET', `/views/${view}/sessions`, [...looking, 'sensor']],
-  ['PUT', `/views/${view}/suspect-list`, ['operator', 'sensor']],
-  ['DELETE', `/views/${view}/sessions/none`, ['operator', 'sensor']],
-  ['GET', '/health/components', ['operator', 'worker', 'sensor', 'reader']],
-]
-const roles: readonly KeyRole[] = ['admin', 'operator', 'worker', 'sensor', 'reader']
-const problemType = 'application/problem+json'
-
-/** The request as it was sent, byte for byte: clients tidy URLs up. */
-function raw(request: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(new URL(door.url).port), '127.0.0.1', () => socket.write(request))
-    let answer = ''
-    socket.on('data', (data) => (answer += data.toString()))
-    socket.on('end', () => resolve(answer))
-    socket.on('close', () => resolve(answer))
-    socket.on('error', reject)
-  })
-}
-
-describe('every route', () => {
-  it('is spoken of here: what the server declares is in the table above', async () => {
-    const { body } = await door.get('/openapi.json')
-    const shape = (path: string) => path.split('?')[0]!.replace(/\/$/, '')
-    const listed = routes.map(([method, path]) => ({ method, parts: shape(path).split('/') }))
-    const missing = Object.entries(body['paths'] as Record<string, object>).flatMap(([path, methods]) => {
-      const parts = path.replace('/api/v1', '').split('/')
-      return Object.keys(methods)
-        .map((method) => method.toUpperCase())
-        .filter((method) => method !== 'HEAD' && !path.includes('/views/') && !path.endsWith('.json'))
-        .filter(
-          (method) =>
-            !listed.some(
-              (one) =>
-                one.method === method &&
-                one.parts.length === parts.length &&
-                parts.every((part, at) => part.startsWith('{') || part === one.parts[at]),
-            ),
-        )
-        .map((method) => `${method} ${path}`)
-    })
-    expect(missing).toEqual([])
-  })
-
-  it('needs a key, and a right one, as a problem that says so', async () => {
-    for (const [method, path] of routes) {
-      for (const key of [null, 'bw_wrong-wrong-wrong']) {
-        const answer = await door.ask(method, path, method === 'GET' ? undefined : {}, { key })
-        expect([method, path, answer.status]).toEqual([method, path, 401])
-        expect(answer.headers['content-type']).toBe(problemType)
-        expect(answer.body).toMatchObject({
-          type: expect.any(String),
-          title: expect.any(String),
-          detail: expect.any(String),
-        })
-        expect(answer.headers['www-authenticate']).toBe('Bearer')
-      }
-    }
-  })
-
-  it('does for each role what it may, and answers 403 to the others', async () => {
-    for (const [method, path, who] of routes) {
-      for (const role of roles) {
-        const answer = await door.ask(method, path, method === 'GET' ? undefined : {}, { key: door.keys[role] })
-        const may = role === 'admin' || who.includes(role)
-        expect([role, method, path, answer.status === 403]).toEqual([role, method, path, !may])
-        expect([path, answer.status >= 500 && answer.status !== 503]).toEqual([path, false])
-      }
-    }
-  })
-
-  it('cannot be reached around the door, however its URL is spelled', async () => {
-    const requests = [
-      `GET /%61pi/v1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `GET http://x/api/v1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `GET /api/v1/health/components/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `GET //api/v1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `GET /api/v1/../v1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `HEAD /api/v1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-      `GET /API/V1/health/components HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
-    ]
-    const statuses = await Promise.all(requests.map(async (one) => (await raw(one)).split(' ')[1]))
-    expect(statuses).toEqual(['401', '401', '401', '404', '401', '401', '404'])
-  })
-})
 
 describe('keys', () => {
   it('work as X-API-Key and as Bearer, and not otherwise', async () => {

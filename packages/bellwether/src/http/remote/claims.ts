@@ -89,12 +89,14 @@ export function openClaims(options: ClaimOptions): Claims {
     const door: Door = {
       waiting,
       rings: 0,
-      // After a reconnection rings may have been missed: everybody looks.
-      listening: bell.listen(subjects.anyWakeup(target), (ring) => {
-        door.rings += 1
-        if (ring === undefined) for (const wake of waiting) wake()
-        else wakeOne(door)
-      }),
+      // Once there is a door: a bell may ring while it is hung. After a reconnection rings may have been missed: everybody looks.
+      listening: Promise.resolve().then(() =>
+        bell.listen(subjects.anyWakeup(target), (ring) => {
+          door.rings += 1
+          if (ring === undefined) for (const wake of waiting) wake()
+          else wakeOne(door)
+        }),
+      ),
     }
     doors.set(target, door)
     try {

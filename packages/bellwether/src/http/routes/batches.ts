@@ -1,7 +1,7 @@
 /** Fork-join over HTTP: a batch of tasks that no turn waits for, and what became of it. */
 import { z } from 'zod'
 import type { NewBatch } from '../../kernel/fork.js'
-import { listBatches } from '../../kernel/read-cards.js'
+import { listBatches, readBatchOf } from '../../kernel/read-cards.js'
 import {
   fieldSpec,
   given,
@@ -76,7 +76,7 @@ export function batchRoutes(app: Api, { kernel, tail }: KernelParts): void {
 
   const one = { params: inProject.extend({ batch: id }), summary: 'A batch and each of its tasks, in their order' }
   app.get('/projects/:project/batches/:batch', { schema: one }, async ({ params }) => {
-    const batch = await kernel.readBatch(params.project, params.batch)
+    const batch = await readBatchOf(kernel.db, params.project, params.batch)
     if (batch === undefined) throw notFound(`batch ${params.batch} in project ${params.project}`)
     return batch
   })

@@ -6,19 +6,21 @@ import { Retryable } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { CachePorts } from '../../board/caches.js'
-import { choose } from '../../board/choose.js'
 import type { Desk } from '../../board/desk.js'
 import type { Feed } from '../../board/feed.js'
 import { openRun, pausedBy } from '../../board/facts.js'
 import { autopilotRequest, controlRequest, createRequest, dispatchRequest, patchRequest } from '../../board/requests.js'
 import { taskStatuses } from '../../board/task.js'
-import { listTasks, taskView } from '../../board/task-view.js'
+import { listTasks, taskView, type TaskView } from '../../board/task-view.js'
+import { readStandings } from '../../kernel/read-trail.js'
 import type { Clock } from '../../ports/clock.js'
+import type { Queryable } from '../../ports/database/database.js'
 import type { Log } from '../../ports/log.js'
 import { id, limitOf, waitMaxSeconds, wholeCursor, whileAsked, type Api } from '../api.js'
 import { yes } from '../query.js'
 import { mustReachProject } from '../roles.js'
 import { openEventStream } from '../sse.js'
+import { costOf, momentOf, openTaskCosts, orNothing, taskFacts } from '../task-facts.js'
 
 export interface BoardParts {
   readonly desk: Desk
@@ -37,12 +39,15 @@ const followersMax = 256
 const pingMs = 15_000
 const lookMs = 500
 
-export function boardRoutes(app: Api, parts: BoardParts): void {
+export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
   const { desk, caches, clock, log } = parts
-  const rules = async () => ({ firstAgent: desk.settings.firstAgent, recovery: (await desk.policies()).recovery })
+  const costs = openTaskCosts(db)
+  const moment = async () =>
+    momentOf(await desk.board.sync(), clock.wallMs(), desk.settings.firstAgent, await desk.policies())
   /** Who signs the line. */
   const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
-  app.addHook('preHandler', async ({ grant }) => mustReachProject(grant, parts.projectId))
+  // Before the body is read, behind the hook that knows whose key it is.
+  app.addHook('onRequest', async ({ grant }) => mustReachProject(grant, parts.projectId))
 
   const list = {
     querystring: z.object({
@@ -54,27 +59,48 @@ export function boardRoutes(app: Api, parts: BoardParts): void {
     summary: 'Tasks, in the order in which they would be tried',
   }
   app.get('/board/tasks', { schema: list }, async ({ query }) => {
-    const state = await desk.board.sync()
+    const now = await moment()
+    const { state } = now
     const { status, done, cursor, limit } = query
-    const page = listTasks(state, clock.wallMs(), await rules(), {
+    const page = listTasks(state, now.nowMs, now.rules, {
       limit,
       ...(status === undefined ? {} : { status }),
       ...(done === undefined ? {} : { done }),
       ...(cursor === undefined ? {} : { cursor }),
     })
-    return { ...page, choice: choose(state, clock.wallMs(), await rules()), paused: pausedBy(state) }
+    const known = page.tasks.map(({ taskId }) => state.tasks.get(taskId)!)
+    const lines = page.tasks.map((line, at) => ({ ...line, ...taskFacts(known[at]!, now) }))
+    const paused = pausedBy(state)
+    const micros = await costs.of(known)
+    const tasks = lines.map((line, at) => ({ ...line, costMicros: costOf(known[at]!, micros) }))
+    return { ...page, tasks, choice: now.choice, paused }
   })
+
+  /** With everything that is known of it, and how its turns stand. */
+  async function whole({ taskId }: Pick<TaskView, 'taskId'>) {
+    const now = await moment()
+    const view = taskView(now.state, taskId, now.nowMs, now.rules)
+    const task = now.state.tasks.get(taskId)!
+    const facts = taskFacts(task, now)
+    const micros = await costs.of([task])
+    const turns = task.runs.flatMap((run) => run.agentTurnId ?? [])
+    const standings = await orNothing(readStandings(db, parts.projectId, turns))
+    const runs = task.runs.map((run) => ({
+      ...run,
+      costMicros: micros.get(run.agentTurnId ?? '') ?? null,
+      turnStatus: standings.get(run.agentTurnId ?? '') ?? null,
+    }))
+    return { ...view, ...facts, costMicros: costOf(task, micros), runs }
+  }
 
   const add = { body: z.looseObject({ title: z.string() }), summary: 'Add a task' }
   app.post('/board/tasks', { schema: add }, async (request, reply) => {
     const task = await createRequest(desk, request.body, by(request))
-    return reply.code(201).send(task)
+    return reply.code(201).send(await whole(task))
   })
 
   const one = { params: oneTask, summary: 'One task with its runs and what it waits for' }
-  app.get('/board/tasks/:task', { schema: one }, async ({ params }) =>
-    taskView(await desk.board.sync(), params.task, clock.wallMs(), await rules()),
-  )
+  app.get('/board/tasks/:task', { schema: one }, ({ params }) => whole({ taskId: params.task }))
 
   const patch = {
     params: oneTask,
@@ -82,7 +108,7 @@ export function boardRoutes(app: Api, parts: BoardParts): void {
     summary: 'Change a task’s words, or make one move (`action`)',
   }
   app.patch('/board/tasks/:task', { schema: patch }, (request) =>
-    patchRequest(desk, request.params.task, request.body, by(request)),
+    patchRequest(desk, request.params.task, request.body, by(request)).then(whole),
   )
 
   /** Turns may take an hour; a request does not wait that long, and what it leaves is the reconciler's. */
@@ -153,7 +179,6 @@ export function boardRoutes(app: Api, parts: BoardParts): void {
   })
 
   async function follow(last: number | null, reply: FastifyReply): Promise<void> {
-    reply.raw.setHeader('x-content-type-options', 'nosniff')
     const out = openEventStream(reply.raw, parts.signal)
     let cursor = last ?? (await since(null)).cursor
     if (last === null) await out.send({ id: String(cursor), event: 'hello', data: { cursor } })

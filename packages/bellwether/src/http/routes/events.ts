@@ -85,7 +85,6 @@ export function eventRoutes(app: Api, parts: KernelParts): void {
     fits: (event: OutboxEvent) => boolean,
     reply: FastifyReply,
   ): Promise<void> {
-    reply.raw.setHeader('x-content-type-options', 'nosniff')
     const out = openEventStream(reply.raw, parts.signal)
     let cursor = typeof start === 'string' ? await greet(out, start) : start.cursor
     let pingedMs = clock.monotonicMs()

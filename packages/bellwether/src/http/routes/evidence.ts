@@ -13,9 +13,10 @@ import { read } from '../query.js'
 type OfView = FastifyRequest<{ Params: { view: string } }>
 
 const source = z.string().max(1_024).optional()
+export const evidenceSource = z.object({ source })
 // As many as acceptance looks at; each is a scan that a sensor is asked for.
 const pathsMax = 500
-const question = z.strictObject({
+export const evidenceQuestion = z.strictObject({
   paths: z.array(z.string().min(1).max(4_096)).max(pathsMax),
   since: z.string().max(32_768).nullable(),
   source,
@@ -32,12 +33,12 @@ export function evidenceRoutes(app: FastifyInstance, base: string, fusion: Fusio
   }
 
   app.get(`${base}/:view/evidence`, async (request: OfView) => {
-    const { source: sourceId } = read(z.object({ source }), request.query, 'query')
+    const { source: sourceId } = read(evidenceSource, request.query, 'query')
     return { token: await evidenceOf(request, sourceId).changeToken() }
   })
 
   app.post(`${base}/:view/evidence`, async (request: OfView) => {
-    const asked = read(question, request.body, 'question')
+    const asked = read(evidenceQuestion, request.body, 'question')
     return { files: await evidenceOf(request, asked.source, asked.wait).look(asked.paths, asked.since) }
   })
 }

@@ -2,7 +2,9 @@
 import type { IncomingMessage } from 'node:http'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { listTurns, readTrail, readTurn, turnStatuses, type TurnRow } from '../../kernel/read-turns.js'
+import { readKin, readTrail, readTurnCards, type BudgetFacts } from '../../kernel/read-trail.js'
+import { listTurns, readTurn, turnStatuses, type TurnRow } from '../../kernel/read-turns.js'
+import type { Fusion } from '../../view/fusion.js'
 import {
   fieldSpec,
   given,
@@ -18,8 +20,10 @@ import {
   type Api,
   type KernelParts,
 } from '../api.js'
+import type { Grant } from '../auth.js'
 import { once } from '../once.js'
 import { secondsUpTo } from '../query.js'
+import { filesOf, type Span } from '../turn-files.js'
 
 const amount = z.number().int().min(0).max(1_000_000_000_000).optional()
 const turnBody = z
@@ -42,7 +46,12 @@ const oneTurn = inProject.extend({ turn: id })
 const waitersMax = 1_000
 const lookMs = 5_000
 
-export function turnRoutes(app: Api, parts: KernelParts): void {
+export interface TurnParts extends KernelParts {
+  /** Views that may have seen what a turn did to files. */
+  readonly fusion?: Fusion | undefined
+}
+
+export function turnRoutes(app: Api, parts: TurnParts): void {
   const { kernel, tail } = parts
   let waiters = 0
 
@@ -104,10 +113,31 @@ export function turnRoutes(app: Api, parts: KernelParts): void {
     querystring: z.object({ wait: secondsUpTo(waitMaxSeconds) }),
     summary: 'One turn with its trail; `?wait=SECONDS` waits for its end',
   }
-  app.get('/projects/:project/turns/:turn', { schema: one }, async ({ params, query, raw }) => {
-    const found = await turnOf(params.project, params.turn, raw, query.wait ?? 0)
-    return { ...found, ...(await readTrail(kernel.db, params.turn)) }
-  })
+  app.get('/projects/:project/turns/:turn', { schema: one }, async ({ params, query, raw, grant }) =>
+    whole(await turnOf(params.project, params.turn, raw, query.wait ?? 0), grant),
+  )
+
+  /** A turn with everything that is known of it. */
+  async function whole(turn: TurnRow, grant: Grant) {
+    const { budget, ...trail } = await readTrail(kernel.db, turn.agent_turn_id)
+    const kin = await readKin(kernel.db, turn.agent_turn_id)
+    const cards = await readTurnCards(kernel.db, turn, trail)
+    const span = spanOf(turn, parts.clock.wallMs())
+    const files = filesOf(trail.deliverable?.content, span, parts.fusion, (view) => grant.may(view))
+    return {
+      ...turn,
+      ...trail,
+      trace_id: traceIdOf(turn['traceparent']),
+      budget: budget === null ? null : withShare(budget),
+      context_cards: cards.context_cards,
+      cards: cards.cards,
+      cards_truncated: cards.truncated,
+      children: kin.children,
+      children_truncated: kin.truncated,
+      files: files.files,
+      files_truncated: files.truncated,
+    }
+  }
 
   async function turnOf(project: string, turnId: string, asker: IncomingMessage, wait: number): Promise<TurnRow> {
     const turn = await readTurn(kernel.db, project, turnId)
@@ -171,4 +201,24 @@ export function turnRoutes(app: Api, parts: KernelParts): void {
     tail.wake()
     return { agent_turn_id: params.turn, status: result }
   })
+}
+
+/** When it was at work; undefined: not yet, or never. */
+function spanOf({ started_at: from, ended_at: to }: TurnRow, nowMs: number): Span | undefined {
+  return from === null ? undefined : { from: from.getTime() / 1_000, to: (to?.getTime() ?? nowMs) / 1_000 }
+}
+
+function traceIdOf(traceparent: unknown): string | null {
+  return typeof traceparent === 'string' ? (/^[\da-f]{2}-([\da-f]{32})-/.exec(traceparent)?.[1] ?? null) : null
+}
+
+/** How near it is to the nearest of its limits: 1 is the limit. */
+function withShare(budget: BudgetFacts) {
+  const [first] = (['tokens', 'cost_micros', 'wall_ms'] as const)
+    .flatMap((name) => {
+      const { used, limit } = budget[name]
+      return limit === null ? [] : [{ name, fraction: limit === 0 ? 1 : used / limit }]
+    })
+    .toSorted((a, b) => b.fraction - a.fraction)
+  return { ...budget, fraction: first?.fraction ?? null, nearest: first?.name ?? null }
 }

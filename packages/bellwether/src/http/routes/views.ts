@@ -3,7 +3,7 @@
  * while it cannot be read (V6.8, V5.3), except that scans on demand are always passed on. Reads only, aside from
  * suspects that somebody looked at and sessions that are ended by force.
  */
-import { InvalidInput, Terminal } from '@bellwether/protocol'
+import { Terminal } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { blindSpotLists, sessionList, standing, suspectList, unreadable, viewStats } from '../../view/facts.js'
@@ -19,10 +19,11 @@ import { none, root } from '../../view/tree/tree.js'
 import { entryAt, type View, type ViewSource } from '../../view/view.js'
 import { mustReach } from '../auth.js'
 import { read, secondsUpTo, whole, yes } from '../query.js'
-import { openEventStream } from '../sse.js'
 import { sendPieces } from '../stream.js'
 import { evidenceRoutes } from './evidence.js'
 import { sentinelSaw } from './pipe.js'
+import { viewEventRoutes } from './view-events.js'
+import { viewListRoute } from './view-list.js'
 
 interface Options {
   readonly fusion: Fusion
@@ -50,6 +51,7 @@ const searchQuery = z.object({
   path: path.optional(),
   limit: whole(1, 1_000_000),
 })
+const statsQuery = z.object({ ...choice, path: path.optional() })
 const changesQuery = z.object({ ...choice, since: z.string().max(32_768).optional(), limit: whole(1, 10_000) })
 const syncQuery = z.object({ ...choice, wait: secondsUpTo(waitMax), scope: z.enum(['all', 'leader']).optional() })
 const diffQuery = z.object({ left: z.string(), right: z.string(), limit: whole(1, 100_000) })
@@ -59,10 +61,20 @@ const suspectUpdates = z.looseObject({
     .max(20_000),
 })
 
+/** What may be asked, for the description of the API. */
+export const viewQuestions = {
+  choice: z.object(choice),
+  tree: treeQuery,
+  search: searchQuery,
+  stats: statsQuery,
+  changes: changesQuery,
+  sync: syncQuery,
+  diff: diffQuery,
+  suspects: suspectUpdates,
+}
+
 const searchLimit = 10_000
 const changesLimit = 1_000
-const pingMs = 15_000 // well below what proxies take for a dead connection
-const followersMax = 256 // each is a connection and a look at the changes after every batch
 
 export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
   const { clock, health } = fusion
@@ -113,7 +125,7 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
 
   app.get(`${base}/:view/stats`, async (request: OfView) => {
     const view = viewOf(request)
-    const query = read(z.object({ ...choice, path: path.optional() }), request.query, 'query')
+    const query = read(statsQuery, request.query, 'query')
     const sources = readable(view, choose(view, query))
     const stats = viewStats(sources, now())
     if (query.path === undefined) return { ...stats, sessions: view.sessions.size }
@@ -192,59 +204,8 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
 
   evidenceRoutes(app, base, fusion)
 
-  let followers = 0
-  app.get(`${base}/:view/events`, async (request: OfView, reply) => {
-    const view = viewOf(request)
-    const query = read(z.object(choice), request.query, 'query')
-    choose(view, query)
-    if (followers >= followersMax) throw new InvalidInput('too many followers', { code: 'busy' })
-    const last = request.headers['last-event-id']
-    followers += 1
-    reply.hijack()
-    try {
-      // A source may come and go while it is followed; without it there is nothing to tell.
-      const followed = () => (query.source === undefined || view.sources.has(query.source) ? choose(view, query) : [])
-      await follow(view, followed, typeof last === 'string' ? last : undefined, reply)
-    } catch (error) {
-      fusion.log.error({ err: error, view: view.name }, 'a stream of changes failed')
-      reply.raw.destroy()
-    } finally {
-      followers -= 1
-    }
-  })
-
-  /** Every change after the last one that the reader has, or `reset`: never a gap that looks like none. */
-  async function follow(
-    view: View,
-    sources: () => readonly ViewSource[],
-    last: string | undefined,
-    reply: FastifyReply,
-  ) {
-    const out = openEventStream(reply.raw, signal)
-    let token = last
-    if (token === undefined) {
-      token = tokenNow(sources(), clock.wallMs())
-      await out.send({ id: token, event: 'hello', data: { token } })
-    }
-    while (!out.signal.aborted) {
-      const seen = view.feed.rings
-      const found = changesSince(sources(), token, clock.wallMs(), changesLimit)
-      token = found.token
-      if (found.fresh_instance) await out.send({ id: token, event: 'reset', data: { token } })
-      else if (found.changes.length > 0)
-        await out.send({ id: token, event: 'changes', data: { changes: found.changes, token } })
-      if (found.more) continue
-      const rest = new AbortController()
-      const stop = () => rest.abort()
-      out.signal.addEventListener('abort', stop, { once: true })
-      await Promise.race([view.feed.wait(seen, rest.signal), clock.sleep(pingMs, rest.signal).then(() => out.ping())])
-      stop()
-      out.signal.removeEventListener('abort', stop)
-      // One answer for what comes within a moment, not one for each batch.
-      if (!out.signal.aborted) await clock.sleep(gatherMs, out.signal)
-    }
-    out.end()
-  }
+  viewEventRoutes(app, base, { fusion, signal })
+  viewListRoute(app, base, fusion)
 
   async function jobsEnd(view: View, jobs: readonly Job[], seconds: number, request: FastifyRequest): Promise<void> {
     const over = new AbortController()
@@ -260,8 +221,6 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
     signal.removeEventListener('abort', end)
   }
 }
-
-const gatherMs = 20
 
 const noSource = () => new Terminal('this view has no source', { code: 'unknown_source' })
 

@@ -1,0 +1,52 @@
+/** The views that a key reaches, each with its sources and who leads them. Reads only; needs no view to be ready. */
+import type { FastifyInstance } from 'fastify'
+import { viewStats, type Now } from '../../view/facts.js'
+import type { Fusion } from '../../view/fusion.js'
+import type { View, ViewSource } from '../../view/view.js'
+
+export function viewListRoute(app: FastifyInstance, base: string, fusion: Fusion): void {
+  const { clock } = fusion
+  app.get(base, async ({ grant }) => {
+    const now = { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() }
+    const views = [...fusion.views.values()].filter((view) => grant.may(view.name))
+    return { views: views.map((view) => factsOf(view, now)) }
+  })
+}
+
+function factsOf(view: View, now: Now) {
+  const sources = [...view.sources.values()]
+  const stats = viewStats(sources, now)
+  return {
+    view_id: view.name,
+    ready: view.ready,
+    sessions: view.sessions.size,
+    item_count: stats.item_count,
+    total_files: stats.total_files,
+    total_directories: stats.total_directories,
+    total_size: stats.total_size,
+    suspect_file_count: stats.suspect_file_count,
+    has_blind_spot: stats.has_blind_spot,
+    is_auditing: stats.is_auditing,
+    sources: sources.map((source) => sourceFacts(view, source, stats.sources[source.id]!)),
+  }
+}
+
+function sourceFacts(view: View, source: ViewSource, stats: ReturnType<typeof viewStats>['sources'][string]) {
+  const leader = view.sessions.leader(source.id)
+  const sessions = [...view.sessions.all()].filter((session) => session.facts.sourceId === source.id).length
+  return {
+    source_id: source.id,
+    ready: stats.ready,
+    full: stats.full,
+    leader:
+      leader === undefined
+        ? null
+        : { session_id: leader.id, agent_id: leader.facts.agentId, source_uri: leader.facts.sourceUri ?? null },
+    sessions,
+    item_count: stats.item_count,
+    total_size: stats.total_size,
+    suspect_file_count: stats.suspect_file_count,
+    staleness_seconds: stats.staleness_seconds,
+    is_auditing: stats.is_auditing,
+  }
+}

@@ -1,0 +1,33 @@
+/** The board of a fresh task root for a server in this process, dispatching to the server's own kernel. */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { openFeed } from '../../src/board/feed.js'
+import type { BoardParts } from '../../src/http/routes/board.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { openDispatcher, openTaskRoot } from '../../src/serve/board.js'
+import { kernelSpawner } from '../../src/serve/spawner.js'
+import { loadSettings } from '../../src/settings/load.js'
+import { project } from '../support/kernel.js'
+import { testFolder } from '../support/postgres.js'
+import { quietLog as log } from '../support/quiet-log.js'
+import type { DoorWorld } from './door.js'
+
+export async function boardPart({ kernel, signal, atEnd }: DoorWorld): Promise<BoardParts> {
+  const root = await testFolder()
+  const { board: settings } = loadSettings({ folder: root, env: {} })
+  const opened = await openTaskRoot({ root, owner: 'test', settings, log, signal })
+  const desk = openDispatcher(opened, {
+    spawner: kernelSpawner({ kernel, projectId: project, clock: systemClock, log }),
+    evidence: { changeToken: async () => 'token', look: async () => [] },
+    actor: 'server',
+  })
+  const feed = await openFeed(join(root, 'state', 'tasks.jsonl'), systemDisk)
+  atEnd(async () => {
+    await feed.close()
+    await opened.alerts.settled()
+    await opened.board.close()
+    await rm(root, { recursive: true, force: true })
+  })
+  return { desk, caches: opened.caches, feed, projectId: project, clock: systemClock, log, signal }
+}
