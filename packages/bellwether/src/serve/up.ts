@@ -154,7 +154,7 @@ async function inHouse(options: HouseholdOptions, house: House): Promise<number>
       log,
       native: true,
       mustBeMounted: false,
-      exclude: excludedOf(folder, dataDir, settings.view.exclude),
+      exclude: excludedOf({ folder, dataDir, boardRoot: root, globs: settings.view.exclude }),
     })
     try {
       const crew = openCrew({
