@@ -60,6 +60,7 @@ describe('settings', () => {
       hot_file_threshold_seconds: 60,
       tombstone_ttl_seconds: 3600,
       live: true,
+      exclude: '.git,node_modules',
     })
     expect(server).toEqual({ host: '127.0.0.1', port: 7717, requests_per_second: 1_000, audit_retention_days: 90 })
     expect(database).toEqual({ pool_size: 10, statement_timeout_seconds: 30 })
