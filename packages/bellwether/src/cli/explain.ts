@@ -6,8 +6,8 @@ export const exitCodes = { ok: 0, failure: 1, usage: 2 } as const
 
 export function explain(error: unknown): number {
   if (error instanceof Terminal || error instanceof Retryable) {
-    process.stderr.write(`error: ${plain(error.message)} [${plain(error.code)}]\n`)
-    if (error.hint !== undefined) process.stderr.write(`  ${plain(error.hint)}\n`)
+    process.stderr.write(`error: ${block(error.message)} [${plain(error.code)}]\n`)
+    if (error.hint !== undefined) process.stderr.write(`  ${block(error.hint)}\n`)
     return error instanceof InvalidInput ? exitCodes.usage : exitCodes.failure
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
