@@ -6,8 +6,8 @@ import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { giveWay } from '../view/lane.js'
 
-// Below that streaming costs more than it saves; above it the reader may begin while we go on.
-const wholeBytes = 24 * 1_024
+// A millisecond or two of writing: below that streaming costs more than it saves.
+const wholeBytes = 512 * 1_024
 // Of a search that finds nothing yet, each piece is a look at many entries.
 const wholePieces = 4
 

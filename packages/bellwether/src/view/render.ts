@@ -16,8 +16,8 @@ export interface RenderOptions {
   readonly uriOf: (agent: string | undefined) => string | undefined
 }
 
-// The first pieces are short, so that the reader has something to read while the rest is written; the last about a millisecond of writing.
-const firstPieceBytes = 32 * 1_024
+// A piece is about a millisecond of writing, and one directory of a thousand files. Shorter first pieces, for the reader to begin
+// with, were measured: each costs more in wake-ups than it saves.
 const pieceBytes = 256 * 1_024
 // What an entry of a real tree takes, rounded up: a guess that saves growing, no limit.
 const entryBytes = 320
@@ -77,7 +77,6 @@ export class EntryWriter {
   readonly #options: Omit<RenderOptions, 'maxDepth'>
   /** What follows the numbers, by sensor and marks: few of them stand for many entries. */
   readonly #ends = new Map<number, Buffer>()
-  #full = firstPieceBytes
   #lastKey = -1
   #lastEnd: Buffer = nothing
   /** Where the path of the last entry stands. */
@@ -115,7 +114,7 @@ export class EntryWriter {
     const { children, node } = level
     const shared = (level.shared ??= Buffer.concat([this.#options.onlyPath ? nothing : parts.filePath, level.prefix]))
     let at = level.at
-    for (; at < children.length && out.at < this.#full; at += 1) {
+    for (; at < children.length && out.at < pieceBytes; at += 1) {
       const child = children[at]!
       const page = store.page(child)
       const row = child & entryMask
@@ -156,17 +155,6 @@ export class EntryWriter {
       out.byte(close)
     }
     level.at = at
-  }
-
-  /** Whether a piece is complete. */
-  isFull(): boolean {
-    return this.out.at >= this.#full
-  }
-
-  /** A piece; the next one is longer. */
-  take(): Buffer {
-    this.#full = Math.min(pieceBytes, this.#full * 2)
-    return this.out.take(this.#full + spareBytes)
   }
 
   /** The prefix of what is in the directory that was written last. */
@@ -246,7 +234,7 @@ export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tai
   const levels: Open[] = []
   const { maxDepth } = options
   const entries = maxDepth === 0 ? 1 : maxDepth === 1 ? tree.childCount(top) + 1 : total(tree, top)
-  const capacity = Math.min(firstPieceBytes, entries * entryBytes) + spareBytes
+  const capacity = Math.min(pieceBytes, entries * entryBytes) + spareBytes
   const writer = new EntryWriter(tree, options, capacity)
   const { out } = writer
   writer.entry(top, prefixOf(tree, top === root ? root : tree.parentOf(top)))
@@ -264,9 +252,9 @@ export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tai
     if (level === undefined) break
     writer.files(level)
     out.room(2)
-    const child = writer.isFull() ? none : level.children[level.at]
+    const child = out.at < pieceBytes ? level.children[level.at] : none
     if (child === none) {
-      yield writer.take()
+      yield out.take(capacity)
       writer.others(levels)
     } else if (child === undefined) {
       levels.pop()
