@@ -1,6 +1,6 @@
 /**
- * The dashboard's files for browsers: static, hashed, under the strictest policy. Always: paths outside the API that name no file get
- * the one page, which knows its own routes; nothing here reads or needs a key.
+ * The dashboard's files for browsers: static, hashed, under the strictest policy. Always: `/` and everything under `/p/` get the one
+ * page, which knows its own routes; nothing here reads or needs a key.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
