@@ -43,7 +43,8 @@ export async function readEvents(url: string, { key, last }: ReadOptions): Promi
     status: response.statusCode ?? 0,
     comments: 0,
     ended: new Promise((resolve) => (ended = resolve)),
-    next: (what, accepts, withinMs = 15_000) =>
+    // Events wait for older transactions of the whole cluster, also those of other tests.
+    next: (what, accepts, withinMs = 25_000) =>
       new Promise((resolve, reject) => {
         const done = new AbortController()
         const look = () => {
