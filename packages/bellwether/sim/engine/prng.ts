@@ -3,7 +3,7 @@
  * streams forked under different names do not disturb each other (an extra ring must not change the schedule).
  * It leaves to its callers what the numbers mean.
  */
-import type { Random } from '../../src/ports/random.js'
+import { seededBits, type Random } from '../../src/ports/random.js'
 
 export interface Prng extends Random {
   /** A whole number in [0, bound). */
@@ -20,16 +20,9 @@ function digest(text: string): number {
   return hash >>> 0
 }
 
-/** Mulberry32: 32 bits of state, enough for schedules, and it survives small seeds (0, 1, 2…) thanks to the mixing. */
+/** 32 bits of state, enough for schedules, and it survives small seeds (0, 1, 2…) thanks to the mixing. */
 export function prng(seed: number): Prng {
-  let state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0
-  const bits = (): number => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let z = state
-    z = Math.imul(z ^ (z >>> 15), z | 1)
-    z ^= z + Math.imul(z ^ (z >>> 7), z | 61)
-    return (z ^ (z >>> 14)) >>> 0
-  }
+  const bits = seededBits(Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b))
   const next = (): number => bits() / 0x100000000
   return {
     next,

@@ -39,6 +39,7 @@ export async function* readEvents(
       }
     }
   } finally {
+    // Of a connection that has broken already, which is what the loop has said.
     await reader.cancel().catch(() => undefined)
   }
 }

@@ -1,17 +1,9 @@
 /** Tools for the workspace and for people: find files, list what agents ask, answer it. */
 import { z } from 'zod'
+import type { Entry } from '../client/entry.js'
 import { answerQuestion, readQuestions } from '../client/questions.js'
 import { fitting } from './bounded.js'
 import { tool, type Tool } from './tool.js'
-
-interface Entry {
-  readonly path: string
-  readonly content_type?: string
-  readonly size?: number
-  readonly modified_time?: number
-  readonly integrity_suspect?: boolean
-  readonly agent_missing?: boolean
-}
 
 export function workspaceTools(view: string): readonly Tool[] {
   return [

@@ -22,3 +22,17 @@ function bytes(count: number): Uint8Array {
 }
 
 export const systemRandom: Random = { next: () => Math.random(), bytes }
+
+/**
+ * Chance that can be repeated: 32 bits at a time, the same for the same seed on every machine (mulberry32). For plans and
+ * schedules, never for secrets.
+ */
+export function seededBits(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return (mixed ^ (mixed >>> 14)) >>> 0
+  }
+}

@@ -84,11 +84,18 @@ export async function openUp(): Promise<UpHouse> {
   }
 }
 
-/** Drained; or, where that takes too long, ended at once by a second signal. */
+// A drain takes a second or two; the machine may have much else to do.
+const stopMs = 40_000
+
+/** Drained. One that does not end is a fault of its own: it is told, and killed. */
 async function ended(cli: Cli): Promise<void> {
   if (cli.alive()) cli.signal('SIGTERM')
-  await until('it has stopped', async () => (cli.alive() ? undefined : true), 10_000).catch(() => cli.signal('SIGTERM'))
-  await cli.ended
+  try {
+    await until('it has stopped', async () => (cli.alive() ? undefined : true), stopMs)
+  } finally {
+    if (cli.alive()) cli.signal('SIGKILL')
+    await cli.ended
+  }
 }
 
 export async function inProcess(words: readonly string[]): Promise<Told> {

@@ -1,16 +1,7 @@
 /** Entries of a view as people read them. Pure; names are made harmless. */
+import type { Entry } from '../../client/entry.js'
 import { plain } from '../../client/harmless.js'
 import { bytes, instant, table } from '../terminal.js'
-
-export interface Entry {
-  readonly name?: string
-  readonly path: string
-  readonly content_type?: string
-  readonly size?: number
-  readonly modified_time?: number
-  readonly integrity_suspect?: boolean
-  readonly agent_missing?: boolean
-}
 
 export interface Node extends Entry {
   readonly children?: readonly Node[]

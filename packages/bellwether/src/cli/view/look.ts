@@ -10,7 +10,8 @@ import { printLine, tell } from '../explain.js'
 import { untilInterrupted } from '../interrupt.js'
 import { wholeUpTo } from '../numbers.js'
 import { bytes, facts, instant, table } from '../terminal.js'
-import { entryTable, treeLines, type Entry, type Node } from './entries.js'
+import type { Entry } from '../../client/entry.js'
+import { entryTable, treeLines, type Node } from './entries.js'
 
 interface LookFlags extends Omit<ServerFlags, 'project'> {
   readonly view: string

@@ -1,4 +1,6 @@
-/** Chance that can be repeated: the same seed deals the same faults in the same order. (mulberry32; for plans, never for secrets.) */
+/** Chance that can be repeated: the same seed deals the same faults in the same order. */
+import { seededBits } from '../../ports/random.js'
+
 export interface Dice {
   /** A number in [0, 1). */
   next(): number
@@ -9,13 +11,8 @@ export interface Dice {
 }
 
 export function seededDice(seed: number): Dice {
-  let state = seed >>> 0
-  const next = () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
+  const bits = seededBits(seed)
+  const next = () => bits() / 4_294_967_296
   return {
     next,
     pick: (list) => list[Math.floor(next() * list.length)],
