@@ -23,10 +23,10 @@ const arrows = {
   client: ['protocol', 'ports'],
   mcp: ['protocol', 'ports', 'client'],
   http: [...below, ...middle, 'telemetry'],
-  serve: [...below, ...middle, 'telemetry', 'http', 'sensor'],
-  demo: [...below, ...middle, 'http', 'serve'],
-  cli: [...below, ...middle, 'http', 'serve', 'demo', 'sensor', 'client', 'mcp'],
-  index: [...below, ...middle, 'http', 'serve'],
+  runtime: [...below, ...middle, 'telemetry', 'http', 'sensor'],
+  demo: [...below, ...middle, 'http', 'runtime'],
+  cli: [...below, ...middle, 'http', 'runtime', 'demo', 'sensor', 'client', 'mcp'],
+  index: [...below, ...middle, 'http', 'runtime'],
 }
 
 /** A part is a directory or one file: `serve/…` or `serve.ts`. */
@@ -41,6 +41,24 @@ const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
   to: { path: '^packages/', pathNot: [part, ...targets].map(place) },
 }))
 
+/** Room of board/ → the rooms of board/ it may import (itself and `ports.ts` always). */
+const boardArrows = {
+  log: [],
+  policies: ['log'],
+  tasks: ['log', 'policies'],
+  dispatch: ['log', 'policies', 'tasks'],
+  repair: ['log', 'policies', 'tasks', 'dispatch'],
+}
+const boardRoom = (room) => `${src}board/${room}/`
+
+const boardRules = Object.entries(boardArrows).map(([room, targets]) => ({
+  name: `arrows-of-board-${room}`,
+  comment: `board/${room} may import from board/: ${['ports.ts', ...targets].join(', ')}`,
+  severity: 'error',
+  from: { path: boardRoom(room), pathNot: tests },
+  to: { path: `${src}board/`, pathNot: [`${src}board/ports\\.ts$`, ...[room, ...targets].map(boardRoom)] },
+}))
+
 const packageRules = ['protocol', 'sensor', 'dashboard'].map((name) => ({
   name: `arrows-of-package-${name}`,
   comment: `${name} may import: ${name === 'protocol' ? 'no other package' : 'protocol'}`,
@@ -52,6 +70,7 @@ const packageRules = ['protocol', 'sensor', 'dashboard'].map((name) => ({
 module.exports = {
   forbidden: [
     ...arrowRules,
+    ...boardRules,
     ...packageRules,
     {
       name: 'known-part',

@@ -20,7 +20,7 @@ function tree(files: Readonly<Record<string, string>>): string {
     all[`packages/${name}/src/index.ts`] = 'export const word = 1'
   }
   for (const part of parts) all[`packages/bellwether/src/${part}/a.ts`] = `export const ${part} = 1`
-  all['packages/bellwether/src/serve.ts'] = 'export const serve = 1'
+  all['packages/bellwether/src/runtime/serve.ts'] = 'export const serve = 1'
   all['packages/bellwether/test/support/a.ts'] = 'export const support = 1'
   all['packages/bellwether/sim/world.ts'] = 'export const world = 1'
   Object.assign(all, files)
@@ -51,7 +51,7 @@ describe('import arrows', () => {
       'packages/bellwether/src/worker/x.ts': `import type { word } from '../kernel/x.js'\nexport type A = typeof word`,
       'packages/bellwether/src/board/x.ts': `export * from '../ports/x.js'`,
       'packages/bellwether/src/http/x.ts': `export * from '../board/x.js'\nexport * from '../kernel/a.js'`,
-      'packages/bellwether/src/serve.ts': `export * from './http/x.js'\nexport * from './view/a.js'`,
+      'packages/bellwether/src/runtime/serve.ts': `export * from './http/x.js'\nexport * from './view/a.js'`,
       'packages/bellwether/src/demo/x.ts': `export * from '../serve.js'`,
       'packages/bellwether/src/cli/x.ts': `export * from '../serve.js'\nexport * from '../demo/x.js'`,
       'packages/bellwether/src/kernel/x.test.ts': `import '../../test/support/a.js'`,

@@ -1,5 +1,5 @@
 /** A child of the board's bench: opens a root once and tells how long that took, on the clock and on the processor. */
-import { openBoard } from '../src/board/board.js'
+import { openBoard } from '../src/board/log/board.js'
 import { systemClock } from '../src/ports/clock.js'
 import { uuidv7 } from '../src/ports/ids.js'
 import { systemRandom } from '../src/ports/random.js'

@@ -2,10 +2,10 @@
  * A child of the board's bench: steps of an autopilot on a root with very many tasks, with a kernel in memory. Tells the median
  * step in which nothing moves, and the median step that settles four turns and begins four, with their lines on a real disk.
  */
-import { autopilotStep } from '../src/board/autopilot.js'
-import { localEvidence } from '../src/board/local-evidence.js'
-import type { Spawner, TurnStanding } from '../src/board/outside.js'
-import { openDispatcher, openTaskRoot } from '../src/serve/board.js'
+import { autopilotStep } from '../src/board/dispatch/autopilot.js'
+import { localEvidence } from '../src/board/dispatch/local-evidence.js'
+import type { Spawner, TurnStanding } from '../src/board/ports.js'
+import { openDispatcher, openTaskRoot } from '../src/runtime/board.js'
 import { loadSettings } from '../src/settings/load.js'
 
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }

@@ -6,7 +6,7 @@
 import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { runJoiner } from '../src/pmo/batches.js'
-import { nearBell } from '../src/ports/bell/near.js'
+import { nearBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
 import { systemClock } from '../src/ports/clock.js'
 import { openDatabase } from '../src/ports/database/pool.js'

@@ -2,7 +2,7 @@
  * The stories. Each prepares its agents, spawns its actors and says which invariants hold at its end. `fleet` is the one
  * that random seeds play; the others are small enough to crash them at every statement, or made for one hazard.
  */
-import { putAgents, setLimits } from '../src/kernel/roster.js'
+import { putAgents, setLimits } from '../src/kernel/verbs/roster.js'
 import {
   client,
   guard,
@@ -16,10 +16,10 @@ import {
   worker,
   type Shelf,
   type Wanted,
-} from './cast.js'
+} from './actors.js'
 import type { Invariant, Stage } from './engine/index.js'
 import { always, holdings, nobodyDied, settled, settledHoldings } from './invariants.js'
-import { duels } from './duels.js'
+import { duels } from './races.js'
 import type { Story } from './story.js'
 
 async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {

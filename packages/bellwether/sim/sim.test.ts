@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { ownCluster, type OwnCluster } from './cluster.js'
-import { duels } from './duels.js'
+import { duels } from './races.js'
 import { findingText, forEachCrashPoint, type World } from './engine/index.js'
 import { play } from './play.js'
 import { stories, type StoryName } from './scenarios.js'

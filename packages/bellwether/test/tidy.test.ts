@@ -67,7 +67,7 @@ const examples: Readonly<Record<string, Example>> = {
     path: kernel,
     bad: ['process.env.HOME', 'process?.env', `process['env']`, `import { env } from 'node:process'`],
     good: ['process.pid', 'settings.env', '// process.env', `import { pid } from 'node:process'`],
-    free: [port, 'packages/bellwether/src/serve.ts', 'packages/bellwether/src/cli/up.ts', test],
+    free: [port, 'packages/bellwether/src/runtime/serve.ts', 'packages/bellwether/src/cli/up.ts', test],
   },
   'one-backoff': {
     path: kernel,

@@ -7,7 +7,7 @@ import { Problem } from './api/client.js'
 import { meQuery } from './api/queries.js'
 import { session } from './api/session.js'
 import { SignIn } from './pages/sign-in.js'
-import { Failure } from './parts/shown.js'
+import { Failure } from './parts/query-state.js'
 import { router } from './router.js'
 
 const mayPass = ({ status, code }: Problem) => status === 0 || (status >= 500 && code !== 'unreadable')

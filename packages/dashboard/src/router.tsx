@@ -10,7 +10,7 @@ import {
 import { listProjects } from './api/queries.js'
 import type { Me } from './api/types.js'
 import { FleetPage } from './pages/fleet.js'
-import { NotFound, PageFailed } from './pages/lost.js'
+import { NotFound, PageFailed } from './pages/not-found.js'
 import { Shell } from './parts/shell.js'
 import { storage } from './ports/storage.js'
 

@@ -8,7 +8,7 @@ import { home } from './support/build.js'
 import { look, openBrowser, type Look } from './support/browser.js'
 import { openFixture, type Fixture } from './support/server.js'
 import { stream } from './support/stream.js'
-import { turnId } from './support/words.js'
+import { turnId } from './support/strings.js'
 
 let browser: Browser
 let fixture: Fixture

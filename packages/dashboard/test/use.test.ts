@@ -3,7 +3,7 @@ import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { look, openBrowser, type Look } from './support/browser.js'
 import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
-import { turnId } from './support/words.js'
+import { turnId } from './support/strings.js'
 
 let browser: Browser
 

@@ -2,5 +2,5 @@
 export * from './errors.js'
 export * from './pipe.js'
 export * from './subjects.js'
-export * from './words.js'
+export * from './vocabulary.js'
 export * from './file-names.js'

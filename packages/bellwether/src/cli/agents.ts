@@ -4,12 +4,12 @@ import type { Client } from '../client/client.js'
 import type { Turn } from '../client/turns.js'
 import { systemClock } from '../ports/clock.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
-import { exitCodes, printLine, tell } from './explain.js'
+import { exitCodes, printLine, tell } from './output.js'
 import { watchChanges } from './watch.js'
 import { wholeUpTo } from './numbers.js'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 import { facts, instant, table } from './terminal.js'
-import { turnTable } from './turn-story.js'
+import { turnTable } from './turn-transcript.js'
 
 interface Agent {
   readonly agent_id: string

@@ -8,8 +8,8 @@ import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { openClient as open, type Address, type Client } from '../client/client.js'
 import { systemClock } from '../ports/clock.js'
-import { environment } from '../serve.js'
-import { adminKeyFile, dataFolder, upFile } from '../serve/places.js'
+import { environment } from '../runtime/serve.js'
+import { adminKeyFile, dataFolder, upFile } from '../runtime/paths.js'
 import { nearest } from '../settings/nearest.js'
 
 export interface ServerFlags {

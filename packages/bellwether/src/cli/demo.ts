@@ -3,7 +3,7 @@ import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
 import { runChaos } from '../demo/chaos/chaos.js'
 import { runDemo } from '../demo/demo.js'
-import { environment } from '../serve.js'
+import { environment } from '../runtime/serve.js'
 import { wholeUpTo } from './numbers.js'
 
 interface Flags {

@@ -1,9 +1,9 @@
 /** `bellwether doctor`: what could keep this folder from working, and how to mend it. Changes nothing; exit 1 when something is bad. */
 import { resolve } from 'node:path'
 import { Command } from 'commander'
-import { environment } from '../serve.js'
-import { examine, type Finding } from '../serve/doctor.js'
-import { exitCodes, printLine } from './explain.js'
+import { environment } from '../runtime/serve.js'
+import { examine, type Finding } from '../runtime/doctor.js'
+import { exitCodes, printLine } from './output.js'
 
 const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
 

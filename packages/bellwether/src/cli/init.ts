@@ -6,7 +6,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } fr
 import { dirname, join, resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
-import { exitCodes, printLine } from './explain.js'
+import { exitCodes, printLine } from './output.js'
 
 const greeter = `---
 description: Answers at once, with what it was asked. Needs no key; here to see a turn come and go.

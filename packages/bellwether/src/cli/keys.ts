@@ -4,13 +4,13 @@
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
-import { plain } from '../client/harmless.js'
-import { keyRoles, type KeyRole } from '../kernel/keys.js'
-import { environment } from '../serve.js'
+import { plain } from '../client/sanitize.js'
+import { keyRoles, type KeyRole } from '../kernel/access/api-keys.js'
+import { environment } from '../runtime/serve.js'
 import { loadSettings } from '../settings/load.js'
 import { knowsServer, openClient, serverOptions, type ServerFlags } from './client.js'
-import { tell } from './explain.js'
-import { inDatabase, throughServer, type KeyCabinet, type KeyLine } from './key-cabinet.js'
+import { tell } from './output.js'
+import { inDatabase, throughServer, type KeyCabinet, type KeyLine } from './key-backend.js'
 import { instant, table } from './terminal.js'
 
 interface Flags extends Pick<ServerFlags, 'server' | 'key' | 'json'> {

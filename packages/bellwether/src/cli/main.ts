@@ -4,7 +4,7 @@
  * stdout; logs on stderr; exit 0 ok, 1 failure, 2 usage.
  */
 import { commands } from './commands.js'
-import { exitCodes } from './explain.js'
+import { exitCodes } from './output.js'
 import { run } from './run.js'
 
 const words = process.argv.slice(2)

@@ -3,8 +3,8 @@ import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
-import { migrateConfig, type Migration } from '../board/migrate-run.js'
-import { exitCodes } from './explain.js'
+import { migrateConfig, type Migration } from '../board/repair/migrate-run.js'
+import { exitCodes } from './output.js'
 import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
 
 export function migrateConfigCommand(finish: (code: number) => void): Command {

@@ -1,7 +1,7 @@
 /** `bellwether pmo`: the watchdog, the relay of the outbox and retention. Any number of them may run. */
 import { Command } from 'commander'
-import { servePmo } from '../serve.js'
-import { printLine } from './explain.js'
+import { servePmo } from '../runtime/serve.js'
+import { printLine } from './output.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {

@@ -3,8 +3,8 @@ import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
 import { answerQuestion, readQuestions, type Question } from '../client/questions.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
-import { printLine, tell } from './explain.js'
-import { block, plain } from '../client/harmless.js'
+import { printLine, tell } from './output.js'
+import { block, plain } from '../client/sanitize.js'
 import { facts, instant } from './terminal.js'
 
 export function questionsCommand(): Command {

@@ -1,7 +1,7 @@
 /** `bellwether rebuild-snapshot`: replays the log, compares with the live snapshot, and with --apply replaces that. */
 import type { Command } from 'commander'
-import { rebuildSnapshot, type RebuildReport } from '../board/rebuild.js'
-import { exitCodes } from './explain.js'
+import { rebuildSnapshot, type RebuildReport } from '../board/repair/rebuild.js'
+import { exitCodes } from './output.js'
 import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {

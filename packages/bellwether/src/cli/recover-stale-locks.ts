@@ -1,7 +1,7 @@
 /** `bellwether recover-stale-locks`: locks whose holder is gone, and with --apply reclaims them. */
 import { InvalidArgumentError, type Command } from 'commander'
-import { recoverStaleLocks, type LockSeen, type RecoverReport } from '../board/recover.js'
-import { exitCodes } from './explain.js'
+import { recoverStaleLocks, type LockSeen, type RecoverReport } from '../board/repair/recover-locks.js'
+import { exitCodes } from './output.js'
 import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {

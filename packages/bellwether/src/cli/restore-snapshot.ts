@@ -1,7 +1,7 @@
 /** `bellwether restore-snapshot [NAME]`: the kept snapshots, and with --apply puts one back. */
 import type { Command } from 'commander'
-import { restoreSnapshot, type RestoreReport } from '../board/rebuild.js'
-import { exitCodes } from './explain.js'
+import { restoreSnapshot, type RestoreReport } from '../board/repair/rebuild.js'
+import { exitCodes } from './output.js'
 import { applies, rootCommand, tell, toolWorld, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {

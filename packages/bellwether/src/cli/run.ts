@@ -2,9 +2,9 @@
 import { Command, CommanderError } from 'commander'
 import { nearest } from '../settings/nearest.js'
 import { commands } from './commands.js'
-import { explain, exitCodes } from './explain.js'
+import { explain, exitCodes } from './output.js'
 import { firstPage } from './first-page.js'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 import { version } from './version.js'
 
 async function build(name: string, finish: (code: number) => void): Promise<Command> {

@@ -5,9 +5,9 @@ import { resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
 import { Command, InvalidArgumentError } from 'commander'
-import { holdLifeline } from '../serve/lifeline.js'
-import { openLog } from '../serve/logger.js'
-import { exitCodes, printLine } from './explain.js'
+import { holdLifeline } from '../runtime/shutdown.js'
+import { openLog } from '../runtime/logger.js'
+import { exitCodes, printLine } from './output.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {

@@ -1,8 +1,8 @@
 /** `bellwether server`: the HTTP API, with views and a board where they are wanted, against [database] url. */
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
-import { serveServer } from '../serve.js'
-import { printLine } from './explain.js'
+import { serveServer } from '../runtime/serve.js'
+import { printLine } from './output.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {

@@ -5,8 +5,8 @@
 import { Command } from 'commander'
 import { autopilotCommand } from './task/autopilot.js'
 import { dispatchCommand } from './task/dispatch.js'
-import { addCommand, boardCommands, doneCommand, moveCommands, retryCommand } from './task/hands.js'
-import { listCommand, showCommand, synthesizeCommand, watchCommand } from './task/look.js'
+import { addCommand, boardCommands, doneCommand, moveCommands, retryCommand } from './task/edit.js'
+import { listCommand, showCommand, synthesizeCommand, watchCommand } from './task/queries.js'
 
 export function taskCommand(finish: (code: number) => void): Command {
   const task = new Command('task').description('the board: add, do and watch tasks').helpCommand(false)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { block, harmlessJson, plain } from '../client/harmless.js'
+import { block, harmlessJson, plain } from '../client/sanitize.js'
 import { bytes, cut, facts, instant, table, widthOf } from './terminal.js'
 
 const hostile = 'a\u001b[2Jb\u009b31mc\u202ed\u2028e\r\nf\tg\ud800'

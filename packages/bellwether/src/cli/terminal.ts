@@ -1,5 +1,5 @@
 /** What a terminal is shown: tables that fit its width, facts, instants. Always: every cell has been made harmless. Pure. */
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 
 const gap = '  '
 // A cell that nothing limits: enough to read, little enough for thousands of rows.

@@ -8,14 +8,14 @@ import { systemClock } from '../ports/clock.js'
 import { uuidv7 } from '../ports/ids.js'
 import { systemRandom } from '../ports/random.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
-import { exitCodes, printLine, tell } from './explain.js'
+import { exitCodes, printLine, tell } from './output.js'
 import { interruptedCode, untilInterrupted } from './interrupt.js'
 import { openProgress } from './live.js'
 import { wholeUpTo } from './numbers.js'
 import { readStdin } from './stdin.js'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 import { instant } from './terminal.js'
-import { turnStory, turnTable } from './turn-story.js'
+import { turnStory, turnTable } from './turn-transcript.js'
 
 type Finish = (code: number) => void
 

@@ -3,8 +3,8 @@ import { accessSync, constants, mkdirSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, Option } from 'commander'
-import { keepNurserySmall, letNurseryGrow } from '../serve/nursery.js'
-import { printLine } from './explain.js'
+import { keepNurserySmall, letNurseryGrow } from '../runtime/heap-tuning.js'
+import { printLine } from './output.js'
 import { wholeUpTo } from './numbers.js'
 
 interface Flags {
@@ -28,7 +28,7 @@ export function upCommand(finish: (code: number) => void): Command {
     .action(async (flags: Flags) => {
       // Before the parts are loaded, which is most of what the start makes.
       keepNurserySmall()
-      const { serveUp } = await import('../serve.js')
+      const { serveUp } = await import('../runtime/serve.js')
       const tellReady = flags.json === true ? printLine : tell
       finish(
         await serveUp({

@@ -5,12 +5,12 @@
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
-import { environment } from '../serve.js'
-import { serveView } from '../serve/view.js'
+import { environment } from '../runtime/serve.js'
+import { serveView } from '../runtime/view.js'
 import { loadSettings } from '../settings/load.js'
-import { printLine } from './explain.js'
+import { printLine } from './output.js'
 import { wholeUpTo } from './numbers.js'
-import { lookCommands } from './view/look.js'
+import { lookCommands } from './view/queries.js'
 import { parentPipe } from './worker.js'
 
 interface Flags {

@@ -6,7 +6,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { Clock } from '../ports/clock.js'
 import { untilInterrupted } from './interrupt.js'
 import { openScreen } from './live.js'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 
 interface Watching<Found, Part> {
   readonly clock: Clock

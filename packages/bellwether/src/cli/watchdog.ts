@@ -4,10 +4,10 @@ import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import { systemClock } from '../ports/clock.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
-import { printLine, tell } from './explain.js'
+import { printLine, tell } from './output.js'
 import { untilInterrupted } from './interrupt.js'
 import { wholeUpTo } from './numbers.js'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 import { facts, instant, table } from './terminal.js'
 
 interface Intervention {

@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs'
 import { InvalidInput, token } from '@bellwether/protocol'
 import { Command, Option } from 'commander'
-import { serveWorker } from '../serve.js'
-import { agentsFolder } from '../serve/file-agents.js'
+import { serveWorker } from '../runtime/serve.js'
+import { agentsFolder } from '../runtime/file-agents.js'
 import { loadAgents } from './agents-file.js'
-import { printLine } from './explain.js'
+import { printLine } from './output.js'
 import { wholeUpTo } from './numbers.js'
 
 interface Flags {

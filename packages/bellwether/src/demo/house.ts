@@ -10,7 +10,7 @@ import type { Clock } from '../ports/clock.js'
 import { startEmbedded } from '../ports/database/embedded.js'
 import { layoutOf } from '../ports/database/layout.js'
 import type { Log } from '../ports/log.js'
-import { startMember, type Member } from '../serve/member.js'
+import { startMember, type Member } from '../runtime/child-process.js'
 import { projectId } from './cast.js'
 import { databaseOf, type Place } from './place.js'
 

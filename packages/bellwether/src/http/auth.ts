@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import type { KeyRole } from '../kernel/keys.js'
+import type { KeyRole } from '../kernel/access/api-keys.js'
 
 export interface Grant {
   /** Who it is, in logs and in the audit log. Never the key itself. */

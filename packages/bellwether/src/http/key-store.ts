@@ -4,7 +4,7 @@
  * constant time.
  */
 import { timingSafeEqual } from 'node:crypto'
-import { hashKey, readLiveKeys, touchKeys, type LiveKey } from '../kernel/keys.js'
+import { hashKey, readLiveKeys, touchKeys, type LiveKey } from '../kernel/access/api-keys.js'
 import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
 import type { Log } from '../ports/log.js'

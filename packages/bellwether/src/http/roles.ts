@@ -3,7 +3,7 @@
  * line speaks of is for nobody but an admin. Which view or project a key reaches is not said here, but by the key itself.
  */
 import { Terminal } from '@bellwether/protocol'
-import type { KeyRole } from '../kernel/keys.js'
+import type { KeyRole } from '../kernel/access/api-keys.js'
 import type { Grant } from './auth.js'
 
 interface Rule {

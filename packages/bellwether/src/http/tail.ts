@@ -4,7 +4,7 @@
  * follows, nothing is read. The bell only makes it look sooner.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { readEvents, type OutboxEvent } from '../kernel/events.js'
+import { readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
 import type { Log } from '../ports/log.js'

@@ -1,7 +1,7 @@
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { answerChars, fitting, pieceOf, shortened } from './bounded.js'
-import { failureOf, resultOf } from './said.js'
+import { failureOf, resultOf } from './tool-result.js'
 
 const random = { bytes: (count: number) => new Uint8Array(count).fill(7) }
 const texts = (result: { readonly content: readonly unknown[] }) =>

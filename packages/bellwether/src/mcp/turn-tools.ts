@@ -1,6 +1,6 @@
 /** Tools for turns: run one, look at it, read what it delivered, stop it; and who could be asked. */
 import { z } from 'zod'
-import { plain } from '../client/harmless.js'
+import { plain } from '../client/sanitize.js'
 import { beginTurn, delivered, doing, followTurn, readTurn, type Turn, type TurnOrder } from '../client/turns.js'
 import { answerChars, fitting, pieceOf, shortened } from './bounded.js'
 import { tool, type Call, type Said, type Tool } from './tool.js'

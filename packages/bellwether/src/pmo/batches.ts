@@ -4,8 +4,8 @@
  * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
  */
 import { subjects } from '@bellwether/protocol'
-import { dispatchTasks, dueTasks, joinTool } from '../kernel/fork.js'
-import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/join.js'
+import { dispatchTasks, dueTasks, joinTool } from '../kernel/verbs/fork.js'
+import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/verbs/join.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { call } from '../kernel/verdict.js'
 import type { Bell } from '../ports/bell/bell.js'

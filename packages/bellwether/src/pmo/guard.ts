@@ -3,10 +3,10 @@
  * verbs skip what another one holds, and every ending is fenced. Rules do not depend on each other: one that fails is
  * reported and the others still run.
  */
-import { endOverBudget } from '../kernel/budgets.js'
+import { endOverBudget } from '../kernel/verbs/budgets.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Verdict } from '../kernel/verdict.js'
-import { keepVigil } from '../kernel/vigil.js'
+import { keepVigil } from '../kernel/watch-window.js'
 import {
   databaseNow,
   forgetFuture,
@@ -17,7 +17,7 @@ import {
   sweepQueued,
   wakePending,
   type ReapSettings,
-} from '../kernel/watch.js'
+} from '../kernel/verbs/watchdog.js'
 import type { Clock } from '../ports/clock.js'
 
 export interface GuardSettings extends ReapSettings {

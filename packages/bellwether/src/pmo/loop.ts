@@ -1,6 +1,6 @@
 /** A PMO that runs: the guard, the joiner, the relay and retention, each on its own loop. Any number of them may run at once. */
 import type { Kernel } from '../kernel/kernel.js'
-import { prune } from '../kernel/watch.js'
+import { prune } from '../kernel/verbs/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'

@@ -4,7 +4,7 @@
  * the position is a row of the database. A repeated publication is recognised by its id.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { beginning, readEvents, type OutboxEvent } from '../kernel/events.js'
+import { beginning, readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Database } from '../ports/database/database.js'
 import type { Log } from '../ports/log.js'
 import type { EventStream, StreamEvent } from '../ports/stream/stream.js'

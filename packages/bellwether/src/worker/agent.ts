@@ -1,13 +1,13 @@
 /** What a function agent is: called with a turn, it answers how the turn goes on. Called again, from the cards, after each wait. */
 import type { Activity } from '@bellwether/protocol'
-import type { Ask, Committed, Reserved, Used } from '../kernel/budgets.js'
-import type { NewCard } from '../kernel/cards.js'
-import type { ClaimedTurn } from '../kernel/claim.js'
-import type { Delivery } from '../kernel/deliver.js'
-import type { ToolResult } from '../kernel/resume.js'
-import type { Step } from '../kernel/record.js'
-import type { ToolCall } from '../kernel/suspend.js'
-import type { BoxSwap } from '../kernel/swap-box.js'
+import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets.js'
+import type { NewCard } from '../kernel/verbs/cards.js'
+import type { ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { Delivery } from '../kernel/verbs/deliver.js'
+import type { ToolResult } from '../kernel/verbs/resume.js'
+import type { Step } from '../kernel/verbs/record.js'
+import type { ToolCall } from '../kernel/verbs/suspend.js'
+import type { BoxSwap } from '../kernel/verbs/swap_box.js'
 import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {

@@ -2,9 +2,9 @@
  * Function agents by name: the agent's id, else whom it was copied from, else its profile's name, else `*`. What a worker's agents
  * file exports.
  */
-import type { ClaimedTurn } from '../kernel/claim.js'
+import type { ClaimedTurn } from '../kernel/verbs/claim.js'
 import type { AgentFunction } from './agent.js'
-import { originsOf } from './origin.js'
+import { originsOf } from './clone-origin.js'
 
 export type Agents = Readonly<Record<string, AgentFunction>>
 

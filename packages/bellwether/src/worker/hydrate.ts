@@ -2,8 +2,8 @@
  * What a turn knows, read in a fixed order (T6.1): the head under its fence, then the roster, then the cards. No box is read
  * but the turn's own context box and output box (T5.2).
  */
-import type { Card } from '../kernel/cards.js'
-import { readBoxes } from '../kernel/cards.js'
+import type { Card } from '../kernel/verbs/cards.js'
+import { readBoxes } from '../kernel/verbs/cards.js'
 import type { Fence } from '../kernel/verdict.js'
 import type { Database } from '../ports/database/database.js'
 

@@ -3,12 +3,12 @@
  * function that throws fails the turn with its message: every turn ends. Losing the fence ends silently: another has it.
  */
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../kernel/claim.js'
-import type { Delivery } from '../kernel/deliver.js'
-import type { ToolResult } from '../kernel/resume.js'
+import type { ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { Delivery } from '../kernel/verbs/deliver.js'
+import type { ToolResult } from '../kernel/verbs/resume.js'
 import { patiently } from '../ports/retry.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
-import type { Halt } from './halt.js'
+import type { Halt } from './cancellation.js'
 import { hydrate } from './hydrate.js'
 import type { Scope, WorkerOptions } from './scope.js'
 import { decideSubmission, submitResultName, wantedFields, type Submission } from './submit-result.js'

@@ -1,10 +1,10 @@
 /** What a worker is made of and what it holds of each turn it runs: words only, shared by the worker and the run of a turn. */
-import type { ClaimedTurn } from '../kernel/claim.js'
+import type { ClaimedTurn } from '../kernel/verbs/claim.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Clock } from '../ports/clock.js'
 import type { Log } from '../ports/log.js'
 import type { AgentFunction } from './agent.js'
-import type { Halt } from './halt.js'
+import type { Halt } from './cancellation.js'
 
 export interface WorkerSettings {
   readonly concurrency: number

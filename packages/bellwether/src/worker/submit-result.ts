@@ -3,9 +3,9 @@
  * tool command, and must be the only call of its step. Pure: given the calls and the fields that the task asked for, it says
  * what to deliver, or why not, in words that the agent can act on. The kernel checks required fields once more on delivery.
  */
-import type { FieldSpec } from '../kernel/cards.js'
-import type { Delivery } from '../kernel/deliver.js'
-import type { ToolCall } from '../kernel/suspend.js'
+import type { FieldSpec } from '../kernel/verbs/cards.js'
+import type { Delivery } from '../kernel/verbs/deliver.js'
+import type { ToolCall } from '../kernel/verbs/suspend.js'
 
 export const submitResultName = 'submit_result'
 

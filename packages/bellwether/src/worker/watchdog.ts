@@ -2,8 +2,14 @@
  * The worker's watchdog: W2.1–W2.3. It injects recovery messages, gives silent workers' rows back, and feeds turns whose
  * worker died between receipt and resume to this one. It never ends a turn and emits no task event (W2.2b).
  */
-import { keepVigil } from '../kernel/vigil.js'
-import { databaseNow, expireWaits, reclaim, requeueExpiredResumeLedgers, resendCommands } from '../kernel/watch.js'
+import { keepVigil } from '../kernel/watch-window.js'
+import {
+  databaseNow,
+  expireWaits,
+  reclaim,
+  requeueExpiredResumeLedgers,
+  resendCommands,
+} from '../kernel/verbs/watchdog.js'
 import type { WorkerOptions } from './scope.js'
 import type { Worker } from './worker.js'
 

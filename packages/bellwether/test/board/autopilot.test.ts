@@ -1,13 +1,13 @@
 /** The autopilot and its company: other autopilots, operators, people, and clocks that jump. */
 import { describe, expect, it } from 'vitest'
-import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/autopilot.js'
-import { openRun } from '../../src/board/facts.js'
-import { claimTask, retryTask } from '../../src/board/hands.js'
-import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/operators.js'
+import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/dispatch/autopilot.js'
+import { openRun } from '../../src/board/tasks/task-fields.js'
+import { claimTask, retryTask } from '../../src/board/tasks/task-commands.js'
+import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import { shippedBudget } from '../../src/board/policies/budget.js'
 import { recoveryEntries, shippedRecovery } from '../../src/board/policies/recovery.js'
-import { choose } from '../../src/board/choose.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { choose } from '../../src/board/tasks/next-task.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const rules = { firstAgent: 'coder', recovery: shippedRecovery }

@@ -1,10 +1,10 @@
 /** One task from claim to end, as dispatch reports it; on the real fold, with a kernel that the test plays. */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import { dispatch } from '../../src/board/dispatch.js'
-import type { DispatchReport } from '../../src/board/report.js'
+import { dispatch } from '../../src/board/dispatch/dispatch.js'
+import type { DispatchReport } from '../../src/board/dispatch/report.js'
 import type { FakeKernel } from '../support/fake-kernel.js'
-import { boardOf, created, deskOf, makeWorld, policies, put, type World } from '../support/desk.js'
+import { boardOf, created, deskOf, makeWorld, policies, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const never = new AbortController().signal

@@ -3,7 +3,7 @@ import { appendFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { openFeed } from '../../src/board/feed.js'
+import { openFeed } from '../../src/board/log/feed.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 
 const line = (n: number, change: object = {}) =>

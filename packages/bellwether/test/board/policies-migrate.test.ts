@@ -12,7 +12,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
-import { migrateConfig } from '../../src/board/migrate-run.js'
+import { migrateConfig } from '../../src/board/repair/migrate-run.js'
 import { systemClock, type Clock } from '../../src/ports/clock.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'

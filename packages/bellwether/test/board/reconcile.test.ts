@@ -3,14 +3,14 @@
  * same root, and the board must converge. Not a few examples: the places are counted and taken one by one, and in pairs.
  */
 import { describe, expect, it } from 'vitest'
-import { autopilotStep } from '../../src/board/autopilot.js'
-import { openDesk } from '../../src/board/desk.js'
-import { openRun } from '../../src/board/facts.js'
-import { abort } from '../../src/board/operators.js'
-import { readiness } from '../../src/board/ready.js'
-import type { TaskEvent } from '../../src/board/task.js'
+import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
+import { openDesk } from '../../src/board/dispatch/dispatcher.js'
+import { openRun } from '../../src/board/tasks/task-fields.js'
+import { abort } from '../../src/board/tasks/operator-commands.js'
+import { readiness } from '../../src/board/tasks/ready.js'
+import type { TaskEvent } from '../../src/board/log/task.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 // Past every cool-down (180 s), grace and lease (60 s); far below a person's day.

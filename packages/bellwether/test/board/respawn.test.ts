@@ -1,11 +1,11 @@
 /** A dispatcher that died between its intent line and the spawn: started again where that is certain, a person's where not. */
 import { describe, expect, it } from 'vitest'
-import { autopilotStep } from '../../src/board/autopilot.js'
-import { openDesk, type Desk } from '../../src/board/desk.js'
-import { freeze, abort, pause, resume, unfreeze } from '../../src/board/operators.js'
-import type { Spawner } from '../../src/board/outside.js'
+import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
+import { openDesk, type Desk } from '../../src/board/dispatch/dispatcher.js'
+import { freeze, abort, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
+import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/desk.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 /** A world whose dispatcher died right after its intent line. */

@@ -1,7 +1,7 @@
 import { readFile, readdir, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { rebuildSnapshot, restoreSnapshot, type RebuildReport } from '../../src/board/rebuild.js'
+import { rebuildSnapshot, restoreSnapshot, type RebuildReport } from '../../src/board/repair/rebuild.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { runCli } from '../support/process.js'
 import { add, boardOf, line, testRoot, testWorld, type TestRoot } from './storage-support.js'

@@ -3,7 +3,7 @@
  * stdout the event ids that were acknowledged, one a line. Ends when stdin does.
  */
 import { Retryable } from '@bellwether/protocol'
-import { openBoard } from '../../src/board/board.js'
+import { openBoard } from '../../src/board/log/board.js'
 import { systemClock } from '../../src/ports/clock.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { systemRandom } from '../../src/ports/random.js'

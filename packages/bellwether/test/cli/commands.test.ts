@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { until } from '../support/until.js'
-import { inProcess, longLength, openUp, type UpHouse } from './house.js'
+import { inProcess, longLength, openUp, type UpHouse } from './running-up.js'
 
 // Programs from source, on a machine that is busy with other tests.
 const slowStart = { timeout: 90_000 }

@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { project, target } from '../support/kernel.js'
-import { addAgent, addTurn, openDoor, type Body, type Door } from './door.js'
+import { addAgent, addTurn, openDoor, type Body, type Door } from './test-server.js'
 
 let door: Door
 let turn: Body

@@ -1,17 +1,17 @@
 /** The board of a fresh task root for a server in this process, dispatching to the server's own kernel. */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { openFeed } from '../../src/board/feed.js'
+import { openFeed } from '../../src/board/log/feed.js'
 import type { BoardParts } from '../../src/http/routes/board.js'
 import { systemClock } from '../../src/ports/clock.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
-import { openDispatcher, openTaskRoot } from '../../src/serve/board.js'
-import { kernelSpawner } from '../../src/serve/spawner.js'
+import { openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
+import { kernelSpawner } from '../../src/runtime/spawner.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { project } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog as log } from '../support/quiet-log.js'
-import type { DoorWorld } from './door.js'
+import type { DoorWorld } from './test-server.js'
 
 export async function boardPart({ kernel, signal, atEnd }: DoorWorld): Promise<BoardParts> {
   const root = await testFolder()

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PartFact } from '../../src/http/routes/health.js'
 import { project, target } from '../support/kernel.js'
 import { boardPart } from './board-part.js'
-import { addAgent, addTurn, openDoor, view, type Body, type Door } from './door.js'
+import { addAgent, addTurn, openDoor, view, type Body, type Door } from './test-server.js'
 
 let door: Door
 let parts: readonly PartFact[] = []

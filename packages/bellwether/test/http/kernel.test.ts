@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { project, target } from '../support/kernel.js'
 import { until } from '../support/until.js'
-import { addAgent, addTurn, openDoor, type Body, type Door } from './door.js'
+import { addAgent, addTurn, openDoor, type Body, type Door } from './test-server.js'
 
 let door: Door
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 /** The description of the API is complete, and the server does what it says. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { wrongIn, type JsonSchema } from './json-schema.js'
-import { openWholeHouse, type WholeHouse } from './whole-house.js'
+import { openWholeHouse, type WholeHouse } from './whole-server.js'
 
 interface Operation {
   readonly summary?: string

@@ -1,8 +1,8 @@
 /** What people look at is found by an index, however long the house has been at work: no look reads the past from one end to the other. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { listAgents, listWorkers } from '../../src/kernel/read-agents.js'
-import { readCosts, readKin, readStandings, readTrail, readTurnCards } from '../../src/kernel/read-trail.js'
-import { readTurn } from '../../src/kernel/read-turns.js'
+import { listAgents, listWorkers } from '../../src/kernel/reads/agents.js'
+import { readCosts, readKin, readStandings, readTrail, readTurnCards } from '../../src/kernel/reads/turn-detail.js'
+import { readTurn } from '../../src/kernel/reads/turns.js'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 

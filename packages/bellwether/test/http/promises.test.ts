@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Socket } from 'node:net'
 import { project } from '../support/kernel.js'
 import { boardPart } from './board-part.js'
-import { addAgent, openDoor, type Body, type Door } from './door.js'
+import { addAgent, openDoor, type Body, type Door } from './test-server.js'
 import { readEvents, type SseReader } from './reader.js'
 
 let door: Door

@@ -4,8 +4,8 @@ import { deflateSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { httpRequest } from '../../src/ports/http-tool/request.js'
 import { project } from '../support/kernel.js'
-import { openDoor, type Door } from './door.js'
-import { openWholeHouse, type WholeHouse } from './whole-house.js'
+import { openDoor, type Door } from './test-server.js'
+import { openWholeHouse, type WholeHouse } from './whole-server.js'
 
 let house: WholeHouse
 let door: Door

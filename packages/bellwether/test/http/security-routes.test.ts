@@ -4,10 +4,10 @@
  */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KeyRole } from '../../src/kernel/keys.js'
+import type { KeyRole } from '../../src/kernel/access/api-keys.js'
 import { project } from '../support/kernel.js'
-import { view, type Answer, type Door } from './door.js'
-import { openWholeHouse, type Route, type WholeHouse } from './whole-house.js'
+import { view, type Answer, type Door } from './test-server.js'
+import { openWholeHouse, type Route, type WholeHouse } from './whole-server.js'
 
 let house: WholeHouse
 let door: Door

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { project } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { guardOn } from '../support/watchdog.js'
-import { openDoor, type Answer, type Body, type Door } from './door.js'
+import { openDoor, type Answer, type Body, type Door } from './test-server.js'
 
 let door: Door
 let target = ''

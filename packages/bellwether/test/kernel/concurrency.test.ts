@@ -1,7 +1,13 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
-import { expireWaits, reap, reclaim, requeueExpiredResumeLedgers, sweepQueued } from '../../src/kernel/watch.js'
+import {
+  expireWaits,
+  reap,
+  reclaim,
+  requeueExpiredResumeLedgers,
+  sweepQueued,
+} from '../../src/kernel/verbs/watchdog.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { systemClock } from '../../src/ports/clock.js'
 import { openDatabase } from '../../src/ports/database/pool.js'

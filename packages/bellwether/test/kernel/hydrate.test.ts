@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { beginning, readEvents } from '../../src/kernel/events.js'
+import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import type { Database, Statement } from '../../src/ports/database/database.js'
 import { hydrate } from '../../src/worker/hydrate.js'

@@ -2,7 +2,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { initFolder } from '../../src/cli/init.js'
-import { examine } from '../../src/serve/doctor.js'
+import { examine } from '../../src/runtime/doctor.js'
 import { testFolder } from '../support/postgres.js'
 
 async function project(): Promise<string> {

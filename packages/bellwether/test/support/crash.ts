@@ -2,8 +2,8 @@
  * A process that dies at one of its awaits. Every call that leaves the dispatcher has two places to die at: before its effect
  * and after it, unacknowledged. Whoever died never resolves again, and runs no `finally` that could tidy up.
  */
-import type { CachePorts } from '../../src/board/caches.js'
-import type { DeskOptions } from '../../src/board/desk.js'
+import type { CachePorts } from '../../src/board/dispatch/caches.js'
+import type { DeskOptions } from '../../src/board/dispatch/dispatcher.js'
 
 export interface Gate {
   /** How many places were passed. */

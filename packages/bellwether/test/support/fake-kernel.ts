@@ -2,7 +2,7 @@
  * A kernel in memory that outlives the dispatchers of a test: the same key never starts a second turn, and every call is
  * counted. Turns go on until the test ends them, or until `script` says how they end.
  */
-import type { Spawner, SpawnRequest, TurnStanding } from '../../src/board/outside.js'
+import type { Spawner, SpawnRequest, TurnStanding } from '../../src/board/ports.js'
 
 export type Ended = Extract<TurnStanding, { standing: 'ended' }>
 type Ending = Partial<Omit<Ended, 'standing' | 'agentTurnId'>>

@@ -4,7 +4,7 @@
  */
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
-import type { ClaimedTurn } from '../../src/kernel/claim.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import { systemClock, type Clock } from '../../src/ports/clock.js'
 import type { Database } from '../../src/ports/database/database.js'

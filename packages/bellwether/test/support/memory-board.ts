@@ -1,7 +1,7 @@
 /** A board without a disk, on the real fold: several openings share one log, as several processes share one root. */
-import { prepare } from '../../src/board/draft.js'
-import { Fold } from '../../src/board/fold.js'
-import type { Board, BoardState, TaskEvent } from '../../src/board/task.js'
+import { prepare } from '../../src/board/log/prepare-events.js'
+import { Fold } from '../../src/board/log/fold.js'
+import type { Board, BoardState, TaskEvent } from '../../src/board/log/task.js'
 import type { Clock } from '../../src/ports/clock.js'
 import type { Ids } from '../../src/ports/ids.js'
 

@@ -6,7 +6,7 @@
 import { copyFile, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { createKey } from '../../src/kernel/keys.js'
+import { createKey } from '../../src/kernel/access/api-keys.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { systemClock } from '../../src/ports/clock.js'
 import type { Database } from '../../src/ports/database/database.js'

@@ -1,9 +1,9 @@
 /** Agents that a fork makes are done by whom they come from: the file of a file agent, the function of a function agent. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/claim.js'
-import type { Batch } from '../../src/kernel/join.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
+import type { Batch } from '../../src/kernel/verbs/join.js'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
-import { originsOf } from '../../src/worker/origin.js'
+import { originsOf } from '../../src/worker/clone-origin.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { openWorld, project as folderProject, type World } from '../executors/world.js'
 import { batchOf, join } from '../support/forks.js'

@@ -1,8 +1,8 @@
 /** Reading the outbox (hazard 4): late commits are not skipped, and a cursor behind retention is told so. */
 import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { beginning, readEvents } from '../../src/kernel/events.js'
-import { prune } from '../../src/kernel/watch.js'
+import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
+import { prune } from '../../src/kernel/verbs/watchdog.js'
 import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'

@@ -1,6 +1,6 @@
 /** Endings by the PMO: a running turn that nobody beats (W2.6), a turn past its absolute end (W2.9); with and without a box (W3.1). */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { setLimits } from '../../src/kernel/roster.js'
+import { setLimits } from '../../src/kernel/verbs/roster.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf } from '../support/watchdog.js'
 

@@ -6,7 +6,7 @@ import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/
 import { recent } from '../live/recent.js'
 import { patchAgents } from '../live/patch.js'
 import { ask, ifOffered, serverNowMs } from './client.js'
-import type { Choice, Components, Task, TaskDetail, Tasks } from './places.js'
+import type { Choice, Components, Task, TaskDetail, Tasks } from './board-types.js'
 import type { Agent, Agents, Card, Intervention, Me, Question, Turn, TurnDetail, Worker } from './types.js'
 
 const encode = encodeURIComponent

@@ -1,7 +1,7 @@
 /** What the workspace page asks a view. Folders are read one at a time, when they are opened. */
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { ask, ifOffered } from './client.js'
-import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewLine, ViewStats } from './places.js'
+import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewLine, ViewStats } from './board-types.js'
 
 const ofView = (view: string, rest: string) => `/views/${encodeURIComponent(view)}${rest}`
 

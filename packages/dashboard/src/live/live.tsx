@@ -8,7 +8,7 @@ import { createContext, use, useEffect, useMemo, useState, type ReactNode } from
 import type { LiveEvent } from '../api/types.js'
 import { clock } from '../ports/clock.js'
 import { applyEvents } from './apply.js'
-import { gather } from './gather.js'
+import { gather } from './batch-changes.js'
 import type { Message } from './sse.js'
 import { openStream, type LinkState, type Stream } from './stream.js'
 import { throttle } from './throttle.js'

@@ -3,7 +3,7 @@
  * Always: an event of an older epoch changes nothing, so that events and answers may overtake each other.
  */
 import type { Agent, Agents, Head, LastTurn, LiveEvent, Turn } from '../api/types.js'
-import { headOf } from '../facts/status.js'
+import { headOf } from '../model/status.js'
 
 const text = (value: unknown) => (typeof value === 'string' ? value : null)
 const object = (value: unknown): Readonly<Record<string, unknown>> =>

@@ -3,7 +3,7 @@ import { useState, type SubmitEvent } from 'react'
 import { ask, headersFor, Problem } from '../api/client.js'
 import { session } from '../api/session.js'
 import type { Me } from '../api/types.js'
-import { oneLine } from '../facts/text.js'
+import { oneLine } from '../model/text.js'
 import { Icon } from '../parts/glyph.js'
 
 export function SignIn() {

@@ -1,7 +1,7 @@
 /** Whether what is shown is live. In its place and of its width whatever it says, so that nothing moves when it changes. */
 import { useQueryClient } from '@tanstack/react-query'
-import { oneLine } from '../facts/text.js'
-import { agoMs, span } from '../facts/time.js'
+import { oneLine } from '../model/text.js'
+import { agoMs, span } from '../model/time.js'
 import { useLink } from '../live/live.js'
 import { clock } from '../ports/clock.js'
 import { Glyph } from './glyph.js'

@@ -1,6 +1,6 @@
 /** An id that nobody can read, in short, with the whole of it one press away. */
 import { useState } from 'react'
-import { shortId, visible } from '../facts/text.js'
+import { shortId, visible } from '../model/text.js'
 import { clock } from '../ports/clock.js'
 
 export function CopyId({

@@ -1,9 +1,9 @@
 /** What a search found, as paths. */
-import type { Found } from '../api/places.js'
-import { bytes, count, oneLine } from '../facts/text.js'
+import type { Found } from '../api/board-types.js'
+import { bytes, count, oneLine } from '../model/text.js'
 import { Marks } from './marks.js'
 import { VirtualRows } from './rows.js'
-import { Empty } from './shown.js'
+import { Empty } from './query-state.js'
 
 export function FoundFiles({ found }: { readonly found: Found }) {
   if (found.results.length === 0)

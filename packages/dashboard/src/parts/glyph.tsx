@@ -1,5 +1,5 @@
 /** The shapes of statuses and the icons of pages, drawn here: no fonts, nothing to load. All are decoration; words stand beside them. */
-import type { Shape } from '../facts/status.js'
+import type { Shape } from '../model/status.js'
 
 const shapes: Readonly<Record<Shape, React.ReactNode>> = {
   disc: <circle cx="8" cy="8" r="5" fill="currentColor" stroke="none" />,

@@ -1,9 +1,9 @@
 /** The keys, and the words that the pages use. */
 import { useQuery } from '@tanstack/react-query'
-import { signOut } from '../api/acts.js'
+import { signOut } from '../api/mutations.js'
 import { meQuery } from '../api/queries.js'
-import { headWords, lookOf } from '../facts/status.js'
-import { oneLine } from '../facts/text.js'
+import { headWords, lookOf } from '../model/status.js'
+import { oneLine } from '../model/text.js'
 import { Dialog } from './dialog.js'
 import { Status } from './status.js'
 

@@ -1,9 +1,9 @@
 /** Where a turn comes from and what it started: its parent, itself, its children and theirs, each with how it stands. */
 import { Link } from '@tanstack/react-router'
 import type { Kin, TurnDetail } from '../api/types.js'
-import { countKin, tallyKin } from '../facts/kin.js'
-import { oneLine, plural, shortId } from '../facts/text.js'
-import { duration, msOf } from '../facts/time.js'
+import { countKin, tallyKin } from '../model/relatives.js'
+import { oneLine, plural, shortId } from '../model/text.js'
+import { duration, msOf } from '../model/time.js'
 import { Status } from './status.js'
 
 // A fork of a thousand is counted; a person looks at the first.

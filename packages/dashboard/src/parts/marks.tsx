@@ -1,5 +1,5 @@
 /** The marks of files, each with what it means: a reader decides by them whether to trust an entry. */
-import type { FileNode } from '../api/places.js'
+import type { FileNode } from '../api/board-types.js'
 import { Chip } from './status.js'
 
 export const markMeanings = {

@@ -1,7 +1,7 @@
 /** How many things wait for a person, for the number beside the page's name. */
 import { useQuery } from '@tanstack/react-query'
 import { boardQuery, questionsQuery } from '../api/queries.js'
-import { needsPerson } from '../facts/board.js'
+import { needsPerson } from '../model/board.js'
 
 /** Undefined: not known yet. */
 export function useNeeds(project: string): number | undefined {

@@ -1,9 +1,9 @@
 /** The processes that `up` keeps alive: how each stands, since when, how often it was started again; those given up on say why. */
-import type { Component } from '../api/places.js'
-import { oneLine, plural } from '../facts/text.js'
-import { keyOf } from '../facts/cascade.js'
+import type { Component } from '../api/board-types.js'
+import { oneLine, plural } from '../model/text.js'
+import { keyOf } from '../model/cascade.js'
 import { Chip, Status } from './status.js'
-import { countdown } from '../facts/time.js'
+import { countdown } from '../model/time.js'
 import { Ago, useNow } from './time.js'
 
 export function Processes({ parts }: { readonly parts: readonly Component[] }) {

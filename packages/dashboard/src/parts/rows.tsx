@@ -4,7 +4,7 @@
  */
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useRef, type ReactNode } from 'react'
-import { useListKeys } from '../keys/list.js'
+import { useListKeys } from '../keyboard/shortcut-list.js'
 import { clock } from '../ports/clock.js'
 
 interface RowsProps<T> {

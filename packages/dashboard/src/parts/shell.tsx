@@ -1,8 +1,8 @@
 /** What stands around every page: where one is, where one can go, which project, the keyboard. */
 import { Link, Outlet, useNavigate, useParams } from '@tanstack/react-router'
 import { useEffect, useRef, useState } from 'react'
-import { makeKeys } from '../keys/keys.js'
-import { currentList } from '../keys/list.js'
+import { makeKeys } from '../keyboard/shortcuts.js'
+import { currentList } from '../keyboard/shortcut-list.js'
 import { LiveProvider } from '../live/live.js'
 import { clock } from '../ports/clock.js'
 import { storage } from '../ports/storage.js'

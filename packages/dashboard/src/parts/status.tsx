@@ -1,6 +1,6 @@
 /** A status: shape, word and colour together, each enough by itself. */
-import { lookOf, type Tone } from '../facts/status.js'
-import { oneLine } from '../facts/text.js'
+import { lookOf, type Tone } from '../model/status.js'
+import { oneLine } from '../model/text.js'
 import { Glyph } from './glyph.js'
 
 export const toneText: Readonly<Record<Tone, string>> = {

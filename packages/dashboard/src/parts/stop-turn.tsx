@@ -1,8 +1,8 @@
 /** Stops a turn, after asking: it ends at once with `canceled`, and what its workers still write is refused. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { stopTurn } from '../api/acts.js'
-import { oneLine } from '../facts/text.js'
+import { stopTurn } from '../api/mutations.js'
+import { oneLine } from '../model/text.js'
 import { Dialog } from './dialog.js'
 
 export function StopTurn({ project, turn }: { readonly project: string; readonly turn: string }) {

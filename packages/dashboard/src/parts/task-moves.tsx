@@ -1,9 +1,9 @@
 /** What a person can do about a task, as buttons: only those that its status allows. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { moveTask } from '../api/acts.js'
-import type { Task } from '../api/places.js'
-import { oneLine } from '../facts/text.js'
+import { moveTask } from '../api/mutations.js'
+import type { Task } from '../api/board-types.js'
+import { oneLine } from '../model/text.js'
 
 interface Move {
   readonly action: string

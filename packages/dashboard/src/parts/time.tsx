@@ -1,7 +1,7 @@
 /** Times that run: one tick a second for the whole page, and only what shows a time is drawn again. */
 import { useSyncExternalStore } from 'react'
 import { serverNowMs } from '../api/client.js'
-import { ago, clockTime, countdown, type Urgency } from '../facts/time.js'
+import { ago, clockTime, countdown, type Urgency } from '../model/time.js'
 import { clock } from '../ports/clock.js'
 
 const listeners = new Set<() => void>()

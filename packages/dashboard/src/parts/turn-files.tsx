@@ -1,8 +1,8 @@
 /** The files of a turn, by how it is known that they are its own: its deliverable names them, or they changed while it ran. */
 import type { TurnFile } from '../api/types.js'
-import { bytes, plural } from '../facts/text.js'
+import { bytes, plural } from '../model/text.js'
 import { markMeanings } from './marks.js'
-import { Line } from './said.js'
+import { Line } from './untrusted-text.js'
 import { Chip } from './status.js'
 
 const shownMax = 200

@@ -1,8 +1,8 @@
 /** A view in numbers: its audit, its marks and what they mean, its sources with who leads each. */
 import { Link } from '@tanstack/react-router'
-import type { SensorSession, SourceStats, ViewStats } from '../api/places.js'
-import { bytes, count, oneLine, plural } from '../facts/text.js'
-import { agoMs, span } from '../facts/time.js'
+import type { SensorSession, SourceStats, ViewStats } from '../api/board-types.js'
+import { bytes, count, oneLine, plural } from '../model/text.js'
+import { agoMs, span } from '../model/time.js'
 import { markMeanings } from './marks.js'
 import { Section } from './page.js'
 import { Chip } from './status.js'

@@ -1,5 +1,5 @@
 /** An ordinary hour of a small fleet, played through the worker API: some work, some wait, one asks; tasks at every stage. For one look. */
-import { project, type House } from './house.js'
+import { project, type House } from './real-server.js'
 
 export interface Scene {
   /** A turn with something to see: steps, tools, a child, a file. */

@@ -1,5 +1,5 @@
 /** The pages that are tried, with how to tell that each shows what it has, or has nothing. */
-import { turnId } from './words.js'
+import { turnId } from './strings.js'
 
 export interface Tried {
   readonly path: string

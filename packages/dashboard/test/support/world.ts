@@ -3,9 +3,9 @@
  * it the words are those of an ordinary day, for pictures.
  */
 import type { Agent, Card, Intervention, Question, Turn, TurnDetail, TurnFile } from '../../src/api/types.js'
-import type { BlindSpots, Components, FileNode, TaskDetail } from '../../src/api/places.js'
-import { componentsOf, folderOf, tasksOf } from './places.js'
-import { attack, jobs, longWord, turnId, type At, type Say } from './words.js'
+import type { BlindSpots, Components, FileNode, TaskDetail } from '../../src/api/board-types.js'
+import { componentsOf, folderOf, tasksOf } from './board-data.js'
+import { attack, jobs, longWord, turnId, type At, type Say } from './strings.js'
 
 export interface WorldOptions {
   readonly agents: number

@@ -20,7 +20,7 @@ import type {
   ScanOrder,
   ScanSetup,
   ToScanThread,
-} from './words.js'
+} from './messages.js'
 
 export interface ScannerOptions {
   readonly root: string

@@ -17,7 +17,7 @@ import type {
   ScanOrder,
   ScanSetup,
   ToScanThread,
-} from './words.js'
+} from './messages.js'
 
 // A directory with more recent files than this is read in full by every audit rather than remembered.
 const hotFilesMax = 1_000

@@ -11,7 +11,7 @@ import { Changes, type Change } from './changes.js'
 import { mask, type Inotify, type RawEvent } from './inotify.js'
 import { RowCollector } from './rows.js'
 import { WatchSet } from './watch-set.js'
-import { noStats, type Part, type Watcher, type WatchStats } from './words.js'
+import { noStats, type Part, type Watcher, type WatchStats } from './messages.js'
 
 export interface InotifyWatcherOptions {
   readonly disk: Disk

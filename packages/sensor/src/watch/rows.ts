@@ -1,6 +1,6 @@
 /** Collects rows in order and joins neighbours of one kind, so that a burst becomes few events. */
 import type { FileEventType } from '@bellwether/protocol'
-import type { Part } from './words.js'
+import type { Part } from './messages.js'
 
 export class RowCollector {
   #parts: Part[] = []

@@ -13,9 +13,9 @@ import { openLibc } from '../ports/libc.js'
 import type { Log } from '../ports/log.js'
 import { startThread } from '../ports/thread.js'
 import type { Scanner } from '../scan/scanner.js'
-import { EventBus } from '../shell/bus.js'
+import { EventBus } from '../session/bus.js'
 import { driftOf, hottest, watchLimit, type DirectoryTime } from './hot-set.js'
-import { noStats, type FromWatchThread, type ToWatchThread, type WatchSetup, type WatchStats } from './words.js'
+import { noStats, type FromWatchThread, type ToWatchThread, type WatchSetup, type WatchStats } from './messages.js'
 
 export interface SourceOptions {
   readonly root: string

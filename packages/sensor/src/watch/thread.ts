@@ -12,7 +12,7 @@ import { openLibc } from '../ports/libc.js'
 import { InotifyWatcher } from './inotify-watcher.js'
 import { openInotify } from './inotify.js'
 import { PollingWatcher } from './polling-watcher.js'
-import type { FromWatchThread, ToWatchThread, Watcher, WatchSetup } from './words.js'
+import type { FromWatchThread, ToWatchThread, Watcher, WatchSetup } from './messages.js'
 
 // How often the root is looked at and the main thread hears that we live.
 const tickMs = 1_000

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { CommandResult } from '../../ports/run-command.js'
-import type { FileEvidence } from '../outside.js'
-import type { Task } from '../task.js'
+import type { FileEvidence } from '../ports.js'
+import type { Task } from '../log/task.js'
 import {
   accept,
   blockedSignal,

@@ -7,8 +7,8 @@
 import { isAbsolute, normalize, relative, sep } from 'node:path'
 import { z } from 'zod'
 import type { CommandResult } from '../../ports/run-command.js'
-import type { FileEvidence } from '../outside.js'
-import type { Task } from '../task.js'
+import type { FileEvidence } from '../ports.js'
+import type { Task } from '../log/task.js'
 import { bounds, nameMap } from './shape.js'
 
 export const acceptanceFile = 'config/acceptance-policy.json'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Task } from '../task.js'
+import type { Task } from '../log/task.js'
 import { cacheText } from './entries.js'
 import {
   budgetEntries,

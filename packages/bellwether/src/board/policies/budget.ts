@@ -4,7 +4,7 @@
  * is crossed ends the task's run with `budget_exceeded` and a human. Pure: the log keeps usage, the state file is its cache.
  */
 import { z } from 'zod'
-import type { Task } from '../task.js'
+import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
 import { bounds, nameMap } from './shape.js'
 

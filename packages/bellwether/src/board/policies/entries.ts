@@ -3,7 +3,7 @@
  * the state files that other programs read. Always: what does not have the expected form counts as absent; a cache is made
  * from the log alone, so that the same log gives the same bytes. Pure.
  */
-import type { Task } from '../task.js'
+import type { Task } from '../log/task.js'
 
 /** The key of an entry in a state file: `taskId|reasonCode`, `taskId|agent`. */
 export const entryKey = (taskId: string, second: string) => `${taskId}|${second}`

@@ -5,7 +5,7 @@
  * deadline and something that follows it. Writing the decision down is left to whoever asked.
  */
 import { z } from 'zod'
-import type { Task } from '../task.js'
+import type { Task } from '../log/task.js'
 import { entryKey, isoSeconds, recordField, type Named } from './entries.js'
 import { bounds, nameMap, roleName } from './shape.js'
 

@@ -1,7 +1,7 @@
 /** `task autopilot`: the board does its tasks by itself, with the agents of a project, until it is told to stop. */
 import type { Command } from 'commander'
-import { serveAutopilot } from '../../serve.js'
-import { printLine } from '../explain.js'
+import { serveAutopilot } from '../../runtime/serve.js'
+import { printLine } from '../output.js'
 import { parentPipe } from '../worker.js'
 
 interface Flags {

@@ -1,6 +1,6 @@
 /** Entries of a view as people read them. Pure; names are made harmless. */
 import type { Entry } from '../../client/entry.js'
-import { plain } from '../../client/harmless.js'
+import { plain } from '../../client/sanitize.js'
 import { bytes, instant, table } from '../terminal.js'
 
 export interface Node extends Entry {

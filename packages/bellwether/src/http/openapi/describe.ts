@@ -8,7 +8,7 @@ import { z } from 'zod'
 import { base } from '../app.js'
 import { problemType } from '../problem.js'
 import { shape, type Docs, type RouteDoc } from './doc.js'
-import { boardDocs, houseDocs, statusDocs } from './house-docs.js'
+import { boardDocs, houseDocs, statusDocs } from './server-docs.js'
 import { kernelDocs, workerDocs } from './kernel-docs.js'
 import { pipeDocs, viewDocs } from './view-docs.js'
 

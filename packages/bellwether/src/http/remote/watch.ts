@@ -5,9 +5,15 @@
  * was started anew goes on watching over what its predecessor's workers left.
  */
 import type { Kernel } from '../../kernel/kernel.js'
-import { targetsOf } from '../../kernel/read-work.js'
-import { keepVigil } from '../../kernel/vigil.js'
-import { databaseNow, expireWaits, reclaim, requeueExpiredResumeLedgers, resendCommands } from '../../kernel/watch.js'
+import { targetsOf } from '../../kernel/reads/work.js'
+import { keepVigil } from '../../kernel/watch-window.js'
+import {
+  databaseNow,
+  expireWaits,
+  reclaim,
+  requeueExpiredResumeLedgers,
+  resendCommands,
+} from '../../kernel/verbs/watchdog.js'
 import type { Clock } from '../../ports/clock.js'
 import type { Log } from '../../ports/log.js'
 import { loop } from '../../ports/loop.js'

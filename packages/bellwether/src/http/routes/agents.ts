@@ -1,7 +1,7 @@
 /** The roster over HTTP: who may work, and what each is doing now. One PUT says everything about an agent; it changes no turn. */
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
-import { listAgents, listProjects, listWorkers, readAgent } from '../../kernel/read-agents.js'
+import { listAgents, listProjects, listWorkers, readAgent } from '../../kernel/reads/agents.js'
 import { given, inProject, limitOf, notFound, text, token, words, type Api, type KernelParts } from '../api.js'
 
 const agentBody = z.strictObject({

@@ -1,7 +1,7 @@
 /** Fork-join over HTTP: a batch of tasks that no turn waits for, and what became of it. */
 import { z } from 'zod'
-import type { NewBatch } from '../../kernel/fork.js'
-import { listBatches, readBatchOf } from '../../kernel/read-cards.js'
+import type { NewBatch } from '../../kernel/verbs/fork.js'
+import { listBatches, readBatchOf } from '../../kernel/reads/cards.js'
 import {
   fieldSpec,
   given,
@@ -15,7 +15,7 @@ import {
   type Api,
   type KernelParts,
 } from '../api.js'
-import { once } from '../once.js'
+import { once } from '../idempotency.js'
 
 export const batchShape = z.strictObject({
   tasks: z

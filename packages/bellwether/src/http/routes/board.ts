@@ -5,14 +5,20 @@
 import { Retryable } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { CachePorts } from '../../board/caches.js'
-import type { Desk } from '../../board/desk.js'
-import type { Feed } from '../../board/feed.js'
-import { openRun, pausedBy } from '../../board/facts.js'
-import { autopilotRequest, controlRequest, createRequest, dispatchRequest, patchRequest } from '../../board/requests.js'
-import { taskStatuses } from '../../board/task.js'
-import { listTasks, taskView, type TaskView } from '../../board/task-view.js'
-import { readStandings } from '../../kernel/read-trail.js'
+import type { CachePorts } from '../../board/dispatch/caches.js'
+import type { Desk } from '../../board/dispatch/dispatcher.js'
+import type { Feed } from '../../board/log/feed.js'
+import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
+import {
+  autopilotRequest,
+  controlRequest,
+  createRequest,
+  dispatchRequest,
+  patchRequest,
+} from '../../board/dispatch/requests.js'
+import { taskStatuses } from '../../board/log/task.js'
+import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
+import { readStandings } from '../../kernel/reads/turn-detail.js'
 import type { Clock } from '../../ports/clock.js'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Log } from '../../ports/log.js'
@@ -20,7 +26,7 @@ import { id, limitOf, waitMaxSeconds, wholeCursor, whileAsked, type Api } from '
 import { yes } from '../query.js'
 import { mustReachProject } from '../roles.js'
 import { openEventStream } from '../sse.js'
-import { costOf, momentOf, openTaskCosts, orNothing, taskFacts } from '../task-facts.js'
+import { costOf, momentOf, openTaskCosts, orNothing, taskFacts } from '../task-details.js'
 
 export interface BoardParts {
   readonly desk: Desk

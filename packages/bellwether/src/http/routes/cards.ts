@@ -1,6 +1,6 @@
 /** Cards and boxes over HTTP: read by id, of one's own project only; context boxes are made whole and never changed. */
 import { z } from 'zod'
-import { readBoxOf, readCardOf } from '../../kernel/read-cards.js'
+import { readBoxOf, readCardOf } from '../../kernel/reads/cards.js'
 import {
   cardOf,
   given,
@@ -13,7 +13,7 @@ import {
   type Api,
   type KernelParts,
 } from '../api.js'
-import { once } from '../once.js'
+import { once } from '../idempotency.js'
 
 const boxBody = z
   .strictObject({

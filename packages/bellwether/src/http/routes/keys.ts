@@ -1,7 +1,7 @@
 /** Keys and the audit log over HTTP, for admins; and who one is, for everybody. A new key is shown in its answer and never again. */
 import { z } from 'zod'
-import { readAudit } from '../../kernel/audit.js'
-import { createKey, keyRoles, listKeys, revokeKey, rotateKey } from '../../kernel/keys.js'
+import { readAudit } from '../../kernel/access/audit-log.js'
+import { createKey, keyRoles, listKeys, revokeKey, rotateKey } from '../../kernel/access/api-keys.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { Random } from '../../ports/random.js'
 import { given, id, limitOf, text, token, wholeCursor, type Api } from '../api.js'

@@ -4,7 +4,7 @@
  */
 import { afterExecutions, resultStatuses, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { readQuestions } from '../../kernel/read-waits.js'
+import { readQuestions } from '../../kernel/reads/waits.js'
 import { given, id, inProject, limitOf, text, token, type Api, type KernelParts } from '../api.js'
 
 const resultBody = z.strictObject({

@@ -2,8 +2,8 @@
 import type { IncomingMessage } from 'node:http'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { readKin, readTrail, readTurnCards, type BudgetFacts } from '../../kernel/read-trail.js'
-import { listTurns, readTurn, turnStatuses, type TurnRow } from '../../kernel/read-turns.js'
+import { readKin, readTrail, readTurnCards, type BudgetFacts } from '../../kernel/reads/turn-detail.js'
+import { listTurns, readTurn, turnStatuses, type TurnRow } from '../../kernel/reads/turns.js'
 import type { Fusion } from '../../view/fusion.js'
 import {
   fieldSpec,
@@ -21,7 +21,7 @@ import {
   type KernelParts,
 } from '../api.js'
 import type { Grant } from '../auth.js'
-import { once } from '../once.js'
+import { once } from '../idempotency.js'
 import { secondsUpTo } from '../query.js'
 import { filesOf, type Span } from '../turn-files.js'
 

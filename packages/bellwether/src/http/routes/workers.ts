@@ -4,7 +4,7 @@
  */
 import { activities, afterExecutions, cardTypes, InvalidInput, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { stepOwner, turnOwner, type TurnOwner } from '../../kernel/read-work.js'
+import { stepOwner, turnOwner, type TurnOwner } from '../../kernel/reads/work.js'
 import type { Fence } from '../../kernel/verdict.js'
 import { submitResultName } from '../../worker/submit-result.js'
 import {

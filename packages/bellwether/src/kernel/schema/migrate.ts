@@ -34,7 +34,7 @@ export function migrations(): SqlFile[] {
 
 /** Every function of the kernel; each file holds `create or replace` statements only. */
 export function verbs(): SqlFile[] {
-  return sqlFiles(kernelFolder)
+  return sqlFiles(new URL('verbs/', kernelFolder))
 }
 
 export interface Migrated {

@@ -10,7 +10,7 @@ import type { Log } from '../log.js'
 import { natsLink, type NatsSession } from '../nats-link.js'
 import { systemRandom, type Random } from '../random.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openPile } from './pile.js'
+import { openPile } from './chunk-buffer.js'
 
 export interface NatsChunksOptions {
   readonly servers: string | readonly string[]

@@ -11,7 +11,7 @@ import type { Log } from '../log.js'
 import { openLoneClient, type LoneClient } from '../postgres-link.js'
 import { systemRandom, type Random } from '../random.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openPile } from './pile.js'
+import { openPile } from './chunk-buffer.js'
 
 export interface NotifyChunksOptions {
   readonly url: string

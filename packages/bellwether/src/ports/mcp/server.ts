@@ -20,7 +20,7 @@ import type { Log } from '../log.js'
 import type { Random } from '../random.js'
 import { classify, classifyStatus } from '../retry.js'
 import { ToolFailure } from '../tool-failure.js'
-import { answerOf, type McpAnswer } from './answer.js'
+import { answerOf, type McpAnswer } from './call-result.js'
 import { tooLargeCode } from './lines.js'
 
 export interface McpTool {

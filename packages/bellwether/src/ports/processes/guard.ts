@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../clock.js'
 import { makeWake } from '../loop.js'
-import { endFamily } from './end-family.js'
+import { endFamily } from './kill-tree.js'
 
 export type Order =
   | { readonly do: 'watch'; readonly token: string; readonly until: number; readonly grace: number }

@@ -4,7 +4,7 @@
  * never a newer epoch: whoever sweeps may itself be outdated.
  */
 import type { Clock } from '../clock.js'
-import { endFamily } from './end-family.js'
+import { endFamily } from './kill-tree.js'
 import { readProcess, readProcesses, type Self } from './proc.js'
 import { readToken, type TurnToken } from './token.js'
 

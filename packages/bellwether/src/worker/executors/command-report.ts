@@ -2,10 +2,10 @@
  * What a run of a command means for its turn: the outcome, and a deliverable that says what happened in words. Pure. Whatever
  * a program prints, only its exit, its declared format and what cut it short decide the outcome.
  */
-import type { FieldSpec } from '../../kernel/cards.js'
+import type { FieldSpec } from '../../kernel/verbs/cards.js'
 import type { CommandRun, Cut } from './command-run.js'
 import { lastObject } from './formats.js'
-import type { Delivered } from './kept-result.js'
+import type { Delivered } from './stored-result.js'
 
 // A card holds this with room to spare, whatever the characters are.
 const textMaxChars = 200_000

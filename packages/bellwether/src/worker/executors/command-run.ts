@@ -5,7 +5,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import type { Clock } from '../../ports/clock.js'
 import { keepTail, splitLines } from '../../ports/processes/capture.js'
-import { endFamily } from '../../ports/processes/end-family.js'
+import { endFamily } from '../../ports/processes/kill-tree.js'
 import type { Watch } from '../../ports/processes/guardian.js'
 import { launch, type Exit } from '../../ports/processes/run.js'
 import { formats, type Answer, type FormatName } from './formats.js'

@@ -17,7 +17,7 @@ import { FenceLost, type AgentFunction, type TurnContext } from '../agent.js'
 import { wantedFields } from '../submit-result.js'
 import { reportOf } from './command-report.js'
 import { runToItsEnd, type CommandRun } from './command-run.js'
-import { keptResult, resultCard, resultMark, type Delivered } from './kept-result.js'
+import { keptResult, resultCard, resultMark, type Delivered } from './stored-result.js'
 import { recipe, type Recipe } from './presets.js'
 import { renderPrompt } from './prompt.js'
 

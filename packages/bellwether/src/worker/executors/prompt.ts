@@ -2,7 +2,7 @@
  * What a command reads on stdin: its instructions, the task, what it may know, and what the answer must hold, in plain words.
  * Pure and bounded: the task and the instructions are always there; of the rest the newest, with a note of what was left out.
  */
-import type { Card, FieldSpec } from '../../kernel/cards.js'
+import type { Card, FieldSpec } from '../../kernel/verbs/cards.js'
 
 export interface Prompting {
   readonly instructions: string

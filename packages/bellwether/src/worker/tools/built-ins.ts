@@ -4,8 +4,8 @@
  * what can be known here (oneself, too deep, no name) is told at once.
  */
 import { isToken } from '@bellwether/protocol'
-import type { FieldSpec } from '../../kernel/cards.js'
-import type { NewBatch, NewTask } from '../../kernel/fork.js'
+import type { FieldSpec } from '../../kernel/verbs/cards.js'
+import type { NewBatch, NewTask } from '../../kernel/verbs/fork.js'
 import { builtInNames } from './names.js'
 import type { ToolOffer, ToolPlan } from './tool.js'
 

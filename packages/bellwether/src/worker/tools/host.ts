@@ -6,7 +6,7 @@
  */
 import { Retryable } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
-import type { OpenCall } from '../../kernel/tools.js'
+import type { OpenCall } from '../../kernel/verbs/tools.js'
 import type { Bell, Ring } from '../../ports/bell/bell.js'
 import type { Clock } from '../../ports/clock.js'
 import type { Log } from '../../ports/log.js'

@@ -4,8 +4,8 @@
  * be repeated is tried again while there is time, any other ends as `unknown` when nobody can say whether it took effect.
  */
 import { Terminal } from '@bellwether/protocol'
-import type { StartedTool } from '../../kernel/tools.js'
-import type { Receipt } from '../../kernel/report.js'
+import type { StartedTool } from '../../kernel/verbs/tools.js'
+import type { Receipt } from '../../kernel/verbs/report.js'
 import type { Clock } from '../../ports/clock.js'
 import { pauseMs } from '../../ports/retry.js'
 import { ToolFailure } from '../../ports/tool-failure.js'

@@ -1,7 +1,7 @@
 /** A sensor whose host's clock is wrong: `skewed-sensor.ts ROOT SERVER KEY ID SECONDS`. Ends when its stdin does. */
 import { startSensor } from '@bellwether/sensor'
 import { systemClock } from '../../../src/ports/clock.js'
-import { openLog } from '../../../src/serve/logger.js'
+import { openLog } from '../../../src/runtime/logger.js'
 
 const [root = '', server = '', key = '', id = '', seconds = '0'] = process.argv.slice(2)
 const clock = { ...systemClock, wallMs: () => systemClock.wallMs() + Number(seconds) * 1_000 }

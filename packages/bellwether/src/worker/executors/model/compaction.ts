@@ -3,15 +3,15 @@
  * and a call is never parted from its result (T5.4). The summary is a model's, paid for like any call; when it cannot be had, the
  * older steps are listed in a line each, and the card says so. The old box stays as it was.
  */
-import type { Card } from '../../../kernel/cards.js'
+import type { Card } from '../../../kernel/verbs/cards.js'
 import type { Message } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import { FenceLost } from '../../agent.js'
 import { workDone } from './endings.js'
-import { faultOf, faultsMax, printable } from './judge.js'
+import { faultOf, faultsMax, printable } from './next-step.js'
 import { cut, framed, messagesOf } from './messages.js'
-import { newestSteps, think, type Thinking } from './thinking.js'
-import { summaryMark, textOf, type StepNote, type Story, type StoryStep } from './story.js'
+import { newestSteps, think, type Thinking } from './model-call.js'
+import { summaryMark, textOf, type StepNote, type Story, type StoryStep } from './transcript.js'
 
 /** The steps that stay whole take at most this part of what the model can read. */
 const keptShare = 0.35

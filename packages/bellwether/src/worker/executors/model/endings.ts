@@ -2,9 +2,9 @@
  * How a turn ends that did not end well: the outcome, and a deliverable that says what happened and holds what there is (H7.5). Pure
  * and bounded.
  */
-import type { Delivered } from '../kept-result.js'
+import type { Delivered } from '../stored-result.js'
 import { cut } from './messages.js'
-import type { Story } from './story.js'
+import type { Story } from './transcript.js'
 
 const soFarMaxChars = 50_000
 const linesMax = 100

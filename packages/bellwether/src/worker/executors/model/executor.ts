@@ -3,7 +3,7 @@
  * providers are shared by all of its turns; the rest of a turn lives in its cards (react.ts).
  */
 import { InvalidInput } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../../../kernel/claim.js'
+import type { ClaimedTurn } from '../../../kernel/verbs/claim.js'
 import type { Fence } from '../../../kernel/verdict.js'
 import type { Clock } from '../../../ports/clock.js'
 import type { Log } from '../../../ports/log.js'

@@ -3,9 +3,9 @@
  * order; roles alternate; nothing is empty; what others wrote is marked as theirs and cut to size. The task and the
  * instructions are never left out.
  */
-import type { Card, FieldSpec } from '../../../kernel/cards.js'
+import type { Card, FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { Message, SaidCall, ToolOutput } from '../../../ports/model/model.js'
-import { textOf, type StepCall, type Story, type StoryStep } from './story.js'
+import { textOf, type StepCall, type Story, type StoryStep } from './transcript.js'
 
 export interface Telling {
   readonly instructions: string

@@ -13,13 +13,13 @@ import { submitResultName, wantedFields } from '../../submit-result.js'
 import type { Toolbox } from '../../tools/tool.js'
 import { compact, trimmed, usageFacts } from './compaction.js'
 import { failed, handedOver } from './endings.js'
-import { callsOf, decide, printable, toldOf } from './judge.js'
+import { callsOf, decide, printable, toldOf } from './next-step.js'
 import { messagesOf } from './messages.js'
-import { affordableAnswer, type Shortage } from './spending.js'
+import { affordableAnswer, type Shortage } from './turn-budget.js'
 import { boundsOf, type Bounds, type ModelSpec } from './spec.js'
-import { readStory, refusedCards, stepCard, stepIdOf, type StepNote, type Story } from './story.js'
+import { readStory, refusedCards, stepCard, stepIdOf, type StepNote, type Story } from './transcript.js'
 import { submitOffer } from './submit-offer.js'
-import { think, type Thinking, type ThinkingPorts, type Thought } from './thinking.js'
+import { think, type Thinking, type ThinkingPorts, type Thought } from './model-call.js'
 
 export interface Reacting extends ThinkingPorts {
   readonly context: TurnContext

@@ -3,8 +3,8 @@
  * on from any point. Pure. Times are the database's, and are compared with each other only.
  */
 import type { ResultStatus } from '@bellwether/protocol'
-import type { Card } from '../../../kernel/cards.js'
-import type { ToolResult } from '../../../kernel/resume.js'
+import type { Card } from '../../../kernel/verbs/cards.js'
+import type { ToolResult } from '../../../kernel/verbs/resume.js'
 
 export interface Answer {
   readonly status: ResultStatus

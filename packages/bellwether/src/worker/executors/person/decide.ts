@@ -3,9 +3,9 @@
  * or end. Pure: the asks so far are all it knows. Always: every path is finite, and its end says who was asked, when, and what
  * came of it.
  */
-import type { FieldSpec } from '../../../kernel/cards.js'
+import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import type { TurnAction } from '../../agent.js'
-import { judge } from './answer.js'
+import { judge } from './read-answer.js'
 import { objectOf, type Ask } from './asks.js'
 import { anyone, fallbackAgent, fallbackSeconds, peopleOf, withinSeconds, type PersonSpec } from './spec.js'
 

@@ -1,0 +1,271 @@
+/**
+ * The actors, made of the product's own parts: the real worker with both its loops and its watchdog, the real guard, the
+ * real relay; only the model of the outside world (clients, tool hosts, a stream) is the simulation's. Each is a process:
+ * one fibre, one connection, and it may die at any statement.
+ */
+import { beginning, readEvents } from '../src/kernel/verbs/events.js'
+import { openKernel, type Kernel } from '../src/kernel/kernel.js'
+import type { TurnBudget } from '../src/kernel/verbs/budgets.js'
+import { openJoiner } from '../src/pmo/batches.js'
+import { openGuard } from '../src/pmo/guard.js'
+import { openRelay } from '../src/pmo/relay.js'
+import type { Log } from '../src/ports/log.js'
+import type { EventStream } from '../src/ports/stream/stream.js'
+import type { ClaimedTurn } from '../src/kernel/verbs/claim.js'
+import { FenceLost, type AgentFunction, type TurnAction } from '../src/worker/agent.js'
+import { runWorker } from '../src/worker/loop.js'
+import type { Body, Fibre } from './engine/index.js'
+
+export const project = 'p'
+export const target = 'w'
+
+/** Scaled so that a run needs few ticks; the relations between them are those of the defaults. */
+export const timing = {
+  watchdogIntervalSeconds: 20,
+  dispatchedRetrySeconds: 30,
+  dispatchedTimeoutSeconds: 90,
+  pendingWakeupSeconds: 20,
+  pendingWakeupSkipSeconds: 120,
+  activeReapSeconds: 240,
+  suspendedReapSeconds: 240,
+  maxQueueSeconds: 3_600,
+  inboxProcessingTimeoutSeconds: 90,
+  maxAttempts: 3,
+  suspendTimeoutSeconds: 60,
+  resumeLeaseSeconds: 60,
+  pollSeconds: 20,
+  beatSeconds: 20,
+  drainSeconds: 1,
+} as const
+
+/** Fibres have no standard error; what goes wrong for good is found by the invariants. */
+const silent: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+export function kernelOf(fibre: Fibre): Kernel {
+  return openKernel({ db: fibre.db, bell: fibre.bell, ids: fibre.ids })
+}
+
+/** What a turn does is in its payload: work for a while, write a card, call tools once, then deliver. */
+export interface Script {
+  readonly workMs?: number
+  readonly tools?: readonly ('answers' | 'silent' | 'twice' | 'terminates')[]
+  readonly writes?: number
+  /** Forks a task for each of these agents, and waits. */
+  readonly fork?: readonly string[]
+  readonly failFast?: boolean
+  /** How many calls are paid for, of how many tokens each. */
+  readonly spends?: { readonly calls: number; readonly tokens: number }
+}
+
+/** What a child does follows from its name: it has no payload of the client's. */
+function scriptOf(turn: ClaimedTurn): Script {
+  if (turn.payload['batch_id'] === undefined) return (turn.payload['script'] ?? {}) as Script
+  const spends = { calls: 2, tokens: 30 }
+  return turn.agentId.startsWith('slow') ? { workMs: 30_000, spends } : { writes: 1, spends }
+}
+
+/** Pays for calls until the budget says no. */
+async function spend(
+  fibre: Fibre,
+  turn: ClaimedTurn,
+  { calls, tokens }: NonNullable<Script['spends']>,
+): Promise<boolean> {
+  const kernel = kernelOf(fibre)
+  for (let count = 0; count < calls; count += 1) {
+    const reservationId = fibre.ids.next()
+    const { what } = await kernel.reserve(turn, { reservationId, tokens })
+    if (what === 'exceeded') return false
+    if (what === 'stale') throw new FenceLost(turn.agentTurnId)
+    await kernel.commitUsage(turn, { reservationId, tokens: tokens - count })
+  }
+  return true
+}
+
+function scripted(fibre: Fibre): AgentFunction {
+  return async (context) => {
+    const { turn } = context
+    const script = scriptOf(turn)
+    if (turn.kind === 'turn') {
+      const values = [turn.agentTurnId, turn.turnEpoch, fibre.name]
+      await fibre.db.query({ text: 'insert into state.sim_claims values ($1, $2, $3)', values })
+    }
+    if (script.workMs !== undefined) await fibre.clock.sleep(script.workMs, context.signal)
+    for (let count = 0; count < (script.writes ?? 0); count += 1) {
+      const stepId = context.newId()
+      await context.record({
+        cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }],
+        step: { stepId, phase: 'think', status: 'done' },
+      })
+    }
+    if (turn.agentId.startsWith('bad')) return { deliver: { text: 'no' }, status: 'failed', error: 'bad' }
+    if (script.spends !== undefined && !(await spend(fibre, turn, script.spends)))
+      return { deliver: { text: 'what there is' }, status: 'failed', error: 'budget_exceeded' }
+    if (script.fork !== undefined && context.results.length === 0) return forking(script, context.newId())
+    if (script.tools !== undefined && context.results.length === 0) {
+      const calls = script.tools.map((toolName) => ({ toolCallId: context.newId(), toolName, args: {} }))
+      return { suspend: { calls } }
+    }
+    // The deliverable names the fence it was made under: an invariant compares it with the one it was taken under.
+    return { deliver: { text: `epoch ${turn.turnEpoch}` } }
+  }
+}
+
+function forking({ fork = [], failFast = false }: Script, toolCallId: string): TurnAction {
+  const tasks = fork.map((targetRef) => ({ targetStrategy: 'reuse' as const, targetRef, instruction: 'do it' }))
+  return {
+    suspend: {
+      calls: [{ toolCallId, toolName: 'fork_join', args: {}, batch: { tasks, failFast, deadlineSeconds: 300 } }],
+    },
+  }
+}
+
+export function worker(options: { concurrency?: number; maxAttempts?: number } = {}): Body {
+  return async (fibre) => {
+    const running = await runWorker({
+      kernel: kernelOf(fibre),
+      bell: fibre.bell,
+      clock: fibre.clock,
+      log: silent,
+      signal: new AbortController().signal,
+      workerId: fibre.name,
+      workerTarget: target,
+      settings: { ...timing, concurrency: options.concurrency ?? 2 },
+      loop: { ...timing, ...(options.maxAttempts === undefined ? {} : { maxAttempts: options.maxAttempts }) },
+      agent: () => scripted(fibre),
+    })
+    await running.ended
+  }
+}
+
+export const guard: Body = async (fibre) => {
+  const watchdog = openGuard({ kernel: kernelOf(fibre), clock: fibre.clock, settings: timing })
+  for (;;) {
+    await watchdog.step()
+    await fibre.clock.sleep(timing.watchdogIntervalSeconds * 1_000)
+  }
+}
+
+export const joiner: Body = async (fibre) => {
+  const joining = openJoiner({ kernel: kernelOf(fibre) })
+  for (;;) {
+    await joining.step()
+    await fibre.clock.sleep(5_000)
+  }
+}
+
+/** Claims calls before it acts, as hazard 11 asks; what it does is written down as an effect. */
+export const toolHost: Body = async (fibre) => {
+  const kernel = kernelOf(fibre)
+  for (;;) {
+    const calls = await fibre.db.query<{ tool_call_id: string; tool_name: string }>({
+      text: "select tool_call_id, tool_name from state.turn_waiting_tools where wait_status = 'waiting' and started_by is null and tool_name not in ('silent', 'fork_join') order by tool_call_id",
+    })
+    for (const { tool_call_id: toolCallId, tool_name: tool } of calls) {
+      const started = await kernel.startTool(project, toolCallId, fibre.name)
+      if (started?.what !== 'started') continue
+      await fibre.db.query({ text: 'insert into state.sim_effects values ($1, $2)', values: [toolCallId, fibre.name] })
+      const result = tool === 'terminates' ? { __cg_control: { after_execution: 'terminate' } } : { ok: true }
+      const receipt = { projectId: project, toolCallId, status: 'success', result } as const
+      await kernel.report([receipt])
+      if (tool === 'twice') await kernel.report([receipt])
+    }
+    await fibre.clock.sleep(15_000)
+  }
+}
+
+export interface Wanted {
+  readonly agentId: string
+  readonly key: string
+  readonly script?: Script
+  readonly budget?: TurnBudget
+  /** Asks for it to be stopped at once. */
+  readonly stop?: boolean
+}
+
+/** Enqueues with correlation ids, so that a client that was killed begins again and doubles nothing. */
+export function client(wanted: readonly Wanted[]): Body {
+  return async (fibre) => {
+    const kernel = kernelOf(fibre)
+    for (const { agentId, key, script, stop, budget } of wanted) {
+      const turn = await kernel.enqueue({
+        projectId: project,
+        agentId,
+        correlationId: key,
+        payload: { script: script ?? {} },
+        ...(budget === undefined ? {} : { budget }),
+      })
+      if (stop) await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+    }
+  }
+}
+
+/** Follows the outbox by its cursor and remembers in the database what it saw, so that a restart goes on. */
+export const reader: Body = async (fibre) => {
+  let cursor = beginning
+  for (;;) {
+    const events = await readEvents(fibre.db, cursor, 100)
+    for (const event of events) {
+      await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
+    }
+    cursor = events.at(-1)?.cursor ?? cursor
+    await fibre.clock.sleep(10_000)
+  }
+}
+
+/** A stream with JetStream's rules: it refuses a publisher that is not at its end, and forgets message ids. */
+export interface Shelf {
+  readonly kept: { cursor: string; msgId: string }[]
+}
+
+export function relay(shelf: Shelf): Body {
+  return async (fibre) => {
+    let expected: number | undefined
+    const stream: EventStream = {
+      kind: 'nats',
+      remembers: true,
+      async lastCursor() {
+        await fibre.yield('stream: last')
+        expected = shelf.kept.length
+        return shelf.kept.at(-1)?.cursor
+      },
+      async publish(events) {
+        for (const event of events) {
+          await fibre.yield('stream: publish')
+          if (!event.durable) continue
+          if (shelf.kept.length !== expected) return 'conflict'
+          shelf.kept.push({ cursor: event.cursor, msgId: event.msgId })
+          expected += 1
+        }
+        return 'ok'
+      },
+      close: async () => undefined,
+    }
+    const outbox = openRelay({ db: fibre.db, stream, log: silent })
+    for (;;) {
+      await outbox.step()
+      await fibre.clock.sleep(10_000)
+    }
+  }
+}
+
+/** Waits until everything that was asked for has ended; then long enough for readers to catch up. */
+export function observer(keys: readonly string[], shelf: Shelf): Body {
+  return async (fibre) => {
+    for (;;) {
+      const [row] = await fibre.db.query<{ ended: number }>({
+        text: `select count(*) as ended from state.agent_inbox where correlation_id = any ($1) and ended_at is not null
+          and not exists (select from state.batches where settled_at is null)`,
+        values: [keys],
+      })
+      if (row !== undefined && row.ended === keys.length) break
+      await fibre.clock.sleep(30_000)
+    }
+    await fibre.clock.sleep(60_000)
+    for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
+      await fibre.db.query({
+        text: 'insert into state.sim_published values ($1, $2, $3)',
+        values: [seq, cursor, msgId],
+      })
+    }
+  }
+}

@@ -1,0 +1,140 @@
+/**
+ * The fibres of one run: spawned, settled, crashed, started again, and left at the end. Always true here: after each
+ * call nothing moves, neither a backend nor JavaScript, and every fibre has a connection. What happened to fibres goes
+ * into the trace; the first thing found stays the finding. Who steps, and when time passes, is run.ts's.
+ */
+import type { Ids } from '../../src/ports/ids.js'
+import type { Belfry } from './bell.js'
+import type { Control } from './control.js'
+import { fibreClock, fibreDatabase, type Fibre } from './fibre.js'
+import type { Finding } from './finding.js'
+import type { Prng } from './prng.js'
+import { deadlock, settle } from './settle.js'
+import { Strand, type Option } from './strand.js'
+import type { VirtualTime } from './time.js'
+
+export interface SpawnOptions {
+  /** The run does not wait for it: guards and workers that loop for ever. */
+  readonly daemon?: boolean
+  /** After a crash the same body starts again, as `name~2`, `name~3`…: the process was restarted. */
+  readonly restart?: boolean
+}
+
+export type Body = (fibre: Fibre) => Promise<void>
+
+export interface Ports {
+  readonly control: Control
+  readonly time: VirtualTime
+  readonly belfry: Belfry
+  readonly ids: Ids
+  readonly random: Prng
+}
+
+export class Crew {
+  readonly strands: Strand[] = []
+  readonly trace: string[] = []
+  finding: Finding | undefined
+  readonly #ports: Ports
+  readonly #restarts = new Map<Strand, () => void>()
+
+  constructor(ports: Ports) {
+    this.#ports = ports
+  }
+
+  spawn(name: string, body: Body, options: SpawnOptions = {}, life = 1): void {
+    const lifeName = life === 1 ? name : `${name}~${life}`
+    if (this.strands.some((strand) => strand.name === lifeName)) throw new Error(`two fibres are called ${lifeName}`)
+    const { time, belfry, ids, random } = this.#ports
+    const strand = new Strand(lifeName, options.daemon ?? false, time)
+    this.strands.push(strand)
+    if (options.restart) this.#restarts.set(strand, () => this.spawn(name, body, options, life + 1))
+    const fibre: Fibre = {
+      name: lifeName,
+      db: fibreDatabase(strand),
+      clock: fibreClock(strand),
+      bell: belfry.bellOf(strand),
+      ids,
+      random: random.fork(lifeName),
+      yield: (label) => strand.yield(label),
+    }
+    const returned = (): void => {
+      strand.state = 'returned'
+    }
+    void strand
+      .yield('start')
+      .then(() => body(fibre))
+      .then(returned, (error: unknown) => this.#threw(strand, error))
+  }
+
+  /** Some fibre that the run waits for still lives. */
+  get busy(): boolean {
+    return this.strands.some(({ alive, daemon }) => alive && !daemon)
+  }
+
+  get alive(): Strand[] {
+    return this.strands.filter((strand) => strand.alive)
+  }
+
+  async step(strand: Strand, option: Option): Promise<void> {
+    this.trace.push(`${strand.name}:${option.label}`)
+    try {
+      await strand.take(option)
+    } catch (error) {
+      this.#threw(strand, error)
+    }
+    await this.settle()
+  }
+
+  /** The backend goes, the JavaScript is never resumed. */
+  async crash(strand: Strand): Promise<void> {
+    this.trace.push(`! ${strand.name} crashes at ${strand.flight?.label ?? strand.options()[0]?.label ?? 'rest'}`)
+    strand.state = 'crashed'
+    await strand.wire.kill()
+    this.#restarts.get(strand)?.()
+    await this.settle()
+  }
+
+  async settle(): Promise<void> {
+    const before = new Set(this.strands.filter(isBlocked))
+    for (const strand of this.strands) if (!strand.connected) strand.connect(await this.#ports.control.take())
+    await settle(this.strands, this.#ports.control)
+    // JavaScript that just ran may have spawned.
+    for (const strand of this.strands) if (!strand.connected) strand.connect(await this.#ports.control.take())
+    for (const strand of this.strands) {
+      if (isBlocked(strand) && !before.has(strand))
+        this.trace.push(`! ${strand.name} waits for ${this.#blockersOf(strand)}`)
+    }
+    const ring = deadlock(this.strands)
+    if (ring.length === 0) return
+    this.finding ??= { kind: 'deadlock', fibres: ring.map(({ name, flight }) => `${name} at ${flight?.label ?? ''}`) }
+  }
+
+  /** What still ran is abandoned; connections that are clean, or can be cleaned, stay for the next run. */
+  async leave(): Promise<void> {
+    for (const strand of this.strands.filter(({ connected }) => connected)) {
+      const { state, flight, inTransaction, wire } = strand
+      if (state === 'crashed') continue
+      if (state === 'alive') strand.state = 'crashed'
+      if (flight !== undefined) {
+        await wire.kill()
+        continue
+      }
+      if (inTransaction) await wire.query({ text: 'rollback' })
+      this.#ports.control.giveBack(wire)
+    }
+  }
+
+  #blockersOf({ flight }: Strand): string {
+    const blockers = this.alive.filter(({ wire }) => flight?.by.includes(wire.pid))
+    return blockers.map(({ name }) => name).join(', ')
+  }
+
+  #threw(strand: Strand, error: unknown): void {
+    strand.state = 'threw'
+    this.finding ??= { kind: 'threw', fibre: strand.name, error }
+  }
+}
+
+function isBlocked({ alive, flight }: Strand): boolean {
+  return alive && flight?.state === 'blocked'
+}

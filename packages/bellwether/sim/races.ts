@@ -1,0 +1,314 @@
+/**
+ * Duels: two or three callers of single verbs, on a head that was prepared for them. Small enough that a few dozen seeds, or
+ * a crash at every statement, cover them; each is the race of one hazard.
+ */
+import { beginning, readEvents } from '../src/kernel/verbs/events.js'
+import { openKernel, type Kernel } from '../src/kernel/kernel.js'
+import { putAgents, setLimits } from '../src/kernel/verbs/roster.js'
+import type { ClaimedTurn } from '../src/kernel/verbs/claim.js'
+import { batchIdOfCall, dispatchTasks } from '../src/kernel/verbs/fork.js'
+import { suspend } from '../src/kernel/verbs/suspend.js'
+import type { Database } from '../src/ports/database/database.js'
+import { kernelOf, project, relay, target, type Shelf } from './actors.js'
+import { noFaults, type Body, type Fibre, type Invariant, type Stage } from './engine/index.js'
+import { always, holdings, settled } from './invariants.js'
+import { openJoiner } from '../src/pmo/batches.js'
+import type { Story } from './story.js'
+
+const claimant = (workerId: string, max = 5) => ({ workerTarget: target, workerId, max, resumeLeaseSeconds: 60 })
+const quietBell = {
+  kind: 'notify' as const,
+  ring: async () => undefined,
+  listen: async () => ({ stop: async () => undefined }),
+  close: async () => undefined,
+}
+
+interface Opening {
+  readonly kernel: Kernel
+  readonly stage: Stage
+  /** Enqueues and claims on the stage, before the duel. */
+  readonly running: (agentId: string) => Promise<ClaimedTurn>
+}
+
+async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {
+  const db: Database = {
+    query: (statement) => stage.db.query(statement),
+    transaction: () => Promise.reject(new Error('no transactions before the duel')),
+    close: async () => undefined,
+  }
+  const kernel = openKernel({ db, bell: quietBell, ids: stage.ids })
+  await setLimits(stage.db, { turnDeadlineSeconds: 1_800, maxRecursionDepth: 20 })
+  await putAgents(
+    stage.db,
+    stage.ids,
+    agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })),
+  )
+  return {
+    kernel,
+    stage,
+    async running(agentId) {
+      await kernel.enqueue({ projectId: project, agentId })
+      const { turns } = await kernel.claim(claimant('opening'))
+      return turns.find((turn) => turn.agentId === agentId)!
+    },
+  }
+}
+
+function duel(
+  fibres: readonly string[],
+  prepare: (opening: Opening) => Promise<Record<string, (fibre: Fibre, kernel: Kernel) => Promise<unknown>>>,
+  agents: readonly string[] = ['ann'],
+  atEnd: readonly Invariant[] = [],
+): Story {
+  return {
+    fibres,
+    yields: 25,
+    always: [...always, ...holdings],
+    atEnd,
+    async scenario(stage) {
+      const bodies = await prepare(await open(stage, agents))
+      for (const [name, body] of Object.entries(bodies)) {
+        const actor: Body = async (fibre) => void (await body(fibre, kernelOf(fibre)))
+        stage.spawn(name, actor)
+      }
+    },
+  }
+}
+
+const forkCall = { toolCallId: 'f1', toolName: 'fork_join', args: {} } as const
+const done = { status: 'success', content: { text: 'done' } } as const
+const held = (turn: ClaimedTurn) => ({
+  ...turn,
+  status: 'success' as const,
+  content: { text: `epoch ${turn.turnEpoch}` },
+})
+
+export const duels = {
+  'enqueue against deliver': duel(['client', 'worker'], async ({ running }) => {
+    const turn = await running('ann')
+    return {
+      worker: (_, kernel) => kernel.deliver({ ...turn, ...done }),
+      client: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
+    }
+  }),
+  'record against stop': duel(['worker', 'client'], async ({ running }) => {
+    const turn = await running('ann')
+    return {
+      async worker(_, kernel) {
+        // Cards alone: a step's event could not be written for an idle head anyway.
+        for (let step = 1; step <= 3; step += 1) {
+          const card = {
+            type: 'agent.thought',
+            content: { text: 'hm' },
+            metadata: { agent_turn_id: turn.agentTurnId },
+          } as const
+          await kernel.record({ ...turn, cards: [card] })
+        }
+      },
+      client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+    }
+  }),
+  'two receipts at once': duel(['worker1', 'worker2'], async ({ kernel: before, running }) => {
+    const turn = await running('ann')
+    const calls = ['c1', 'c2'].map((toolCallId) => ({ toolCallId, toolName: 'answers', args: {} }))
+    await before.suspend({ ...turn, stepId: 's1', calls }, 60)
+    for (const { toolCallId } of calls)
+      await before.report([{ projectId: project, toolCallId, status: 'success', result: 1 }])
+    return {
+      worker1: (fibre, kernel) => kernel.claim(claimant(fibre.name, 1)),
+      worker2: (fibre, kernel) => kernel.claim(claimant(fibre.name, 1)),
+    }
+  }),
+  'two receipts reported at once': duel(['host1', 'host2', 'worker'], async ({ kernel: before, running }) => {
+    const turn = await running('ann')
+    await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
+    const answer = (_: Fibre, kernel: Kernel) =>
+      kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
+    return { host1: answer, host2: answer, worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)) }
+  }),
+  'two hosts, one call': duel(['host1', 'host2'], async ({ kernel: before, running }) => {
+    const turn = await running('ann')
+    await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
+    const act = async (fibre: Fibre, kernel: Kernel) => {
+      const started = await kernel.startTool(project, 'c1', fibre.name)
+      if (started?.what !== 'started') return
+      await fibre.db.query({ text: 'insert into state.sim_effects values ($1, $2)', values: ['c1', fibre.name] })
+      await kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
+    }
+    return { host1: act, host2: act }
+  }),
+  'claim against stop': duel(['worker', 'client'], async ({ kernel: before }) => {
+    const turn = await before.enqueue({ projectId: project, agentId: 'ann' })
+    return {
+      worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)),
+      client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+    }
+  }),
+  'cancel against lease': duel(['worker', 'client'], async ({ kernel: before, running }) => {
+    const turn = await running('ann')
+    const next = await before.enqueue({ projectId: project, agentId: 'ann' })
+    return {
+      worker: (_, kernel) => kernel.deliver({ ...turn, ...done }),
+      client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: next.agentTurnId }),
+    }
+  }),
+  'the silent worker comes back': duel(['silent', 'other'], async ({ running }) => {
+    const turn = await running('ann')
+    return {
+      async silent(fibre, kernel) {
+        await fibre.db.query({
+          text: "insert into state.sim_claims values ($1, $2, 'silent')",
+          values: [turn.agentTurnId, turn.turnEpoch],
+        })
+        await kernel.record({
+          ...turn,
+          cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }],
+        })
+        await kernel.deliver(held(turn))
+      },
+      async other(fibre, kernel) {
+        await fibre.clock.sleep(1)
+        await fibre.db.query({ text: `select * from state.reclaim('${target}', 0, 3, 'epoch', 'infinity', 10)` })
+        const { turns } = await kernel.claim(claimant(fibre.name))
+        for (const again of turns) {
+          const values = [again.agentTurnId, again.turnEpoch]
+          await fibre.db.query({ text: "insert into state.sim_claims values ($1, $2, 'other')", values })
+          await kernel.deliver(held(again))
+        }
+      },
+    }
+  }),
+  'fork against stop': duel(
+    ['worker', 'client'],
+    async ({ running }) => {
+      const turn = await running('ann')
+      const tasks = ['bob', 'cid'].map((targetRef) => ({
+        targetStrategy: 'reuse' as const,
+        targetRef,
+        instruction: 'x',
+      }))
+      const calls = [{ ...forkCall, batch: { tasks } }]
+      return {
+        worker: (_, kernel) => kernel.suspend({ ...turn, stepId: 's1', calls }, 60),
+        // Whoever stops the parent also tidies up behind it, as a PMO does.
+        async client(fibre, kernel) {
+          await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+          const joiner = openJoiner({ kernel })
+          for (let look = 1; look <= 3; look += 1) {
+            await joiner.step()
+            await fibre.clock.sleep(1_000)
+          }
+        },
+      }
+    },
+    ['ann', 'bob', 'cid'],
+  ),
+  'dispatch against stop': duel(
+    ['worker', 'client'],
+    async ({ running, stage }) => {
+      const turn = await running('ann')
+      const batch = { tasks: [{ targetStrategy: 'reuse' as const, targetRef: 'bob', instruction: 'x' }] }
+      // The maker's second half alone: the batch is there, its child is not.
+      await suspend(stage.db, stage.ids, { ...turn, stepId: 's1', calls: [{ ...forkCall, batch }] }, 60)
+      return {
+        worker: (fibre) => dispatchTasks(fibre.db, batchIdOfCall(project, forkCall.toolCallId), [0]),
+        async client(_, kernel) {
+          await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
+          await openJoiner({ kernel }).step()
+        },
+      }
+    },
+    ['ann', 'bob'],
+  ),
+  'reserve against stop': duel(['worker', 'client'], async ({ kernel: before }) => {
+    await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
+    const { turns } = await before.claim(claimant('opening'))
+    const turn = turns[0]!
+    return {
+      async worker(_, kernel) {
+        await kernel.reserve(turn, { reservationId: 'r1', tokens: 40 })
+        await kernel.commitUsage(turn, { reservationId: 'r1', tokens: 10 })
+        await kernel.reserve(turn, { reservationId: 'r2', tokens: 40 })
+      },
+      client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+    }
+  }),
+  'two spenders, one parent': duel(
+    ['worker1', 'worker2', 'worker3'],
+    async ({ kernel: before }) => {
+      await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
+      const parent = (await before.claim(claimant('opening'))).turns[0]!
+      const tasks = ['bob', 'cid', 'dan'].map((targetRef) => ({
+        targetStrategy: 'reuse' as const,
+        targetRef,
+        instruction: 'x',
+      }))
+      await before.suspend(
+        { ...parent, stepId: 's1', calls: [{ toolCallId: 'f1', toolName: 'fork_join', args: {}, batch: { tasks } }] },
+        60,
+      )
+      const { turns } = await before.claim(claimant('opening'))
+      const [bob, cid, dan] = ['bob', 'cid', 'dan'].map((agentId) => turns.find((turn) => turn.agentId === agentId)!)
+      // The first gives its share back while the others each ask for more than their own.
+      const greedy = (turn: ClaimedTurn) => async (_: Fibre, kernel: Kernel) => {
+        for (const [at, tokens] of [33, 30].entries())
+          await kernel.reserve(turn, { reservationId: `${turn.agentId}${at}`, tokens })
+        await kernel.deliver(held(turn))
+      }
+      return { worker1: (_, kernel) => kernel.deliver(held(bob!)), worker2: greedy(cid!), worker3: greedy(dan!) }
+    },
+    ['ann', 'bob', 'cid', 'dan'],
+  ),
+  'a reader behind two writers': {
+    // No faults: a writer that is merely slow would commit after the reader's last look. The schedule is what matters here.
+    plan: () => noFaults,
+    ...duel(
+      ['worker1', 'worker2'],
+      async ({ running }) => {
+        const first = await running('ann')
+        const second = await running('bob')
+        return {
+          worker1: (_, kernel) => kernel.deliver({ ...first, ...done }),
+          worker2: (_, kernel) => kernel.deliver({ ...second, ...done }),
+          async reader(fibre) {
+            let cursor = beginning
+            // Looks between the writers' statements; time passes, and the last looks come, when nobody else can run.
+            for (let look = 1; look <= 8; look += 1) {
+              const events = await readEvents(fibre.db, cursor, 100)
+              for (const event of events)
+                await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
+              cursor = events.at(-1)?.cursor ?? cursor
+              if (look > 5) await fibre.clock.sleep(10_000)
+            }
+          },
+        }
+      },
+      ['ann', 'bob'],
+      settled.filter(({ name }) => name.includes('seen')),
+    ),
+  },
+  'two relays': {
+    // One of them dies for good, anywhere, and the other one must publish the rest.
+    plan: (seed) => ({ faults: [{ kind: 'crash', at: { fibre: `relay${1 + (seed % 2)}`, nth: seed % 40 } }] }),
+    fibres: ['relay1', 'relay2'],
+    yields: 30,
+    always,
+    atEnd: settled.filter(({ name }) => name.includes('published')),
+    async scenario(stage) {
+      const opening = await open(stage, ['ann', 'bob'])
+      for (const agentId of ['ann', 'bob'])
+        await opening.kernel.deliver({ ...(await opening.running(agentId)), ...done })
+      const shelf: Shelf = { kept: [] }
+      for (const name of ['relay1', 'relay2']) stage.spawn(name, relay(shelf), { daemon: true })
+      stage.spawn('observer', async (fibre) => {
+        await fibre.clock.sleep(60_000)
+        for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
+          await fibre.db.query({
+            text: 'insert into state.sim_published values ($1, $2, $3)',
+            values: [seq, cursor, msgId],
+          })
+        }
+      })
+    },
+  },
+} as const satisfies Record<string, Story>

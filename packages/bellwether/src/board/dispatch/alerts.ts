@@ -1,0 +1,94 @@
+/**
+ * How the board calls for attention: a log line, a counter, and a message to a webhook. Always: raising an alert never
+ * throws and never waits; messages go out one after the other with the timeout and the retries of every external message;
+ * what cannot be sent is logged and counted. What deserves an alert is decided by chores, autopilot and people.
+ */
+import type { Clock } from '../../ports/clock.js'
+import type { Log } from '../../ports/log.js'
+import type { Random } from '../../ports/random.js'
+import { retrying, type CallPolicy } from '../../ports/retry.js'
+import type { PostJson } from '../../ports/webhook.js'
+import { iso } from '../tasks/task-fields.js'
+
+export type AlertKind =
+  | 'replay_mismatch'
+  | 'lock_contention'
+  | 'stale_locks'
+  | 'chore_failed'
+  | 'person_reminder'
+  | 'person_gave_up'
+  | 'escalated'
+  | 'turn_unknown'
+
+export interface Alert {
+  readonly kind: AlertKind
+  readonly text: string
+  readonly taskId?: string
+  readonly facts?: Readonly<Record<string, unknown>>
+}
+
+export interface Alerts {
+  raise(alert: Alert): void
+  /** By kind, and `unsent` for messages that never left; what a metrics page shows. */
+  readonly counts: ReadonlyMap<AlertKind | 'unsent', number>
+  /** Resolves when every message so far was sent or given up. */
+  settled(): Promise<void>
+}
+
+export interface AlertOptions {
+  readonly root: string
+  readonly clock: Clock
+  readonly random: Pick<Random, 'next'>
+  readonly log: Log
+  readonly calls: CallPolicy
+  readonly signal?: AbortSignal
+  readonly webhook?: { readonly url: string; readonly post: PostJson }
+}
+
+// A server that is away for long must not fill the memory; the log has every alert, and the newest matter most.
+const queueMax = 100
+
+export function makeAlerts(options: AlertOptions): Alerts {
+  const { clock, log, webhook } = options
+  const counts = new Map<AlertKind | 'unsent', number>()
+  const count = (kind: AlertKind | 'unsent') => counts.set(kind, (counts.get(kind) ?? 0) + 1)
+  const queue: object[] = []
+  let sending: Promise<void> = Promise.resolve()
+  let busy = false
+
+  async function drain(url: string, post: PostJson): Promise<void> {
+    for (let message = queue.shift(); message !== undefined; message = queue.shift()) {
+      const body = message
+      try {
+        await retrying(
+          options.calls,
+          { kind: 'external_message', name: 'the alert webhook' },
+          (signal) => post(url, body, signal),
+          { clock, random: options.random, log, ...(options.signal === undefined ? {} : { signal: options.signal }) },
+        )
+      } catch (error) {
+        count('unsent')
+        log.error({ err: error, alert: body }, 'an alert could not be sent')
+      }
+    }
+    busy = false
+  }
+
+  return {
+    counts,
+    raise(alert) {
+      count(alert.kind)
+      log.warn({ alert: alert.kind, taskId: alert.taskId, ...alert.facts }, alert.text)
+      if (webhook === undefined) return
+      if (queue.length === queueMax) {
+        queue.shift()
+        count('unsent')
+      }
+      queue.push({ ...alert, root: options.root, at: iso(clock.wallMs()) })
+      if (busy) return
+      busy = true
+      sending = drain(webhook.url, webhook.post)
+    },
+    settled: () => sending,
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * Looks at what a deliverable claims and runs what must pass, for acceptance to judge. Always: each look and each command has
+ * its time; a view that does not answer in time is "cannot tell yet", never "missing"; commands come from the policy and the
+ * task alone, and are not run while a claimed file is missing or cannot be told.
+ */
+import { retrying } from '../../ports/retry.js'
+import type { CommandResult } from '../../ports/run-command.js'
+import type { Desk, DeskPolicies } from './dispatcher.js'
+import type { FileEvidence } from '../ports.js'
+import { claimsOf, commandsFor, type Claims, type Deliverable } from '../policies/acceptance.js'
+import { textField } from '../tasks/task-fields.js'
+import type { Task } from '../log/task.js'
+
+export interface Gathered {
+  readonly claims: Claims
+  readonly files: readonly FileEvidence[]
+  readonly commands: readonly CommandResult[]
+  /** Claimed files that cannot be told yet; empty when one is missing for certain. */
+  readonly waitFor: readonly string[]
+}
+
+export async function gather(
+  desk: Desk,
+  policies: DeskPolicies,
+  task: Task,
+  deliverable: Deliverable | null,
+): Promise<Gathered> {
+  const claims = claimsOf(deliverable, desk.board.root)
+  const files = await look(desk, policies, claims.files, textField(task, 'changeToken'))
+  const told = new Map(files.map((file) => [file.path, file.found]))
+  const wrong = claims.refused.length > 0 || files.some((file) => file.found === 'missing')
+  const waitFor = wrong ? [] : claims.files.filter((path) => (told.get(path) ?? 'not_ready') === 'not_ready')
+  const commands: CommandResult[] = []
+  if (!wrong && waitFor.length === 0) {
+    for (const command of commandsFor(policies.acceptance, task)) {
+      const result = await desk.verify(command, policies.acceptance)
+      commands.push(result)
+      if (result.exitCode !== 0) break
+    }
+  }
+  return { claims, files, commands, waitFor }
+}
+
+async function look(
+  desk: Desk,
+  policies: DeskPolicies,
+  paths: readonly string[],
+  since: string | null,
+): Promise<readonly FileEvidence[]> {
+  if (paths.length === 0) return []
+  try {
+    // Hashing what was claimed takes longer than a word to a neighbour.
+    const call = { kind: 'synthesis', name: 'the look at the evidence' } as const
+    return await retrying(policies.calls, call, (signal) => desk.evidence.look(paths, since, signal), desk)
+  } catch (error) {
+    desk.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
+    return paths.map((path) => ({ path, found: 'not_ready' as const }))
+  }
+}

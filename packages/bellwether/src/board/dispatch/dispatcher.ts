@@ -1,0 +1,98 @@
+/**
+ * What a dispatcher works with: the board, the outside, the policies, and its own memory of what it has been watching.
+ * Always: the memory is only about time and about work in hand, so a process that lost it decides later, never otherwise.
+ */
+import type { Clock } from '../../ports/clock.js'
+import type { Ids } from '../../ports/ids.js'
+import type { Log } from '../../ports/log.js'
+import type { Random } from '../../ports/random.js'
+import type { CallPolicy } from '../../ports/retry.js'
+import type { CommandResult } from '../../ports/run-command.js'
+import type { Alerts } from './alerts.js'
+import type { Evidence, Spawner } from '../ports.js'
+import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
+import type { BudgetPolicy } from '../policies/budget.js'
+import type { RecoveryPolicy } from '../policies/recovery.js'
+import type { Backfill, KnowledgeOutcome, LessonSource } from '../policies/knowledge.js'
+import type { Board, Task } from '../log/task.js'
+
+export interface DeskPolicies {
+  readonly recovery: RecoveryPolicy
+  readonly budget: BudgetPolicy
+  readonly acceptance: AcceptancePolicy
+  readonly calls: CallPolicy
+  /** config/runtime-policy.json, where it speaks of room: it counts before the setting. */
+  readonly runtime?: { readonly explicit: { readonly maxConcurrentSpawns: number | null } }
+}
+
+export interface DeskSettings {
+  readonly firstAgent: string
+  readonly maxConcurrentSpawns: number
+  readonly claimLeaseMs: number
+  readonly spawnGraceMs: number
+  readonly intervalMs: number
+}
+
+/** What was learned before, for the prompt; and what a failure teaches. Neither ever throws. */
+export interface Knowledge {
+  hints(task: Task): Promise<{ readonly section: string; readonly told: KnowledgeOutcome }>
+  backfill(lesson: LessonSource): Promise<Backfill>
+}
+
+export interface DeskOptions {
+  readonly board: Board
+  readonly spawner: Spawner
+  readonly evidence: Evidence
+  /** Read afresh for each step: a policy file that was mended counts at once. */
+  readonly policies: () => Promise<DeskPolicies>
+  readonly knowledge: Knowledge
+  readonly verify: (command: VerifyCommand, policy: AcceptancePolicy) => Promise<CommandResult>
+  readonly alerts: Alerts
+  readonly clock: Clock
+  readonly ids: Ids
+  readonly random: Pick<Random, 'next'>
+  readonly log: Log
+  /** Who signs the lines. */
+  readonly actor: string
+  readonly settings: DeskSettings
+}
+
+export interface Desk extends DeskOptions {
+  /** Runs that this process is spawning or settling at this moment: nobody else here touches them. */
+  readonly inHand: Set<string>
+  /** When this process first saw a run in a way that must not last, by `runId:what`, on the monotonic scale. */
+  readonly seenSince: Map<string, number>
+}
+
+/** How many turns may be under way at once. */
+export function roomOf(desk: Desk, policies: DeskPolicies): number {
+  return policies.runtime?.explicit.maxConcurrentSpawns ?? desk.settings.maxConcurrentSpawns
+}
+
+export function openDesk(options: DeskOptions): Desk {
+  return { ...options, inHand: new Set(), seenSince: new Map() }
+}
+
+/** For how long this process has been watching something last, itself: a jump of the wall clock ends nobody's time. */
+export function watchedMs(desk: Desk, runId: string, what: 'unknown' | 'going' | 'stopping' | 'evidence'): number {
+  const key = `${runId}:${what}`
+  const nowMs = desk.clock.monotonicMs()
+  const since = desk.seenSince.get(key)
+  if (since === undefined) desk.seenSince.set(key, nowMs)
+  return nowMs - (since ?? nowMs)
+}
+
+export function forget(desk: Desk, runId: string): void {
+  for (const what of ['unknown', 'going', 'stopping', 'evidence']) desk.seenSince.delete(`${runId}:${what}`)
+}
+
+/** Runs `work` unless this process already has the run in hand; then answers null. */
+export async function holding<T>(desk: Desk, runId: string, work: () => Promise<T>): Promise<T | null> {
+  if (desk.inHand.has(runId)) return null
+  desk.inHand.add(runId)
+  try {
+    return await work()
+  } finally {
+    desk.inHand.delete(runId)
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * What a command wrote, as a deliverable: one JSON object if it is one (or if its last line is), else the text. Always:
+ * bounded by whoever read it; usage that is no plain number counts as none. Pure.
+ */
+import { parseObject } from '../policies/inside.js'
+
+export interface Answer {
+  readonly deliverable: Readonly<Record<string, unknown>> | null
+  readonly tokenUsage: number
+}
+
+export function readAnswer(output: string | null): Answer {
+  const text = output?.trim() ?? ''
+  if (text === '') return { deliverable: null, tokenUsage: 0 }
+  const value = objectIn(text) ?? objectIn(text.slice(text.lastIndexOf('\n') + 1))
+  if (value === null) return { deliverable: { text }, tokenUsage: 0 }
+  return { deliverable: value, tokenUsage: usageIn(value) }
+}
+
+function objectIn(text: string): Record<string, unknown> | null {
+  if (!text.startsWith('{')) return null
+  const parsed = parseObject(text)
+  return 'value' in parsed ? parsed.value : null
+}
+
+/** As the common agent programs say it: a total, or what went in and came out. */
+function usageIn(value: Readonly<Record<string, unknown>>): number {
+  const usage = value['usage']
+  const table = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
+  const total = number(value['tokenUsage']) ?? number(table['total_tokens']) ?? number(table['totalTokens'])
+  if (total !== null) return total
+  return (number(table['input_tokens']) ?? 0) + (number(table['output_tokens']) ?? 0)
+}
+
+function number(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? Math.ceil(value) : null
+}

@@ -1,0 +1,300 @@
+/**
+ * The second half of a dispatch: outcome → budget record → acceptance → done, blocked or recovery. Always: one line closes a
+ * run, decided from the state as it is under the lock; a run that is closed already is left alone, so settling twice records
+ * once. What a person or another process did meanwhile stands.
+ */
+import { InvalidInput } from '@bellwether/protocol'
+import { holding, forget, watchedMs, type Desk, type DeskPolicies } from './dispatcher.js'
+import { abortOf, iso, openRun } from '../tasks/task-fields.js'
+import { gather } from './collect-evidence.js'
+import { personEntry } from '../tasks/reminders.js'
+import { parseObject } from '../policies/inside.js'
+import { accept, blockedSignal, type EvidenceRecord } from '../policies/acceptance.js'
+import { budgetOf, budgetPayload, recordAndCheckBudget, type BudgetVerdict } from '../policies/budget.js'
+import type { Backfill, LessonSource } from '../policies/knowledge.js'
+import { recover, recoveryForgotten, recoveryOf, recoveryPayload } from '../policies/recovery.js'
+import { recoveryFields, spawnReport, type Ended, type SpawnReport } from './report.js'
+import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
+
+/** What the run came to, before budget and recovery have their say. */
+export type Verdict =
+  | { readonly is: 'done'; readonly evidence: EvidenceRecord }
+  /** Somebody in the chain tries next. */
+  | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string }
+  /** No agent can help: a person must look. */
+  | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
+  | { readonly is: 'over_budget'; readonly detail: string }
+
+export interface Closing {
+  readonly outcome: string
+  readonly error: string | null
+  readonly agentTurnId: string | null
+  readonly tokenUsage: number
+  readonly elapsedMs: number
+  readonly deliverable?: Readonly<Record<string, unknown>> | null
+  readonly verdict: Verdict
+}
+
+export type Settled =
+  | { readonly settled: 'closed'; readonly status: Task['status']; readonly backfill: Backfill | null }
+  /** Somebody else closed it, or has it in hand. */
+  | { readonly settled: 'already' }
+  /** The evidence cannot be looked at yet. */
+  | { readonly settled: 'waiting'; readonly why: readonly string[] }
+
+export interface RunName {
+  readonly taskId: string
+  readonly runId: string
+}
+
+// What a deliverable may leave on its task; the whole of it is the kernel's card.
+const deliverableMaxChars = 16_384
+const evidenceFilesMax = 100
+const reasonMaxChars = 2_000
+
+export async function settle(desk: Desk, policies: DeskPolicies, run: RunName, ended: Ended): Promise<Settled> {
+  const settled = await holding(desk, run.runId, async (): Promise<Settled> => {
+    const task = desk.board.state.tasks.get(run.taskId)
+    if (task === undefined || openRun(task)?.runId !== run.runId) return { settled: 'already' }
+    const verdict = await judge(desk, policies, task, run.runId, ended)
+    if ('waiting' in verdict) return { settled: 'waiting', why: verdict.waiting }
+    return closeRun(desk, policies, run, { ...ended, verdict })
+  })
+  return settled ?? { settled: 'already' }
+}
+
+async function judge(
+  desk: Desk,
+  policies: DeskPolicies,
+  task: Task,
+  runId: string,
+  ended: Ended,
+): Promise<Verdict | { readonly waiting: readonly string[] }> {
+  const detail = ended.error ?? `the turn ended with ${ended.outcome}`
+  if (ended.outcome !== 'success') {
+    if (ended.error === 'budget_exceeded') return { is: 'over_budget', detail }
+    return { is: 'failed', reasonCode: 'spawn_failed', detail }
+  }
+  // Nobody asks for the evidence of what was called off.
+  if (abortOf(task) !== null) return { is: 'failed', reasonCode: 'aborted', detail: 'it was aborted' }
+  const blocked = blockedSignal(ended.deliverable)
+  if (blocked !== null) return { is: 'failed', reasonCode: 'blocked_signal', detail: blocked }
+  const findings = await gather(desk, policies, task, ended.deliverable)
+  if (findings.waitFor.length > 0) {
+    // Judged only when all of it can be looked at: a view that is not ready proves nothing, not even that it is missing.
+    const overdue = watchedMs(desk, runId, 'evidence') >= policies.acceptance.maxWaitSec * 1_000
+    const why = findings.waitFor.map((path) => `${path} cannot be looked at yet`)
+    return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
+  }
+  const judgement = accept(policies.acceptance, task, ended.deliverable, findings)
+  if (judgement.verdict === 'done') return { is: 'done', evidence: judgement.evidence }
+  return { is: 'failed', reasonCode: 'incomplete_output', detail: judgement.reasons.join('; ') }
+}
+
+/** Writes the one line that closes the run, then tells those who only want to know. */
+export async function closeRun(desk: Desk, policies: DeskPolicies, run: RunName, closing: Closing): Promise<Settled> {
+  const write = (told: Closing) =>
+    desk.board.write((state) => closingDrafts(state, policies, run, told, desk.clock.wallMs(), desk.actor))
+  let lines: readonly TaskEvent[]
+  try {
+    lines = await write(closing)
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error
+    // Something in it cannot stand in a line. A run that can never be closed would be worse than one that a person looks at.
+    desk.log.error({ err: error, ...run }, 'how a run ended cannot be written down as it is')
+    const detail = `its end cannot be written down: ${error.message.slice(0, 200)}`
+    const { deliverable: _dropped, ...rest } = closing
+    lines = await write({ ...rest, verdict: { is: 'person', reasonCode: 'unrecordable', detail } })
+  }
+  forget(desk, run.runId)
+  const task = desk.board.state.tasks.get(run.taskId)
+  if (lines.length === 0 || task === undefined) return { settled: 'already' }
+  const spawn = lines.at(-1)?.payload['spawn'] as SpawnReport | undefined
+  if (spawn?.recoveryState === 'escalated_to_human')
+    desk.alerts.raise({
+      kind: 'escalated',
+      taskId: run.taskId,
+      text: `${run.taskId} needs a person: ${task.reason ?? ''}`,
+    })
+  const done = closing.verdict.is === 'done' && spawn?.reasonCode === null
+  const backfill =
+    done || spawn === undefined
+      ? null
+      : await taught(desk, {
+          taskId: run.taskId,
+          agent: spawn.agent,
+          reasonCode: spawn.reasonCode ?? closing.outcome,
+          detail: spawn.error ?? '',
+        })
+  return { settled: 'closed', status: task.status, backfill }
+}
+
+/** Best effort: the run is closed, whatever becomes of the lesson. */
+async function taught(desk: Desk, lesson: LessonSource): Promise<Backfill> {
+  try {
+    return await desk.knowledge.backfill(lesson)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    return { written: false, mistakes: 0, patterns: 0, tags: [], reason }
+  }
+}
+
+/** Pure. No draft: the run is closed already. */
+export function closingDrafts(
+  state: BoardState,
+  policies: DeskPolicies,
+  { taskId, runId }: RunName,
+  closing: Closing,
+  nowMs: number,
+  actor: string,
+): readonly Draft[] {
+  const task = state.tasks.get(taskId)
+  const run = task === undefined ? null : openRun(task)
+  if (task === undefined || run?.runId !== runId) return []
+  const { outcome, verdict } = closing
+  const [tokenUsage, elapsedMs] = [counted(closing.tokenUsage), counted(closing.elapsedMs)]
+  const usage = { taskId, agent: run.agent, tokenUsage, elapsedMs }
+  const budget = recordAndCheckBudget(policies.budget, budgetOf(task, run.agent), usage, iso(nowMs))
+  const ending = {
+    runId,
+    outcome,
+    tokenUsage,
+    elapsedMs,
+    ...(closing.agentTurnId === null ? {} : { agentTurnId: closing.agentTurnId }),
+    ...budgetPayload(task, budget.entry),
+    ...(closing.deliverable === undefined ? {} : { deliverable: bounded(closing.deliverable) }),
+  }
+  const error = verdict.is === 'done' ? null : verdict.detail.slice(0, reasonMaxChars)
+  const about = { runId, agent: run.agent, agentTurnId: closing.agentTurnId ?? run.agentTurnId ?? null, outcome, error }
+  const metrics = { elapsedMs, tokenUsage }
+  // A hand has moved the task on while the turn went: what the turn came to is noted, and changes nothing else.
+  if (task.status !== 'in_progress')
+    return [
+      {
+        taskId,
+        type: 'task_noted',
+        actor,
+        payload: { ...ending, abort: null, spawn: spawnReport(about, { metrics }) },
+      },
+    ]
+
+  const abort = abortOf(task)
+  if (abort !== null) {
+    const spawn = spawnReport(about, { metrics, reasonCode: 'aborted' })
+    const reason = `aborted by ${abort.by}${abort.reason === undefined ? '' : `: ${abort.reason}`}`
+    return [
+      { taskId, type: 'task_failed', actor, payload: { ...ending, reason, reasonCode: 'aborted', abort: null, spawn } },
+    ]
+  }
+  if (verdict.is === 'over_budget' || !budget.verdict.allowed) {
+    const over = overBudget(budget.verdict)
+    const entry = personEntry(policies.recovery, taskId, 'budget_exceeded', nowMs, 'escalate')
+    const spawn = spawnReport(about, { metrics, ...over, recoveryState: entry.recoveryState })
+    const accepted = verdict.is === 'done' ? { evidence: kept(verdict.evidence) } : {}
+    return [
+      blocked(task, actor, 'budget_exceeded', 'budget_exceeded', {
+        ...ending,
+        ...accepted,
+        spawn,
+        ...recoveryPayload(task, entry),
+        degradeAction: over.degradeAction,
+      }),
+    ]
+  }
+  if (verdict.is === 'done') {
+    const spawn = spawnReport(about, { metrics, attempt: attempts(task) })
+    const type = task.fields['review'] === true ? 'task_review' : 'task_done'
+    return [
+      {
+        taskId,
+        type,
+        actor,
+        payload: { ...ending, evidence: kept(verdict.evidence), reasonCode: null, spawn, ...recoveryForgotten },
+      },
+    ]
+  }
+  if (verdict.is === 'person') {
+    const { reasonCode } = verdict
+    const entry = personEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
+    const { nextAssignee, action, recoveryState } = entry
+    const spawn = spawnReport(about, { metrics, reasonCode, nextAssignee, action, recoveryState })
+    return [
+      blocked(task, actor, reasonCode, `${reasonCode}: ${verdict.detail}`, {
+        ...ending,
+        spawn,
+        ...recoveryPayload(task, entry),
+      }),
+    ]
+  }
+  return [failed(task, run, policies, verdict, { ending, about, metrics, nowMs, actor })]
+}
+
+interface Parts {
+  readonly ending: Readonly<Record<string, unknown>>
+  readonly about: Pick<SpawnReport, 'runId' | 'agent' | 'agentTurnId' | 'outcome' | 'error'>
+  readonly metrics: SpawnReport['metrics']
+  readonly nowMs: number
+  readonly actor: string
+}
+
+function failed(
+  task: Task,
+  run: Run,
+  policies: DeskPolicies,
+  verdict: Extract<Verdict, { is: 'failed' }>,
+  parts: Parts,
+): Draft {
+  const { reasonCode } = verdict
+  const failure = { taskId: task.taskId, reasonCode, assignee: run.agent }
+  const decision = recover(policies.recovery, recoveryOf(task, reasonCode), failure, parts.nowMs)
+  const spawn = spawnReport(parts.about, { metrics: parts.metrics, ...recoveryFields(decision) })
+  return blocked(task, parts.actor, reasonCode, decision.blockedReason, {
+    ...parts.ending,
+    spawn,
+    ...recoveryPayload(task, decision.entry),
+  })
+}
+
+function blocked(
+  task: Task,
+  actor: string,
+  reasonCode: string,
+  reason: string,
+  payload: Readonly<Record<string, unknown>>,
+): Draft {
+  return {
+    taskId: task.taskId,
+    type: 'task_blocked',
+    actor,
+    payload: { ...payload, reason: reason.slice(0, reasonMaxChars), reasonCode },
+  }
+}
+
+function overBudget(budget: BudgetVerdict) {
+  const stopped = { reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' } as const
+  if (!budget.allowed) return { ...stopped, degradeAction: budget.degradeAction, exceededKeys: budget.exceededKeys }
+  // The kernel stopped it at its limit: what was counted may lie a little below.
+  const degradeAction = budget.limits.onExceeded ?? budget.limits.degradePolicy[0] ?? 'manual_handoff'
+  return { ...stopped, degradeAction, exceededKeys: [] }
+}
+
+function attempts(task: Task): number {
+  return task.runs.length
+}
+
+function bounded(deliverable: Readonly<Record<string, unknown>> | null): unknown {
+  if (deliverable === null) return null
+  const text = JSON.stringify(deliverable)
+  if (text.length <= deliverableMaxChars && 'value' in parseObject(text)) return deliverable
+  return { cut: true, start: text.slice(0, deliverableMaxChars) }
+}
+
+/** A line has a longest length; what was found beyond a hundred files is counted, not listed. */
+function kept(evidence: EvidenceRecord): Readonly<Record<string, unknown>> {
+  const { files, commands, fields } = evidence
+  const more = files.length - evidenceFilesMax
+  return { files: files.slice(0, evidenceFilesMax), commands, fields, ...(more > 0 ? { moreFiles: more } : {}) }
+}
+
+/** What an executor reports is not trusted to be a number. */
+const counted = (value: number): number => (Number.isFinite(value) ? Math.max(0, Math.ceil(value)) : 0)

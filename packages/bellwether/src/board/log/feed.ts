@@ -1,0 +1,120 @@
+/**
+ * The events of a board since a cursor, for `watch` and for the event stream. Always: only lines that count are told, each
+ * once, in the order of the log; a cursor is the number of events before it and stays good for as long as the log does; a log
+ * that was replaced by a shorter one answers `reset`, never a silent gap. One reader serves any number of listeners.
+ */
+import type { Disk, LogFile } from '../../ports/disk/disk.js'
+import { Reader } from './replay.js'
+import type { TaskEvent } from './task.js'
+
+export interface Page {
+  readonly events: readonly TaskEvent[]
+  readonly cursor: number
+  /** The cursor did not belong to this log: the page begins at its start. */
+  readonly reset: boolean
+  /** Whether there is more at once. */
+  readonly more: boolean
+}
+
+export interface Feed {
+  since(cursor: number | null, max?: number): Promise<Page>
+  close(): Promise<void>
+}
+
+// Every so many events the place of one is remembered: a page then reads a few hundred lines, not the log.
+const markEvery = 256
+const pageMax = 1_000
+const chunkBytes = 2 ** 18
+const newline = 0x0a
+
+/** `cursor` null: from now on. */
+export async function openFeed(path: string, disk: Disk): Promise<Feed> {
+  let file: LogFile | 'missing' = 'missing'
+  let identity = ''
+  let reader = new Reader()
+  let marks: number[] = []
+
+  async function sync(): Promise<void> {
+    const entry = await disk.look(path)
+    const replaced = entry !== 'missing' && (entry.identity !== identity || entry.size < reader.position)
+    if (file === 'missing' || replaced) {
+      if (file !== 'missing') await file.close()
+      reader = new Reader()
+      marks = []
+      file = await disk.openLog(path, 'read')
+      if (file === 'missing') return
+      identity = await file.identity()
+    }
+    let count = reader.fold.eventCount
+    await reader.read(file, {
+      onCounted: () => {
+        if (count % markEvery === 0) marks.push(reader.position)
+        count += 1
+      },
+    })
+  }
+
+  /** Lines that count, from a mark on: those that the fold knows at just this place. */
+  async function* lines(log: LogFile, from: number): AsyncGenerator<TaskEvent> {
+    let place = from
+    let rest = Buffer.alloc(0)
+    const chunk = Buffer.allocUnsafe(chunkBytes)
+    for (let at = from; at < reader.position;) {
+      const got = await log.read(chunk, at)
+      if (got === 0) break
+      at += got
+      const bytes = Buffer.concat([rest, chunk.subarray(0, got)])
+      let start = 0
+      for (let stop = bytes.indexOf(newline); stop >= 0; stop = bytes.indexOf(newline, start)) {
+        const event = counted(bytes.subarray(start, stop), place)
+        if (event !== undefined) yield event
+        place += stop + 1 - start
+        start = stop + 1
+      }
+      rest = Buffer.from(bytes.subarray(start))
+    }
+    const last = rest.length > 0 && place < reader.position ? counted(rest, place) : undefined
+    if (last !== undefined) yield last
+  }
+
+  function counted(bytes: Buffer, place: number): TaskEvent | undefined {
+    let value: unknown
+    try {
+      value = JSON.parse(bytes.toString('utf8'))
+    } catch (error) {
+      // Broken lines do not count; the rebuild tells of them.
+      if (error instanceof SyntaxError) return undefined
+      throw error
+    }
+    const event = value as TaskEvent | null
+    if (typeof event?.eventId !== 'string' || reader.fold.placeOf(event.eventId) !== place) return undefined
+    return event
+  }
+
+  return {
+    async since(cursor, max = pageMax) {
+      await sync()
+      const all = reader.fold.eventCount
+      if (cursor === null) return { events: [], cursor: all, reset: false, more: false }
+      const reset = !Number.isSafeInteger(cursor) || cursor < 0 || cursor > all
+      let at = reset ? 0 : cursor
+      const events: TaskEvent[] = []
+      if (file === 'missing' || at === all) return { events, cursor: at, reset, more: false }
+      let skip = at % markEvery
+      for await (const event of lines(file, marks[Math.floor(at / markEvery)] ?? 0)) {
+        if (skip > 0) {
+          skip -= 1
+          continue
+        }
+        events.push(event)
+        at += 1
+        if (events.length === Math.min(max, pageMax)) break
+      }
+      return { events, cursor: at, reset, more: at < all }
+    },
+    async close() {
+      if (file !== 'missing') await file.close()
+      file = 'missing'
+    },
+  }
+}

@@ -1,0 +1,15 @@
+/** One line of a log, by the place where it begins: without its newline, and whole whatever its length. */
+import type { LogFile } from '../../ports/disk/disk.js'
+
+// A line of ours is shorter, and a longer one is read in steps.
+const lookBytes = 65_536
+const newline = 0x0a
+
+export async function lineAt(file: Pick<LogFile, 'read'>, place: number): Promise<string> {
+  for (let size = lookBytes; ; size *= 4) {
+    const buffer = Buffer.alloc(size)
+    const got = await file.read(buffer, place)
+    const end = buffer.subarray(0, got).indexOf(newline)
+    if (end >= 0 || got < size) return buffer.toString('utf8', 0, end >= 0 ? end : got)
+  }
+}

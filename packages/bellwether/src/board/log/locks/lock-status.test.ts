@@ -1,0 +1,105 @@
+import { describe, expect, it } from 'vitest'
+import { judge, parseLock, type LockRecord } from './lock-status.js'
+
+const nowMs = Date.parse('2026-02-27T00:01:00Z')
+const graceMs = 15_000
+const upMs = 5_000_000
+
+interface World {
+  alive?: boolean
+  startMark?: string
+  startedAtMs?: number
+  bootId?: string
+}
+
+function look(record: LockRecord, { alive = true, bootId = 'boot', ...process }: World = {}, atMs = nowMs) {
+  const machine = { host: 'here', bootId, upMs: () => upMs, process: () => ({ alive, ...process }) }
+  return judge({ record, changedAtMs: atMs }, { nowMs: atMs, graceMs, machine })
+}
+
+function lock(createdSec: number, ttlSec = 30, more: Partial<LockRecord> = {}): LockRecord {
+  const createdAtTs = nowMs / 1_000 - createdSec
+  return parseLock(
+    JSON.stringify({
+      owner: 'me',
+      pid: 7,
+      createdAtTs,
+      expiresAtTs: createdAtTs + ttlSec,
+      resource: 'r',
+      host: 'here',
+      ...more,
+    }),
+  )!
+}
+
+describe('a lock', () => {
+  it('[H2.2] is stale past its expiry and the grace, whoever is alive', () => {
+    expect(look(lock(30 + 15.001))).toMatchObject({ stale: 'expired', ownerAlive: true })
+    expect(look(lock(30 + 14.999))).toMatchObject({ stale: false, expired: true })
+    expect(look(lock(29.999))).toMatchObject({ stale: false, expired: false })
+  })
+
+  it('[H2.2] is stale past its expiry when its process is gone, and not a moment before', () => {
+    expect(look(lock(30.001), { alive: false })).toMatchObject({ stale: 'owner-dead', ownerAlive: false })
+    expect(look(lock(29.999), { alive: false })).toMatchObject({ stale: false, expired: false })
+    expect(look(lock(45.001), { alive: false })).toMatchObject({ stale: 'expired' })
+  })
+
+  it('[H2.2] of another host is never called dead', () => {
+    expect(look(lock(31, 30, { host: 'there' }), { alive: false })).toMatchObject({
+      stale: false,
+      ownerAlive: undefined,
+    })
+    expect(look(lock(46, 30, { host: 'there' }), { alive: false })).toMatchObject({ stale: 'expired' })
+    expect(look(lock(31, 30, { pid: 0 }), { alive: false })).toMatchObject({ stale: false, ownerAlive: undefined })
+  })
+
+  it('[H2.2] whose pid now belongs to another program has a dead owner', () => {
+    const marked = lock(31, 30, { startMark: '100' })
+    expect(look(marked, { startMark: '100' })).toMatchObject({ stale: false, ownerAlive: true })
+    expect(look(marked, { startMark: '999' })).toMatchObject({ stale: 'owner-dead', ownerAlive: false })
+    // Without a mark: a process that began after the lock was made did not make it.
+    expect(look(lock(31), { startedAtMs: nowMs - 10_000 })).toMatchObject({ stale: 'owner-dead' })
+    expect(look(lock(31), { startedAtMs: nowMs - 60_000 })).toMatchObject({ stale: false })
+  })
+
+  it('[H2.2] is not made stale, nor eternal, by a wall clock that is set', () => {
+    const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: upMs - agoMs, ttlMs: 30_000 })
+    const day = 86_400_000
+    expect(look(made(5_000), {}, nowMs + day)).toMatchObject({ stale: false, expired: false, ageMs: 5_000 })
+    expect(look(made(50_000), {}, nowMs - day)).toMatchObject({ stale: 'expired', ageMs: 50_000 })
+    expect(look(made(31_000), { alive: false }, nowMs - day)).toMatchObject({ stale: 'owner-dead' })
+    // Made in an earlier boot, by a clock that ran a day ahead.
+    expect(look(made(5_000), { bootId: 'next' }, nowMs - day)).toMatchObject({ stale: 'owner-dead' })
+    // Edited by hand: what it says no longer fits together, and the wall clock decides.
+    expect(look({ ...made(5_000), expiresAtTs: nowMs / 1_000 - 60 })).toMatchObject({ stale: 'expired' })
+  })
+
+  it('[H2.1] is read in the spelling of the reference, in seconds, milliseconds or ISO', () => {
+    const expiresAt = '2026-02-27T00:00:30.000Z'
+    const seconds = Date.parse(expiresAt) / 1_000
+    for (const told of [
+      { expiresAt },
+      { expiresAtTs: seconds },
+      { expiresAtTs: seconds * 1_000 },
+      { expiresAtTs: seconds, expiresAt: 'x' },
+    ])
+      expect(parseLock(JSON.stringify({ token: 'uuid', owner: 'apply', pid: 12, ...told }))).toMatchObject({
+        expiresAt,
+        expiresAtTs: seconds,
+        owner: 'apply',
+        pid: 12,
+      })
+    expect(parseLock(JSON.stringify({ token: 'uuid', expiresAtTs: seconds }))!.token).toBeUndefined()
+  })
+
+  it('[H2.2] whose file is empty or broken goes by the age of the file', () => {
+    for (const text of ['', '{', 'null', '[]', '{"owner":"x"}', '{"expiresAtTs":"soon"}'])
+      expect(parseLock(text)).toBeUndefined()
+    const machine = { host: 'here', bootId: 'b', upMs: () => 0, process: () => ({ alive: false }) }
+    const aged = (ageMs: number) =>
+      judge({ record: undefined, broken: 'empty', changedAtMs: nowMs - ageMs }, { nowMs, graceMs, machine })
+    expect(aged(44_000).stale).toBe(false)
+    expect(aged(46_000).stale).toBe('expired')
+  })
+})

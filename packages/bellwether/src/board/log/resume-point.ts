@@ -1,0 +1,100 @@
+/**
+ * What a snapshot must say so that a log can be read on from it: a mark by which the log is known again, the file that has the
+ * ids of its events, and a seal over all of it. Always: the same log gives the same facts. Whether they hold is judged by
+ * resume.ts; when they are written is the scribe's to say.
+ */
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import type { Disk, LogFile } from '../../ports/disk/disk.js'
+import { makeRecords, type IdRecords } from './event-id-index.js'
+import type { Fold } from './fold.js'
+
+/** Below this a log is read in the time that it takes to open a snapshot: nothing is kept for it. */
+export const resumeMinBytes = 2 ** 20
+
+/** What a snapshot says beyond its tasks, for those who go on from it. */
+export interface ResumeFacts {
+  /** Whole lines of the log, empty ones too. */
+  readonly lineNumber: number
+  readonly unfenced: number
+  /** A hash of samples of the log up to the place: another log has another one. */
+  readonly mark: string
+  readonly ids: { readonly file: string; readonly count: number; readonly sha256: string }
+}
+
+interface Sealed {
+  readonly version: number
+  readonly updatedAt: string | null
+  readonly replay: unknown
+  readonly hash: string
+}
+
+/** Over everything that the hash of the tasks leaves out. */
+export function sealOf({ version, updatedAt, replay, hash }: Sealed, facts: ResumeFacts): string {
+  const { lineNumber, unfenced, mark, ids } = facts
+  const told = [version, updatedAt, replay, hash, lineNumber, unfenced, mark, ids.file, ids.count, ids.sha256]
+  return createHash('sha256').update(JSON.stringify(told)).digest('hex')
+}
+
+const idsFileOf = ({ sha256 }: Pick<IdRecords, 'sha256'>): string => `tasks.snapshot.${sha256.slice(0, 16)}.ids`
+export const isIdsFile = (name: string): boolean => /^tasks\.snapshot\.[0-9a-f]{16}\.ids$/.test(name)
+
+const sampleBytes = 4_096
+const samples = 32
+const lastBytes = 65_536
+
+/** Enough to know a log again: its start, its last lines, and samples between. Not every byte: that would be reading it. */
+export async function markOf(log: Pick<LogFile, 'read'>, position: number): Promise<string> {
+  const hash = createHash('sha256')
+  const take = async (from: number, length: number) => {
+    const bytes = Buffer.alloc(length)
+    for (let at = 0; at < length;) {
+      const got = await log.read(bytes.subarray(at), from + at)
+      if (got === 0) break
+      at += got
+    }
+    hash.update(bytes)
+  }
+  for (let sample = 0; sample < samples; sample += 1) {
+    const from = Math.floor((position / samples) * sample)
+    await take(from, Math.min(sampleBytes, position - from))
+  }
+  const from = Math.max(0, position - lastBytes)
+  await take(from, position - from)
+  return hash.update(`${position}`).digest('hex')
+}
+
+interface Standing {
+  readonly fold: Fold
+  readonly position: number
+  readonly lineNumber: number
+  /** The last line has no newline yet, or is torn: nobody can go on from there. */
+  readonly openEnd: boolean
+}
+
+/** Writes the file of ids, unless it is there; undefined where nothing is to be gone on from. */
+export async function writeFacts(
+  at: Standing,
+  log: LogFile,
+  state: string,
+  { disk, draftId, minBytes = resumeMinBytes }: { disk: Disk; draftId: string; minBytes?: number | undefined },
+): Promise<ResumeFacts | undefined> {
+  if (at.openEnd || at.position < minBytes) return undefined
+  const records = await makeRecords((tell) => at.fold.eachId(tell), at.fold.earlier)
+  const { count, sha256 } = records
+  const file = idsFileOf(records)
+  const path = join(state, file)
+  const there = await disk.look(path)
+  if (there === 'missing' || there.size !== records.bytes.length) {
+    const draft = join(state, `.${file}.${draftId}.draft`)
+    await disk.writeDraft(draft, [records.bytes])
+    await disk.replace(path, draft)
+  }
+  const { lineNumber, position, fold } = at
+  return { lineNumber, unfenced: fold.unfenced, mark: await markOf(log, position), ids: { file, count, sha256 } }
+}
+
+/** Takes away the files of ids that no live snapshot names. */
+export async function dropOldIds(state: string, keep: string | undefined, disk: Disk): Promise<void> {
+  for (const name of await disk.list(state)) if (isIdsFile(name) && name !== keep) await disk.remove(join(state, name))
+}

@@ -1,0 +1,193 @@
+/**
+ * A rebuilt snapshot against the live one (H3.2): two hashes without the meta, and which tasks were added, removed or changed.
+ * Always: a live snapshot in our layout is read a line at a time, so that neither is held in memory twice; one in another
+ * layout (the reference's, or one that somebody edited) is parsed whole, up to a size; one that cannot be read is told as
+ * such and compares as different.
+ */
+import { createHash } from 'node:crypto'
+import type { Disk, LogFile } from '../../../ports/disk/disk.js'
+import type { Fold } from '../fold.js'
+import { contentHash, head, taskLine } from './snapshot.js'
+import type { Task } from '../task.js'
+
+export interface Diff {
+  readonly added: number
+  readonly removed: number
+  readonly changed: number
+  /** The first ids of each kind. */
+  readonly sampleAdded: readonly string[]
+  readonly sampleRemoved: readonly string[]
+  readonly sampleChanged: readonly string[]
+}
+
+export interface Comparison {
+  readonly live: 'missing' | 'unreadable' | 'ours' | 'other' | 'reference'
+  readonly liveHash: string | null
+  readonly diff: Diff
+}
+
+const sampleMax = 20
+// Parsed whole it takes several times its size.
+const parseMaxBytes = 48 * 2 ** 20
+const chunkBytes = 2 ** 20
+
+class Differences {
+  readonly #tasks: Map<string, Task>
+  readonly #counts = { added: 0, removed: 0, changed: 0 }
+  readonly #samples = { added: [] as string[], removed: [] as string[], changed: [] as string[] }
+
+  constructor(fold: Fold) {
+    this.#tasks = new Map(fold.tasks().map((task) => [task.taskId, task]))
+  }
+
+  /** One task of the live snapshot. Each id once. */
+  live(taskId: string, isSame: (task: Task) => boolean): void {
+    const task = this.#tasks.get(taskId)
+    if (task === undefined) this.#note('removed', taskId)
+    else if (!isSame(task)) this.#note('changed', taskId)
+    this.#tasks.delete(taskId)
+  }
+
+  end(): Diff {
+    for (const taskId of this.#tasks.keys()) this.#note('added', taskId)
+    const { added, removed, changed } = this.#samples
+    return { ...this.#counts, sampleAdded: added, sampleRemoved: removed, sampleChanged: changed }
+  }
+
+  #note(kind: 'added' | 'removed' | 'changed', taskId: string): void {
+    this.#counts[kind] += 1
+    if (this.#samples[kind].length < sampleMax) this.#samples[kind].push(taskId)
+  }
+}
+
+export async function compareLive(path: string, fold: Fold, rebuiltHash: string, disk: Disk): Promise<Comparison> {
+  const file = await disk.openLog(path, 'read')
+  if (file === 'missing') return { live: 'missing', liveHash: null, diff: new Differences(fold).end() }
+  try {
+    const ours = await compareLines(file, fold, rebuiltHash)
+    return ours ?? (await compareWhole(file, fold))
+  } finally {
+    await file.close()
+  }
+}
+
+/** undefined: another layout. */
+async function compareLines(file: LogFile, fold: Fold, rebuiltHash: string): Promise<Comparison | undefined> {
+  const liveHash = await hashOurs(file)
+  if (liveHash === undefined) return undefined
+  // Equal hashes: the same text, and nothing to look for.
+  if (liveHash === rebuiltHash)
+    return {
+      live: 'ours',
+      liveHash,
+      diff: { added: 0, removed: 0, changed: 0, sampleAdded: [], sampleRemoved: [], sampleChanged: [] },
+    }
+  const differences = new Differences(fold)
+  for await (const line of lines(file)) {
+    if (line === head.slice(0, -1)) continue
+    if (line === '},') break
+    const text = line.endsWith(',') ? line.slice(0, -1) : line
+    const taskId = idOf(text)
+    if (taskId === undefined) return undefined
+    differences.live(taskId, (task) => taskLine(task) === text)
+  }
+  return { live: 'ours', liveHash, diff: differences.end() }
+}
+
+function idOf(line: string): string | undefined {
+  const key = /^"(?:[^"\\]|\\.)*"(?=:\{)/.exec(line)?.[0]
+  try {
+    return key === undefined ? undefined : (JSON.parse(key) as string)
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+/** The hash of everything before the meta; undefined: not in our layout. */
+async function hashOurs(file: LogFile): Promise<string | undefined> {
+  const size = await file.size()
+  const [start, end] = [Buffer.alloc(head.length), Buffer.alloc(Math.min(size, 65_536))]
+  await file.read(start, 0)
+  await file.read(end, size - end.length)
+  const metaAt = end.lastIndexOf('\n"meta":{') - 1
+  if (
+    start.toString('latin1') !== head ||
+    metaAt < 0 ||
+    end[metaAt] !== 0x2c ||
+    !end.toString('latin1').endsWith('}\n')
+  )
+    return undefined
+  const hash = createHash('sha256')
+  const stop = size - end.length + metaAt
+  const chunk = Buffer.allocUnsafe(chunkBytes)
+  for (let at = 0; at < stop;) {
+    const got = await file.read(chunk.subarray(0, Math.min(chunkBytes, stop - at)), at)
+    if (got === 0) return undefined
+    hash.update(chunk.subarray(0, got))
+    at += got
+  }
+  return hash.digest('hex')
+}
+
+async function* lines(file: LogFile): AsyncGenerator<string> {
+  const chunk = Buffer.allocUnsafe(chunkBytes)
+  let rest: Buffer = Buffer.alloc(0)
+  for (let at = 0; ;) {
+    const got = await file.read(chunk, at)
+    if (got === 0) break
+    at += got
+    const text = rest.length === 0 ? chunk.subarray(0, got) : Buffer.concat([rest, chunk.subarray(0, got)])
+    let start = 0
+    for (let stop = text.indexOf(0x0a); stop >= 0; stop = text.indexOf(0x0a, start)) {
+      yield text.toString('utf8', start, stop)
+      start = stop + 1
+    }
+    rest = Buffer.from(text.subarray(start))
+  }
+  if (rest.length > 0) yield rest.toString('utf8')
+}
+
+async function compareWhole(file: LogFile, fold: Fold): Promise<Comparison> {
+  const differences = new Differences(fold)
+  const parsed = await parseWhole(file)
+  const tasks = parsed?.['tasks']
+  if (!isObject(tasks)) return { live: 'unreadable', liveHash: null, diff: differences.end() }
+  const entries = Object.entries(tasks)
+  const control = isObject(parsed?.['control']) ? parsed['control'] : {}
+  const reference = entries.some(([, task]) => isObject(task) && 'history' in task && !('runs' in task))
+  const lineOf = ([taskId, task]: readonly [string, unknown]) => `${JSON.stringify(taskId)}:${JSON.stringify(task)}`
+  const liveHash = contentHash(entries.map(lineOf), control)
+  for (const entry of entries) {
+    const isSame = (mine: Task) => (reference ? sameAsReference(mine, entry[1]) : taskLine(mine) === lineOf(entry))
+    differences.live(entry[0], isSame)
+  }
+  return { live: reference ? 'reference' : 'other', liveHash, diff: differences.end() }
+}
+
+/** What a task of the reference says in other words. Its times are those of its snapshot, not of its events. */
+function sameAsReference(mine: Task, theirs: unknown): boolean {
+  if (!isObject(theirs)) return false
+  const { title, status, owner, blockedReason } = theirs
+  const reason = mine.status === 'blocked' ? mine.reason : null
+  const theirReason = status === 'blocked' ? (blockedReason ?? null) : null
+  return title === mine.title && status === mine.status && (owner ?? null) === mine.assignee && theirReason === reason
+}
+
+async function parseWhole(file: LogFile): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const size = await file.size()
+  if (size > parseMaxBytes) return undefined
+  const bytes = Buffer.alloc(size)
+  await file.read(bytes, 0)
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'))
+    return isObject(value) ? value : undefined
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

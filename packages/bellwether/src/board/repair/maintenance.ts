@@ -1,0 +1,110 @@
+/**
+ * What a board needs now and then: a look at its locks, a rebuild of its snapshot in a dry run, and the removal of what nobody
+ * asks for any more. Always: nothing of the board is changed here; each chore comes due on the monotonic scale and once at the
+ * start; one that fails is an alert and does not keep the others from their turn.
+ */
+import { join } from 'node:path'
+import type { Clock } from '../../ports/clock.js'
+import type { Log } from '../../ports/log.js'
+import { loop } from '../../ports/loop.js'
+import type { Alerts } from '../dispatch/alerts.js'
+import { standingOf, type SnapshotStanding } from './snapshot-check.js'
+import type { LockWorld } from '../log/locks/locks.js'
+import { rebuildSnapshot } from './rebuild.js'
+import { recoverStaleLocks } from './recover-locks.js'
+
+export interface ChoreOptions {
+  readonly root: string
+  readonly world: LockWorld
+  readonly clock: Clock
+  readonly log: Log
+  readonly alerts: Pick<Alerts, 'raise'>
+  readonly lockCheckMs: number
+  readonly snapshotCheckMs: number
+  /** Removes old runs; answers how many. */
+  readonly forget: () => Promise<number>
+}
+
+export interface ChoreStep {
+  /** Which came due. */
+  readonly did: readonly ChoreName[]
+  readonly staleLocks?: number
+  readonly snapshot?: SnapshotStanding
+  readonly forgotten?: number
+}
+
+export type ChoreName = 'locks' | 'snapshot' | 'retention'
+
+export interface Chores {
+  step(): Promise<ChoreStep>
+}
+
+// A clock to wake by: the shortest chore is due every few minutes, and being a minute late does no harm.
+const wakeMs = 60_000
+
+export function makeChores(options: ChoreOptions): Chores {
+  const { root, world, clock, log, alerts } = options
+  const dueMs: Record<ChoreName, number> = { locks: 0, snapshot: 0, retention: 0 }
+  const everyMs: Record<ChoreName, number> = {
+    locks: options.lockCheckMs,
+    snapshot: options.snapshotCheckMs,
+    retention: options.snapshotCheckMs,
+  }
+
+  async function locks(): Promise<Partial<ChoreStep>> {
+    const { candidates } = await recoverStaleLocks({ root, apply: false, force: false, yes: false }, world)
+    if (candidates.length > 0) {
+      const facts = { locks: candidates.slice(0, 10).map(({ path, owner, reason }) => ({ path, owner, reason })) }
+      const text = `${candidates.length} stale lock(s): bellwether recover-stale-locks tells more`
+      alerts.raise({ kind: 'stale_locks', text, facts })
+    }
+    return { staleLocks: candidates.length }
+  }
+
+  async function snapshot(): Promise<Partial<ChoreStep>> {
+    const report = await rebuildSnapshot({ root, apply: false }, world)
+    const standing = await standingOf(report, join(report.root, 'state', 'tasks.jsonl'), world.disk)
+    if (report.errors.total > 0) log.warn({ problems: report.errors.counts }, 'the log has lines that do not count')
+    if (standing === 'mismatch') {
+      const { diff, rebuiltHash, liveHash, live } = report
+      const text = 'the snapshot does not say what the log says: bellwether rebuild-snapshot tells more'
+      alerts.raise({ kind: 'replay_mismatch', text, facts: { diff, rebuiltHash, liveHash, live } })
+    }
+    return { snapshot: standing }
+  }
+
+  const work: Readonly<Record<ChoreName, () => Promise<Partial<ChoreStep>>>> = {
+    locks,
+    snapshot,
+    retention: async () => ({ forgotten: await options.forget() }),
+  }
+
+  return {
+    async step() {
+      const did: ChoreName[] = []
+      let told: Partial<ChoreStep> = {}
+      for (const name of ['locks', 'snapshot', 'retention'] as const) {
+        if (clock.monotonicMs() < dueMs[name]) continue
+        dueMs[name] = clock.monotonicMs() + everyMs[name]
+        did.push(name)
+        try {
+          told = { ...told, ...(await work[name]()) }
+        } catch (error) {
+          log.error({ err: error, chore: name }, 'a chore failed')
+          const why = error instanceof Error ? error.message : String(error)
+          alerts.raise({ kind: 'chore_failed', text: `the chore "${name}" failed: ${why}`, facts: { chore: name } })
+        }
+      }
+      return { ...told, did }
+    },
+  }
+}
+
+/** Until the signal fires. */
+export function runChores(
+  chores: Chores,
+  { clock, log }: Pick<ChoreOptions, 'clock' | 'log'>,
+  signal: AbortSignal,
+): Promise<void> {
+  return loop({ name: 'board chores', intervalMs: wakeMs, clock, log, signal, steady: true }, () => chores.step())
+}

@@ -1,0 +1,121 @@
+/**
+ * Reads config/runtime-policy.json, plans its second version and, when told to, writes it. Always: nothing is written without
+ * `apply` or without a change; the original's bytes are in state/config-migration-backups/ before the new file replaces it,
+ * whole or not at all; nothing outside the root is touched. What changes is decided in migrate.ts.
+ */
+import { basename, dirname, join } from 'node:path'
+import { InvalidInput } from '@bellwether/protocol'
+import type { Clock } from '../../ports/clock.js'
+import type { Disk } from '../../ports/disk/disk.js'
+import type { Ids } from '../../ports/ids.js'
+import { plan, troubles, type Diff } from './migrate.js'
+import { isoSeconds } from '../policies/entries.js'
+import { bytesInside, folderInside, replaceWhole, utf8 } from '../policies/inside.js'
+import { runtimeFile } from '../policies/runtime.js'
+
+export const backupFolder = 'state/config-migration-backups'
+
+export interface Migration {
+  readonly ok: boolean
+  readonly changed: boolean
+  readonly applied: boolean
+  readonly wouldWrite: boolean
+  readonly path: string
+  readonly diff: Diff
+  readonly risks: readonly string[]
+  readonly summary: string
+  /** Relative to the root. */
+  readonly backup: string | null
+  readonly rollbackHint: string | null
+  readonly parseError: string | null
+  readonly writeError: string | null
+}
+
+export interface MigrationPorts {
+  readonly disk: Disk
+  readonly clock: Clock
+  readonly ids: Ids
+}
+
+// Two migrations in one second are possible, a hundred are not.
+const backupsPerSecondMax = 100
+
+async function backUp(root: string, bytes: Uint8Array, { disk, clock, ids }: MigrationPorts): Promise<string> {
+  const folder = await folderInside(disk, root, backupFolder)
+  const stamp = isoSeconds(clock.wallMs() / 1_000).replaceAll(/[-:]/g, '')
+  const draft = join(folder, `.${ids.next()}.draft`)
+  try {
+    await disk.writeDraft(draft, [bytes])
+    for (let count = 0; count < backupsPerSecondMax; count += 1) {
+      const name = `runtime-policy.${stamp}${count === 0 ? '' : `-${count}`}.json`
+      const path = join(folder, name)
+      if ((await disk.link(draft, path)) === 'taken') continue
+      // The name is there already; what this adds is that it is on the disk before the original is replaced.
+      await disk.replace(path, draft)
+      return `${backupFolder}/${name}`
+    }
+  } finally {
+    await disk.remove(draft)
+  }
+  throw new InvalidInput(`${backupFolder} has ${backupsPerSecondMax} backups of this second`, {
+    code: 'too_many_backups',
+  })
+}
+
+async function replace(
+  root: string,
+  realPath: string | null,
+  text: string,
+  { disk, ids }: MigrationPorts,
+): Promise<void> {
+  const folder = realPath === null ? await folderInside(disk, root, dirname(runtimeFile)) : dirname(realPath)
+  const path = realPath ?? join(folder, basename(runtimeFile))
+  await replaceWhole(disk, path, join(folder, `.${ids.next()}.draft`), text)
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
+
+function summaryOf(migration: Omit<Migration, 'summary'>): string {
+  const { diff, changed, applied, parseError, writeError } = migration
+  if (writeError !== null)
+    return `${troubles.write}: ${writeError}; check the permissions of the root and of ${runtimeFile}`
+  if (parseError !== null && !applied)
+    return `${troubles.parse}: ${parseError}; correct the file, or let --apply write a valid one (the original is kept)`
+  if (!changed) return 'already of the second version; nothing to do'
+  const counts = `${diff.added} added, ${diff.changed} changed, ${diff.removed} removed`
+  return applied ? `migrated: ${counts}` : `would migrate: ${counts}; --apply writes it`
+}
+
+export async function migrateConfig(root: string, apply: boolean, ports: MigrationPorts): Promise<Migration> {
+  const read = await bytesInside(root, runtimeFile)
+  if (read.found === 'outside' || read.found === 'unreadable')
+    throw new InvalidInput(`${join(root, runtimeFile)} cannot be used: ${read.why}`, { code: 'unusable_policy' })
+  const original = read.found === 'bytes' ? read : null
+  const { target, changed, diff, risks, parseError } = plan(original === null ? null : utf8(original.bytes))
+  let backup: string | null = null
+  let writeError: string | null = null
+  const wouldWrite = changed && !apply
+  if (changed && apply) {
+    try {
+      if (original !== null) backup = await backUp(root, original.bytes, ports)
+      await replace(root, original?.realPath ?? null, `${JSON.stringify(target, undefined, 2)}\n`, ports)
+    } catch (error) {
+      writeError = messageOf(error)
+    }
+  }
+  const applied = changed && apply && writeError === null
+  const told = {
+    ok: writeError === null && (parseError === null || applied),
+    changed,
+    applied,
+    wouldWrite,
+    path: runtimeFile,
+    diff,
+    risks: writeError === null ? risks : [...risks, troubles.write],
+    backup,
+    rollbackHint: applied ? (backup === null ? `rm ${runtimeFile}` : `cp ${backup} ${runtimeFile}`) : null,
+    parseError,
+    writeError,
+  }
+  return { ...told, summary: summaryOf(told) }
+}

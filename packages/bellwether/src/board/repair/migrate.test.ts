@@ -1,0 +1,168 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { plan, troubles } from './migrate.js'
+import { asRuntimePolicy } from '../policies/runtime.js'
+
+const full = {
+  agents: [
+    { id: 'coder', capabilities: ['code', 'tests'] },
+    { id: 'invest-analyst', capabilities: [] },
+  ],
+  orchestrator: {
+    maxConcurrentSpawns: 6,
+    retryPolicy: {
+      maxAttempts: 5,
+      backoff: { mode: 'exponential', baseMs: 200, maxMs: 2_000, multiplier: 2.5, jitterPct: 10 },
+    },
+    budgetPolicy: { guardrails: { maxTaskTokens: 3_210, maxTaskWallTimeSec: 456, maxTaskRetries: 3 } },
+  },
+}
+const of = (value: unknown) => plan(JSON.stringify(value))
+
+describe('the second version of runtime-policy.json', () => {
+  it('[H9.2] makes objects of names and fills in what is missing with safe values', () => {
+    const { target, changed, risks } = of({ agents: ['coder', ' debugger '], orchestrator: { maxConcurrentSpawns: 2 } })
+    expect(changed).toBe(true)
+    expect(risks).toEqual([])
+    expect(target).toEqual({
+      agents: [
+        { id: 'coder', capabilities: [] },
+        { id: 'debugger', capabilities: [] },
+      ],
+      orchestrator: {
+        maxConcurrentSpawns: 2,
+        retryPolicy: {
+          maxAttempts: 3,
+          backoff: { mode: 'exponential', baseMs: 500, maxMs: 30_000, multiplier: 2, jitterPct: 20 },
+        },
+        budgetPolicy: { guardrails: { maxTaskTokens: 12_000, maxTaskWallTimeSec: 1_200, maxTaskRetries: 3 } },
+      },
+    })
+  })
+
+  it('[H9.2] keeps explicit values of a mixed file and fills its gaps', () => {
+    const { target, diff } = of({
+      agents: ['coder', { id: 'debugger', capabilities: ['triage', 'logs'] }],
+      orchestrator: { retryPolicy: { maxAttempts: 4 }, budgetPolicy: { guardrails: { maxTaskTokens: 999 } } },
+    })
+    expect(target.agents).toEqual([
+      { id: 'coder', capabilities: [] },
+      { id: 'debugger', capabilities: ['triage', 'logs'] },
+    ])
+    expect(target.orchestrator.retryPolicy).toMatchObject({ maxAttempts: 4, backoff: { baseMs: 500 } })
+    expect(target.orchestrator.budgetPolicy.guardrails).toEqual({
+      maxTaskTokens: 999,
+      maxTaskWallTimeSec: 1_200,
+      maxTaskRetries: 3,
+    })
+    expect(diff.sampleChanged).toEqual(['agents.0'])
+    expect(diff.sampleAdded).toContain('orchestrator.maxConcurrentSpawns')
+  })
+
+  it('[H9.2] [H9.1] leaves a full second version alone, in whichever order its keys stand', () => {
+    expect(of(full)).toMatchObject({ changed: false, risks: [], diff: { added: 0, removed: 0, changed: 0 } })
+    const turned = { orchestrator: full.orchestrator, agents: full.agents }
+    expect(of(turned).changed).toBe(false)
+  })
+
+  it('[H9.4] names what it removes', () => {
+    const { diff, risks, target } = of({
+      ...full,
+      legacyMode: true,
+      agents: [{ id: 'coder', capabilities: [], color: 'red' }, 7, 'CODER', { name: 'tester', capabilities: 'qa' }],
+      orchestrator: {
+        ...full.orchestrator,
+        oldTimeout: 5,
+        retryPolicy: { ...full.orchestrator.retryPolicy, sleep: 1 },
+      },
+    })
+    expect(risks).toEqual([troubles.removes])
+    expect([...diff.sampleRemoved].sort()).toEqual(
+      [
+        'agents.0.color',
+        'agents.1',
+        'agents.2',
+        'legacyMode',
+        'orchestrator.oldTimeout',
+        'orchestrator.retryPolicy.sleep',
+      ].sort(),
+    )
+    expect(target.agents).toEqual([
+      { id: 'coder', capabilities: [] },
+      { id: 'tester', capabilities: ['qa'] },
+    ])
+  })
+
+  it('[H9.4] tells what cannot be parsed, what cannot be used, and an empty list of agents', () => {
+    for (const text of ['{broken', '[]', '7', '', '{"a":'.repeat(100) + '1' + '}'.repeat(100)])
+      expect(plan(text)).toMatchObject({
+        changed: true,
+        risks: [troubles.parse, troubles.empty],
+        parseError: expect.any(String),
+      })
+    expect(plan(undefined).parseError).toBe('it is not UTF-8')
+    expect(of({ ...full, agents: [] }).risks).toEqual([troubles.empty])
+    const odd = { ...full, orchestrator: { ...full.orchestrator, maxConcurrentSpawns: -1 } }
+    expect(of(odd)).toMatchObject({ risks: [troubles.replaces], target: { orchestrator: { maxConcurrentSpawns: 4 } } })
+    const texts = { ...full, orchestrator: { ...full.orchestrator, maxConcurrentSpawns: '4' } }
+    expect(of(texts)).toMatchObject({ risks: [], changed: true, target: { orchestrator: { maxConcurrentSpawns: 4 } } })
+    expect(of({ ...full, orchestrator: [] }).diff.sampleRemoved).toEqual(['orchestrator'])
+  })
+
+  it('is unmoved by keys that every object knows', () => {
+    const { target, diff } = plan('{"__proto__":{"agents":["evil"]},"constructor":1,"agents":["coder"]}')
+    expect(target.agents).toEqual([{ id: 'coder', capabilities: [] }])
+    expect(diff.sampleRemoved).toEqual(['__proto__', 'constructor'])
+    expect(({} as Record<string, unknown>)['agents']).toBeUndefined()
+  })
+
+  const near = fc.record(
+    {
+      agents: fc.oneof(
+        fc.array(fc.oneof(fc.string(), fc.record({ id: fc.string(), capabilities: fc.jsonValue() }), fc.jsonValue())),
+        fc.jsonValue(),
+      ),
+      orchestrator: fc.oneof(
+        fc.jsonValue(),
+        fc.record(
+          {
+            maxConcurrentSpawns: fc.jsonValue(),
+            retryPolicy: fc.record(
+              { maxAttempts: fc.oneof(fc.integer(), fc.jsonValue()), backoff: fc.jsonValue() },
+              { requiredKeys: [] },
+            ),
+            budgetPolicy: fc.record({
+              guardrails: fc.dictionary(
+                fc.constantFrom('maxTaskTokens', 'maxTaskRetries', 'x'),
+                fc.oneof(fc.double(), fc.jsonValue()),
+              ),
+            }),
+          },
+          { requiredKeys: [] },
+        ),
+      ),
+    },
+    { requiredKeys: [] },
+  )
+
+  it('[H9.1] is idempotent for any JSON, and what it removes or keeps is the same each time', () => {
+    fc.assert(
+      fc.property(fc.oneof(near, fc.jsonValue()), (value) => {
+        const once = of(value)
+        const twice = of(once.target)
+        expect(twice.target).toEqual(JSON.parse(JSON.stringify(once.target)))
+        expect(twice).toMatchObject({ changed: false, parseError: null, diff: { added: 0, removed: 0, changed: 0 } })
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  it('tells the board what a file of any version says, and what it says itself', () => {
+    const policy = asRuntimePolicy({ agents: ['a'], orchestrator: { retryPolicy: { maxAttempts: 7 } } })
+    expect(policy).toEqual({
+      agents: [{ id: 'a', capabilities: [] }],
+      maxConcurrentSpawns: 4,
+      explicit: { maxConcurrentSpawns: null, retryPolicy: { maxAttempts: 7 }, guardrails: {} },
+    })
+  })
+})

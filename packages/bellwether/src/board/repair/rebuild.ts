@@ -1,0 +1,239 @@
+/**
+ * What `rebuild-snapshot` and `restore-snapshot` do. Always: nothing in the root is changed without `apply`; the log is only
+ * read; the live snapshot is kept before it is replaced, and replaced whole. The compacted stream holds the lines that counted,
+ * byte for byte, and so adds up to the same snapshot.
+ */
+import { join, resolve } from 'node:path'
+import { InvalidInput } from '@bellwether/protocol'
+import type { Disk, LogFile } from '../../ports/disk/disk.js'
+import { compareLive, type Comparison } from '../log/snapshot/snapshot-diff.js'
+import { dependencyCycles } from '../tasks/cycles.js'
+import type { Problem } from '../log/fold.js'
+import { chooseKept, keepLive, listKept, type Kept } from '../log/snapshot/snapshot-archive.js'
+import type { LockWorld } from '../log/locks/locks.js'
+import { Reader, type Trouble } from '../log/replay.js'
+import { dropOldIds, writeFacts, type ResumeFacts } from '../log/resume-point.js'
+import { explainDisk, findRoot, type TaskRoot } from '../log/root.js'
+import { contentHash, metaOf, taskLines, writeSnapshot, type SnapshotMeta } from '../log/snapshot/snapshot.js'
+
+export interface RebuildOptions {
+  readonly root: string
+  readonly apply: boolean
+  readonly compactTo?: string | undefined
+  readonly onProgress?: (position: number, size: number) => void
+}
+
+export interface RebuildReport {
+  readonly ok: boolean
+  readonly mode: 'dry-run' | 'apply'
+  readonly root: string
+  readonly snapshot: string
+  /** Whether the live snapshot said the same as the log. */
+  readonly match: boolean
+  readonly applied: boolean
+  readonly rebuiltHash: string
+  readonly liveHash: string | null
+  readonly live: Comparison['live']
+  readonly diff: Comparison['diff']
+  readonly meta: SnapshotMeta
+  readonly tasks: number
+  readonly events: number
+  readonly lines: number
+  readonly errors: {
+    readonly total: number
+    readonly counts: Readonly<Partial<Record<Problem, number>>>
+    /** By line number; the first thousand. */
+    readonly items: readonly Trouble[]
+  }
+  readonly tornLastLine: boolean
+  /** Lines that counted without a fencing token. */
+  readonly unfenced: number
+  readonly dependencyCycles: readonly (readonly string[])[]
+  readonly keptAs: string | null
+  readonly compacted: { readonly path: string; readonly lines: number; readonly dropped: number } | null
+}
+
+const cyclesShown = 20
+const batchBytes = 2 ** 20
+
+export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld): Promise<RebuildReport> {
+  const { disk, clock, ids } = world
+  const root = await findRoot(options.root, world)
+  const log = await explainDisk(root.log, () => disk.openLog(root.log, 'read'))
+  if (log === 'missing') {
+    throw new InvalidInput(`${root.log} is missing: this is no task root`, {
+      code: 'no_such_root',
+      hint: 'Name the folder that has state/tasks.jsonl with --root DIR.',
+    })
+  }
+  const reader = new Reader()
+  let compacted: RebuildReport['compacted'] = null
+  let out: Compactor | undefined
+  let facts: ResumeFacts | undefined
+  try {
+    if (options.compactTo !== undefined) out = await compactor(options.compactTo, root, disk, ids.next())
+    await explainDisk(root.log, () =>
+      reader.read(log, {
+        whole: true,
+        ...(out === undefined ? {} : { onCounted: out.take }),
+        ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+      }),
+    )
+    if (out !== undefined) compacted = await out.end(reader.report.lines)
+    if (options.apply) facts = await factsOf(reader, log, root, world)
+  } catch (error) {
+    await out?.giveUp()
+    throw error
+  } finally {
+    await log.close()
+  }
+  const { fold, report } = reader
+  const compare = (hash: string) => explainDisk(root.snapshot, () => compareLive(root.snapshot, fold, hash, disk))
+  let compared: Comparison | undefined
+  let keptAs: string | null = null
+  let meta: SnapshotMeta
+  if (options.apply) {
+    const beforeReplace = async ({ hash }: SnapshotMeta) => {
+      compared = await compare(hash)
+      await keepLive(root, disk, clock.wallMs())
+    }
+    meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), facts, beforeReplace })
+    keptAs = (await keepLive(root, disk, clock.wallMs())) ?? null
+    await dropOldIds(root.state, facts?.ids.file, disk)
+  } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
+  compared ??= await compare(meta.hash)
+  const rebuiltHash = meta.hash
+  const total = Object.values(report.counts).reduce((sum, count) => sum + count, 0)
+  return {
+    ok: true,
+    mode: options.apply ? 'apply' : 'dry-run',
+    root: root.path,
+    snapshot: root.snapshot,
+    match: compared.liveHash === rebuiltHash,
+    applied: options.apply,
+    rebuiltHash,
+    ...compared,
+    meta,
+    tasks: fold.tasks().length,
+    events: fold.eventCount,
+    lines: report.lines,
+    errors: { total, counts: report.counts, items: report.troubles },
+    tornLastLine: report.torn,
+    unfenced: fold.unfenced,
+    dependencyCycles: dependencyCycles(fold.tasks()).slice(0, cyclesShown),
+    keptAs,
+    compacted,
+  }
+}
+
+/** A torn last line was taken as a line, though its writer may be alive: nobody goes on behind it. */
+function factsOf(
+  reader: Reader,
+  log: LogFile,
+  { log: path, state }: TaskRoot,
+  { disk, ids }: LockWorld,
+): Promise<ResumeFacts | undefined> {
+  const { fold, position, lineNumber, report } = reader
+  const at = { fold, position, lineNumber, openEnd: reader.openEnd || report.torn }
+  return explainDisk(path, () => writeFacts(at, log, state, { disk, draftId: ids.next() }))
+}
+
+interface Compactor {
+  readonly take: (bytes: Buffer, start: number, end: number) => Promise<void> | void
+  readonly end: (lines: number) => Promise<NonNullable<RebuildReport['compacted']>>
+  readonly giveUp: () => Promise<void>
+}
+
+async function compactor(to: string, root: TaskRoot, disk: Disk, draftId: string): Promise<Compactor> {
+  const path = resolve(to)
+  const [target, live] = [await disk.look(path), await disk.look(root.log)]
+  if (target !== 'missing' && (target.kind !== 'file' || (live !== 'missing' && target.identity === live.identity))) {
+    throw new InvalidInput(
+      `${to} cannot be the compacted stream: it is ${target.kind === 'file' ? 'the log itself' : `a ${target.kind}`}`,
+      {
+        code: 'bad_output',
+        hint: 'Name a new file. To put it in place of the log, stop every writer and move it there.',
+      },
+    )
+  }
+  const draft = `${path}.${draftId}.draft`
+  const file = await explainDisk(path, () => disk.openLog(draft, 'append'))
+  if (file === 'missing') {
+    throw new InvalidInput(`${to} lies in a folder that does not exist`, {
+      code: 'bad_output',
+      hint: 'Create it first.',
+    })
+  }
+  let [batch, filled, kept] = [Buffer.allocUnsafe(batchBytes), 0, 0]
+  const flush = async () => {
+    for (let at = 0; at < filled;) at += await file.append(batch.subarray(at, filled))
+    filled = 0
+  }
+  return {
+    take(bytes, start, end) {
+      kept += 1
+      const full = filled + (end - start) + 1 > batch.length
+      const add = () => {
+        if (end - start >= batch.length) batch = Buffer.allocUnsafe((end - start) * 2)
+        bytes.copy(batch, filled, start, end)
+        filled += end - start
+        // The newline is ours: a last line may lack it.
+        batch[filled] = 0x0a
+        filled += 1
+      }
+      return full ? explainDisk(path, flush).then(add) : add()
+    },
+    async end(lines) {
+      await explainDisk(path, async () => {
+        await flush()
+        await file.flush()
+      })
+      await file.close()
+      await explainDisk(path, () => disk.move(draft, path))
+      return { path, lines: kept, dropped: lines - kept }
+    },
+    async giveUp() {
+      await file.close()
+      await disk.remove(draft)
+    },
+  }
+}
+
+export interface RestoreReport {
+  readonly ok: boolean
+  readonly mode: 'dry-run' | 'apply'
+  readonly root: string
+  readonly applied: boolean
+  readonly chosen: string
+  readonly kept: readonly Kept[]
+  /** What was live until now, kept under this name. */
+  readonly replacedKeptAs: string | null
+}
+
+export async function restoreSnapshot(
+  options: { readonly root: string; readonly apply: boolean; readonly snapshot?: string | undefined },
+  world: LockWorld,
+): Promise<RestoreReport> {
+  const { disk, clock, ids } = world
+  const root = await findRoot(options.root, world)
+  const kept = await listKept(root, disk)
+  const chosen = chooseKept(kept, options.snapshot)
+  let replacedKeptAs: string | null = null
+  if (options.apply) {
+    const path = join(root.state, chosen.name)
+    const draft = join(root.state, `.restore.${ids.next()}.draft`)
+    // A second name first: keeping the live one may let the oldest go, and that may be the one that was chosen.
+    await explainDisk(path, () => disk.link(path, draft))
+    replacedKeptAs = (await keepLive(root, disk, clock.wallMs())) ?? null
+    await explainDisk(root.snapshot, () => disk.move(draft, root.snapshot))
+  }
+  return {
+    ok: true,
+    mode: options.apply ? 'apply' : 'dry-run',
+    root: root.path,
+    applied: options.apply,
+    chosen: chosen.name,
+    kept,
+    replacedKeptAs,
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * The entries of the reference's state files: by `taskId|reasonCode` and `taskId|agent`, flat or one map within another, with or
+ * without a word `entries` around them. Always: pure; ours, which have more fields, are told apart; what has no count, no task
+ * or no name is not understood, and never guessed.
+ */
+import { z } from 'zod'
+import type { BudgetEntry } from '../policies/budget.js'
+import { human, type RecoveryEntry } from '../policies/recovery.js'
+
+/** An entry as it was found, with the two parts of its key. */
+export interface Found {
+  readonly taskId: string
+  readonly name: string
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isEntry = (value: Readonly<Record<string, unknown>>): boolean =>
+  ['attempt', 'nextAssignee', 'tokenUsage', 'elapsedMs', 'retryCount'].some((key) => Object.hasOwn(value, key))
+
+const text = (value: unknown): string => (typeof value === 'string' ? value.trim() : '')
+
+export function entriesIn(file: Readonly<Record<string, unknown>>): readonly Found[] {
+  const map = isObject(file['entries']) ? file['entries'] : file
+  const found: Found[] = []
+  for (const [key, value] of Object.entries(map)) {
+    if (!isObject(value)) continue
+    if (isEntry(value)) found.push(named(key, value))
+    else
+      for (const [name, inner] of Object.entries(value))
+        if (isObject(inner) && isEntry(inner)) found.push({ taskId: text(inner['taskId']) || key, name, value: inner })
+  }
+  return found
+}
+
+/** What an entry says of itself counts before its key: a task's id may hold the sign that parts them. */
+function named(key: string, value: Readonly<Record<string, unknown>>): Found {
+  const at = Math.max(key.lastIndexOf('|'), key.lastIndexOf('::'))
+  const [left, right] = at < 0 ? [key, ''] : [key.slice(0, at), key.slice(at).replace(/^(?:\||::)/, '')]
+  const name = text(value['reasonCode']) || text(value['agent']) || right
+  return { taskId: text(value['taskId']) || left, name, value }
+}
+
+const count = z.number().finite().min(0)
+const actions = ['retry', 'human', 'escalate'] as const
+const standings = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
+
+const recoveryShape = z.object({
+  attempt: count,
+  nextAssignee: z.string().min(1).catch(human),
+  action: z.enum(actions).optional().catch(undefined),
+  recoveryState: z.string().optional().catch(undefined),
+  cooldownUntilTs: count.optional().catch(undefined),
+  cooldownUntil: z.string().nullish().catch(undefined),
+})
+
+// Seconds of this century have ten digits; more are milliseconds.
+const secondsMax = 1e11
+
+export function referenceRecovery({ taskId, name: reasonCode, value }: Found): RecoveryEntry | 'ours' | undefined {
+  if (Object.hasOwn(value, 'deadlineTs')) return 'ours'
+  const told = recoveryShape.safeParse(value).data
+  if (told === undefined || taskId === '' || reasonCode === '') return undefined
+  const { attempt, nextAssignee, cooldownUntilTs } = told
+  const escalated = told.recoveryState === standings.escalate
+  const action = told.action ?? (escalated ? 'escalate' : nextAssignee === human ? 'human' : 'retry')
+  const shown = Date.parse(told.cooldownUntil ?? '') / 1_000
+  const untilTs = cooldownUntilTs ?? (Number.isFinite(shown) ? shown : 0)
+  return {
+    taskId,
+    reasonCode,
+    attempt: Math.floor(attempt),
+    nextAssignee,
+    action,
+    recoveryState: standings[action],
+    cooldownUntilTs: Math.ceil(untilTs > secondsMax ? untilTs / 1_000 : untilTs),
+    // It has no date for whoever is next: the board gives one when it first looks.
+    deadlineTs: 0,
+    reminders: 0,
+  }
+}
+
+const budgetShape = z.object({
+  tokenUsage: count.default(0),
+  elapsedMs: count.default(0),
+  retryCount: count.default(0),
+  updatedAt: z.string().catch(''),
+})
+
+export function referenceBudget({ taskId, name, value }: Found): BudgetEntry | 'ours' | undefined {
+  if (Object.hasOwn(value, 'exceededCount')) return 'ours'
+  const told = budgetShape.safeParse(value).data
+  const agent = name.trim().toLowerCase()
+  if (told === undefined || taskId === '' || agent === '') return undefined
+  const whole = (number: number) => Math.min(Math.ceil(number), Number.MAX_SAFE_INTEGER)
+  return {
+    taskId,
+    agent,
+    tokenUsage: whole(told.tokenUsage),
+    elapsedMs: whole(told.elapsedMs),
+    retryCount: whole(told.retryCount),
+    exceededCount: 0,
+    updatedAt: told.updatedAt,
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * A report of the board in Markdown, for people who were away. Always: bounded in every part, the same state and hour give the
+ * same text; words of agents cannot break out of their line. Pure.
+ */
+import { openRun, pausedBy } from './task-fields.js'
+import { budgetsOf } from '../policies/budget.js'
+import { choose } from './next-task.js'
+import { byUrgency, readiness, type ReadyRules, type WaitCode } from './ready.js'
+import { dependencyCycles } from './cycles.js'
+import { taskStatuses, type BoardState, type Task, type TaskStatus } from '../log/task.js'
+
+export interface Synthesis {
+  readonly markdown: string
+  readonly facts: Readonly<Record<string, unknown>>
+}
+
+// One screen a section: whoever wants all of it lists it.
+const rowsMax = 20
+const cellMax = 160
+
+const cell = (text: string) => {
+  const line = text
+    .replaceAll(/[\p{Cc}\p{Cf}]/gu, ' ')
+    .replaceAll('|', '\\|')
+    .replaceAll('<', '&lt;')
+    .trim()
+  return line.length > cellMax ? `${line.slice(0, cellMax - 1)}…` : line
+}
+
+function section(title: string, headings: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  if (rows.length === 0) return []
+  const line = (cells: readonly string[]) => `| ${cells.map(cell).join(' | ')} |`
+  const more = rows.length > rowsMax ? [``, `… and ${rows.length - rowsMax} more`] : []
+  return [
+    `## ${title}`,
+    '',
+    line(headings),
+    `|${headings.map(() => '---').join('|')}|`,
+    ...rows.slice(0, rowsMax).map(line),
+    ...more,
+    '',
+  ]
+}
+
+export function synthesize(state: BoardState, nowMs: number, rules: ReadyRules): Synthesis {
+  const tasks = [...state.tasks.values()].sort(byUrgency)
+  const counts = Object.fromEntries(taskStatuses.map((status) => [status, 0])) as Record<TaskStatus, number>
+  const waiting: { task: Task; code: WaitCode; why: string }[] = []
+  let ready = 0
+  let tokens = 0
+  let elapsedMs = 0
+  for (const task of tasks) {
+    counts[task.status] += 1
+    for (const { tokenUsage, elapsedMs: ms } of budgetsOf(task).values()) {
+      tokens += tokenUsage
+      elapsedMs += ms
+    }
+    const told = readiness(task, state, nowMs, rules)
+    if (told.ready) ready += 1
+    else if (told.code !== 'done') waiting.push({ task, code: told.code, why: told.why })
+  }
+  const forPeople = waiting.filter(({ code }) => ['person', 'approval', 'review', 'held'].includes(code))
+  const others = waiting.filter(({ code }) => ['dependency', 'cooldown', 'claimed', 'frozen'].includes(code))
+  const underWay = tasks.flatMap((task) => {
+    const run = openRun(task)
+    return run === null ? [] : [[task.taskId, task.title, run.agent, run.startedAt]]
+  })
+  const newest = (status: TaskStatus) =>
+    tasks.filter((task) => task.status === status).sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
+  const paused = pausedBy(state)
+  const cycles = dependencyCycles(state.tasks.values()).slice(0, rowsMax)
+  const choice = choose(state, nowMs, rules)
+  const lines = [
+    `# The board, ${state.lastEventAt ?? 'before its first event'}`,
+    '',
+    `${tasks.length} tasks: ${taskStatuses.map((status) => `${counts[status]} ${status}`).join(', ')}. ${ready} ready.`,
+    `Spent so far: ${tokens} tokens, ${Math.round(elapsedMs / 1_000)} s.`,
+    ...(paused === null ? [] : ['', `**Paused** by ${cell(paused.by)} at ${paused.at}.`]),
+    '',
+    ...(choice.taskId === null
+      ? [`Next: none, because ${cell(choice.because)}.`]
+      : [`Next: ${cell(choice.taskId)}, because ${cell(choice.because)}.`]),
+    '',
+    ...section(
+      'Waiting for a person',
+      ['task', 'title', 'why'],
+      forPeople.map(({ task, why }) => [task.taskId, task.title, why]),
+    ),
+    ...section('Under way', ['task', 'title', 'agent', 'since'], underWay),
+    ...section(
+      'Waiting for something else',
+      ['task', 'title', 'why'],
+      others.map(({ task, why }) => [task.taskId, task.title, why]),
+    ),
+    ...section(
+      'Failed',
+      ['task', 'title', 'why', 'when'],
+      newest('failed').map((task) => [task.taskId, task.title, task.reason ?? '', task.updatedAt]),
+    ),
+    ...section(
+      'Done last',
+      ['task', 'title', 'when'],
+      newest('done').map((task) => [task.taskId, task.title, task.updatedAt]),
+    ),
+    ...section(
+      'Waiting for each other',
+      ['tasks'],
+      cycles.map((cycle) => [cycle.slice(0, 10).join(' → ')]),
+    ),
+  ]
+  const facts = {
+    tasks: tasks.length,
+    counts,
+    ready,
+    tokens,
+    elapsedMs,
+    paused: paused !== null,
+    waitingForPeople: forPeople.length,
+  }
+  return { markdown: `${lines.join('\n').trimEnd()}\n`, facts }
+}

@@ -1,0 +1,52 @@
+/**
+ * What is under way on a board: runs that nothing has closed, and claims about to become some. Always: the same as a look at
+ * every task would tell, kept up with those that change.
+ */
+import { claimOf, isOver, openRun, type DispatchClaim } from './task-fields.js'
+import { keepUp, type Kept } from './incremental.js'
+import type { BoardState, Run, Task } from '../log/task.js'
+
+export interface OpenRun {
+  readonly taskId: string
+  readonly runId: string
+  readonly run: Run
+}
+
+class UnderWay implements Kept {
+  readonly runs = new Map<string, OpenRun>()
+  /** Claims of tasks that have no open run. */
+  readonly claims = new Map<string, DispatchClaim>()
+
+  begin(state: BoardState): void {
+    for (const task of state.tasks.values()) this.#look(task)
+  }
+
+  change(_state: BoardState, tasks: readonly Task[]): void {
+    for (const task of tasks) this.#look(task)
+  }
+
+  #look(task: Task): void {
+    const { taskId } = task
+    const run = openRun(task)
+    const claim = run === null && task.status === 'claimed' ? claimOf(task) : null
+    if (run === null) this.runs.delete(taskId)
+    else this.runs.set(taskId, { taskId, runId: run.runId, run })
+    if (claim === null) this.claims.delete(taskId)
+    else this.claims.set(taskId, claim)
+  }
+}
+
+const underWay = keepUp<null, UnderWay>(() => new UnderWay())
+
+/** Every run that nothing has closed, also of tasks that a hand has moved on since. */
+export function openRuns(state: BoardState): readonly OpenRun[] {
+  return [...underWay(state, null).runs.values()]
+}
+
+/** Turns under way, and claims about to become some. */
+export function inFlight(state: BoardState, nowMs: number): number {
+  const { runs, claims } = underWay(state, null)
+  let count = runs.size
+  for (const claim of claims.values()) if (!isOver(claim, nowMs)) count += 1
+  return count
+}

@@ -1,0 +1,140 @@
+/**
+ * May a task be dispatched now, and by whom; else what it waits for, in one plain reason. Always: pure, and the same state and
+ * hour give the same answer. Which of those that are ready comes first is told here, too; the choice among all is choose.ts'.
+ */
+import {
+  abortOf,
+  approvalOf,
+  claimOf,
+  firstAgent,
+  frozenOf,
+  iso,
+  isOver,
+  needsApproval,
+  openRun,
+  textField,
+} from './task-fields.js'
+import { recoveryOf, ruleFor, type RecoveryPolicy } from '../policies/recovery.js'
+import type { BoardState, Task } from '../log/task.js'
+
+export type WaitCode =
+  | 'done'
+  | 'failed'
+  | 'under_way'
+  | 'aborted'
+  | 'frozen'
+  | 'approval'
+  | 'review'
+  | 'held'
+  | 'person'
+  | 'cooldown'
+  | 'claimed'
+  | 'dependency'
+
+export type Readiness =
+  | { readonly ready: true; readonly assignee: string }
+  | { readonly ready: false; readonly code: WaitCode; readonly why: string; readonly until?: string }
+
+export interface ReadyRules {
+  /** Who tries a task that names nobody. */
+  readonly firstAgent: string
+  readonly recovery: RecoveryPolicy
+}
+
+// A chain of dependencies longer than this is not walked to its end: it is told as it stands.
+const cycleWalkMax = 10_000
+
+/** May this task be dispatched now, and by whom; else what it waits for. */
+export function readiness(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): Readiness {
+  const no = (code: WaitCode, why: string, until?: string): Readiness => ({
+    ready: false,
+    code,
+    why,
+    ...(until === undefined ? {} : { until }),
+  })
+  if (task.status === 'done') return no('done', 'it is done')
+  if (task.status === 'failed') return no('failed', `it failed${task.reason === null ? '' : `: ${task.reason}`}`)
+  const run = openRun(task)
+  if (run !== null) return no('under_way', `${run.agent} is at it since ${run.startedAt}`)
+  const abort = abortOf(task)
+  if (abort !== null) return no('aborted', `${abort.by} aborted it`)
+  const frozen = frozenOf(task)
+  if (frozen !== null) return no('frozen', `${frozen.by} froze it`)
+  const unmet = unmetDependency(task, state)
+  // Nobody is asked to approve what could not start anyway.
+  if (unmet === null && needsApproval(task) && approvalOf(task) === null) return no('approval', 'it needs an approval')
+  if (task.status === 'review') return no('review', 'it waits for a review')
+  if (task.status === 'in_progress') return no('held', `${task.assignee ?? 'somebody'} works at it by hand`)
+  if (task.status === 'claimed') {
+    const claim = claimOf(task)
+    if (claim === null) return no('held', `${task.assignee ?? 'somebody'} has claimed it by hand`)
+    if (!isOver(claim, nowMs)) return no('claimed', `${claim.by} is about to start it`, claim.until)
+    return unmet === null ? { ready: true, assignee: task.assignee ?? rules.firstAgent } : no('dependency', unmet)
+  }
+  if (task.status === 'blocked') {
+    const code = textField(task, 'reasonCode')
+    const decided = code === null ? undefined : recoveryOf(task, code)
+    if (decided?.action !== 'retry') return no('person', task.reason ?? 'it waits for a person')
+    const until = coolingUntil(decided.cooldownUntilTs, ruleFor(rules.recovery, decided.reasonCode).cooldownSec, nowMs)
+    if (until !== null) return no('cooldown', `${decided.nextAssignee} may try again at ${until}`, until)
+    return unmet === null ? { ready: true, assignee: decided.nextAssignee } : no('dependency', unmet)
+  }
+  if (unmet !== null) return no('dependency', unmet)
+  return { ready: true, assignee: firstAgent(task, rules.firstAgent) }
+}
+
+/** Both ends of a cool-down are rounded up to whole seconds. */
+export const cooldownSlackSec = 2
+
+/** Null: over. So is one that lies further ahead than it is long: the clock was set back, and nobody waits the jump out. */
+function coolingUntil(untilTs: number, cooldownSec: number, nowMs: number): string | null {
+  const leftMs = untilTs * 1_000 - nowMs
+  return leftMs <= 0 || leftMs > (cooldownSec + cooldownSlackSec) * 1_000 ? null : iso(untilTs * 1_000)
+}
+
+function unmetDependency(task: Task, state: BoardState): string | null {
+  for (const id of task.dependencies) {
+    const wanted = state.tasks.get(id)
+    if (wanted === undefined) return `it waits for ${id}, which does not exist`
+    if (wanted.status !== 'done') return `it waits for ${id}, which is ${wanted.status}`
+  }
+  return null
+}
+
+/** Whether `from` waits, over any number of steps, for `target`; the walk ends when its allowance is used up. */
+export function dependsOn(
+  state: BoardState,
+  from: string,
+  target: string,
+  steps: { left: number } = { left: cycleWalkMax },
+): boolean {
+  const seen = new Set<string>()
+  const open = [from]
+  while (open.length > 0 && steps.left > 0) {
+    steps.left -= 1
+    const id = open.pop()!
+    if (id === target) return true
+    if (seen.has(id)) continue
+    seen.add(id)
+    const task = state.tasks.get(id)
+    if (task !== undefined && task.status !== 'done') open.push(...task.dependencies)
+  }
+  return false
+}
+
+export const weight = (number: number): number => (Number.isFinite(number) ? number : 0)
+
+/** The more urgent first, then the more useful, then the older, then by name: no two tasks are equal. */
+export function byUrgency(a: Task, b: Task): number {
+  return (
+    weight(b.priority) - weight(a.priority) ||
+    weight(b.impact) - weight(a.impact) ||
+    compare(a.createdAt, b.createdAt) ||
+    compare(a.taskId, b.taskId)
+  )
+}
+
+/** By code unit: the order must not depend on whose language the machine speaks. */
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

@@ -1,0 +1,55 @@
+/**
+ * What the board's own lines put on a task beyond the words of task.ts: whose try is next, a dispatcher's claim, an
+ * operator's word, what was spent. Always: a field that is absent or broken (old roots, other programs) reads as nothing,
+ * never as an error. What follows from these facts is decided in ready.ts, dispatch.ts and reconcile.ts.
+ */
+import { z } from 'zod'
+import type { BoardState, Run, Task } from '../log/task.js'
+
+const instant = z.string().refine((text) => Number.isFinite(Date.parse(text)))
+const said = z.object({ by: z.string(), at: z.string(), reason: z.string().optional() })
+
+/** A dispatcher's hold on a task between choosing it and the intent line; `id` fences whoever lost it. */
+const claimShape = z.object({ id: z.string(), by: z.string(), since: instant, until: instant })
+export type DispatchClaim = z.output<typeof claimShape>
+
+export interface Said {
+  readonly by: string
+  readonly at: string
+  readonly reason?: string | undefined
+}
+
+function read<T>(shape: z.ZodType<T>, value: unknown): T | null {
+  if (value === undefined || value === null) return null
+  const result = shape.safeParse(value)
+  return result.success ? result.data : null
+}
+
+export const textField = (task: Task, name: string): string | null => {
+  const value = task.fields[name]
+  return typeof value === 'string' && value !== '' ? value : null
+}
+export const claimOf = (task: Task): DispatchClaim | null => read(claimShape, task.fields['claim'])
+export const frozenOf = (task: Task): Said | null => read(said, task.fields['frozen'])
+export const abortOf = (task: Task): Said | null => read(said, task.fields['abort'])
+export const approvalOf = (task: Task): Said | null => read(said, task.fields['approval'])
+export const needsApproval = (task: Task): boolean => task.fields['requiresApproval'] === true
+export const pausedBy = (state: BoardState): Said | null => read(said, state.control['paused'])
+
+/** The run that nothing has closed yet, also when a hand has moved the task on since. */
+export function openRun(task: Task): Run | null {
+  const last = task.runs.at(-1)
+  return last !== undefined && last.endedAt === undefined ? last : null
+}
+
+/** The first to try: who was named for it, else its role, else who did it last. */
+export function firstAgent(task: Task, fallback: string): string {
+  return textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee ?? fallback
+}
+
+/** A span of the log's clock. A clock that was set back to before the span began must not make anybody wait it out again. */
+export function isOver(span: { readonly since: string; readonly until: string }, nowMs: number): boolean {
+  return nowMs >= Date.parse(span.until) || nowMs < Date.parse(span.since)
+}
+
+export const iso = (ms: number): string => new Date(ms).toISOString()

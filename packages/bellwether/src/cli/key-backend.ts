@@ -1,0 +1,91 @@
+/** Where `bellwether keys` does its deeds: in the database, or through a server. Both keep the same audit log. */
+import { userInfo } from 'node:os'
+import type { Client } from '../client/client.js'
+import { writeAudit } from '../kernel/access/audit-log.js'
+import {
+  createKey,
+  listKeys,
+  revokeKey,
+  rotateKey,
+  type KeyRow,
+  type MadeKey,
+  type NewKey,
+} from '../kernel/access/api-keys.js'
+import { migrate } from '../kernel/schema/migrate.js'
+import { systemClock } from '../ports/clock.js'
+import type { Database } from '../ports/database/database.js'
+import { openDatabase } from '../ports/database/pool.js'
+import { uuidv7 } from '../ports/ids.js'
+import { systemRandom } from '../ports/random.js'
+
+/** A key in a list; its instants are text. */
+export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id' | 'created_by'> {
+  readonly created_at: string
+  readonly rotated_at: string | null
+  readonly revoked_at: string | null
+  readonly last_used_at: string | null
+}
+
+export interface KeyCabinet {
+  create(key: Omit<NewKey, 'by'>): Promise<MadeKey>
+  list(): Promise<readonly KeyLine[]>
+  rotate(id: string, graceSeconds: number): Promise<MadeKey>
+  revoke(id: string): Promise<void>
+}
+
+export function throughServer(client: Client): KeyCabinet {
+  const made = async (asked: Promise<{ readonly key_id: string; readonly key: string }>): Promise<MadeKey> => {
+    const { key_id: keyId, key } = await asked
+    return { keyId, key }
+  }
+  const path = (id: string) => `/keys/${encodeURIComponent(id)}`
+  return {
+    create: (key) => made(client.ask('POST', '/keys', { body: key })),
+    list: async () => (await client.ask<{ readonly keys: readonly KeyLine[] }>('GET', '/keys')).keys,
+    rotate: (id, graceSeconds) =>
+      made(client.ask('POST', `${path(id)}/rotate`, { body: { grace_seconds: graceSeconds } })),
+    revoke: async (id) => void (await client.ask('DELETE', path(id))),
+  }
+}
+
+const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
+const me = () => `cli:${userInfo().username}`
+
+export async function inDatabase<T>(url: string, work: (cabinet: KeyCabinet) => Promise<T>): Promise<T> {
+  const db = await openDatabase({ url, applicationName: 'bellwether keys', poolSize: 1 })
+  try {
+    await migrate(db)
+    return await work({
+      create: (key) => noted(db, 'CREATE', createKey(db, ports, { ...key, by: me() })),
+      list: async () => (await listKeys(db)).map(lineOf),
+      rotate: (id, graceSeconds) => noted(db, 'ROTATE', rotateKey(db, systemRandom, id, graceSeconds)),
+      async revoke(id) {
+        await revokeKey(db, id)
+        await note(db, 'REVOKE', id)
+      },
+    })
+  } finally {
+    await db.close()
+  }
+}
+
+function lineOf(row: KeyRow): KeyLine {
+  return {
+    ...row,
+    created_at: row.created_at.toISOString(),
+    rotated_at: row.rotated_at?.toISOString() ?? null,
+    revoked_at: row.revoked_at?.toISOString() ?? null,
+    last_used_at: row.last_used_at?.toISOString() ?? null,
+  }
+}
+
+async function noted(db: Database, method: string, doing: Promise<MadeKey>): Promise<MadeKey> {
+  const made = await doing
+  await note(db, method, made.keyId)
+  return made
+}
+
+async function note(db: Database, method: string, keyId: string): Promise<void> {
+  const deed = { actor: me(), role: null, address: null, method, path: `/keys/${keyId}`, status: 200, code: null }
+  await writeAudit(db, [deed])
+}

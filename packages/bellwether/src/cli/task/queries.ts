@@ -1,0 +1,218 @@
+/** `task list`, `task show`, `task watch`, `task synthesize`: what can be seen of a board without changing it. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { InvalidArgumentError, type Command } from 'commander'
+import { openFeed } from '../../board/log/feed.js'
+import { shippedRecovery } from '../../board/policies/recovery.js'
+import type { ReadyRules } from '../../board/tasks/ready.js'
+import { listTasks, taskView, type TaskPage, type TaskView } from '../../board/tasks/task-view.js'
+import { synthesize } from '../../board/tasks/markdown-report.js'
+import { taskStatuses, type TaskEvent, type TaskStatus } from '../../board/log/task.js'
+import type { Client } from '../../client/client.js'
+import { block, plain } from '../../client/sanitize.js'
+import { systemClock } from '../../ports/clock.js'
+import { systemDisk } from '../../ports/disk/disk.js'
+import { pauseMs, reconnecting } from '../../ports/retry.js'
+import { printLine, tell as answer } from '../output.js'
+import { untilInterrupted } from '../interrupt.js'
+import { facts, table } from '../terminal.js'
+import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
+
+/** Whoever only looks is not kept from it by a mistake in a policy file; `onRoot` has told them of it. */
+async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
+  try {
+    return { firstAgent: settings.first_agent, recovery: (await policies()).recovery }
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error
+    return { firstAgent: settings.first_agent, recovery: shippedRecovery }
+  }
+}
+
+export function listCommand(task: Command): void {
+  withCommon(task.command('list'))
+    .description('show the tasks, the most urgent first')
+    .option('--status <status>', `only these: ${taskStatuses.join(', ')}`, statusName)
+    .option('--all', 'also those that are done')
+    .option('--limit <n>', 'at most so many', wholeNumber, 50)
+    .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
+      const { status, limit } = flags
+      const done = flags.all === true || status === 'done'
+      const told = (page: TaskPage) => answer(flags, page, () => listStory(page))
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const query = new URLSearchParams({ done: String(done), limit: String(Math.max(1, Math.min(limit, pageMax))) })
+        if (status !== undefined) query.set('status', status)
+        return told(await server.ask<TaskPage>('GET', `/board/tasks?${query.toString()}`))
+      }
+      return onRoot(flags, 'look', async (opened) => {
+        const query = { ...(status === undefined ? {} : { status }), done, limit }
+        told(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
+      })
+    })
+}
+
+// What a server gives at once.
+const pageMax = 1_000
+
+function listStory(page: TaskPage): string {
+  if (page.tasks.length === 0) return 'no tasks'
+  const rows = page.tasks.map((one) => [
+    one.taskId,
+    one.status,
+    String(one.priority),
+    one.assignee ?? '–',
+    one.title,
+    one.waitsFor ?? (one.status === 'done' ? '–' : 'ready'),
+  ])
+  const more = page.total > page.tasks.length ? `\n… and ${page.total - page.tasks.length} more (--limit)` : ''
+  return `${table(['TASK', 'STATUS', 'PRIO', 'WHO', 'TITLE', 'WAITS FOR'], rows, process.stdout.columns, [0])}${more}`
+}
+
+export function showCommand(task: Command): void {
+  withCommon(task.command('show <id>'))
+    .description('show one task: what it waits for, its tries, what it cost')
+    .action(async (id: string, flags: CommonFlags) => {
+      const told = (view: TaskView) => answer(flags, view, () => taskStory(view))
+      const server = boardServer(flags)
+      if (server !== undefined) return told(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
+      return onRoot(flags, 'look', async (opened) =>
+        told(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
+      )
+    })
+}
+
+function taskStory(view: TaskView): string {
+  const told = facts([
+    ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
+    ['waits for', view.waitsFor ?? (view.status === 'done' ? 'nothing: it is done' : 'nothing: it is ready')],
+    ['who', view.assignee ?? '–'],
+    ['priority', `${view.priority}, impact ${view.impact}`],
+    ['depends on', view.dependencies.join(', ') || '–'],
+    ['created', view.createdAt],
+    ['changed', view.updatedAt],
+  ])
+  const { instruction } = view.fields
+  const text = typeof instruction === 'string' ? `\n\n${block(instruction)}` : ''
+  const runs = view.runs.map((run) => [
+    run.startedAt,
+    run.agent,
+    run.outcome ?? 'under way',
+    run.reasonCode ?? '',
+    run.tokenUsage === undefined ? '' : `${run.tokenUsage} tokens`,
+    run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
+  ])
+  const headings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME']
+  const tries = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
+  return `${plain(view.taskId)}  ${plain(view.title)}\n${told}${text}${tries}`
+}
+
+export function watchCommand(task: Command): void {
+  withCommon(task.command('watch'))
+    .description('show what happens, as it happens; one JSON object a line with --json')
+    .option('--since <cursor>', 'begin after this cursor (0: from the start; default: now)', wholeNumber)
+    .option('--once', 'show what there is and end')
+    .action(async (flags: CommonFlags & { since?: number; once?: boolean }) => {
+      const server = boardServer(flags)
+      if (server !== undefined) return watchServer(server, flags)
+      const stop = new AbortController()
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
+      // A reader that is gone wants no more lines.
+      process.stdout.on('error', () => stop.abort())
+      return onRoot(flags, 'look', async ({ board }) => {
+        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
+        try {
+          let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
+          while (!stop.signal.aborted) {
+            const page = await feed.since(cursor)
+            if (page.reset) process.stderr.write('the log is another one than the cursor was of; from its start:\n')
+            const first = page.cursor - page.events.length
+            page.events.forEach((event, at) => tell(flags, event, first + at + 1))
+            cursor = page.cursor
+            if (page.more) continue
+            if (flags.once === true) break
+            await systemClock.sleep(pollMs, stop.signal)
+          }
+        } finally {
+          await feed.close()
+        }
+      })
+    })
+}
+
+/** Goes on where it was cut: nothing is missed. */
+async function watchServer(server: Client, flags: CommonFlags & { since?: number; once?: boolean }): Promise<void> {
+  if (flags.once === true)
+    throw new InvalidInput('--once is for a board of files: a server tells on', { code: 'contradicting_options' })
+  let last = flags.since === undefined ? undefined : String(flags.since)
+  let failures = 0
+  await untilInterrupted(async (signal) => {
+    while (!signal.aborted) {
+      try {
+        for await (const { id, event, data } of server.follow('/board/events', signal, last)) {
+          failures = 0
+          last = id ?? last
+          if (event === 'reset')
+            process.stderr.write('the log is another one than the cursor was of; from its start:\n')
+          else if (event !== 'hello') tell(flags, data as unknown as TaskEvent, Number(id ?? 0))
+        }
+      } catch (error) {
+        if (!(error instanceof Retryable)) throw error
+        if (failures === 0) process.stderr.write(`${plain(error.message)}; trying again\n`)
+      }
+      failures += 1
+      await systemClock.sleep(pauseMs({ backoff: reconnecting }, failures), signal)
+    }
+  })
+}
+
+// A person does not see a difference below this, and a look costs one stat of the log.
+const pollMs = 250
+
+function tell(flags: CommonFlags, event: TaskEvent, cursor: number): void {
+  if (flags.json === true) return printLine({ cursor, ...event })
+  const { payload } = event
+  const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
+  // A note says what it is about by its keys.
+  const about =
+    word ?? (event.type === 'task_noted' || event.type === 'board_control' ? Object.keys(payload).join(', ') : '')
+  const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
+  process.stdout.write(`${plain(`${words.join('  ')} by ${event.actor}${about === '' ? '' : `: ${about}`}`)}\n`)
+}
+
+export function synthesizeCommand(task: Command): void {
+  withCommon(task.command('synthesize'))
+    .description('write a report of the board in Markdown')
+    .option('--out <file>', 'write it there instead of to stdout')
+    .action(async (flags: CommonFlags & { out?: string }) => {
+      if (boardServer(flags) !== undefined)
+        throw new InvalidInput('a report is written from files: leave --server out', { code: 'contradicting_options' })
+      await onRoot(flags, 'look', async (opened) => {
+        const { markdown, facts } = synthesize(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
+        if (flags.out !== undefined) {
+          await writeFile(flags.out, markdown).catch((error: unknown) => {
+            throw new InvalidInput(`the report cannot be written to ${flags.out}: ${messageOf(error)}`, {
+              code: 'no_report',
+            })
+          })
+          answer(flags, { ...facts, out: flags.out }, () => `written: ${flags.out}`)
+          return
+        }
+        answer(flags, { ...facts, markdown }, () => markdown)
+      })
+    })
+}
+
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
+
+function statusName(text: string): TaskStatus {
+  const found = taskStatuses.find((status) => status === text)
+  if (found !== undefined) return found
+  throw new InvalidArgumentError(`It must be one of ${taskStatuses.join(', ')}.`)
+}
+
+export function wholeNumber(text: string): number {
+  const number = Number(text)
+  if (/^\d{1,15}$/.test(text)) return number
+  throw new InvalidArgumentError('It must be a whole number.')
+}

@@ -1,0 +1,173 @@
+/**
+ * API keys in the database. Always: only hashes are stored, a key is shown once by whoever made it, a revoked one is never good
+ * again. Who asks with a key, and what its role allows, is the HTTP server's business.
+ */
+import { createHash } from 'node:crypto'
+import { InvalidInput, token } from '@bellwether/protocol'
+import type { Database, Queryable } from '../../ports/database/database.js'
+import type { Ids } from '../../ports/ids.js'
+import type { Random } from '../../ports/random.js'
+import { plainText } from '../content.js'
+
+export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader'] as const
+export type KeyRole = (typeof keyRoles)[number]
+
+export interface NewKey {
+  readonly role: KeyRole
+  readonly name?: string
+  readonly view?: string
+  readonly project?: string
+  /** Who made it, for the list and the audit log. */
+  readonly by: string
+}
+
+/** A key as the list shows it: everything but the secret. */
+export interface KeyRow {
+  readonly key_id: string
+  readonly name: string
+  readonly role: KeyRole
+  readonly view_name: string | null
+  readonly project_id: string | null
+  readonly created_at: Date
+  readonly created_by: string
+  readonly rotated_at: Date | null
+  readonly revoked_at: Date | null
+  readonly last_used_at: Date | null
+}
+
+/** A key as the server judges with it. */
+export interface LiveKey extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id'> {
+  readonly hash: Buffer
+  readonly previous_hash: Buffer | null
+}
+
+export interface MadeKey {
+  readonly keyId: string
+  /** Shown now and never again. */
+  readonly key: string
+}
+
+interface Ports {
+  readonly ids: Ids
+  readonly random: Pick<Random, 'bytes'>
+}
+
+const secretBytes = 32
+// More than any house needs; a server holds them all in memory.
+export const keysMax = 10_000
+const graceMaxSeconds = 604_800
+// Any number that nothing else in this database locks.
+const firstKeyLock = 0x62_77_02
+
+export const hashKey = (key: string): Buffer => createHash('sha256').update(key).digest()
+
+/** Known by its beginning, so that scanners of leaked secrets can find it. */
+const newSecret = (random: Ports['random']) => `bw_${Buffer.from(random.bytes(secretBytes)).toString('base64url')}`
+
+export async function createKey(db: Queryable, { ids, random }: Ports, key: NewKey): Promise<MadeKey> {
+  if (!keyRoles.includes(key.role)) {
+    throw new InvalidInput(`${JSON.stringify(key.role)} is not a role`, {
+      code: 'invalid_role',
+      hint: `one of ${keyRoles.join(', ')}`,
+    })
+  }
+  if (key.role === 'sensor' && key.view === undefined) {
+    throw new InvalidInput('a sensor’s key names the view that it feeds', {
+      code: 'view_needed',
+      hint: 'add --view NAME',
+    })
+  }
+  const [{ count } = { count: 0 }] = await db.query<{ count: number }>({
+    text: 'select count(*)::int as count from resource.api_keys where revoked_at is null',
+  })
+  if (count >= keysMax) throw new InvalidInput(`there are ${count} keys already`, { code: 'too_many_keys' })
+  const made = { keyId: ids.next(), key: newSecret(random) }
+  await db.query({
+    text: `insert into resource.api_keys (key_id, name, role, view_name, project_id, hash, created_at, created_by)
+      values ($1, $2, $3, $4, $5, $6, state.now(), $7)`,
+    values: [
+      made.keyId,
+      key.name === undefined ? key.role : plainText(key.name, 'name', 120),
+      key.role,
+      key.view === undefined ? null : plainText(key.view, 'view', 64),
+      key.project === undefined ? null : token(key.project, 'project'),
+      hashKey(made.key),
+      plainText(key.by, 'by', 200),
+    ],
+  })
+  return made
+}
+
+/** An admin's key when there is no key at all; undefined when somebody has one. Servers that start together make one. */
+export async function createFirstKey(db: Database, ports: Ports, by: string): Promise<MadeKey | undefined> {
+  return db.transaction(async (tx) => {
+    await tx.query({ text: 'select pg_advisory_xact_lock($1)', values: [firstKeyLock] })
+    return (await hasKeys(tx)) ? undefined : createKey(tx, ports, { role: 'admin', name: 'first admin', by })
+  })
+}
+
+export async function hasKeys(db: Queryable): Promise<boolean> {
+  const rows = await db.query({ text: 'select from resource.api_keys where revoked_at is null limit 1' })
+  return rows.length > 0
+}
+
+export async function listKeys(db: Queryable): Promise<KeyRow[]> {
+  return db.query<KeyRow>({
+    text: `select key_id, name, role, view_name, project_id, created_at, created_by, rotated_at, revoked_at, last_used_at
+      from resource.api_keys order by key_id desc limit ${keysMax}`,
+  })
+}
+
+/** The same key with a new secret; the old one is good for `graceSeconds` more. */
+export async function rotateKey(
+  db: Queryable,
+  random: Ports['random'],
+  keyId: string,
+  graceSeconds = 0,
+): Promise<MadeKey> {
+  if (!(graceSeconds >= 0 && graceSeconds <= graceMaxSeconds)) {
+    throw new InvalidInput(`the grace is 0 to ${graceMaxSeconds} seconds`, { code: 'invalid_grace' })
+  }
+  const key = newSecret(random)
+  const rows = await db.query({
+    text: `update resource.api_keys set rotated_at = state.now(), hash = $2,
+        previous_hash = case when $3::float8 > 0 then hash end,
+        previous_until = case when $3::float8 > 0 then state.now() + make_interval(secs => $3) end
+      where key_id = $1 and revoked_at is null returning key_id`,
+    values: [plainText(keyId, 'the key’s id'), hashKey(key), graceSeconds],
+  })
+  if (rows.length === 0) throw unknownKey(keyId)
+  return { keyId, key }
+}
+
+export async function revokeKey(db: Queryable, keyId: string): Promise<void> {
+  const rows = await db.query({
+    text: `update resource.api_keys set revoked_at = coalesce(revoked_at, state.now()), previous_hash = null, previous_until = null
+      where key_id = $1 returning key_id`,
+    values: [plainText(keyId, 'the key’s id')],
+  })
+  if (rows.length === 0) throw unknownKey(keyId)
+}
+
+function unknownKey(keyId: string): InvalidInput {
+  return new InvalidInput(`there is no key ${keyId} that is not revoked`, {
+    code: 'unknown_key',
+    hint: '`bellwether keys list` shows them',
+  })
+}
+
+export async function readLiveKeys(db: Queryable): Promise<LiveKey[]> {
+  return db.query<LiveKey>({
+    name: 'bw_live_keys',
+    text: `select key_id, name, role, view_name, project_id, hash, case when previous_until > state.now() then previous_hash end as previous_hash
+      from resource.api_keys where revoked_at is null order by key_id limit ${keysMax}`,
+  })
+}
+
+export async function touchKeys(db: Queryable, keyIds: readonly string[]): Promise<void> {
+  await db.query({
+    name: 'bw_touch_keys',
+    text: 'update resource.api_keys set last_used_at = state.now() where key_id = any ($1)',
+    values: [keyIds],
+  })
+}

@@ -1,0 +1,72 @@
+/** The audit log: who did what, kept for as long as the settings say. Rows are added together and never changed. */
+import type { Queryable } from '../../ports/database/database.js'
+
+export interface Deed {
+  /** The key's id, or who used the command line. */
+  readonly actor: string
+  readonly role: string | null
+  readonly address: string | null
+  readonly method: string
+  readonly path: string
+  readonly status: number
+  readonly code: string | null
+}
+
+export interface AuditRow extends Deed {
+  readonly audit_id: number
+  readonly at: Date
+}
+
+export interface AuditQuery {
+  readonly actor?: string | undefined
+  /** Rows older than this one. */
+  readonly before?: number | undefined
+  readonly limit: number
+}
+
+// Looked at for one page: a filter that matches little ends with a cursor, not with a scan of everything.
+const lookMax = 20_000
+
+export async function writeAudit(db: Queryable, deeds: readonly Deed[]): Promise<void> {
+  await db.query({
+    name: 'bw_write_audit',
+    text: `insert into resource.audit_log (at, actor, role, address, method, path, status, code)
+      select state.now(), x.* from json_to_recordset($1::json)
+        as x (actor text, role text, address text, method text, path text, status int, code text)`,
+    values: [JSON.stringify(deeds)],
+  })
+}
+
+/** Newest first. The cursor is the last row that was looked at, or null at the end. */
+export async function readAudit(
+  db: Queryable,
+  query: AuditQuery,
+): Promise<{ rows: AuditRow[]; cursor: number | null }> {
+  const found = await db.query<AuditRow & Edge>({
+    name: 'bw_read_audit',
+    text: `with looked as materialized (select * from resource.audit_log where audit_id < $2 order by audit_id desc limit ${lookMax}),
+      page as (select * from looked l where $1::text is null or l.actor = $1 order by audit_id desc limit $3)
+      select e.edge, p.* from (select case when count(*) = ${lookMax} then min(audit_id) end as edge from looked) e
+      left join page p on true order by p.audit_id desc`,
+    values: [query.actor ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
+  })
+  const rows = found.filter((row) => row.audit_id !== null).map(({ edge: _edge, ...row }) => row)
+  return { rows, cursor: rows.length === query.limit ? rows.at(-1)!.audit_id : (found[0]?.edge ?? null) }
+}
+
+interface Edge {
+  readonly edge: number | null
+}
+
+const pruneMax = 5_000
+
+/** How many rows went; the caller comes again while it is many. */
+export async function pruneAudit(db: Queryable, days: number): Promise<number> {
+  const gone = await db.query({
+    text: `delete from resource.audit_log where audit_id in (
+      select o.audit_id from (select audit_id, at from resource.audit_log order by audit_id limit ${pruneMax}) o
+      where o.at < state.now() - make_interval(secs => $1::float8 * 86400)) returning audit_id`,
+    values: [days],
+  })
+  return gone.length
+}

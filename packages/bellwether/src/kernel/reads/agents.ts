@@ -1,0 +1,98 @@
+/** The roster and what its agents are doing, for people and programs that look. Reads only; bounded by the page. */
+import type { Queryable } from '../../ports/database/database.js'
+
+export interface AgentRow {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly worker_target: string
+  readonly status: 'active' | 'retired'
+  readonly metadata: Readonly<Record<string, unknown>>
+  /** Its head: null until its first turn comes. */
+  readonly state: Readonly<Record<string, unknown>> | null
+  /** Turns in line behind the present one; counted up to 1,000. */
+  readonly queued: number
+  /** Its newest turn that ended; null: none, or not among what it wrote last. */
+  readonly last_turn: { readonly agent_turn_id: string; readonly outcome: string; readonly ended_at: string } | null
+}
+
+const queuedMax = 1_000
+// A deliverable is the last that a turn writes: only an agent that is at work, and has written more than this since, hides it.
+const lookBackMax = 32
+
+const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_target, a.status, a.metadata,
+    case when h.agent_id is not null then jsonb_build_object('status', h.status, 'active_agent_turn_id', h.active_agent_turn_id,
+      'turn_epoch', h.turn_epoch, 'activity', h.activity, 'current_tool', h.current_tool, 'waiting_tool_count', h.waiting_tool_count,
+      'resume_deadline', h.resume_deadline, 'turn_deadline', h.turn_deadline, 'leased_at', h.leased_at, 'updated_at', h.updated_at,
+      'output_box_id', h.output_box_id) end as state,
+    (select count(*)::int from (select from state.agent_inbox q
+      where q.project_id = a.project_id and q.agent_id = a.agent_id and q.status = 'queued' limit ${queuedMax}) q) as queued,
+    (select jsonb_build_object('agent_turn_id', c.metadata ->> 'agent_turn_id', 'outcome', c.metadata ->> 'status', 'ended_at', c.created_at)
+      from (select x.card_id, x.position from cards.box_cards x where x.box_id = coalesce(h.home_box_id, h.output_box_id)
+        order by x.position desc limit ${lookBackMax}) x
+      cross join lateral (select * from cards.cards c where c.card_id = x.card_id offset 0) c
+      where c.type = 'task.deliverable' and c.metadata ->> 'agent_id' = a.agent_id order by x.position desc limit 1) as last_turn
+  from resource.project_agents a left join lateral state.head(a.project_id, a.agent_id) h on true
+  where a.project_id = $1 and ${which}`
+
+/** By name, after this one. */
+export async function listAgents(
+  db: Queryable,
+  projectId: string,
+  after: string,
+  limit: number,
+): Promise<{ agents: AgentRow[]; cursor: string | null }> {
+  const agents = await db.query<AgentRow>({
+    name: 'bw_list_agents',
+    text: select('a.agent_id > $2 order by a.agent_id limit $3'),
+    values: [projectId, after, limit],
+  })
+  return { agents, cursor: agents.length === limit ? agents.at(-1)!.agent_id : null }
+}
+
+export async function readAgent(db: Queryable, projectId: string, agentId: string): Promise<AgentRow | undefined> {
+  const [agent] = await db.query<AgentRow>({
+    name: 'bw_read_agent',
+    text: select('a.agent_id = $2'),
+    values: [projectId, agentId],
+  })
+  return agent
+}
+
+export interface ProjectRow {
+  readonly project_id: string
+  readonly created_at: Date
+}
+
+// More than a page can offer for choice.
+const projectsMax = 1_000
+
+export async function listProjects(db: Queryable): Promise<ProjectRow[]> {
+  return db.query<ProjectRow>({
+    name: 'bw_list_projects',
+    text: `select project_id, created_at from resource.projects order by project_id limit ${projectsMax}`,
+  })
+}
+
+export interface WorkerRow {
+  readonly worker_id: string
+  readonly worker_target: string
+  readonly started_at: Date
+  readonly seen_at: Date
+  readonly last_claim_at: Date | null
+  readonly concurrency: number | null
+  readonly free: number | null
+}
+
+const workersMax = 500
+
+/** Workers of the targets that this project's agents have, seen within the last hour, the newest sign of life first. */
+export async function listWorkers(db: Queryable, projectId: string): Promise<WorkerRow[]> {
+  return db.query<WorkerRow>({
+    name: 'bw_list_workers',
+    text: `select worker_id, worker_target, started_at, seen_at, last_claim_at, concurrency, free from state.workers w
+      where w.seen_at > state.now() - interval '1 hour'
+        and exists (select from resource.project_agents a where a.project_id = $1 and a.worker_target = w.worker_target)
+      order by w.seen_at desc limit ${workersMax}`,
+    values: [projectId],
+  })
+}

@@ -1,0 +1,105 @@
+/**
+ * Turns as people and programs look at them: lists by the page, and one turn with its trail. Reads only. Always bounded: a list
+ * looks at a fixed number of turns and says where it stopped, because no index of the hot table is spent on rare questions.
+ */
+import { outcomes } from '@bellwether/protocol'
+import type { Queryable } from '../../ports/database/database.js'
+import { headStatuses } from '../turn.js'
+
+export interface TurnRow {
+  readonly agent_turn_id: string
+  readonly inbox_id: string
+  readonly project_id: string
+  readonly agent_id: string
+  readonly status: string
+  readonly turn_epoch: number | null
+  readonly created_at: Date
+  readonly started_at: Date | null
+  readonly ended_at: Date | null
+  readonly outcome: string | null
+  readonly deliverable_card_id: string | null
+  readonly error: string | null
+  readonly [column: string]: unknown
+}
+
+// A head at rest has no turn.
+const [, ...activeStatuses] = headStatuses
+const queued = 'queued'
+/** What a list may be asked for. */
+export const turnStatuses = [queued, ...activeStatuses, ...outcomes] as const
+export type TurnStatus = (typeof turnStatuses)[number]
+
+export interface TurnQuery {
+  readonly projectId: string
+  readonly agentId?: string | undefined
+  readonly status?: TurnStatus | undefined
+  /** Turns older than this one. */
+  readonly cursor?: string | undefined
+  readonly limit: number
+}
+
+export interface TurnPage {
+  readonly turns: readonly TurnRow[]
+  /** Null at the end. A page may be short, even empty, and still have one: ask on. */
+  readonly cursor: string | null
+}
+
+// One look reads this many index entries at most: about 10 ms.
+const lookMax = 5_000
+// Behind every id.
+const newest = '~'
+
+/** Newest first. */
+export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPage> {
+  const { projectId, agentId = null, status = null, cursor = newest, limit } = query
+  const values = [projectId, agentId, cursor, limit]
+  if (status === queued) return paged(await db.query<TurnRow>({ ...inLine, values }), limit)
+  if (status !== null && (activeStatuses as readonly string[]).includes(status))
+    return paged(await db.query<TurnRow>({ ...active, values: [...values, status] }), limit)
+  const found = await db.query<TurnRow & { readonly edge: string | null }>({ ...looked, values: [...values, status] })
+  const turns = found.filter((row) => row.agent_turn_id !== null).map(({ edge: _edge, ...row }) => row as TurnRow)
+  return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : (found[0]?.edge ?? null) }
+}
+
+function paged(turns: readonly TurnRow[], limit: number): TurnPage {
+  return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : null }
+}
+
+const inLine = {
+  name: 'bw_turns_in_line',
+  text: `select t.* from state.agent_inbox i cross join lateral (select * from state.turns t where t.agent_turn_id = i.agent_turn_id) t
+    where i.project_id = $1 and i.status = 'queued' and ($2::text is null or i.agent_id = $2) and i.agent_turn_id < $3
+    order by i.agent_turn_id desc limit $4`,
+}
+
+const active = {
+  name: 'bw_turns_active',
+  text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t where t.agent_turn_id = h.active_agent_turn_id) t
+    where h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2) and h.active_agent_turn_id < $3
+      and h.status = $5
+    order by h.active_agent_turn_id desc limit $4`,
+}
+
+const looked = {
+  name: 'bw_turns_looked',
+  text: `with looked as materialized (
+      select i.agent_turn_id, i.project_id, i.agent_id, i.outcome from state.agent_inbox i
+      where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3 order by i.agent_turn_id desc limit ${lookMax}
+    ), page as (
+      select l.agent_turn_id as id from looked l
+      where l.project_id = $1 and ($2::text is null or l.agent_id = $2) and ($5::text is null or l.outcome = $5)
+      order by l.agent_turn_id desc limit $4
+    )
+    select e.edge, t.* from (select case when count(*) = ${lookMax} then min(agent_turn_id) end as edge from looked) e
+    left join page p on true left join lateral (select * from state.turns t where t.agent_turn_id = p.id) t on true
+    order by t.agent_turn_id desc`,
+}
+
+export async function readTurn(db: Queryable, projectId: string, agentTurnId: string): Promise<TurnRow | undefined> {
+  const [turn] = await db.query<TurnRow>({
+    name: 'bw_read_turn',
+    text: 'select * from state.turns where agent_turn_id = $1 and project_id = $2',
+    values: [agentTurnId, projectId],
+  })
+  return turn
+}

@@ -1,0 +1,72 @@
+/** What waits for somebody, and what the watchdogs did: lists for people. Reads only, bounded. */
+import type { Queryable } from '../../ports/database/database.js'
+
+/** The tool by which an agent asks a person. */
+export const askPerson = 'ask_person'
+
+export interface Question {
+  readonly tool_call_id: string
+  readonly agent_id: string
+  readonly agent_turn_id: string
+  readonly arguments: unknown
+  readonly asked_at: Date
+  /** When the wait is over, answered or not; null while a timeout is on its way. */
+  readonly deadline: Date | null
+}
+
+/** Oldest first. Walks the turns that wait now, of which there are few, and not the past. */
+export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<Question[]> {
+  return db.query<Question>({
+    name: 'bw_read_questions',
+    text: `select w.tool_call_id, w.agent_id, w.agent_turn_id, c.content -> 'arguments' as arguments, w.created_at as asked_at,
+        h.resume_deadline as deadline
+      from state.agent_state_head h
+      join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
+      left join cards.cards c on c.card_id = w.tool_call_card_id
+      where h.active_agent_turn_id is not null and h.project_id = $1 and h.status = 'suspended'
+        and w.wait_status = 'waiting' and w.tool_name = $2
+      order by w.wait_seq limit $3`,
+    values: [projectId, askPerson, limit],
+  })
+}
+
+export interface InterventionRow {
+  readonly intervention_id: number
+  readonly kind: string
+  readonly project_id: string | null
+  readonly agent_turn_id: string | null
+  readonly reason: string
+  readonly created_at: Date
+}
+
+export interface InterventionQuery {
+  readonly projectId?: string | undefined
+  readonly kind?: string | undefined
+  /** Older than this one. */
+  readonly before?: number | undefined
+  readonly limit: number
+}
+
+// Looked at for one page, whatever the filter.
+const lookMax = 20_000
+
+/** Newest first; a short page may have a cursor. */
+export async function listInterventions(
+  db: Queryable,
+  query: InterventionQuery,
+): Promise<{ interventions: InterventionRow[]; cursor: number | null }> {
+  const found = await db.query<InterventionRow & { readonly edge: number | null }>({
+    name: 'bw_list_interventions',
+    text: `with looked as materialized (select * from state.interventions where intervention_id < $3 order by intervention_id desc limit ${lookMax}),
+      page as (select * from looked l where ($1::text is null or l.project_id = $1) and ($2::text is null or l.kind = $2)
+        order by intervention_id desc limit $4)
+      select e.edge, p.* from (select case when count(*) = ${lookMax} then min(intervention_id) end as edge from looked) e
+      left join page p on true order by p.intervention_id desc`,
+    values: [query.projectId ?? null, query.kind ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
+  })
+  const interventions = found
+    .filter((row) => row.intervention_id !== null)
+    .map(({ edge: _edge, ...row }) => row as InterventionRow)
+  const cursor = interventions.length === query.limit ? interventions.at(-1)!.intervention_id : (found[0]?.edge ?? null)
+  return { interventions, cursor }
+}

@@ -1,0 +1,61 @@
+/** Deliver: the normal end of a turn. `already` after an in-doubt commit is as good as `ended`; `stale` means another owns the turn. */
+import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
+import type { Queryable } from '../../ports/database/database.js'
+import type { Ids } from '../../ports/ids.js'
+import { cardMaxBytes, plainText, storable } from '../content.js'
+import { call, type Fence, type Verdict } from '../verdict.js'
+
+export interface Delivery extends Fence {
+  readonly status: Exclude<Outcome, 'canceled'>
+  readonly error?: string
+  /** Text, or fields that answer the task's result_fields. */
+  readonly content:
+    | { readonly text: string }
+    | { readonly fields: readonly { readonly name: string; readonly value: unknown }[] }
+}
+
+export type DeliverResult =
+  | { readonly what: 'ended' | 'already' | 'stale' }
+  | { readonly what: 'refused'; readonly missing: readonly string[] }
+
+const deliverable: readonly string[] = outcomes.filter((outcome) => outcome !== 'canceled')
+
+export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknown> & { agent_turn_id: string } {
+  storable(delivery.content, 'the deliverable', cardMaxBytes)
+  if (!deliverable.includes(delivery.status)) {
+    throw new InvalidInput(
+      `a turn is delivered as ${deliverable.join(', ')}, not as ${JSON.stringify(delivery.status)}`,
+      {
+        code: 'invalid_status',
+      },
+    )
+  }
+  return {
+    project_id: delivery.projectId,
+    agent_id: delivery.agentId,
+    agent_turn_id: delivery.agentTurnId,
+    turn_epoch: delivery.turnEpoch,
+    status: delivery.status,
+    error: delivery.error === undefined ? undefined : plainText(delivery.error, 'error'),
+    card_id: ids.next(),
+    content: delivery.content,
+  }
+}
+
+export async function deliver(db: Queryable, rows: readonly object[]): Promise<Verdict[]> {
+  return call(db, 'deliver', rows)
+}
+
+export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, Verdict>): DeliverResult {
+  const verdict = verdicts.get(agentTurnId)
+  switch (verdict?.what) {
+    case 'ended':
+    case 'already':
+    case 'stale':
+      return { what: verdict.what }
+    case 'refused':
+      return { what: 'refused', missing: (verdict.detail as { missing: string[] | null }).missing ?? [] }
+    default:
+      throw new Error(`deliver answered ${verdict?.what ?? 'nothing'} for turn ${agentTurnId}`)
+  }
+}

@@ -1,0 +1,44 @@
+/** What a turn writes while it runs: cards into its output box, and its steps. A lost fence writes nothing. */
+import type { Queryable } from '../../ports/database/database.js'
+import type { Ids } from '../../ports/ids.js'
+import { cardRow, type NewCard } from './cards.js'
+import { payloadMaxBytes, plainText, storable } from '../content.js'
+import { call, fenceRow, type Fence } from '../verdict.js'
+
+export interface Step {
+  readonly stepId: string
+  readonly phase: string
+  readonly status: string
+  readonly toolCallIds?: readonly string[]
+  readonly metadata?: Readonly<Record<string, unknown>>
+  readonly error?: string
+}
+
+export interface Writing extends Fence {
+  readonly cards?: readonly NewCard[]
+  readonly step?: Step
+}
+
+export async function record(db: Queryable, ids: Ids, writing: Writing): Promise<'recorded' | 'stale'> {
+  const { step } = writing
+  const [verdict] = await call(db, 'record', [
+    {
+      ...fenceRow(writing),
+      cards: writing.cards?.map((card) => cardRow(ids, card)),
+      step: step && stepRow(step),
+    },
+  ])
+  return verdict?.what === 'recorded' ? 'recorded' : 'stale'
+}
+
+function stepRow(step: Step): Record<string, unknown> {
+  if (step.metadata !== undefined) storable(step.metadata, 'the metadata of a step', payloadMaxBytes)
+  return {
+    step_id: plainText(step.stepId, 'step_id'),
+    phase: plainText(step.phase, 'phase'),
+    status: plainText(step.status, 'status'),
+    tool_call_ids: step.toolCallIds?.map((id) => plainText(id, 'tool_call_id')),
+    metadata: step.metadata,
+    error: step.error === undefined ? undefined : plainText(step.error, 'error', 10_000),
+  }
+}

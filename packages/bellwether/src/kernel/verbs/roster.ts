@@ -1,0 +1,133 @@
+/** Who may work: agents, profiles and tools in the database. Files and hot reload come on top of this. */
+import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
+import type { Queryable } from '../../ports/database/database.js'
+import type { Ids } from '../../ports/ids.js'
+import { payloadMaxBytes, storable } from '../content.js'
+
+export interface Agent {
+  readonly projectId: string
+  readonly agentId: string
+  readonly workerTarget: string
+  readonly profileId?: string
+  readonly status?: 'active' | 'retired'
+  readonly metadata?: Readonly<Record<string, unknown>>
+  /** The absolute end of each of its turns; absent: its profile's, else pmo.turn_deadline_seconds. */
+  readonly turnDeadlineSeconds?: number
+  /** false: the agent has no output box, and its deliverables say so (T1.3). */
+  readonly outputBox?: boolean
+}
+
+// A year: longer is a mistake, and an interval that overflows would stop more than its own agent.
+const deadlineMaxSeconds = 31_536_000
+
+function deadline(seconds: number | undefined): number | undefined {
+  if (seconds === undefined || (seconds > 0 && seconds <= deadlineMaxSeconds)) return seconds
+  throw new InvalidInput(`a turn deadline must be more than 0 and at most ${deadlineMaxSeconds} seconds`, {
+    code: 'invalid_turn_deadline',
+  })
+}
+
+export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[]): Promise<void> {
+  const rows = agents.map((agent) => {
+    if (agent.metadata !== undefined)
+      storable(agent.metadata, `the metadata of agent ${agent.agentId}`, payloadMaxBytes)
+    return {
+      project_id: token(agent.projectId, 'project'),
+      agent_id: token(agent.agentId, 'agent'),
+      worker_target: token(agent.workerTarget, 'worker target'),
+      profile_id: agent.profileId,
+      status: agent.status,
+      metadata: agent.metadata,
+      turn_deadline_seconds: deadline(agent.turnDeadlineSeconds),
+      box_id: agent.outputBox === false ? undefined : ids.next(),
+    }
+  })
+  await db.query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
+}
+
+export interface Profile {
+  readonly projectId: string
+  readonly profileId: string
+  readonly name: string
+  readonly workerTarget: string
+  /** What its executor needs; `turn_deadline_seconds` bounds the turns of its agents. */
+  readonly spec?: Readonly<Record<string, unknown>>
+}
+
+/** Agents take a profile's deadline when they are put, so profiles come first. */
+export async function putProfile(db: Queryable, profile: Profile): Promise<void> {
+  const spec = profile.spec ?? {}
+  storable(spec, `the spec of profile ${profile.profileId}`, payloadMaxBytes)
+  const project = token(profile.projectId, 'project')
+  await db.query({
+    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
+    values: [project],
+  })
+  await db.query({
+    text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
+      on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target, spec = excluded.spec`,
+    values: [
+      project,
+      token(profile.profileId, 'profile'),
+      profile.name,
+      token(profile.workerTarget, 'worker target'),
+      JSON.stringify(spec),
+    ],
+  })
+}
+
+export interface Tool {
+  readonly projectId: string
+  readonly toolName: string
+  readonly description?: string
+  readonly parameters?: unknown
+  readonly targetSubject?: string
+  readonly afterExecution?: AfterExecution
+  readonly options?: Readonly<Record<string, unknown>>
+}
+
+// `cmd.tool.NAME.call`, `cmd.sys.pmo.internal.NAME`: what stands behind the project and the channel.
+const targetPattern = /^cmd(\.[a-z0-9_-]{1,120}){1,8}$/
+
+export async function putTool(db: Queryable, tool: Tool): Promise<void> {
+  if (tool.targetSubject !== undefined && !targetPattern.test(tool.targetSubject)) {
+    throw new InvalidInput(`${JSON.stringify(tool.targetSubject.slice(0, 80))} is not a command subject`, {
+      code: 'invalid_subject',
+      hint: 'use cmd. and up to eight names of the characters a-z, 0-9, _ and -, separated by dots',
+    })
+  }
+  const project = token(tool.projectId, 'project')
+  await db.query({
+    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
+    values: [project],
+  })
+  await db.query({
+    name: 'bw_put_tool',
+    text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)
+      values ($1, $2, $3, $4, $5, $6, $7)
+      on conflict (project_id, tool_name) do update set description = excluded.description, parameters = excluded.parameters,
+        target_subject = excluded.target_subject, after_execution = excluded.after_execution, options = excluded.options`,
+    values: [
+      project,
+      token(tool.toolName, 'tool'),
+      tool.description ?? '',
+      JSON.stringify(tool.parameters ?? {}),
+      tool.targetSubject ?? null,
+      tool.afterExecution ?? 'suspend',
+      JSON.stringify(tool.options ?? {}),
+    ],
+  })
+}
+
+export interface Limits {
+  readonly turnDeadlineSeconds: number
+  readonly maxRecursionDepth: number
+}
+
+/** Limits that the verbs read: written once by whoever owns the settings, so that every process agrees. */
+export async function setLimits(db: Queryable, limits: Limits): Promise<void> {
+  await db.query({
+    text: 'update state.limits set turn_deadline_seconds = $1, max_recursion_depth = $2',
+    values: [limits.turnDeadlineSeconds, limits.maxRecursionDepth],
+  })
+}

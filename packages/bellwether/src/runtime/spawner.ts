@@ -1,0 +1,181 @@
+/**
+ * The board's way to the kernel. A key, the intent line's id, is the inbox row's id: the same key finds the same turn, however
+ * often and from wherever it is asked, and no second one can be started with it. One question to the database serves all who
+ * wait. What a task is, and what its ending means, is left to the board.
+ */
+import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { readAnswer, type Answer } from '../board/dispatch/parse-result.js'
+import type { KernelFacts, Spawner, TurnStanding } from '../board/ports.js'
+import type { Kernel } from '../kernel/kernel.js'
+import type { Clock } from '../ports/clock.js'
+import type { Log } from '../ports/log.js'
+import { pauseMs, shippedCallPolicy } from '../ports/retry.js'
+
+export interface SpawnerOptions {
+  readonly kernel: Kernel
+  readonly projectId: string
+  /** For how long ended turns are kept; absent: a day. */
+  readonly keepsMs?: number
+  readonly clock: Clock
+  readonly log: Log
+}
+
+// Nobody plans a night by a quarter of a second, and the question is one indexed lookup.
+const pollMs = 250
+const away = { ...shippedCallPolicy.retry.backoff, maxMs: 5_000 }
+
+interface Row {
+  readonly inbox_id: string
+  readonly agent_turn_id: string
+  readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled' | null
+  readonly error: string | null
+  readonly deliverable: Readonly<Record<string, unknown>> | null
+  readonly token_usage: number
+  readonly elapsed_ms: number
+}
+
+const standings = {
+  name: 'bw_standings',
+  text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
+      coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
+        where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'), 0)::bigint as token_usage,
+      coalesce(extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint as elapsed_ms
+    from unnest($2::text[]) k
+    cross join lateral (select * from state.agent_inbox i where i.inbox_id = k and i.project_id = $1 offset 0) i
+    left join cards.cards c on c.card_id = i.deliverable_card_id`,
+}
+
+/**
+ * The cluster, its timeline and the database: a restart keeps all of them, another data folder has another cluster, and one that
+ * was put back to an earlier time, or that another server took over, has another timeline.
+ */
+const nameOfKernel = {
+  name: 'bw_kernel_name',
+  text: `select format('pg:%s:%s:%s', (select system_identifier from pg_control_system()),
+      left(pg_walfile_name(pg_current_wal_lsn()), 8),
+      (select oid from pg_database where datname = current_database())) as id,
+    (extract(epoch from state.now()) * 1000)::double precision as now_ms`,
+  values: [],
+}
+
+export function kernelSpawner(options: SpawnerOptions): Spawner {
+  const { kernel, projectId, clock, log, keepsMs = 86_400_000 } = options
+  const waiting = new Map<string, Set<(standing: TurnStanding) => void>>()
+  let polling = false
+
+  async function ask(keys: readonly string[]): Promise<Map<string, TurnStanding>> {
+    const rows = await kernel.db.query<Row>({ ...standings, values: [projectId, keys] })
+    return new Map(rows.map((row) => [row.inbox_id, standingOf(row)]))
+  }
+
+  async function standing(key: string): Promise<TurnStanding> {
+    return (await ask([key])).get(key) ?? { standing: 'unknown' }
+  }
+
+  /** A database that may not be asked for its name has none, and nothing is spawned twice in it. */
+  async function named(): Promise<KernelFacts | null> {
+    try {
+      const [row] = await kernel.db.query<{ id: string; now_ms: number }>(nameOfKernel)
+      return row === undefined ? null : { id: `${row.id}:${projectId}`, nowMs: row.now_ms, keepsMs }
+    } catch (error) {
+      if (error instanceof Retryable) throw error
+      log.warn({ err: error }, 'the database does not tell its name; a run that was never started is left to a person')
+      return null
+    }
+  }
+
+  /** Runs while somebody waits. A database that is away is asked again, ever more slowly: the turns are safe in it. */
+  async function poll(): Promise<void> {
+    let failures = 0
+    while (waiting.size > 0) {
+      try {
+        const keys = [...waiting.keys()]
+        const found = await ask(keys)
+        for (const key of keys) {
+          const now = found.get(key) ?? { standing: 'unknown' as const }
+          if (now.standing !== 'going') for (const tell of waiting.get(key) ?? []) tell(now)
+        }
+        failures = 0
+      } catch (error) {
+        log.warn({ err: error, waiting: waiting.size }, 'the kernel cannot be asked how turns stand')
+        failures += 1
+      }
+      if (waiting.size > 0) await clock.sleep(failures === 0 ? pollMs : pauseMs({ backoff: away }, failures))
+    }
+    polling = false
+  }
+
+  return {
+    kernel: named,
+    async spawn({ key, taskId, agent, prompt, budget }) {
+      const { agentTurnId } = await kernel.enqueue({
+        projectId,
+        agentId: agent,
+        inboxId: key,
+        instruction: prompt,
+        payload: {
+          task_id: taskId,
+          budget: { max_tokens: budget.maxTokens, max_wall_ms: budget.maxWallTimeMs },
+        },
+      })
+      return { agentTurnId }
+    },
+    standing,
+    ended: (key, signal) =>
+      new Promise((resolve, reject) => {
+        const finish = (now: TurnStanding) => {
+          const all = waiting.get(key)
+          all?.delete(finish)
+          if (all?.size === 0) waiting.delete(key)
+          signal.removeEventListener('abort', giveUp)
+          resolve(now)
+        }
+        const giveUp = () => {
+          standing(key).then(finish, reject)
+        }
+        if (signal.aborted) return giveUp()
+        signal.addEventListener('abort', giveUp, { once: true })
+        waiting.set(key, (waiting.get(key) ?? new Set()).add(finish))
+        if (polling) return
+        polling = true
+        void poll()
+      }),
+    async stop(key, reason) {
+      const now = await standing(key)
+      if (now.standing === 'unknown') {
+        throw new InvalidInput(`no turn was started with key ${key}`, {
+          code: 'unknown_turn',
+          hint: 'it may belong to another data folder, or be past retention',
+        })
+      }
+      if (now.standing === 'going') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, reason })
+    },
+  }
+}
+
+function standingOf(row: Row): TurnStanding {
+  const { agent_turn_id: agentTurnId, outcome, error } = row
+  if (outcome === null) return { standing: 'going', agentTurnId }
+  const { deliverable, tokenUsage } = answerOf(row.deliverable)
+  return {
+    standing: 'ended',
+    agentTurnId,
+    outcome,
+    error,
+    deliverable,
+    // What the steps counted is exact; what an agent says of itself is better than nothing.
+    tokenUsage: row.token_usage > 0 ? row.token_usage : tokenUsage,
+    elapsedMs: row.elapsed_ms,
+  }
+}
+
+/** A deliverable card as the board reads answers: named fields by their names, a text as the object it may hold. */
+function answerOf(content: Row['deliverable']): Answer {
+  if (content === null) return { deliverable: null, tokenUsage: 0 }
+  const { fields, text } = content
+  if (Array.isArray(fields)) {
+    const named = (fields as { name: string; value: unknown }[]).map(({ name, value }) => [name, value] as const)
+    return readAnswer(JSON.stringify(Object.fromEntries(named)))
+  }
+  return typeof text === 'string' ? readAnswer(text) : { deliverable: content, tokenUsage: 0 }
+}

@@ -1,0 +1,290 @@
+/** Chores and alerts on real files and over real HTTP; the hour is the test's. */
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Retryable } from '@bellwether/protocol'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { makeAlerts, type Alert } from '../../src/board/dispatch/alerts.js'
+import { openBoard } from '../../src/board/log/board.js'
+import { makeChores, runChores, type ChoreOptions } from '../../src/board/repair/maintenance.js'
+import { countingContention } from '../../src/board/dispatch/contention.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { systemMachine } from '../../src/ports/disk/machine.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { removeOldFolders } from '../../src/ports/old-folders.js'
+import { systemRandom } from '../../src/ports/random.js'
+import { shippedCallPolicy } from '../../src/ports/retry.js'
+import { postJson, webhookUrl } from '../../src/ports/webhook.js'
+import { boardOf, created, makeWorld } from '../support/dispatcher.js'
+import { handClock, settle } from '../support/hand-clock.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+const ids = uuidv7(systemClock, systemRandom)
+const world = { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: quietLog }
+
+async function folder(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'bellwether-chores-'))
+  onTestFinished(() => rm(path, { recursive: true, force: true }))
+  return path
+}
+
+async function rootWithTasks(): Promise<string> {
+  const root = await folder()
+  const board = await openBoard({ root, owner: 'test', clock: systemClock, ids, log: quietLog })
+  await board.write(() => [created('T-1'), created('T-2')])
+  await board.close()
+  return root
+}
+
+function choresOn(root: string, change: Partial<ChoreOptions> = {}) {
+  const raised: Alert[] = []
+  const clock = handClock()
+  const options: ChoreOptions = {
+    root,
+    world,
+    clock,
+    log: quietLog,
+    alerts: { raise: (alert) => void raised.push(alert) },
+    lockCheckMs: 900_000,
+    snapshotCheckMs: 86_400_000,
+    forget: async () => 0,
+    ...change,
+  }
+  return { chores: makeChores(options), raised, clock, options }
+}
+
+describe('chores', () => {
+  it('[H4.2] look at the locks every 15 minutes and at the snapshot daily, and once at the start', async () => {
+    const { chores, clock, raised } = choresOn(await rootWithTasks())
+    expect(await chores.step()).toEqual({
+      did: ['locks', 'snapshot', 'retention'],
+      staleLocks: 0,
+      snapshot: 'same',
+      forgotten: 0,
+    })
+    const seen: string[] = []
+    for (let minute = 1; minute <= 24 * 60; minute += 1) {
+      await clock.advance(60_000)
+      const { did } = await chores.step()
+      if (did.includes('locks')) seen.push(`locks ${minute}`)
+      if (did.includes('snapshot')) seen.push(`snapshot ${minute}`)
+    }
+    expect(seen.slice(0, 3)).toEqual(['locks 15', 'locks 30', 'locks 45'])
+    expect(seen.filter((line) => line.startsWith('locks')).length).toBe(96)
+    expect(seen.filter((line) => line.startsWith('snapshot'))).toEqual(['snapshot 1440'])
+    expect(raised).toEqual([])
+  })
+
+  it('[H4.2] alert on a snapshot that does not say what the log says, and not on one that is only behind', async () => {
+    const root = await rootWithTasks()
+    const log = join(root, 'state', 'tasks.jsonl')
+    const before = await readFile(log, 'utf8')
+    const late = JSON.stringify({ ...JSON.parse(before.split('\n')[0]!), eventId: 'later', taskId: 'T-3' })
+    await writeFile(log, `${before}${late}\n`)
+    const behind = choresOn(root)
+    expect((await behind.chores.step()).snapshot).toBe('behind')
+    expect(behind.raised).toEqual([])
+
+    const path = join(root, 'state', 'tasks.snapshot.json')
+    await writeFile(path, (await readFile(path, 'utf8')).replace('"Do T-2"', '"Do T-9"'))
+    const wrong = choresOn(root)
+    expect((await wrong.chores.step()).snapshot).toBe('mismatch')
+    expect(wrong.raised).toMatchObject([{ kind: 'replay_mismatch', facts: { diff: { changed: 1 } } }])
+    expect(await readFile(log, 'utf8')).toBe(`${before}${late}\n`)
+  })
+
+  it('[H4.2] tell of stale locks and take none away', async () => {
+    const root = await rootWithTasks()
+    const lock = join(root, 'state', 'locks', 'old.lock')
+    const old = {
+      owner: 'gone',
+      pid: 1,
+      createdAt: '2020-01-01T00:00:00Z',
+      expiresAt: '2020-01-01T00:00:30Z',
+      resource: 'tasks',
+    }
+    await writeFile(lock, JSON.stringify(old))
+    const { chores, raised } = choresOn(root)
+    expect((await chores.step()).staleLocks).toBe(1)
+    expect(raised).toMatchObject([{ kind: 'stale_locks', facts: { locks: [{ owner: 'gone', reason: 'expired' }] } }])
+    expect(await readFile(lock, 'utf8')).toBe(JSON.stringify(old))
+  })
+
+  it('one that fails is an alert, and the others have their turn', async () => {
+    const root = await rootWithTasks()
+    await rm(join(root, 'state', 'tasks.jsonl'))
+    const { chores, raised } = choresOn(root)
+    expect((await chores.step()).did).toEqual(['locks', 'snapshot', 'retention'])
+    expect(raised).toMatchObject([{ kind: 'chore_failed', facts: { chore: 'snapshot' } }])
+  })
+
+  it('run in a loop until they are told to stop', async () => {
+    const { chores, clock, options } = choresOn(await rootWithTasks())
+    let steps = 0
+    const counted = { step: async () => ((steps += 1), chores.step()) }
+    const stop = new AbortController()
+    const ended = runChores(counted, options, stop.signal)
+    await until('the first step', async () => (clock.sleepers > 0 ? true : undefined))
+    await clock.advance(60_000)
+    await until('the second step', async () => (steps === 2 && clock.sleepers > 0 ? true : undefined))
+    stop.abort()
+    expect(await ended).toBeUndefined()
+  })
+
+  it('retention removes folders of old runs, and keeps those that are open or young', async () => {
+    const parent = await folder()
+    for (const name of ['old', 'open', 'young']) await mkdir(join(parent, name, 'deep'), { recursive: true })
+    for (const name of ['old', 'open']) await utimes(join(parent, name), 1_000, 1_000)
+    expect(await removeOldFolders(parent, 2_000_000, (name) => name === 'open')).toEqual(['old'])
+    expect(await removeOldFolders(join(parent, 'none'), 1, () => false)).toEqual([])
+  })
+})
+
+describe('contention', () => {
+  it('[H4.2] three timeouts of the lock within ten minutes are an alert, two are not, nor three in an hour', async () => {
+    const made = makeWorld()
+    const raised: Alert[] = []
+    const inner = {
+      ...boardOf(made),
+      write: () => Promise.reject(new Retryable('the lock was not free', { code: 'lock_contention' })),
+    }
+    const once = { ...shippedCallPolicy.retry, maxAttempts: 1 }
+    const ports = {
+      clock: made.clock,
+      random: { next: () => 0.5 },
+      alerts: { raise: (one: Alert) => void raised.push(one) },
+    }
+    const { board, contention } = countingContention(inner, { ...ports, retry: once })
+    const fail = () => expect(board.write(() => [])).rejects.toMatchObject({ code: 'lock_contention' })
+    for (let hour = 0; hour < 3; hour += 1) {
+      await fail()
+      await made.clock.advance(599_000)
+    }
+    await made.clock.advance(600_000)
+    await fail()
+    await fail()
+    expect(raised).toEqual([])
+    await fail()
+    expect(raised).toMatchObject([{ kind: 'lock_contention', facts: { timeouts: 3 } }])
+    expect(contention.timeouts).toBe(6)
+  })
+
+  it('[H1.3] a write that did not get the lock is tried again, and decided on what is there then', async () => {
+    const made = makeWorld()
+    const real = boardOf(made)
+    let busy = 2
+    const inner = {
+      ...real,
+      write: (decide: Parameters<typeof real.write>[0]) =>
+        (busy -= 1) >= 0
+          ? Promise.reject(new Retryable('the lock was not free', { code: 'lock_contention' }))
+          : real.write(decide),
+    }
+    const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
+    const { board, contention } = countingContention(inner, { ...ports, retry: shippedCallPolicy.retry })
+    const writing = board.write(() => [created('T-1')])
+    await settle()
+    await made.clock.advance(500)
+    await made.clock.advance(1_000)
+    expect((await writing).length).toBe(1)
+    expect(contention.timeouts).toBe(2)
+  })
+})
+
+async function listen(
+  answer: (request: IncomingMessage, response: ServerResponse, body: string) => void,
+): Promise<string> {
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (data: Buffer) => (body += data.toString()))
+    request.on('end', () => answer(request, response, body))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`
+}
+
+function alertsTo(url: string, clock = handClock()) {
+  const calls = { ...shippedCallPolicy, timeoutMs: { ...shippedCallPolicy.timeoutMs } }
+  const alerts = makeAlerts({
+    root: '/r',
+    clock,
+    random: { next: () => 0.5 },
+    log: quietLog,
+    calls,
+    webhook: { url, post: postJson },
+  })
+  return { alerts, clock }
+}
+
+describe('alerts', () => {
+  it('[H4.2] are logged, counted and posted; a server in trouble is tried again, with the pauses of the policy', async () => {
+    const bodies: string[] = []
+    const url = await listen((_request, response, body) => {
+      bodies.push(body)
+      response.writeHead(bodies.length < 3 ? 503 : 204).end()
+    })
+    const { alerts, clock } = alertsTo(url)
+    alerts.raise({ kind: 'replay_mismatch', text: 'wrong', facts: { changed: 1 } })
+    for (const [tries, pauseMs] of [
+      [1, 500],
+      [2, 1_000],
+    ] as const) {
+      await until(`try ${tries}`, async () => (bodies.length === tries && clock.sleepers === 1 ? true : undefined))
+      await settle()
+      await clock.advance(pauseMs)
+    }
+    await alerts.settled()
+    expect(JSON.parse(bodies[2]!)).toMatchObject({
+      kind: 'replay_mismatch',
+      text: 'wrong',
+      root: '/r',
+      facts: { changed: 1 },
+    })
+    expect([alerts.counts.get('replay_mismatch'), alerts.counts.get('unsent')]).toEqual([1, undefined])
+  })
+
+  it('[H4.2] a server that never answers is given up after its timeouts, and the next alert is sent', async () => {
+    let hang = true
+    const seen: string[] = []
+    const url = await listen((_request, response, body) => {
+      seen.push((JSON.parse(body) as Alert).text)
+      if (!hang) response.writeHead(200).end('thanks')
+    })
+    const { alerts, clock } = alertsTo(url)
+    alerts.raise({ kind: 'escalated', text: 'first' })
+    alerts.raise({ kind: 'escalated', text: 'second' })
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      await until(`try ${attempt}`, async () => (seen.length === attempt ? true : undefined))
+      if (attempt === 3) hang = false
+      await clock.advance(10_000)
+      await clock.advance(2_000)
+    }
+    await alerts.settled()
+    expect(seen).toEqual(['first', 'first', 'first', 'second'])
+    expect([...alerts.counts]).toEqual([
+      ['escalated', 2],
+      ['unsent', 1],
+    ])
+  })
+
+  it('a refusal is not repeated, and an address that is none is told at once', async () => {
+    let calls = 0
+    const url = await listen((_request, response) => {
+      calls += 1
+      response.writeHead(403).end()
+    })
+    const { alerts } = alertsTo(url)
+    alerts.raise({ kind: 'escalated', text: 'x' })
+    await alerts.settled()
+    expect([calls, alerts.counts.get('unsent')]).toEqual([1, 1])
+    for (const wrong of ['nope', 'ftp://a/b', 'file:///etc/passwd']) expect(() => webhookUrl(wrong)).toThrow('no http')
+  })
+})

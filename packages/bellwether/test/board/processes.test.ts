@@ -1,0 +1,143 @@
+/** The whole of it on a real root, as a house composes it: policies from files, hints, a command as agent, chores, the loop. */
+import { mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { startAutopilot } from '../../src/board/dispatch/autopilot.js'
+import { commandSpawner } from '../../src/board/dispatch/command-spawner.js'
+import { dispatch } from '../../src/board/dispatch/dispatch.js'
+import { localEvidence } from '../../src/board/dispatch/local-evidence.js'
+import { createRequest } from '../../src/board/dispatch/requests.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { systemDisk } from '../../src/ports/disk/disk.js'
+import { systemMachine } from '../../src/ports/disk/machine.js'
+import { openChores, openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
+import { loadSettings } from '../../src/settings/load.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+let root = ''
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'bellwether-house-'))
+  onTestFinished(() => rm(root, { recursive: true, force: true }))
+})
+
+async function house(command: string) {
+  const settings = loadSettings({ folder: root, env: { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.2' } }).board
+  const opened = await openTaskRoot({ root, owner: 'house', settings, log: quietLog })
+  onTestFinished(() => opened.board.close())
+  const { board, ids } = opened
+  const spawner = commandSpawner({
+    root: board.root,
+    command,
+    timeoutMs: 20_000,
+    environment: [],
+    disk: systemDisk,
+    machine: systemMachine,
+    clock: systemClock,
+    ids,
+    log: quietLog,
+  })
+  const desk = openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: 'autopilot' })
+  return { opened, desk }
+}
+
+const config = async (name: string, contents: object) => {
+  await mkdir(join(root, 'config'), { recursive: true })
+  await writeFile(join(root, 'config', name), JSON.stringify(contents))
+}
+const never = new AbortController().signal
+
+describe('a house', () => {
+  it('[H8.3] [H8.4] hints stand in the prompt, and a run that failed writes what it taught, and no other file', async () => {
+    await config('knowledge-feedback.json', { enabled: true, timeoutMs: 5_000 })
+    await mkdir(join(root, 'state'), { recursive: true })
+    await writeFile(join(root, 'state', 'lessons-learned.json'), JSON.stringify({ lessons: ['mind the gap'] }))
+    const { desk } = await house('cat > prompt.txt; exit 4')
+    await createRequest(desk, { title: 'One' }, 'ann')
+    const before = await readdir(join(root, 'state'))
+    const report = await dispatch(desk, 'T-1', never)
+    expect(await readFile(join(root, 'prompt.txt'), 'utf8')).toMatch(
+      /<KNOWLEDGE_HINTS>[^]*mind the gap[^]*<\/KNOWLEDGE_HINTS>/,
+    )
+    expect(report.knowledge).toMatchObject({
+      degraded: false,
+      knowledgeTags: ['lessons'],
+      backfill: { written: true, tags: ['dispatch_failure', expect.stringContaining('spawn_failed')] },
+    })
+    const taught = JSON.parse(await readFile(join(root, 'state', 'knowledge-feedback.json'), 'utf8')) as object
+    expect(JSON.stringify(taught)).toContain('spawn_failed')
+    const after = (await readdir(join(root, 'state'))).filter(
+      (name) => !before.includes(name) && !name.includes('snapshot'),
+    )
+    expect(after.sort()).toEqual(['knowledge-feedback.json', 'runs'])
+  })
+
+  it('[H8.4] a knowledge policy that is broken degrades, and the dispatch goes on', async () => {
+    await config('knowledge-feedback.json', { enabledd: true })
+    const { desk } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(desk, { title: 'One' }, 'ann')
+    const report = await dispatch(desk, 'T-1', never)
+    expect(report).toMatchObject({ status: 'done', knowledge: { degraded: true } })
+    expect(report.knowledge?.degradeReason).toContain('enabledd')
+  })
+
+  it('[H7.3] [H6.3] the root’s own policies count, and are read afresh for every dispatch', async () => {
+    await config('budget-policy.json', { global: { maxTaskRetries: 1 } })
+    await config('recovery-policy.json', { recoveryChain: ['ann-bot', 'bob-bot'], default: { cooldownSec: 0 } })
+    const { desk } = await house('exit 1')
+    await createRequest(desk, { title: 'One', agent: 'ann-bot' }, 'ann')
+    expect((await dispatch(desk, 'T-1', never)).spawn).toMatchObject({ nextAssignee: 'bob-bot', cooldownUntil: null })
+    await config('recovery-policy.json', { recoveryChain: ['bob-bot', 'cid-bot'], default: { cooldownSec: 0 } })
+    expect((await dispatch(desk, 'T-1', never)).spawn).toMatchObject({ agent: 'bob-bot', nextAssignee: 'cid-bot' })
+    await config('recovery-policy.json', { recoveryChainn: [] })
+    await expect(dispatch(desk, 'T-1', never)).rejects.toMatchObject({ code: 'invalid_policy' })
+  })
+
+  it('the autopilot does a chain of tasks by itself', async () => {
+    const { desk, opened } = await house(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(desk, { title: 'One' }, 'ann')
+    await createRequest(desk, { title: 'Two', dependencies: ['T-1'] }, 'ann')
+    await createRequest(desk, { title: 'Three', dependencies: ['T-2'] }, 'ann')
+    const stop = new AbortController()
+    const autopilot = startAutopilot(desk, opened.caches, stop.signal)
+    await until('all are done', async () =>
+      [...desk.board.state.tasks.values()].every(({ status }) => status === 'done') ? true : undefined,
+    )
+    stop.abort()
+    await autopilot.ended
+    expect((await readFile(join(root, 'a.txt'), 'utf8')).length).toBe(6)
+  })
+
+  it('[H4.2] its chores look at the real root, and forget runs that ended long ago', async () => {
+    const { desk, opened } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(desk, { title: 'One' }, 'ann')
+    await dispatch(desk, 'T-1', never)
+    const [key] = await readdir(join(root, 'state', 'runs'))
+    await utimes(join(root, 'state', 'runs', key!), 1, 1)
+    expect(await openChores(opened).step()).toMatchObject({
+      did: ['locks', 'snapshot', 'retention'],
+      staleLocks: 0,
+      forgotten: 1,
+    })
+    expect(await readdir(join(root, 'state', 'runs'))).toEqual([])
+    expect(opened.alerts.counts.size).toBe(0)
+  })
+
+  it('a root of the reference opens unchanged: its tasks are done, and its lines stay as they are', async () => {
+    const line = (n: number, taskId: string, type: string, payload: object) =>
+      `${JSON.stringify({ eventId: `e${n}`, taskId, type, messageType: '[TASK]', actor: 'broadcaster', at: '2026-02-27T00:00:00Z', payload })}\n`
+    const old =
+      line(1, 'T-001', 'task_created', { title: 'Old one', status: 'pending' }) +
+      line(2, 'T-002', 'task_created', { title: 'Second', dependsOn: ['T-001'] }) +
+      line(3, 'T-003', 'task_created', { title: 'Third' }) +
+      line(4, 'T-003', 'task_claimed', { owner: 'coder', from: 'pending', to: 'claimed' })
+    await mkdir(join(root, 'state'))
+    await writeFile(join(root, 'state', 'tasks.jsonl'), old)
+    const { desk } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    expect((await dispatch(desk, 'T-001', never)).status).toBe('done')
+    expect((await dispatch(desk, 'T-002', never)).status).toBe('done')
+    await expect(dispatch(desk, 'T-003', never)).rejects.toThrow('coder has claimed it by hand')
+    expect((await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).startsWith(old)).toBe(true)
+  })
+})

@@ -1,0 +1,221 @@
+/** What people and programs may say to the board: refused with a reason, or written with their name. */
+import { describe, expect, it } from 'vitest'
+import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
+import {
+  addTask,
+  blockTask,
+  changeTask,
+  claimTask,
+  finishTask,
+  retryTask,
+} from '../../src/board/tasks/task-commands.js'
+import { escalate, freeze, requireApproval } from '../../src/board/tasks/operator-commands.js'
+import { shippedRecovery } from '../../src/board/policies/recovery.js'
+import {
+  autopilotRequest,
+  controlRequest,
+  createRequest,
+  dispatchRequest,
+  patchRequest,
+} from '../../src/board/dispatch/requests.js'
+import { route } from '../../src/board/tasks/status-path.js'
+import { synthesize } from '../../src/board/tasks/markdown-report.js'
+import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
+import { taskStatuses, transitions } from '../../src/board/log/task.js'
+import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+
+const rules = { firstAgent: 'coder', recovery: shippedRecovery }
+const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
+const taskOf = async (world: World, id = 'T-1') => (await boardOf(world).sync()).tasks.get(id)!
+const codeOf = (work: Promise<unknown>) =>
+  work.then(
+    () => 'done',
+    (error: unknown) => (error as { code?: string }).code,
+  )
+/** Also what is thrown before a promise is made. */
+const refusal = (work: () => Promise<unknown>) => codeOf((async () => work())())
+
+describe('the way from one status to another', () => {
+  it('is made of legal moves only, and leads nowhere from done', () => {
+    for (const from of taskStatuses)
+      for (const to of taskStatuses) {
+        const way = route(from, to)
+        const shut = from !== to && (from === 'done' || to === 'pending')
+        expect([way === null, way?.length === 0], `${from} → ${to}`).toEqual([shut, from === to])
+      }
+    expect(route('pending', 'failed')).toEqual(['task_blocked', 'task_reopened', 'task_failed'])
+    expect(route('claimed', 'failed')).toEqual(['task_started', 'task_failed'])
+    expect(transitions.done).toEqual([])
+  })
+})
+
+describe('by hand', () => {
+  it('tasks are added with the next id, and a circle of dependencies is refused', async () => {
+    const world = makeWorld()
+    expect(await addTask(hands(world), { title: 'one' }, 'ann')).toBe('T-1')
+    expect(await addTask(hands(world), { title: 'two', dependencies: ['T-1'] }, 'ann')).toBe('T-2')
+    expect(await addTask(hands(world), { title: 'x', taskId: 'odd' }, 'ann')).toBe('odd')
+    expect(await addTask(hands(world), { title: 'three', dependencies: ['T-2'] }, 'ann')).toBe('T-3')
+    const told = await Promise.all([
+      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-3'] }, 'ann')),
+      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-1'] }, 'ann')),
+      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-99'] }, 'ann')),
+      refusal(() => changeTask(hands(world), 'nope', { priority: 1 }, 'ann')),
+      refusal(() => changeTask(hands(world), 'T-1', {}, 'ann')),
+      refusal(() => addTask(hands(world), { title: 'again', taskId: 'odd' }, 'ann')),
+    ])
+    expect(told).toEqual([
+      'dependency_cycle',
+      'dependency_cycle',
+      'unknown_dependency',
+      'unknown_task',
+      'empty_change',
+      'task_exists',
+    ])
+  })
+
+  it('input that is no task is refused with its key', async () => {
+    const world = makeWorld()
+    const wrong = [
+      {},
+      { title: '' },
+      { title: 'x', priority: Number.NaN },
+      { title: 'x', priority: Number.POSITIVE_INFINITY },
+      { title: 'x', taskId: '../up' },
+      { title: 'x', taskId: '__proto__' },
+      { title: 'x', colour: 'red' },
+      { title: 'x', instruction: 'x'.repeat(100_001) },
+      { title: 'x', dependencies: 'T-1' },
+    ]
+    for (const input of wrong)
+      expect(await refusal(() => addTask(hands(world), input as never, 'ann')), JSON.stringify(input)).toBe(
+        'invalid_task',
+      )
+    expect(await refusal(() => addTask(hands(world), { title: 'x' }, 'a\u001b[31m'))).toBe('invalid_task')
+    expect(world.root.events).toEqual([])
+  })
+
+  it('a claim is refused while an agent is at it, another person has it, or a dispatcher is about to start', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2'))
+    await claimTask(hands(world), 'T-2', 'ann')
+    expect(await refusal(() => claimTask(hands(world), 'T-2', 'bob'))).toBe('claimed')
+    expect(await refusal(() => claimTask(hands(world), 'T-2', 'ann'))).toBe('done')
+    await autopilotStep(deskOf(world), noCaches)
+    expect(await refusal(() => claimTask(hands(world), 'T-1', 'ann'))).toBe('under_way')
+  })
+
+  it('done may be said of whatever is not done yet, and the way there is legal from every status', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'), created('T-2'), created('T-3'))
+    await blockTask(hands(world), 'T-2', { by: 'ann', reason: 'why' })
+    await escalate({ ...hands(world), recovery: shippedRecovery }, 'T-3', { by: 'ann' })
+    for (const id of ['T-1', 'T-2', 'T-3']) await finishTask(hands(world), id, 'ann', { evidence: null })
+    expect([...(await boardOf(world).sync()).tasks.values()].map(({ status }) => status)).toEqual([
+      'done',
+      'done',
+      'done',
+    ])
+    expect(await refusal(() => finishTask(hands(world), 'T-1', 'ann', { evidence: null }))).toBe('already_done')
+  })
+
+  it('a retry starts from the first attempt, with a fresh budget if that is said', async () => {
+    const world = makeWorld()
+    const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 99_999, elapsedMs: 1, retryCount: 9, updatedAt: '' }
+    await put(world, created('T-1', { budget: { coder: spent } }))
+    const desk = deskOf(world)
+    expect((await autopilotStep(desk, noCaches)).overBudget).toEqual(['T-1'])
+    await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
+    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+  })
+
+  it('lists and reports are bounded, say what each task waits for, and words of agents stay in their cell', async () => {
+    const world = makeWorld()
+    await put(world, ...Array.from({ length: 30 }, (_, n) => created(`T-${n}`, { title: `a | b\n# c <script> ${n}` })))
+    await put(
+      world,
+      ...Array.from({ length: 30 }, (_, n) => ({
+        taskId: `T-${n}`,
+        type: 'task_blocked' as const,
+        actor: 'x',
+        payload: { reason: 'r' },
+      })),
+    )
+    const state = await boardOf(world).sync()
+    const page = listTasks(state, world.clock.wallMs(), rules, { limit: 10, cursor: 20 })
+    expect([page.tasks.length, page.total, page.cursor, page.tasks[0]!.waitsFor]).toEqual([10, 30, null, 'r'])
+    expect(listTasks(state, 0, rules, { limit: 10 }).cursor).toBe(10)
+    expect(() => taskView(state, 'nope', 0, rules)).toThrow('there is no task nope')
+    const { markdown } = synthesize(state, world.clock.wallMs(), rules)
+    expect(markdown).toContain('… and 10 more')
+    expect(markdown).toContain('a \\| b # c &lt;script>')
+    expect(markdown.split('\n').filter((line) => line.startsWith('# ')).length).toBe(1)
+  })
+})
+
+describe('the functions behind the routes', () => {
+  it('create, change, move and dispatch, and refuse what is ambiguous', async () => {
+    const world = makeWorld()
+    world.kernel.script = () => ({})
+    const desk = deskOf(world)
+    expect(await createRequest(desk, { title: 'one', review: true }, 'api')).toMatchObject({
+      taskId: 'T-1',
+      status: 'pending',
+      waitsFor: null,
+    })
+    expect(await patchRequest(desk, 'T-1', { priority: 7 }, 'api')).toMatchObject({ priority: 7 })
+    expect(await refusal(() => patchRequest(desk, 'T-1', { priority: 7, action: 'freeze' }, 'api'))).toBe(
+      'ambiguous_change',
+    )
+    expect(await refusal(() => patchRequest(desk, 'T-1', { action: 'explode' }, 'api'))).toBe('invalid_task')
+    expect((await patchRequest(desk, 'T-1', { action: 'freeze', reason: 'wait' }, 'api')).waitsFor).toBe('api froze it')
+    await patchRequest(desk, 'T-1', { action: 'unfreeze' }, 'api')
+    expect(await dispatchRequest(desk, 'T-1', new AbortController().signal)).toMatchObject({ status: 'review' })
+    expect(await patchRequest(desk, 'T-1', { status: 'done' }, 'api')).toMatchObject({ status: 'done' })
+    expect(await controlRequest(desk, { paused: true }, 'api')).toEqual({ paused: true })
+    const told = await autopilotRequest(desk, noCaches, { maxSteps: 3 }, new AbortController().signal)
+    expect(told).toEqual({ reports: [], stoppedBecause: 'api paused the board' })
+    expect(
+      await refusal(async () => autopilotRequest(desk, noCaches, { maxSteps: 0 }, new AbortController().signal)),
+    ).toBe('invalid_task')
+  })
+
+  it('a person’s done is checked like an agent’s, unless they vouch for it', async () => {
+    const world = makeWorld()
+    world.verify = () => ({ exitCode: 1 })
+    await put(world, created('T-1', { verify: ['npm test'] }))
+    const desk = deskOf(world)
+    expect(await refusal(() => patchRequest(desk, 'T-1', { status: 'done', files: ['none.txt'] }, 'ann'))).toBe(
+      'incomplete_output',
+    )
+    expect(await refusal(() => patchRequest(desk, 'T-1', { status: 'done' }, 'ann'))).toBe('incomplete_output')
+    expect((await taskOf(world)).status).toBe('pending')
+    expect(await patchRequest(desk, 'T-1', { status: 'done', unchecked: true }, 'ann')).toMatchObject({
+      status: 'done',
+    })
+  })
+
+  it('every word of an operator is a line with its actor', async () => {
+    const world = makeWorld()
+    const desk = deskOf(world)
+    await createRequest(desk, { title: 'one' }, 'ann')
+    await requireApproval(hands(world), 'T-1', { by: 'bob' })
+    await patchRequest(desk, 'T-1', { action: 'approve' }, 'cid')
+    await freeze(hands(world), 'T-1', { by: 'dan' })
+    await patchRequest(desk, 'T-1', { action: 'escalate', reason: 'hard' }, 'eve')
+    await patchRequest(desk, 'T-1', { action: 'abort' }, 'fay')
+    expect(world.root.events.map(({ actor }) => actor)).toEqual(['ann', 'bob', 'cid', 'dan', 'eve', 'fay', 'fay'])
+    expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by fay' })
+  })
+})
+
+it('an abort over HTTP tells the turn at once, and the next look closes the run', async () => {
+  const world = makeWorld()
+  const desk = deskOf(world)
+  await createRequest(desk, { title: 'one' }, 'ann')
+  await autopilotStep(desk, noCaches)
+  await patchRequest(desk, 'T-1', { action: 'abort', reason: 'wrong' }, 'ann')
+  expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
+  await autopilotStep(desk, noCaches)
+  expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann: wrong' })
+})

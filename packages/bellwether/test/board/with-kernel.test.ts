@@ -1,0 +1,108 @@
+/** Board and kernel together, on real files and a real database: tasks become turns, turns are judged by what they left. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { startAutopilot } from '../../src/board/dispatch/autopilot.js'
+import { localEvidence } from '../../src/board/dispatch/local-evidence.js'
+import { createRequest } from '../../src/board/dispatch/requests.js'
+import type { Bell } from '../../src/ports/bell/bell.js'
+import { systemClock } from '../../src/ports/clock.js'
+import { openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
+import { kernelSpawner } from '../../src/runtime/spawner.js'
+import { loadSettings } from '../../src/settings/load.js'
+import { runWorker } from '../../src/worker/loop.js'
+import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+let t: TestKernel
+let root = ''
+beforeAll(async () => {
+  t = await testKernel()
+  await t.agents('coder', 'debugger')
+  root = await mkdtemp(join(tmpdir(), 'bellwether-one-house-'))
+})
+afterAll(async () => {
+  await t.drop()
+  await rm(root, { recursive: true, force: true })
+})
+
+const deaf: Bell = {
+  kind: 'notify',
+  ring: async () => undefined,
+  listen: async () => ({ stop: async () => undefined }),
+  close: async () => undefined,
+}
+
+/** The coder claims more than it did; the debugger does what it says. */
+async function work(agentId: string, instruction: string): Promise<string> {
+  const file = /write (\S+)/.exec(instruction)?.[1] ?? 'nothing.txt'
+  if (agentId === 'debugger' || !file.startsWith('false-')) await writeFile(join(root, file), agentId)
+  return JSON.stringify({ summary: `wrote ${file}`, files: [file], usage: { total_tokens: 7 } })
+}
+
+it('[H6.3] [H6.4] [H7.2] a claimed file that is missing is found out, and the next one in the chain does the task', async () => {
+  const env = { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.1' }
+  await mkdir(join(root, 'config'))
+  const patience = { default: { cooldownSec: 0 }, reasonPolicies: { incomplete_output: { cooldownSec: 0 } } }
+  await writeFile(join(root, 'config', 'recovery-policy.json'), JSON.stringify(patience))
+  const settings = loadSettings({ folder: root, env }).board
+  const opened = await openTaskRoot({ root, owner: 'house', settings, log: quietLog })
+  const stop = new AbortController()
+  const working = await hire(stop.signal)
+  const desk = openDispatcher(opened, {
+    spawner: kernelSpawner({ kernel: t.kernel, projectId: project, clock: systemClock, log: quietLog }),
+    evidence: localEvidence(opened.board.root, opened.ids),
+    actor: 'autopilot',
+  })
+  await createRequest(desk, { title: 'Honest', instruction: 'write honest.txt' }, 'ann')
+  await createRequest(desk, { title: 'False', instruction: 'write false-1.txt', dependencies: ['T-1'] }, 'ann')
+  const autopilot = startAutopilot(desk, opened.caches, stop.signal)
+  const task = (id: string) => opened.board.state.tasks.get(id)
+  await until('both are done', async () => (task('T-2')?.status === 'done' ? true : undefined))
+  expect(task('T-1')?.runs).toMatchObject([{ agent: 'coder', outcome: 'success', tokenUsage: 7 }])
+  expect(task('T-2')?.runs).toMatchObject([
+    { agent: 'coder', reasonCode: 'incomplete_output', tokenUsage: 7 },
+    { agent: 'debugger', tokenUsage: 7 },
+  ])
+  stop.abort()
+  await Promise.all([autopilot.ended, working.ended])
+  await opened.board.close()
+  // One turn a run, each ended once, each found by its intent line's id.
+  const turns = await t.all<{ inbox_id: string; outcome: string }>(
+    'select inbox_id, outcome from state.turns order by 1',
+  )
+  const runs = [...opened.board.state.tasks.values()].flatMap((one) => one.runs.map(({ runId }) => runId))
+  expect(turns.map((turn) => turn.inbox_id)).toEqual(runs.toSorted())
+  expect(turns.every(({ outcome }) => outcome === 'success')).toBe(true)
+})
+
+function hire(signal: AbortSignal) {
+  return runWorker({
+    kernel: t.kernel,
+    bell: deaf,
+    clock: systemClock,
+    log: quietLog,
+    signal,
+    workerId: 'worker-1',
+    workerTarget: target,
+    agent:
+      ({ agentId }) =>
+      async (context) => {
+        const { context: cards } = await context.hydrate()
+        const said = cards.map((card) => (card.content as { text?: string }).text ?? '').join('\n')
+        return { deliver: { text: await work(agentId, said) } }
+      },
+    settings: { concurrency: 4, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
+    loop: {
+      pollSeconds: 0.05,
+      beatSeconds: 5,
+      watchdogIntervalSeconds: 5,
+      inboxProcessingTimeoutSeconds: 30,
+      maxAttempts: 3,
+      resumeLeaseSeconds: 30,
+      drainSeconds: 5,
+    },
+  })
+}

@@ -1,0 +1,232 @@
+/**
+ * A server with every part it can have, and something real of each kind in project p that says SECRET in all its words: for walks over
+ * every route. `routes` names each with real ids, and who may ask it; written by hand from docs/security.md, not from the server's table.
+ */
+import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { dashboardPages } from '../../src/http/pages.js'
+import type { KeyRole } from '../../src/kernel/access/api-keys.js'
+import { project, target } from '../support/kernel.js'
+import { testFolder } from '../support/postgres.js'
+import { boardPart } from './board-part.js'
+import { addAgent, addTurn, openDoor, view, type Body, type Door } from './test-server.js'
+
+/** In every word that was written in project p, and in no answer to a key that does not reach it. */
+export const secret = 'SECRET<script>alert(1)</script>'
+
+export interface Route {
+  readonly method: string
+  /** As the server declares it, without the API's base. */
+  readonly url: string
+  /** With real ids. */
+  readonly path: string
+  /** Besides the admin. */
+  readonly who: readonly KeyRole[]
+  readonly body?: object
+  /** Whether what it does is in the audit log. */
+  readonly audited: boolean
+}
+
+export interface WholeHouse {
+  readonly door: Door
+  readonly routes: readonly Route[]
+  /** The folder beside which the pages lie. */
+  readonly folder: string
+  close(): Promise<void>
+}
+
+const p = `/projects/${project}`
+const looking: readonly KeyRole[] = ['operator', 'reader']
+const everybody: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader']
+
+export async function openWholeHouse(): Promise<WholeHouse> {
+  const folder = await testFolder()
+  await mkdir(join(folder, 'dist', 'assets'), { recursive: true })
+  await writeFile(join(folder, 'dist', 'index.html'), '<!doctype html><title>the page</title>')
+  await writeFile(join(folder, 'dist', 'bell.svg'), '<svg xmlns="http://www.w3.org/2000/svg"/>')
+  await writeFile(join(folder, 'dist', 'assets', 'a.js'), 'export {}')
+  await writeFile(join(folder, 'private.txt'), 'the private file')
+  const door = await openDoor(async (world) => ({
+    board: await boardPart(world),
+    pages: dashboardPages(join(folder, 'dist')),
+    parts: () => [{ name: secret, status: 'ready', pid: 1, restarts: 0, lastEnd: null }],
+  }))
+  const ids = await furnish(door)
+  return {
+    door,
+    folder,
+    routes: routesWith(ids),
+    async close() {
+      await door.close()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+interface Ids {
+  readonly turn: string
+  readonly epoch: number
+  readonly call: string
+  readonly card: string
+  readonly box: string
+  readonly batch: string
+  readonly task: string
+  readonly session: string
+  readonly job: string
+  readonly source: string
+}
+
+async function furnish(door: Door): Promise<Ids> {
+  await addAgent(door, 'ann', { metadata: { note: secret } })
+  await addAgent(door, 'bob')
+  const done = await addTurn(door, 'bob', { instruction: secret, budget: { max_tokens: 1_000_000 } })
+  const { turns } = (await door.post(`/workers/${target}/claim`, { max: 9 })).body
+  const step = { phase: 'think', status: 'done', error: secret, metadata: { usage: { total_tokens: 5 } } }
+  const cards = [{ type: 'agent.thought', content: { text: secret } }]
+  const fence = { turn_epoch: turns![0]!.turn_epoch }
+  await door.post(`/turns/${done}/steps`, { ...fence, cards, step })
+  await door.post(`/turns/${done}/deliver`, { ...fence, fields: [{ name: 'files', value: [secret] }] })
+  const turn = await addTurn(door, 'ann', { instruction: secret, metadata: { note: secret } })
+  const { turns: second } = (await door.post(`/workers/${target}/claim`, { max: 9 })).body
+  const call = `${turn}-call`
+  const epoch = second![0]!.turn_epoch!
+  const calls = [{ tool_call_id: call, tool_name: 'ask_person', arguments: { question: secret } }]
+  await door.post(`/turns/${turn}/suspend`, { turn_epoch: epoch, calls })
+  const boxed = await door.post(`${p}/boxes`, { cards: [{ type: 'agent.thought', content: { text: secret } }] })
+  const box = String(boxed.body['box_id'])
+  const { body } = await door.get(`${p}/boxes/${box}/cards`)
+  const card = String((body['cards'] as Body[])[0]!['card_id'])
+  const tasks = [{ target_strategy: 'reuse', target_ref: 'bob', instruction: secret }]
+  const batch = String((await door.post(`${p}/batches`, { tasks })).body['batch_id'])
+  const task = String((await door.post('/board/tasks', { title: secret, agent: 'bob' })).body['taskId'])
+  await door.t.all(
+    `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at) values ('stop', $1, 'ann', $2, $3, state.now())`,
+    project,
+    turn,
+    secret,
+  )
+  return { turn, epoch, call, card, box, batch, task, ...(await feed(door)) }
+}
+
+/** A view with one file, and a scan that somebody asked for. */
+async function feed(door: Door): Promise<Pick<Ids, 'session' | 'job' | 'source'>> {
+  const key = door.keys.sensor
+  const client_info = { agent_id: 'host', source_id: 's1', source_uri: '/mnt' }
+  const session = String(
+    (await door.post('/pipe/session', { task_id: 'host:s1', client_info }, { key })).body['session_id'],
+  )
+  const name = 'SECRET<b>\n\u001b[2J'
+  const row = { path: `/d/${name}`, file_name: name, size: 7, modified_time: 5, is_directory: false }
+  const event = { event_type: 'insert', event_schema: 'fs', table: 'files', fields: [], rows: [row], index: 0 }
+  const events = [{ ...event, message_source: 'snapshot' }]
+  await door.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
+  const { body } = await door.get(`/views/${view}/tree?path=/d&force-real-time=1`)
+  return { session, job: String(body['job_id']), source: 's1' }
+}
+
+function routesWith(ids: Ids): readonly Route[] {
+  const v = `/views/${view}`
+  const one = (
+    method: string,
+    url: string,
+    path: string,
+    who: readonly KeyRole[],
+    more: { readonly body?: object; readonly audited?: boolean } = {},
+  ): Route => ({ method, url, path, who, audited: false, ...more })
+  const get = (url: string, path: string, who: readonly KeyRole[] = looking) => one('GET', url, path, who)
+  const inP = (url: string, path: string, who?: readonly KeyRole[]) =>
+    get(`/projects/:project${url}`, `${p}${path}`, who)
+  const write = (method: string, url: string, path: string, body: object, who: readonly KeyRole[] = ['operator']) =>
+    one(method, `/projects/:project${url}`, `${p}${path}`, who, { body, audited: true })
+  const board = (method: string, url: string, path: string, body: object) =>
+    one(method, url, path, ['operator'], { body, audited: true })
+  const work = (url: string, body: object) =>
+    one('POST', `/turns/:turn/${url}`, `/turns/${ids.turn}/${url}`, ['worker'], {
+      body: { turn_epoch: ids.epoch, ...body },
+    })
+  const pipe = (method: string, url: string, path: string, body?: object) =>
+    one(method, `/pipe${url}`, `/pipe${path}`, ['sensor'], body === undefined ? {} : { body })
+  const seen = (url: string, path: string) => get(`/views/:view${url}`, `${v}${path}`, [...looking, 'sensor'])
+  const events = { events: [], source_type: 'message' }
+  return [
+    get('/me', '/me', everybody),
+    one('POST', '/logins', '/logins', looking, { body: {}, audited: true }),
+    one('DELETE', '/logins', '/logins', looking, { audited: true }),
+    get('/keys', '/keys', []),
+    one('POST', '/keys', '/keys', [], { body: { role: 'reader' }, audited: true }),
+    one('POST', '/keys/:key/rotate', '/keys/none/rotate', [], { body: {}, audited: true }),
+    one('DELETE', '/keys/:key', '/keys/none', [], { audited: true }),
+    get('/audit', '/audit', []),
+    get('/projects', '/projects'),
+    inP('/workers', '/workers'),
+    inP('/agents', '/agents'),
+    write('PUT', '/agents', '/agents', { agents: [{ agent_id: 'bob', worker_target: target }] }),
+    inP('/agents/:agent', '/agents/ann'),
+    write('PUT', '/agents/:agent', '/agents/bob', { worker_target: target }),
+    write('PUT', '/profiles/:profile', '/profiles/x', { worker_target: target }),
+    write('PUT', '/tools/:tool', '/tools/x', {}),
+    write('POST', '/agents/:agent/turns', '/agents/bob/turns', { instruction: 'x' }),
+    inP('/turns', '/turns'),
+    inP('/turns/:turn', `/turns/${ids.turn}`),
+    write('POST', '/turns/:turn/stop', '/turns/none/stop', {}),
+    write('POST', '/tool-calls/:call/result', `/tool-calls/${ids.call}/result`, { status: 'partial' }, [
+      'operator',
+      'worker',
+    ]),
+    write('POST', '/tool-calls/:call/start', `/tool-calls/${ids.call}/start`, { host: 'h' }, ['operator', 'worker']),
+    inP('/questions', '/questions'),
+    write('POST', '/ui-actions', '/ui-actions', { action_id: 'a', agent_id: 'ann', tool_name: 'x' }),
+    write('POST', '/batches', '/batches', {}),
+    inP('/batches', '/batches'),
+    inP('/batches/:batch', `/batches/${ids.batch}`),
+    inP('/cards/:card', `/cards/${ids.card}`, [...looking, 'worker']),
+    inP('/boxes/:box/cards', `/boxes/${ids.box}/cards`, [...looking, 'worker']),
+    write('POST', '/boxes', '/boxes', { card_ids: [ids.card] }),
+    inP('/events', '/events?cursor=x', [...looking, 'worker']),
+    get('/watchdog/interventions', '/watchdog/interventions'),
+    one('POST', '/workers/:target/claim', '/workers/none/claim', ['worker'], { body: {} }),
+    work('beat', {}),
+    work('steps', {}),
+    work('suspend', { calls: [{ tool_call_id: 'x', tool_name: 'x' }] }),
+    work('deliver', { text: 'x' }),
+    get('/board/tasks', '/board/tasks'),
+    board('POST', '/board/tasks', '/board/tasks', { title: 'more' }),
+    get('/board/tasks/:task', `/board/tasks/${ids.task}`),
+    board('PATCH', '/board/tasks/:task', `/board/tasks/${ids.task}`, { action: 'freeze' }),
+    board('POST', '/board/tasks/:task/dispatch', `/board/tasks/${ids.task}/dispatch`, {}),
+    board('POST', '/board/control', '/board/control', { paused: true }),
+    board('POST', '/board/autopilot', '/board/autopilot', { maxSteps: 1 }),
+    get('/board/events', '/board/events?cursor=x'),
+    get('/health/components', '/health/components', everybody),
+    pipe('GET', '/session', '/session'),
+    pipe('POST', '/session', '/session', { task_id: 'x' }),
+    pipe('POST', '/session/:id/heartbeat', `/session/${ids.session}/heartbeat`, { can_realtime: true }),
+    pipe('DELETE', '/session/:id', '/session/none'),
+    pipe('POST', '/ingest/:id/events', `/ingest/${ids.session}/events`, events),
+    pipe('POST', '/:id/events', `/${ids.session}/events`, events),
+    pipe('POST', '/consistency/audit/start', '/consistency/audit/start', { session_id: ids.session }),
+    pipe('POST', '/consistency/audit/end', '/consistency/audit/end', { session_id: ids.session }),
+    pipe('GET', '/consistency/sentinel/tasks', '/consistency/sentinel/tasks'),
+    pipe('POST', '/consistency/sentinel/feedback', '/consistency/sentinel/feedback', { type: 'x', updates: [] }),
+    get('/views', '/views', [...looking, 'sensor']),
+    seen('/tree', '/tree'),
+    seen('/jobs/:job', `/jobs/${ids.job}`),
+    seen('/search', '/search?pattern=*'),
+    seen('/stats', '/stats'),
+    seen('/blind-spots', '/blind-spots'),
+    seen('/suspect-list', '/suspect-list'),
+    one('PUT', '/views/:view/suspect-list', `${v}/suspect-list`, ['operator', 'sensor'], {
+      body: { updates: [] },
+      audited: true,
+    }),
+    seen('/sessions', '/sessions'),
+    one('DELETE', '/views/:view/sessions/:id', `${v}/sessions/none`, ['operator', 'sensor'], { audited: true }),
+    seen('/changes', '/changes'),
+    seen('/diff', `/diff?left=${ids.source}&right=${ids.source}`),
+    seen('/sync', '/sync?wait=0'),
+    one('POST', '/views/:view/sync', `${v}/sync?wait=0`, [...looking, 'sensor'], { body: {} }),
+    seen('/evidence', '/evidence'),
+    one('POST', '/views/:view/evidence', `${v}/evidence`, ['operator', 'sensor'], { body: { paths: [], since: null } }),
+    seen('/events', '/events?source=none'),
+  ]
+}

@@ -1,0 +1,142 @@
+/** A dispatcher on a board in memory, with a kernel, a disk and people that the test plays. */
+import { makeAlerts, type Alert } from '../../src/board/dispatch/alerts.js'
+import { openDesk, type Desk, type DeskOptions, type DeskPolicies } from '../../src/board/dispatch/dispatcher.js'
+import type { FileEvidence } from '../../src/board/ports.js'
+import { shippedAcceptance } from '../../src/board/policies/acceptance.js'
+import { shippedBudget } from '../../src/board/policies/budget.js'
+import { shippedRecovery } from '../../src/board/policies/recovery.js'
+import type { Board, Draft } from '../../src/board/log/task.js'
+import type { Ids } from '../../src/ports/ids.js'
+import { shippedCallPolicy } from '../../src/ports/retry.js'
+import type { CommandResult } from '../../src/ports/run-command.js'
+import { fakeKernel, type FakeKernel } from './fake-kernel.js'
+import { handClock, type HandClock } from './hand-clock.js'
+import { memoryRoot, openMemoryBoard, type MemoryRoot } from './memory-board.js'
+import { quietLog } from './quiet-log.js'
+
+/** What outlives a crash: the log, the kernel, the disk, the hour. */
+export interface World {
+  readonly root: MemoryRoot
+  readonly kernel: FakeKernel
+  readonly clock: HandClock
+  readonly ids: Ids
+  /** What `look` answers by path; absent: missing. */
+  readonly files: Map<string, FileEvidence['found'] | Partial<FileEvidence>>
+  readonly verified: string[]
+  readonly lessons: string[]
+  readonly alerts: Alert[]
+  policies: DeskPolicies
+  verify: (command: string) => Partial<CommandResult>
+}
+
+export const policies: DeskPolicies = {
+  recovery: shippedRecovery,
+  budget: shippedBudget,
+  acceptance: { ...shippedAcceptance, default: { ...shippedAcceptance.default, minEvidence: 0 } },
+  calls: shippedCallPolicy,
+}
+
+export function makeWorld(change: Partial<DeskPolicies> = {}): World {
+  let count = 0
+  const clock = handClock()
+  return {
+    root: memoryRoot(),
+    kernel: fakeKernel(() => clock.monotonicMs()),
+    clock,
+    ids: { next: () => `id-${String((count += 1)).padStart(6, '0')}` },
+    files: new Map(),
+    verified: [],
+    lessons: [],
+    alerts: [],
+    policies: { ...policies, ...change },
+    verify: () => ({}),
+  }
+}
+
+export function boardOf(world: World): Board {
+  return openMemoryBoard(world.root, world)
+}
+
+export function deskOf(world: World, change: Partial<DeskOptions> = {}): Desk {
+  const alerts = makeAlerts({
+    root: '/memory',
+    clock: world.clock,
+    random: half,
+    log: quietLog,
+    calls: shippedCallPolicy,
+  })
+  return openDesk({
+    board: boardOf(world),
+    spawner: world.kernel,
+    evidence: {
+      changeToken: async () => 'token-1',
+      look: async (paths) =>
+        paths.map((path) => {
+          const told = world.files.get(path)
+          return { path, changedSince: true, found: 'missing', ...(typeof told === 'string' ? { found: told } : told) }
+        }),
+    },
+    policies: async () => world.policies,
+    knowledge: {
+      hints: async () => ({
+        section: '',
+        told: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
+      }),
+      backfill: async (lesson) => {
+        world.lessons.push(`${lesson.taskId} ${lesson.reasonCode}`)
+        return { written: true, mistakes: 1, patterns: 1, tags: ['dispatch_failure'] }
+      },
+    },
+    verify: async ({ command }) => {
+      const line = typeof command === 'string' ? command : command.join(' ')
+      world.verified.push(line)
+      return { exitCode: 0, signal: null, timedOut: false, durationMs: 1, output: '', ...world.verify(line) }
+    },
+    alerts: {
+      ...alerts,
+      raise: (alert) => {
+        world.alerts.push(alert)
+        alerts.raise(alert)
+      },
+    },
+    clock: world.clock,
+    ids: world.ids,
+    random: half,
+    log: quietLog,
+    actor: 'autopilot',
+    settings: {
+      firstAgent: 'coder',
+      maxConcurrentSpawns: 4,
+      claimLeaseMs: 60_000,
+      spawnGraceMs: 60_000,
+      intervalMs: 5_000,
+    },
+    ...change,
+  })
+}
+
+const half = { next: () => 0.5 }
+
+/** Caches are written elsewhere: these tests have no disk. */
+export const noCaches = {
+  disk: {
+    read: async () => ({ found: 'missing' as const }),
+    look: async () => 'missing' as const,
+    writeDraft: async () => {},
+    replace: async () => {},
+    remove: async () => 'missing' as const,
+  },
+  ids: { next: () => 'draft' },
+  log: quietLog,
+}
+
+export async function put(world: World, ...drafts: readonly Draft[]): Promise<void> {
+  await boardOf(world).write(() => drafts)
+}
+
+export const created = (taskId: string, payload: Readonly<Record<string, unknown>> = {}): Draft => ({
+  taskId,
+  type: 'task_created',
+  actor: 'ann',
+  payload: { title: `Do ${taskId}`, ...payload },
+})

@@ -1,0 +1,195 @@
+/** The made-up world's board, health and files. */
+import type { Budget, Components, FileNode, Task, TaskDetail } from '../../src/api/board-types.js'
+import { attack, jobs, turnId, type At, type Say } from './strings.js'
+
+export function tasksOf(at: At, say: Say): TaskDetail[] {
+  const titles = [
+    'Upgrade the payment library',
+    'Write the migration guide',
+    'Fix the flaky login test',
+    'Draft the incident report',
+    'Translate the help pages',
+    'Measure cold start',
+    'Clean up old branches',
+    'Review the new API',
+  ]
+  const statuses = [
+    'pending',
+    'in_progress',
+    'blocked',
+    'review',
+    'done',
+    'failed',
+    'claimed',
+    'pending',
+    'in_progress',
+    'done',
+    'blocked',
+    'done',
+  ]
+  return statuses.map((status, number) => {
+    const isPerson = status === 'review' || number === 2
+    const task: Task = {
+      taskId: number === 5 ? say(`T-${number}`).slice(0, 200) : `T-${number + 1}`,
+      title: say(titles[number % titles.length]!),
+      status,
+      priority: (number * 3) % 5,
+      impact: number % 3,
+      assignee: status === 'pending' ? null : say(jobs[number % jobs.length]!),
+      reason:
+        status === 'failed' || status === 'blocked'
+          ? say('incomplete_output: claimed file /report.md is missing')
+          : null,
+      dependencies: number === 7 ? ['T-1'] : [],
+      createdAt: at(-9_000 + number),
+      updatedAt: at(-300 * number),
+      waitsFor:
+        number === 7
+          ? 'it waits for T-1, which is pending'
+          : status === 'review'
+            ? 'it waits for a review'
+            : status === 'blocked'
+              ? number === 2
+                ? say('claimed file /report.md is missing')
+                : 'debugger may try again at 12:00'
+              : status === 'in_progress'
+                ? 'coder is at it since 11:58'
+                : null,
+      waitCode: isPerson
+        ? status === 'review'
+          ? 'review'
+          : 'person'
+        : ({ blocked: 'cooldown', in_progress: 'under_way' }[status] ?? null),
+      waitUntil: status === 'review' ? at(80_000) : status === 'blocked' ? at(number === 2 ? 5_000 : 90) : null,
+      recovery:
+        status === 'blocked'
+          ? {
+              reasonCode: 'incomplete_output',
+              attempt: 2,
+              maxAttempts: 3,
+              nextAssignee: number === 2 ? 'human' : 'debugger',
+              action: number === 2 ? 'escalate' : 'retry',
+              recoveryState: number === 2 ? 'escalated_to_human' : 'recovery_scheduled',
+              cooldownUntilTs: 0,
+              deadlineTs: Date.parse(at(5_000)) / 1_000,
+            }
+          : null,
+      budget: status === 'pending' ? null : budgetOf(number),
+      costMicros: status === 'pending' ? null : 31_000 * number,
+      next: number === 0 ? { place: 1, of: 2, assignee: 'coder', why: 'of 2 that are ready it comes first' } : null,
+    }
+    const runs = [
+      {
+        runId: 'r1',
+        agent: say('coder'),
+        startedAt: at(-900),
+        agentTurnId: turnId(4),
+        endedAt: at(-800),
+        outcome: 'success',
+        tokenUsage: 5_400,
+        elapsedMs: 100_000,
+        costMicros: 18_000,
+        turnStatus: 'success',
+      },
+    ]
+    return { ...task, runs, fields: { instruction: say('Do it well.'), verify: ['npm test'] } }
+  })
+}
+
+function budgetOf(number: number): Budget {
+  const tokenUsage = 1_500 * (number + 1)
+  return {
+    agent: 'coder',
+    tokenUsage,
+    elapsedMs: 60_000 * number,
+    retryCount: 1,
+    nearest:
+      number % 5 === 1
+        ? { unit: 'runs', used: 1, limit: 3, fraction: 1 / 3 }
+        : { unit: 'tokens', used: tokenUsage, limit: 12_000, fraction: tokenUsage / 12_000 },
+  }
+}
+
+export function componentsOf(at: At, say: Say): Components {
+  const unit = (kind: string, name: string, state: 'ok' | 'degraded' | 'failed', more: object = {}) => ({
+    kind,
+    name,
+    state,
+    own_state: state,
+    because: null,
+    restarts: 0,
+    error: null,
+    depends_on: [],
+    ...more,
+  })
+  return {
+    summary: { status: 'degraded', units: 6, restarts: 2, changes: 4 },
+    components: [
+      unit('part', 'worker default', 'ok', { status: 'ready', pid: 4_711, since: at(-4_000), restarts: 0 }),
+      unit('part', 'worker coding', 'degraded', {
+        status: 'waiting',
+        because: 'it ended and is started again',
+        restarts: 2,
+        last_end: say('signal SIGKILL'),
+        next_start_at: at(4),
+      }),
+      unit('part', 'worker gpu', 'failed', {
+        status: 'quarantined',
+        because: 'it fails again and again: in quarantine, and tried ever more rarely',
+        restarts: 5,
+        last_end: 'exit code 1',
+      }),
+      unit('source', 'host-a:/mnt/data', 'failed', { error: say('inotify: too many watches'), restarts: 2 }),
+      unit('sensor_pipe', 'host-a', 'failed', {
+        because: 'source:host-a:/mnt/data',
+        depends_on: ['source:host-a:/mnt/data'],
+      }),
+      unit('receiver', 'http', 'ok'),
+      unit('fusion_pipe', 'shared', 'ok', { depends_on: ['receiver:http'] }),
+      unit('view', 'shared', 'ok', { depends_on: ['fusion_pipe:shared'] }),
+      unit('sender', 'host-b', 'ok'),
+    ],
+  }
+}
+
+export function folderOf(path: string, nowMs: number, hostile: boolean): FileNode {
+  const inside = (name: string) => (path === '/' ? `/${name}` : `${path}/${name}`)
+  const seconds = nowMs / 1_000
+  const file = (name: string, more: Partial<FileNode> = {}): FileNode => ({
+    name,
+    path: inside(name),
+    content_type: 'file',
+    size: 1_234,
+    modified_time: seconds - 400,
+    integrity_suspect: false,
+    agent_missing: false,
+    ...more,
+  })
+  const folder = (name: string, more: Partial<FileNode> = {}): FileNode => ({
+    name,
+    path: inside(name),
+    content_type: 'directory',
+    modified_time: seconds - 4_000,
+    integrity_suspect: false,
+    agent_missing: false,
+    ...more,
+  })
+  const children =
+    path === '/'
+      ? [
+          folder('src'),
+          folder('many'),
+          folder('docs', { audit_skipped: true }),
+          file('README.md'),
+          file('report.md', { integrity_suspect: true }),
+          ...(hostile ? [file(`${attack.replaceAll('/', '∕')}\udcff`)] : []),
+        ]
+      : path === '/many'
+        ? Array.from({ length: 5_000 }, (_, number) => file(`file-${String(number).padStart(5, '0')}.txt`))
+        : [
+            file('login.ts'),
+            file('login.test.ts', { integrity_suspect: true }),
+            file('vendor.ts', { agent_missing: true }),
+          ]
+  return { name: path, path, content_type: 'directory', children }
+}

@@ -1,0 +1,171 @@
+/**
+ * A house that really runs: `bellwether up` as a child process on a project folder of its own, with a few agents from files, and the
+ * worker API in the test's own hands. Always: it goes with the test, because its stdin is a pipe from here; nothing is made up.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { home } from './build.js'
+import { attack } from './strings.js'
+
+export type Json = Readonly<Record<string, unknown>>
+
+export interface House {
+  readonly url: string
+  /** The link that `up` prints; good once. */
+  readonly loginUrl: string
+  /** A file of the project folder. */
+  write(path: string, text: string): void
+  /** An agent whose worker is the test. */
+  play(agent: string): Promise<void>
+  ask<T = Json>(method: string, path: string, body?: unknown): Promise<T>
+  /** Asks for a turn and answers its id. */
+  run(agent: string, instruction: string, more?: Json): Promise<string>
+  /** Takes the next turn of the agents that the test plays itself. */
+  claim(): Promise<Claimed>
+  close(): Promise<void>
+}
+
+export interface Claimed {
+  readonly agent_turn_id: string
+  readonly turn_epoch: number
+  readonly kind: string
+}
+
+/** Workers of this target are the test. */
+const byHand = 'team'
+export const project = 'default'
+
+const agents: Readonly<Record<string, string>> = {
+  greeter: `---\ncommand: [sh, -c, 'printf "You asked: "; tail -n 1']\n---\nSay it back.\n`,
+  mallory: `---\ncommand: [cat, mallory.txt]\n---\nBe hostile.\n`,
+  scribe: `---\noutput: json\ncommand: [sh, -c, 'cat > /dev/null; echo "# Notes" > notes.md; cat scribe.json']\n---\nWrite notes.md.\n`,
+  judge: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
+}
+const said = {
+  fields: [
+    { name: 'summary', value: 'Wrote the notes.' },
+    { name: 'files', value: ['notes.md'] },
+  ],
+  usage: { input_tokens: 900, output_tokens: 350, total_tokens: 1_250, cost_usd: 0.012 },
+}
+
+// Short, so that what a watchdog does is seen while the test looks. The rules are the ones of production.
+const timings = {
+  BELLWETHER__WORKER__SUSPEND_TIMEOUT_SECONDS: '1',
+  BELLWETHER__WORKER__WATCHDOG_INTERVAL_SECONDS: '1',
+  BELLWETHER__PMO__WATCHDOG_INTERVAL_SECONDS: '1',
+}
+
+export async function openHouse(): Promise<House> {
+  // Under /tmp, where the account that runs the database can reach it.
+  const folder = mkdtempSync(join(tmpdir(), 'bellwether-dashboard-'))
+  chmodSync(folder, 0o755)
+  mkdirSync(join(folder, 'agents'))
+  for (const [name, text] of Object.entries(agents)) writeFileSync(join(folder, 'agents', `${name}.md`), text)
+  writeFileSync(join(folder, 'mallory.txt'), attack)
+  writeFileSync(join(folder, 'scribe.json'), JSON.stringify(said))
+  const child = spawn(process.execPath, [...program(), 'up', '--port', '0', '--json', '--parent-pipe'], {
+    cwd: folder,
+    env: { ...process.env, ...timings },
+    stdio: 'pipe',
+  })
+  const heard = { err: '' }
+  child.stderr.on('data', (data: Buffer) => (heard.err = (heard.err + data.toString()).slice(-100_000)))
+  const ended = new Promise<[number | null, NodeJS.Signals | null]>((resolve) =>
+    child.once('exit', (...end) => resolve(end)),
+  )
+  const remove = () => rmSync(folder, { recursive: true, force: true })
+  const facts = await firstLine(child, heard).catch((error: unknown) => {
+    remove()
+    throw error
+  })
+  const url = String(facts['url'])
+  const key = String(facts['adminKey'])
+
+  async function ask<T>(method: string, path: string, body?: unknown): Promise<T> {
+    const response = await fetch(`${url}/api/v1${path}`, {
+      method,
+      headers: { 'x-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(60_000),
+    })
+    const text = await response.text()
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+    return JSON.parse(text) as T
+  }
+
+  return {
+    url,
+    loginUrl: String(facts['loginUrl']),
+    write: (path, text) => writeFileSync(join(folder, path), text),
+    play: async (agent) => void (await ask('PUT', `/projects/${project}/agents/${agent}`, { worker_target: byHand })),
+    ask,
+    run: async (agent, instruction, more = {}) => {
+      const path = `/projects/${project}/agents/${agent}/turns`
+      return (await ask<{ agent_turn_id: string }>('POST', path, { instruction, ...more })).agent_turn_id
+    },
+    async claim() {
+      const { turns } = await ask<{ turns: Claimed[] }>('POST', `/workers/${byHand}/claim`, {
+        max: 1,
+        wait_seconds: 30,
+        worker_id: 'worker-1',
+      })
+      if (turns[0] === undefined) throw new Error('there is no turn to claim')
+      return turns[0]
+    },
+    async close() {
+      child.kill('SIGTERM')
+      const timer = setTimeout(() => child.kill('SIGKILL'), stopMs)
+      const [code, signal] = await ended
+      clearTimeout(timer)
+      // What was killed leaves its database for the next start: here there is none.
+      if (signal === 'SIGKILL') endDatabase(folder)
+      remove()
+      if (code !== 0) throw new Error(`bellwether up ended with ${code ?? signal}:\n${heard.err.slice(-4_000)}`)
+    },
+  }
+}
+
+function endDatabase(folder: string): void {
+  const [pid] = readFileSync(join(folder, '.bellwether/database/cluster/postmaster.pid'), 'utf8').split('\n')
+  process.kill(Number(pid), 'SIGQUIT')
+}
+
+/** What node runs to be the command line: what `npm test` has just built, else the source. */
+function program(): readonly string[] {
+  const cli = join(home, '../bellwether')
+  if (process.env['BELLWETHER_TEST_BUILT'] === '1') return [join(cli, 'dist/cli/main.js')]
+  // By its path: the child runs in a folder from where packages cannot be found.
+  const tsx = createRequire(join(dirname(home), 'bellwether/package.json')).resolve('tsx')
+  return ['--import', pathToFileURL(tsx).href, '--conditions=@bellwether/source', join(cli, 'src/cli/main.ts')]
+}
+
+// An embedded database is made before the house answers, on a busy machine.
+const readyMs = 60_000
+// Longer than it takes to drain; nothing is under way by then.
+const stopMs = 30_000
+
+function firstLine(child: ChildProcess, heard: { readonly err: string }): Promise<Json> {
+  return new Promise((resolve, reject) => {
+    let out = ''
+    const fail = (why: string) => {
+      clearTimeout(timer)
+      child.kill('SIGKILL')
+      reject(new Error(`${why}:\n${heard.err.slice(-4_000)}`))
+    }
+    const timer = setTimeout(() => fail('bellwether up was not ready in time'), readyMs)
+    child.stdout?.on('data', (data: Buffer) => {
+      out += data.toString()
+      if (!out.includes('\n')) return
+      clearTimeout(timer)
+      resolve(JSON.parse(out.slice(0, out.indexOf('\n'))) as Json)
+    })
+    child.once('exit', () => fail('bellwether up ended before it was ready'))
+    // EPIPE once it is gone; its exit is what tells.
+    child.stdin?.on('error', () => undefined)
+  })
+}
