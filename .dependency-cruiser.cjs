@@ -6,22 +6,22 @@
 const src = '^packages/bellwether/src/'
 const tests = '\\.test\\.tsx?$'
 
-const below = ['protocol', 'ports', 'settings']
+const below = ['base', 'protocol', 'ports', 'settings']
 const middle = ['kernel', 'pmo', 'worker', 'board', 'view']
 
 /** part of packages/bellwether/src → the parts it may import (itself always) */
 const arrows = {
-  settings: ['protocol'],
-  ports: ['protocol'],
+  settings: ['base', 'protocol'],
+  ports: ['base', 'protocol'],
   kernel: below,
   pmo: [...below, 'kernel'],
   worker: [...below, 'kernel'],
   board: below,
   view: below,
-  telemetry: ['protocol', 'ports'],
+  telemetry: ['base', 'protocol', 'ports'],
   // A running house from outside, over HTTP only; and our MCP server, which is such a client.
-  client: ['protocol', 'ports'],
-  mcp: ['protocol', 'ports', 'client'],
+  client: ['base', 'protocol', 'ports'],
+  mcp: ['base', 'protocol', 'ports', 'client'],
   http: [...below, ...middle, 'telemetry'],
   runtime: [...below, ...middle, 'telemetry', 'http', 'sensor'],
   demo: [...below, ...middle, 'http', 'runtime'],
@@ -30,7 +30,7 @@ const arrows = {
 }
 
 /** A part is a directory or one file: `serve/…` or `serve.ts`. */
-const packages = ['protocol', 'sensor']
+const packages = ['base', 'protocol', 'sensor']
 const place = (part) => (packages.includes(part) ? `^packages/${part}/src/index\\.ts$` : `${src}${part}(/|\\.ts$)`)
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
@@ -59,12 +59,15 @@ const boardRules = Object.entries(boardArrows).map(([room, targets]) => ({
   to: { path: `${src}board/`, pathNot: [`${src}board/ports\\.ts$`, ...[room, ...targets].map(boardRoom)] },
 }))
 
-const packageRules = ['protocol', 'sensor', 'dashboard'].map((name) => ({
+/** Package → the packages it may import. */
+const packageArrows = { base: [], protocol: ['base'], sensor: ['base', 'protocol'], dashboard: ['base', 'protocol'] }
+
+const packageRules = Object.entries(packageArrows).map(([name, targets]) => ({
   name: `arrows-of-package-${name}`,
-  comment: `${name} may import: ${name === 'protocol' ? 'no other package' : 'protocol'}`,
+  comment: `${name} may import: ${targets.join(', ') || 'no other package'}`,
   severity: 'error',
   from: { path: `^packages/${name}/` },
-  to: { path: '^packages/', pathNot: [`^packages/${name}/`, ...(name === 'protocol' ? [] : [place('protocol')])] },
+  to: { path: '^packages/', pathNot: [`^packages/${name}/`, ...targets.map(place)] },
 }))
 
 module.exports = {

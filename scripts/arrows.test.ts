@@ -50,10 +50,12 @@ describe('import arrows', () => {
       'packages/bellwether/src/pmo/x.ts': `export * from '../kernel/x.js'`,
       'packages/bellwether/src/worker/x.ts': `import type { word } from '../kernel/x.js'\nexport type A = typeof word`,
       'packages/bellwether/src/board/x.ts': `export * from '../ports/x.js'`,
+      'packages/bellwether/src/board/tasks/x.ts': `export * from '../log/a.js'`,
+      'packages/bellwether/src/board/log/a.ts': `export const log = 1`,
       'packages/bellwether/src/http/x.ts': `export * from '../board/x.js'\nexport * from '../kernel/a.js'`,
-      'packages/bellwether/src/runtime/serve.ts': `export * from './http/x.js'\nexport * from './view/a.js'`,
-      'packages/bellwether/src/demo/x.ts': `export * from '../serve.js'`,
-      'packages/bellwether/src/cli/x.ts': `export * from '../serve.js'\nexport * from '../demo/x.js'`,
+      'packages/bellwether/src/runtime/serve.ts': `export * from '../http/x.js'\nexport * from '../view/a.js'`,
+      'packages/bellwether/src/demo/x.ts': `export * from '../runtime/serve.js'`,
+      'packages/bellwether/src/cli/x.ts': `export * from '../runtime/serve.js'\nexport * from '../demo/x.js'`,
       'packages/bellwether/src/kernel/x.test.ts': `import '../../test/support/a.js'`,
       'packages/bellwether/sim/x.ts': `import '../src/pmo/x.js'\nimport './world.js'`,
     })
@@ -67,11 +69,12 @@ describe('import arrows', () => {
     ['the pmo importing a worker', 'arrows-of-pmo', 'pmo/b.ts', `export * from '../worker/a.js'`],
     ['a worker importing the pmo', 'arrows-of-worker', 'worker/b.ts', `export * from '../pmo/a.js'`],
     ['the board importing the kernel', 'arrows-of-board', 'board/b.ts', `export * from '../kernel/a.js'`],
+    ['the board’s log importing its tasks', 'arrows-of-board-log', 'board/log/b.ts', `export * from '../tasks/a.js'`],
     ['the view importing the kernel', 'arrows-of-view', 'view/b.ts', `export * from '../kernel/a.js'`],
     ['the view importing the board', 'arrows-of-view', 'view/c.ts', `export * from '../board/a.js'`],
-    ['http importing serve', 'arrows-of-http', 'http/b.ts', `export * from '../serve.js'`],
-    ['serve importing the cli', 'arrows-of-serve', 'serve/b.ts', `export * from '../cli/a.js'`],
-    ['serve importing the demo', 'arrows-of-serve', 'serve/c.ts', `export * from '../demo/a.js'`],
+    ['http importing the runtime', 'arrows-of-http', 'http/b.ts', `export * from '../runtime/serve.js'`],
+    ['the runtime importing the cli', 'arrows-of-runtime', 'runtime/b.ts', `export * from '../cli/a.js'`],
+    ['the runtime importing the demo', 'arrows-of-runtime', 'runtime/c.ts', `export * from '../demo/a.js'`],
     ['a type import', 'arrows-of-board', 'board/c.ts', `import type { K } from '../kernel/a.js'\nexport type A = K`],
     ['a dynamic import', 'arrows-of-board', 'board/d.ts', `export const later = () => import('../kernel/a.js')`],
     ['a part that no arrow names', 'known-part', 'misc/b.ts', `export * from '../ports/a.js'`],
@@ -88,11 +91,14 @@ describe('import arrows', () => {
     ['a deep path into a package', 'resolvable', 'ports/g.ts', `export * from '@bellwether/protocol/src/index.js'`],
     ['an import that leads nowhere', 'resolvable', 'ports/h.ts', `export * from './nowhere.js'`],
   ]
-  const closed = ['sensor', 'dashboard', 'protocol']
+  const closed = ['base', 'sensor', 'dashboard', 'protocol']
   let found: string[] = []
 
   beforeAll(() => {
-    const files: Record<string, string> = { 'packages/bellwether/src/ports/d.ts': `export * from './c.js'` }
+    const files: Record<string, string> = {
+      'packages/bellwether/src/ports/d.ts': `export * from './c.js'`,
+      'packages/bellwether/src/board/tasks/a.ts': `export const tasks = 1`,
+    }
     for (const [, , path, text] of planted) files[`packages/bellwether/src/${path}`] = text
     for (const name of closed) files[`packages/${name}/src/b.ts`] = `export * from 'bellwether'`
     found = problemsOf(files)

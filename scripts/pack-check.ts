@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const packages = ['protocol', 'sensor', 'bellwether'] as const
+const packages = ['base', 'protocol', 'sensor', 'bellwether'] as const
 const place = mkdtempSync(join(tmpdir(), 'bellwether-pack-'))
 // The account of the embedded database must reach it.
 chmodSync(place, 0o755)

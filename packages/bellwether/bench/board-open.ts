@@ -1,8 +1,7 @@
 /** A child of the board's bench: opens a root once and tells how long that took, on the clock and on the processor. */
+import { systemClock, systemRandom } from '@bellwether/base'
 import { openBoard } from '../src/board/log/board.js'
-import { systemClock } from '../src/ports/clock.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { systemRandom } from '../src/ports/random.js'
 
 const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined }
 const cpuMs = () => (process.cpuUsage().user + process.cpuUsage().system) / 1_000

@@ -3,15 +3,14 @@
  * worker, an instruction for each. Plain: from the first enqueue to the last end in the store. Forked: from the parent's
  * enqueue to its own end, which comes after its children's results have reached it.
  */
+import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { runJoiner } from '../src/pmo/batches.js'
 import { nearBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
-import { systemClock } from '../src/ports/clock.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { systemRandom } from '../src/ports/random.js'
 import { runWorker } from '../src/worker/loop.js'
 import type { AgentFunction } from '../src/worker/agent.js'
 import { quiet, workerSettings } from './ours.js'

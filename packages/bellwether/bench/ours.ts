@@ -2,14 +2,13 @@
  * Our side of the turns bench, through the public verbs: real enqueue, the real worker loop with a function agent, the real
  * notify bell, every trigger and constraint on. A job is a turn of one of the fleet's agents; its handler does nothing.
  */
+import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { nearBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
-import { systemClock } from '../src/ports/clock.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { systemRandom } from '../src/ports/random.js'
 import { runWorker, type RunningWorker } from '../src/worker/loop.js'
 import type { Contender, Ledger } from './measure.js'
 

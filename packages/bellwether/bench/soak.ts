@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util'
 import { Fleet, type Stats } from '../test/view/fleet/fleet.js'
 import { onDisk, type Difference } from '../test/view/fleet/disk.js'
 import { programOf } from '../test/support/process.js'
-import { chanceOf } from './soak/chance.js'
+import { seededRandom } from '@bellwether/base'
 import { sensorIds, startSensor, troubleFor } from './soak/sensors.js'
 
 const { values: given } = parseArgs({
@@ -131,7 +131,7 @@ async function soak() {
     await fleet.connected(...sensorIds)
     tell(`soak: seed ${seed}, ${writers} writers for ${seconds} s`)
     for (let at = 0; at < writers; at += 1) running.push(startWriter(fleet.root, at))
-    const trouble = troubleFor(fleet, chanceOf(seed), (line) =>
+    const trouble = troubleFor(fleet, seededRandom(seed), (line) =>
       tell(`${Math.round(performance.now() / 1_000)} s: ${line}`),
     )
     const start = performance.now()

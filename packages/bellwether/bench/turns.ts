@@ -3,7 +3,7 @@
  * counted rows and is the median of its rounds: the machine has neighbours, and their moods last for seconds. Only the ratios
  * mean anything: absolute figures move with the machine.
  */
-import { systemClock } from '../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/verbs/watchdog.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'

@@ -5,6 +5,7 @@
  */
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { errorMessage } from '@bellwether/base'
 import { machine } from './machine.js'
 import { burst } from './view/burst.js'
 import { directoriesOf, filesPerTop, makeCorpus, topOf, type Corpus } from './view/corpus.js'
@@ -39,7 +40,7 @@ export async function benchView({ onProgress, quick }: ViewOptions): Promise<obj
       onProgress(`${name}: ${JSON.stringify(result)}`)
       return result
     } catch (error) {
-      reasons[name] = error instanceof Error ? error.message : String(error)
+      reasons[name] = errorMessage(error)
       onProgress(`${name}: ${reasons[name]}`)
       return null
     }

@@ -3,13 +3,13 @@
  * real relay; only the model of the outside world (clients, tool hosts, a stream) is the simulation's. Each is a process:
  * one fibre, one connection, and it may die at any statement.
  */
+import type { Log } from '@bellwether/base'
 import { beginning, readEvents } from '../src/kernel/verbs/events.js'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
 import type { TurnBudget } from '../src/kernel/verbs/budgets.js'
 import { openJoiner } from '../src/pmo/batches.js'
 import { openGuard } from '../src/pmo/guard.js'
 import { openRelay } from '../src/pmo/relay.js'
-import type { Log } from '../src/ports/log.js'
 import type { EventStream } from '../src/ports/stream/stream.js'
 import type { ClaimedTurn } from '../src/kernel/verbs/claim.js'
 import { FenceLost, type AgentFunction, type TurnAction } from '../src/worker/agent.js'

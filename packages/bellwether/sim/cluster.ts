@@ -2,9 +2,9 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { systemRandom } from '@bellwether/base'
 import { startEmbedded } from '../src/ports/database/embedded.js'
 import { openDatabase } from '../src/ports/database/pool.js'
-import { systemRandom } from '../src/ports/random.js'
 
 export interface OwnCluster {
   readonly url: string

@@ -3,12 +3,11 @@
  * object like the simulation's, so that a mutation can be required to break it.
  */
 import { parseArgs } from 'node:util'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
-import { systemClock } from '../src/ports/clock.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
-import { systemRandom } from '../src/ports/random.js'
 
 const { values } = parseArgs({ options: { url: { type: 'string' } } })
 const db = await openDatabase({ url: values.url ?? '', poolSize: 1 })

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { parseArgs } from 'node:util'
-import { systemClock } from '../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import { ownCluster } from './cluster.js'
 import { crashPoints, playCrashes } from './crashes.js'
 import { play, storyOf, type Found } from './play.js'

@@ -6,7 +6,7 @@ const isTypeScript = (path: string) => /\.tsx?$/.test(path)
 const isTest = (path: string) => /\.test\.tsx?$/.test(path)
 const isSource = (path: string) => /^packages\/[^/]+\/src\//.test(path)
 const isProduct = (path: string) => isSource(path) && isTypeScript(path) && !isTest(path)
-const isPort = (path: string) => /^packages\/[^/]+\/src\/ports\//.test(path)
+const isPort = (path: string) => /^packages\/(?:base\/src|[^/]+\/src\/ports)\//.test(path)
 const isSimulation = (path: string) => path.startsWith('packages/bellwether/sim/')
 const isSupport = (path: string) => path.startsWith('packages/bellwether/test/support/')
 const isTestCode = (path: string) =>
@@ -47,9 +47,9 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'one-reader-of-the-environment',
-    protects: 'every setting in one place: only serve.ts, cli/ and ports/ may read the environment',
+    protects: 'every setting in one place: only runtime/, cli/ and ports/ may read the environment',
     applies: (path) =>
-      isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:serve\.ts$|cli\/)/.test(path),
+      isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:runtime\/serve\.ts$|cli\/)/.test(path),
     find: ({ text, code }) => [
       ...matches(code, /\bprocess\s*(?:\?\.|\.)\s*env\b|\bprocess\s*\[/g),
       ...matches(text, /\bimport\s*\{[^}]*\benv\b[^}]*\}\s*from\s*['"](?:node:)?process['"]/g),

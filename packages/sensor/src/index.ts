@@ -4,5 +4,3 @@
  */
 export { startSensor, type Sensor, type SensorOptions } from './sensor.js'
 export { openScanner, type ScanReport, type Scanner, type ScanRequest } from './scan/scanner.js'
-export type { Clock } from './ports/clock.js'
-export type { Log } from './ports/log.js'

@@ -3,12 +3,11 @@
  * source's and the sender's is that of every pipe; each unit mends itself, is counted, and each change of its state is
  * logged. The process around it only says where and when to stop.
  */
+import { type Clock, type Log, systemClock } from '@bellwether/base'
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
 import { parseExclude } from './disk/exclude.js'
-import { systemClock, type Clock } from './ports/clock.js'
 import { openHttp } from './ports/http.js'
 import { systemIds, type Ids } from './ports/ids.js'
-import type { Log } from './ports/log.js'
 import { openScanner } from './scan/scanner.js'
 import { openPipe, type Pipe, type PipeStatus } from './session/pipe.js'
 import { persistentAt } from './session/recovery.js'

@@ -5,7 +5,7 @@
 import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Fleet, SessionFacts } from '../../test/view/fleet/fleet.js'
-import type { Chance } from './chance.js'
+import type { SeededRandom } from '@bellwether/base'
 
 export const sensorIds = ['first', 'second', 'third'] as const
 // Fewer than there are directories: the others are seen by audits only.
@@ -45,7 +45,7 @@ export interface Trouble {
   server(): Promise<void>
 }
 
-export function troubleFor(fleet: Fleet, chance: Chance, tell: (line: string) => void): Trouble {
+export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: string) => void): Trouble {
   const done: Record<string, number> = {}
   const count = (name: string) => void (done[name] = (done[name] ?? 0) + 1)
   const some = () => chance.pick(sensorIds)

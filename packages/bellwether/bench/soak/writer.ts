@@ -6,10 +6,10 @@
  */
 import fs from 'node:fs'
 import { join } from 'node:path'
-import { chanceOf } from './chance.js'
+import { seededRandom } from '@bellwether/base'
 
 const [root = '', seed = '1', own = 'w'] = process.argv.slice(2)
-const chance = chanceOf(Number(seed))
+const chance = seededRandom(Number(seed))
 const done: Record<string, number> = {}
 let lost = 0
 let made = 0

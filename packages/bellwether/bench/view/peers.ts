@@ -7,6 +7,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { filesPerTop, topOf, type Corpus } from './corpus.js'
 import { median, mustBe, round, timeCommand } from './timing.js'
 
@@ -32,7 +33,7 @@ export function measurePeers(
       install(name, onProgress)
       return run()
     } catch (error) {
-      return { missing: error instanceof Error ? error.message : String(error) }
+      return { missing: errorMessage(error) }
     }
   }
   try {

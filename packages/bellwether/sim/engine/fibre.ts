@@ -3,12 +3,11 @@
  * before and after each COMMIT or ROLLBACK; its clock is virtual; its bell may fail by plan. One connection per fibre:
  * statements sent at the same time queue for it, as on a pool of one.
  */
+import type { Clock, Random } from '@bellwether/base'
 import type { Bell } from '../../src/ports/bell/bell.js'
-import type { Clock } from '../../src/ports/clock.js'
 import type { Database, Queryable, Statement } from '../../src/ports/database/database.js'
 import { translated } from '../../src/ports/database/pg-errors.js'
 import type { Ids } from '../../src/ports/ids.js'
-import type { Random } from '../../src/ports/random.js'
 import type { Strand } from './strand.js'
 import type { VirtualTime } from './time.js'
 

@@ -3,7 +3,7 @@
  * streams forked under different names do not disturb each other (an extra ring must not change the schedule).
  * It leaves to its callers what the numbers mean.
  */
-import { seededBits, type Random } from '../../src/ports/random.js'
+import { type Random, seededRandom } from '@bellwether/base'
 
 export interface Prng extends Random {
   /** A whole number in [0, bound). */
@@ -22,13 +22,12 @@ function digest(text: string): number {
 
 /** 32 bits of state, enough for schedules, and it survives small seeds (0, 1, 2…) thanks to the mixing. */
 export function prng(seed: number): Prng {
-  const bits = seededBits(Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b))
-  const next = (): number => bits() / 0x100000000
+  const random = seededRandom(Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b))
   return {
-    next,
-    bytes: (count) => Uint8Array.from({ length: count }, () => bits() >>> 24),
-    below: (bound) => Math.floor(next() * bound),
-    chance: (probability) => next() < probability,
+    next: () => random.next(),
+    bytes: (count) => Uint8Array.from({ length: count }, () => random.bits() >>> 24),
+    below: (bound) => random.below(bound),
+    chance: (probability) => random.next() < probability,
     fork: (name) => prng(Math.imul(seed, 0x01000193) ^ digest(name)),
   }
 }

@@ -5,10 +5,9 @@
  * The run ends at its first finding, or when every fibre that is no daemon has returned or died.
  */
 import { createHash } from 'node:crypto'
-import type { Clock } from '../../src/ports/clock.js'
+import type { Clock, Random } from '@bellwether/base'
 import type { Queryable } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
-import type { Random } from '../../src/ports/random.js'
 import { Belfry } from './bell.js'
 import { Crew, type Body, type SpawnOptions } from './fibers.js'
 import { FaultBook, type Hit } from './faults.js'

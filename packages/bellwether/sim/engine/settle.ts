@@ -4,7 +4,7 @@
  * A blocked backend is frozen (SIGSTOP), for PostgreSQL wakes several waiters of a row at once and lets them race; so
  * only one backend runs at any time. Locks held by strangers are waited out.
  */
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import type { Control } from './control.js'
 import type { Strand } from './strand.js'
 

@@ -5,6 +5,7 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Agents } from '../worker/agents.js'
 import { defineTool } from '../worker/tools/define-tool.js'
@@ -25,14 +26,11 @@ export async function loadAgents(file: string): Promise<AgentsFile> {
   try {
     module = (await import(pathToFileURL(path).href)) as typeof module
   } catch (error) {
-    throw new InvalidInput(
-      `the agents file ${path} cannot be loaded: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        code: 'agents_file_broken',
-        cause: error,
-        hint,
-      },
-    )
+    throw new InvalidInput(`the agents file ${path} cannot be loaded: ${errorMessage(error)}`, {
+      code: 'agents_file_broken',
+      cause: error,
+      hint,
+    })
   }
   const book = module.default
   if (typeof book !== 'object' || book === null || Object.keys(book).length === 0) {

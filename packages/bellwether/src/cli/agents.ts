@@ -1,8 +1,8 @@
 /** `bellwether agents`: who works on what, for how long it may, what it waits for and what is in line. With --watch as it changes. */
+import { systemClock } from '@bellwether/base'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import type { Turn } from '../client/turns.js'
-import { systemClock } from '../ports/clock.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
 import { exitCodes, printLine, tell } from './output.js'
 import { watchChanges } from './watch.js'

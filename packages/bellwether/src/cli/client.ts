@@ -4,10 +4,10 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { openClient as open, type Address, type Client } from '../client/client.js'
-import { systemClock } from '../ports/clock.js'
 import { environment } from '../runtime/serve.js'
 import { adminKeyFile, dataFolder, upFile } from '../runtime/paths.js'
 import { nearest } from '../settings/nearest.js'
@@ -97,7 +97,7 @@ function readUp(file: string): { url: string; pid: number | undefined; project: 
       project: typeof project === 'string' ? project : undefined,
     }
   } catch (error) {
-    throw new InvalidInput(`${file} cannot be used: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new InvalidInput(`${file} cannot be used: ${errorMessage(error)}`, {
       code: 'bad_up_file',
       cause: error,
       hint: 'another account may own it: give --server URL and --key KEY; a running `bellwether up` writes it anew',

@@ -4,6 +4,7 @@
  */
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
 import { exitCodes, printLine } from './output.js'
@@ -83,10 +84,11 @@ export function initFolder(folder: string): { root: string; made: string[]; kept
     }
     ignore(join(root, '.gitignore'), made, kept)
   } catch (error) {
-    throw new InvalidInput(
-      `${root} cannot be made a project folder: ${error instanceof Error ? error.message : String(error)}`,
-      { code: 'cannot_write', cause: error, hint: 'name a folder that you may write to: bellwether init FOLDER' },
-    )
+    throw new InvalidInput(`${root} cannot be made a project folder: ${errorMessage(error)}`, {
+      code: 'cannot_write',
+      cause: error,
+      hint: 'name a folder that you may write to: bellwether init FOLDER',
+    })
   }
   return { root, made, kept }
 }

@@ -1,5 +1,6 @@
 /** Where `bellwether keys` does its deeds: in the database, or through a server. Both keep the same audit log. */
 import { userInfo } from 'node:os'
+import { systemClock, systemRandom } from '@bellwether/base'
 import type { Client } from '../client/client.js'
 import { writeAudit } from '../kernel/access/audit-log.js'
 import {
@@ -12,11 +13,9 @@ import {
   type NewKey,
 } from '../kernel/access/api-keys.js'
 import { migrate } from '../kernel/schema/migrate.js'
-import { systemClock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-import { systemRandom } from '../ports/random.js'
 
 /** A key in a list; its instants are text. */
 export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id' | 'created_by'> {

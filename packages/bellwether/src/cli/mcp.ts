@@ -1,9 +1,8 @@
 /** `bellwether mcp`: lets an MCP client drive a running house, over stdin and stdout. Nothing but messages is printed there. */
 import { resolve } from 'node:path'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { Command } from 'commander'
-import { systemClock } from '../ports/clock.js'
 import { uuidv7 } from '../ports/ids.js'
-import { systemRandom } from '../ports/random.js'
 import { openClient, serverOptions, type ServerFlags } from './client.js'
 import { untilInterrupted } from './interrupt.js'
 import { version } from './version.js'

@@ -1,13 +1,11 @@
 /** What the tools for a task root share: their options, the world they work in, and how they tell their result. */
+import { type Log, systemClock, systemRandom } from '@bellwether/base'
 import { Command } from 'commander'
 import { InvalidInput } from '@bellwether/protocol'
 import type { LockWorld } from '../board/log/locks/locks.js'
-import { systemClock } from '../ports/clock.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { systemMachine } from '../ports/disk/machine.js'
 import { uuidv7 } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
-import { systemRandom } from '../ports/random.js'
 import { tell as say } from './output.js'
 import { plain } from '../client/sanitize.js'
 

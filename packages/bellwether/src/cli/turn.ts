@@ -1,12 +1,11 @@
 /** `bellwether turn`: gives an agent a turn, shows one, follows one, stops one. Everything goes through the server. */
 import { readFile } from 'node:fs/promises'
+import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import { beginTurn, doing, followTurn, readTurn, type Turn, type TurnOrder } from '../client/turns.js'
-import { systemClock } from '../ports/clock.js'
 import { uuidv7 } from '../ports/ids.js'
-import { systemRandom } from '../ports/random.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
 import { exitCodes, printLine, tell } from './output.js'
 import { interruptedCode, untilInterrupted } from './interrupt.js'
@@ -100,7 +99,7 @@ async function instructionOf(words: string | undefined, { file }: RunFlags): Pro
     if (bytes.length > instructionMaxBytes) throw new Error(`it is longer than ${instructionMaxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = errorMessage(error)
     throw new InvalidInput(`the instruction cannot be read from ${file}: ${why}`, { code: 'no_instruction' })
   }
 }

@@ -1,6 +1,7 @@
 /** `bellwether up`: everything on this machine, until it is told to stop. With --json one line on stdout when all of it answers. */
 import { accessSync, constants, mkdirSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, Option } from 'commander'
 import { keepNurserySmall, letNurseryGrow } from '../runtime/heap-tuning.js'
@@ -55,7 +56,7 @@ function madeFolder(path: string): string {
     accessSync(path, constants.W_OK | constants.X_OK)
     return path
   } catch (error) {
-    throw new InvalidInput(`${path} cannot be written: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new InvalidInput(`${path} cannot be written: ${errorMessage(error)}`, {
       code: 'cannot_write',
       cause: error,
       hint: 'give --data DIR, a folder on a local disk that this account may write',

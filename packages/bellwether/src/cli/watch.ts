@@ -2,8 +2,8 @@
  * Looks again and again: on a terminal the whole is painted, elsewhere each part that changed is told. Always: a server that goes away
  * is said once and waited for; Ctrl-C ends it. What is looked at, and how it is told, is the caller's.
  */
+import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import { untilInterrupted } from './interrupt.js'
 import { openScreen } from './live.js'
 import { plain } from '../client/sanitize.js'

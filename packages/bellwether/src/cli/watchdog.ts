@@ -1,8 +1,8 @@
 /** `bellwether watchdog`: what the watchdogs did to keep turns from hanging: what, when, why, and what it changed. */
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
-import { systemClock } from '../ports/clock.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
 import { printLine, tell } from './output.js'
 import { untilInterrupted } from './interrupt.js'

@@ -3,8 +3,8 @@
  * bound; the key goes to the address that was named and to no other; a refusal is told in the server's own words. How the address
  * and the key are found is left to whoever asks.
  */
+import type { Clock } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import { within } from '../ports/link.js'
 import { readEvents, type ServerEvent } from './events.js'
 

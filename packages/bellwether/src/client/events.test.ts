@@ -1,5 +1,5 @@
+import { type Clock, systemClock } from '@bellwether/base'
 import { describe, expect, it } from 'vitest'
-import { systemClock, type Clock } from '../ports/clock.js'
 import { readEvents, type ServerEvent } from './events.js'
 
 const never = new AbortController().signal

@@ -2,8 +2,8 @@
  * Reads server-sent events. Always: one object an event, with the id at which a reader goes on; a stream that says nothing for a
  * minute is taken for lost, since the server speaks every 15 seconds; an event has a bound.
  */
+import type { Clock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 
 export interface ServerEvent {
   readonly id: string | undefined

@@ -1,6 +1,6 @@
+import type { Clock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import type { Clock } from '../ports/clock.js'
 import type { Asking, Client } from './client.js'
 import { beginTurn, doing, followTurn, type Turn } from './turns.js'
 

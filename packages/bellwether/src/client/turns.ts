@@ -2,7 +2,7 @@
  * Turns as a client handles them: begin one, read one, wait for its end and hear meanwhile what it does. Always: a lost answer or a
  * server that restarts costs patience, never a second turn; a wait ends at its time, whatever the server does.
  */
-import type { Clock } from '../ports/clock.js'
+import type { Clock } from '@bellwether/base'
 import { patiently, pauseMs, reconnecting } from '../ports/retry.js'
 import { answerMs, type Client } from './client.js'
 import type { ServerEvent } from './events.js'

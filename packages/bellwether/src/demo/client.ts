@@ -2,8 +2,8 @@
  * The demo as any client of the HTTP API. Always: a call has a timeout; a request that was not answered may be sent again, because
  * what must happen once carries an idempotency key. A refusal is told in the server's own words.
  */
+import type { Clock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import { within } from '../ports/link.js'
 
 export interface Client {

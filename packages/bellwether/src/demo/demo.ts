@@ -4,12 +4,10 @@
  * turn stuck or lost.
  */
 import { createInterface } from 'node:readline'
-import { systemClock } from '../ports/clock.js'
+import { errorMessage, type Log, systemClock, systemRandom } from '@bellwether/base'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
-import { systemRandom } from '../ports/random.js'
 import { holdLifeline } from '../runtime/shutdown.js'
 import { auditTurns, beginning, turnsSince } from './audit.js'
 import { boasting, spending, tasks, tidyBoard } from './board-acts.js'
@@ -124,7 +122,7 @@ async function perform(options: Performance): Promise<number> {
     const acts = [load(play, amount), evening(play, watched), ...scenes.map((act) => act(play))]
     for (const { reason } of (await Promise.allSettled(acts)).filter((one) => one.status === 'rejected')) {
       options.log.error({ err: reason as unknown }, 'an act has failed')
-      play.broken.push(reason instanceof Error ? reason.message : String(reason))
+      play.broken.push(errorMessage(reason))
     }
     play.say('the last turn is in; waiting until every one has ended')
     await sees(play, 'every turn has ended', async () => ((await openTurns(db)) === 0 ? true : undefined))

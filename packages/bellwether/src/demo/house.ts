@@ -5,11 +5,10 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Clock, Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import { startEmbedded } from '../ports/database/embedded.js'
 import { layoutOf } from '../ports/database/layout.js'
-import type { Log } from '../ports/log.js'
 import { startMember, type Member } from '../runtime/child-process.js'
 import { projectId } from './cast.js'
 import { databaseOf, type Place } from './place.js'

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { lstat, mkdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { chooseAccount, openFolderTo } from '../ports/database/account.js'
 import { takeFolderLock, type FolderLock } from '../ports/database/folder-lock.js'
@@ -48,7 +49,7 @@ export async function writeProject(project: string, model: DemoModel): Promise<v
 /** The folder, or one that the database's account can reach. */
 async function reachable(folder: string, notice: (sentence: string) => void): Promise<string> {
   await mkdir(folder, { recursive: true }).catch((error: unknown) => {
-    throw new InvalidInput(`${folder} cannot be made: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new InvalidInput(`${folder} cannot be made: ${errorMessage(error)}`, {
       code: 'cannot_write',
       cause: error,
       hint: 'name a folder that you may write to with --data DIR',

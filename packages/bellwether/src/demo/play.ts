@@ -2,7 +2,7 @@
  * What every act of the play has in hand, and the patience with which it looks. Always: each turn's id is kept, to be asked about at
  * the end; an act that waits in vain says so and goes on, so that the audit shows what is stuck.
  */
-import type { Clock } from '../ports/clock.js'
+import type { Clock } from '@bellwether/base'
 import type { Ids } from '../ports/ids.js'
 import { projectId } from './cast.js'
 import type { Client } from './client.js'

@@ -3,9 +3,7 @@
  * whatever was opened here is closed by `close`, the newest first, also when the opening itself fails half way.
  */
 import { truncate } from 'node:fs/promises'
-import { systemClock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
-import { systemRandom } from '../ports/random.js'
+import { type Log, systemClock, systemRandom } from '@bellwether/base'
 import { openLog } from '../runtime/logger.js'
 import { openHouse, type House } from './house.js'
 import { openPlace, writeProject, type Place } from './place.js'

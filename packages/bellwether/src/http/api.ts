@@ -1,12 +1,11 @@
 /** What the routes share: the types of a route with zod schemas, the parts that they are made of, and small schemas. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Clock, Log } from '@bellwether/base'
 import { cardTypes, isToken, Terminal } from '@bellwether/protocol'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ZodTypeProvider } from 'fastify-type-provider-zod'
 import { z } from 'zod'
 import type { Kernel } from '../kernel/kernel.js'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import type { Tail } from './tail.js'
 
 export type Api = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
@@ -99,9 +98,4 @@ export function whileAsked(
       stopping.removeEventListener('abort', end)
     },
   }
-}
-
-/** What of an object was given: for calls that tell "absent" from "undefined". */
-export function given<T extends object>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as never
 }

@@ -4,9 +4,9 @@
  * server of views alone; the whole one is in server.ts. Listening is left to whoever composes it.
  */
 import type { Socket } from 'node:net'
+import type { Log } from '@bellwether/base'
 import { pipeLimits, Terminal } from '@bellwether/protocol'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
-import type { Log } from '../ports/log.js'
 import type { Fusion } from '../view/fusion.js'
 import { authorize, type Grant, type Keys } from './auth.js'
 import { readJson } from './body.js'

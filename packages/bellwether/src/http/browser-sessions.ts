@@ -5,9 +5,8 @@
  * send a header that no form on another site can send.
  */
 import { createHash } from 'node:crypto'
+import type { Clock, Random } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
-import type { Random } from '../ports/random.js'
 import type { Grant } from './auth.js'
 
 export interface Logins {

@@ -4,10 +4,9 @@
  * constant time.
  */
 import { timingSafeEqual } from 'node:crypto'
+import type { Clock, Log } from '@bellwether/base'
 import { hashKey, readLiveKeys, touchKeys, type LiveKey } from '../kernel/access/api-keys.js'
-import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
-import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
 import type { Grant, Keys } from './auth.js'
 

@@ -3,13 +3,13 @@
  * reach before its body is read; writes that people make are in the audit log before they are answered; what the server cannot
  * store or follow is refused at the edge. Parts that were not handed in have no routes.
  */
+import type { Random } from '@bellwether/base'
 import swagger, { type SwaggerTransform } from '@fastify/swagger'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { writeAudit, type Deed } from '../kernel/access/audit-log.js'
 import { coalesce } from '../kernel/coalesce.js'
-import type { Random } from '../ports/random.js'
 import type { Fusion } from '../view/fusion.js'
 import { base, bareApp, type ServerLimits } from './app.js'
 import { authorize, keyIn, type Grant } from './auth.js'

@@ -3,11 +3,10 @@
  * never twice to the same cursor; what is kept in memory is bounded, and whoever is further behind reads the database; nobody
  * follows, nothing is read. The bell only makes it look sooner.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
-import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
-import type { Log } from '../ports/log.js'
 import { loop, makeWake } from '../ports/loop.js'
 
 export interface Following {

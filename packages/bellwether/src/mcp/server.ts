@@ -3,14 +3,13 @@
  * bounded in time and number and ends when it is cancelled; the house is looked for with every call, so that it may come, go and move
  * while a client stays.
  */
+import type { Clock, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import type { Client } from '../client/client.js'
-import type { Clock } from '../ports/clock.js'
 import type { Ids } from '../ports/ids.js'
-import type { Random } from '../ports/random.js'
 import { boardTools } from './board-tools.js'
 import { failureOf, resultOf } from './tool-result.js'
 import type { Call, Tool } from './tool.js'

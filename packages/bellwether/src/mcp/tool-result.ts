@@ -2,10 +2,10 @@
  * What a tool says, as MCP sends it. Always: what agents, people and files wrote stands apart from our own words, between two marks that
  * it cannot know, and is called data; an error says what to do about it.
  */
+import { errorMessage, type Random } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 import { plain } from '../client/sanitize.js'
-import type { Random } from '../ports/random.js'
 import { answerChars, pieceOf } from './bounded.js'
 import type { Said } from './tool.js'
 
@@ -31,7 +31,7 @@ export function resultOf({ words, data }: Said, random: Pick<Random, 'bytes'>): 
 
 export function failureOf(error: unknown): CallToolResult {
   if (!(error instanceof Terminal || error instanceof Retryable)) {
-    const text = error instanceof Error ? error.message : String(error)
+    const text = errorMessage(error)
     return { isError: true, content: [{ type: 'text', text: `Something unforeseen went wrong: ${plain(text)}` }] }
   }
   const again = error instanceof Retryable ? ' The same call may succeed later.' : ''

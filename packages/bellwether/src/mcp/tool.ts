@@ -1,7 +1,7 @@
 /** What an MCP tool of ours is: a shape for its input, and a function that asks the house and says what came of it. */
+import type { Clock } from '@bellwether/base'
 import type { z } from 'zod'
 import type { Client } from '../client/client.js'
-import type { Clock } from '../ports/clock.js'
 import type { Ids } from '../ports/ids.js'
 
 export interface Call {

@@ -3,14 +3,13 @@
  * children that nobody needs any more, answers parents whose batches are over. Any number of PMOs may step at the same
  * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import { dispatchTasks, dueTasks, joinTool } from '../kernel/verbs/fork.js'
 import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/verbs/join.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { call } from '../kernel/verdict.js'
 import type { Bell } from '../ports/bell/bell.js'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import { loop, makeWake } from '../ports/loop.js'
 
 export interface Joiner {

@@ -3,6 +3,7 @@
  * verbs skip what another one holds, and every ending is fenced. Rules do not depend on each other: one that fails is
  * reported and the others still run.
  */
+import type { Clock } from '@bellwether/base'
 import { endOverBudget } from '../kernel/verbs/budgets.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Verdict } from '../kernel/verdict.js'
@@ -18,7 +19,6 @@ import {
   wakePending,
   type ReapSettings,
 } from '../kernel/verbs/watchdog.js'
-import type { Clock } from '../ports/clock.js'
 
 export interface GuardSettings extends ReapSettings {
   readonly watchdogIntervalSeconds: number

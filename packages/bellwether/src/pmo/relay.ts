@@ -3,10 +3,10 @@
  * relays may run: a stream that remembers refuses the one that is behind (hazard 10), and where the stream keeps nothing
  * the position is a row of the database. A repeated publication is recognised by its id.
  */
+import type { Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { beginning, readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Database } from '../ports/database/database.js'
-import type { Log } from '../ports/log.js'
 import type { EventStream, StreamEvent } from '../ports/stream/stream.js'
 
 export interface Relay {

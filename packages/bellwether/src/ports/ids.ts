@@ -2,8 +2,7 @@
  * Ids are UUIDv7 text: they sort by the time of minting, also within one millisecond of one process (a counter fills the
  * twelve bits after the time), so that rows land next to each other in their index.
  */
-import type { Clock } from './clock.js'
-import type { Random } from './random.js'
+import type { Clock, Random } from '@bellwether/base'
 
 export interface Ids {
   next(): string

@@ -4,10 +4,8 @@
  * bounded by its opener's own timeout, no error kept from the log. What the connection is, and what to do once it
  * stands, is left to the opener.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from './clock.js'
-import type { Log } from './log.js'
-import type { Random } from './random.js'
 import { pauseMs, reconnecting } from './retry.js'
 
 export interface Connection {

@@ -1,5 +1,5 @@
+import type { Clock } from '@bellwether/base'
 import { expect, it } from 'vitest'
-import type { Clock } from './clock.js'
 import { loop, makeWake } from './loop.js'
 
 /** A clock that never waits, and remembers how long it was asked to. */

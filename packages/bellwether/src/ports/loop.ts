@@ -2,8 +2,7 @@
  * Step, then loop: the step is a function that tests call; this only waits and calls it. A step that throws is reported and
  * tried again after a growing pause; the loop ends when its signal fires, and never of an error.
  */
-import type { Clock } from './clock.js'
-import type { Log } from './log.js'
+import type { Clock, Log } from '@bellwether/base'
 import { pauseMs } from './retry.js'
 
 export interface LoopOptions {

@@ -3,14 +3,12 @@
  * server is away is buffered and sent later, and requests in flight fail at once when the connection ends. Subscribing
  * again after a reconnection is left to whoever owns the link.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
-import type { Clock } from './clock.js'
 import type { Connection, Link } from './link.js'
 import { keepLink, within } from './link.js'
-import type { Log } from './log.js'
-import type { Random } from './random.js'
 import { exchangeMs, farewellMs } from './retry.js'
 
 // A silent server is noticed after three pings.

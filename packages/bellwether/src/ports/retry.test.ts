@@ -1,7 +1,7 @@
+import type { Clock } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Clock } from './clock.js'
 import {
   callKinds,
   classify,

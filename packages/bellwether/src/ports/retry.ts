@@ -4,10 +4,8 @@
  * an abort signal; tries are bounded in number, or in time, or by a signal. Every growing pause in the house is `pauseMs`, those
  * of loops that never end too (a tidy rule finds others). What is called is left to the caller, as is what its loss means.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { Clock } from './clock.js'
-import type { Log } from './log.js'
-import type { Random } from './random.js'
 
 export const callKinds = ['command_routing', 'local_state', 'external_message', 'synthesis'] as const
 export type CallKind = (typeof callKinds)[number]

@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
-import type { Clock } from './clock.js'
+import { type Clock, errorMessage } from '@bellwether/base'
 import type { Ids } from './ids.js'
 
 export interface CommandRequest {
@@ -72,8 +72,6 @@ const notRun = (failure: string): CommandResult => ({
   failure,
 })
 
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
-
 /** Processes whose environment holds the token: found on Linux only, where it can be read. */
 function descendants(token: string): number[] {
   const found: number[] = []
@@ -127,7 +125,7 @@ export async function runCommand(
   try {
     folder = folderOf(request.root, request.cwd ?? '.')
   } catch (error) {
-    return notRun(`its folder cannot be used: ${messageOf(error)}`)
+    return notRun(`its folder cannot be used: ${errorMessage(error)}`)
   }
   if (folder === undefined) return notRun('its folder is outside the task root, or is none')
   const [program, ...args] = typeof command === 'string' ? ['/bin/sh', '-c', command] : command
@@ -145,7 +143,7 @@ export async function runCommand(
       stdio: ['ignore', 'pipe', 'pipe'],
     })
   } catch (error) {
-    return notRun(messageOf(error))
+    return notRun(errorMessage(error))
   }
   const over = new AbortController()
   const gone = new AbortController()
@@ -157,7 +155,7 @@ export async function runCommand(
   const exited = new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
     // Not once: an error that nobody listens to would end this process.
     child.on('error', (error) => {
-      failure = messageOf(error)
+      failure = errorMessage(error)
       resolve([null, null])
     })
     child.once('exit', (code, name) => resolve([code, name]))

@@ -1,10 +1,9 @@
 /** The board's autopilot and its chores on an open house: opens the task root, runs until it is told to stop, closes it. */
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
+import { type Log, systemClock } from '@bellwether/base'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
 import { runChores } from '../board/repair/maintenance.js'
-import { systemClock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import type { Settings } from '../settings/schema.js'
 import { openChores, openDispatcher, openTaskRoot } from './board.js'
 import type { House } from './runtime.js'

@@ -6,9 +6,9 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { within } from '../ports/link.js'
-import { systemClock } from '../ports/clock.js'
 
 export interface Ended {
   readonly code: number | null

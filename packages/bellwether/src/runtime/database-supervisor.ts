@@ -3,10 +3,9 @@
  * Always: what became of it is told like that of any part; `stop` leaves no server behind.
  */
 import { resolve } from 'node:path'
+import { type Log, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { systemClock } from '../ports/clock.js'
 import { startEmbedded, type Embedded } from '../ports/database/embedded.js'
-import type { Log } from '../ports/log.js'
 import { databaseFolder } from './paths.js'
 import { restartOf } from './restart-policy.js'
 import type { PartState } from './supervisor.js'

@@ -6,6 +6,7 @@ import { constants } from 'node:fs'
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { createConnection, createServer } from 'node:net'
 import { join } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { openDatabase } from '../ports/database/pool.js'
 import { findBinaries } from '../ports/database/binaries.js'
@@ -46,7 +47,7 @@ export async function examine(options: DoctorOptions): Promise<Finding[]> {
       findings.push({ what, ...(await ask()) })
     } catch (error) {
       const mend = error instanceof Terminal || error instanceof Retryable ? error.hint : undefined
-      const found = error instanceof Error ? error.message : String(error)
+      const found = errorMessage(error)
       findings.push({ what, ...bad(found, mend ?? 'see the message') })
     }
   }
@@ -98,7 +99,7 @@ async function tools(folder: string) {
     try {
       JSON.parse(text)
     } catch (error) {
-      return bad(`${file}: ${error instanceof Error ? error.message : String(error)}`, `mend ${file}: it is no JSON`)
+      return bad(`${file}: ${errorMessage(error)}`, `mend ${file}: it is no JSON`)
     }
     found.push(file)
   }

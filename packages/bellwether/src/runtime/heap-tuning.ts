@@ -6,8 +6,7 @@
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
+import type { Clock, Log } from '@bellwether/base'
 import { loop } from '../ports/loop.js'
 
 const smallFlag = '--semi-space-growth-factor=1'

@@ -4,7 +4,7 @@
  */
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Log } from '../ports/log.js'
+import type { Log } from '@bellwether/base'
 import { openAgentFolder } from '../worker/roster/folder.js'
 import { startMember, type MemberOptions } from './child-process.js'
 import { agentsFolder } from './paths.js'

@@ -3,8 +3,8 @@
  * Nothing else of a process writes to stderr, and nothing of the log to stdout.
  */
 import { hostname } from 'node:os'
+import type { Log } from '@bellwether/base'
 import pino from 'pino'
-import type { Log } from '../ports/log.js'
 
 const standardError = 2
 const marks: Readonly<Record<number, string>> = { 30: ' ', 40: '!', 50: '✗', 60: '✗' }

@@ -1,8 +1,7 @@
 /** The PMO on an open house: the limits that the verbs read are set, then its loops run until they are told to stop. */
+import { type Log, systemClock } from '@bellwether/base'
 import { setLimits } from '../kernel/verbs/roster.js'
 import { runPmo } from '../pmo/loop.js'
-import { systemClock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import type { Settings } from '../settings/schema.js'
 import type { House } from './runtime.js'
 import { startHouseTelemetry } from './telemetry.js'

@@ -3,6 +3,7 @@
  * Crash-only: a database that is away at the start is waited for, in words and not for ever; later outages are the
  * loops' to outlive. Everything opened here is closed here.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
@@ -12,13 +13,10 @@ import { notifyBell } from '../ports/bell/notify.js'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Chunks } from '../ports/chunks/chunks.js'
 import { notifyChunks } from '../ports/chunks/notify.js'
-import type { Clock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
 import { within } from '../ports/link.js'
-import type { Log } from '../ports/log.js'
-import type { Random } from '../ports/random.js'
 import { exchangeMs, patiently, shippedCallPolicy } from '../ports/retry.js'
 import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'

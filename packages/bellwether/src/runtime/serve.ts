@@ -4,9 +4,8 @@
  * a worker has no use for an HTTP server, and memory is counted by the process.
  */
 import { hostname } from 'node:os'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
-import { systemClock } from '../ports/clock.js'
-import { systemRandom } from '../ports/random.js'
 import { openHouse, type House } from './runtime.js'
 import { holdLifeline, type Lifeline } from './shutdown.js'
 import { openLog } from './logger.js'

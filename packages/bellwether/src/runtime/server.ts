@@ -7,6 +7,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'n
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { errorMessage, type Log, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, subjects, token } from '@bellwether/protocol'
 import { openFeed } from '../board/log/feed.js'
 import { openKeyStore, type KeyStore } from '../http/key-store.js'
@@ -20,13 +21,10 @@ import { openTail } from '../http/tail.js'
 import { pruneAnswers } from '../kernel/access/idempotency.js'
 import { pruneAudit, writeAudit } from '../kernel/access/audit-log.js'
 import { createFirstKey, hasKeys, hashKey, readLiveKeys } from '../kernel/access/api-keys.js'
-import { systemClock } from '../ports/clock.js'
 import type { Database } from '../ports/database/database.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import type { Ids } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
-import { systemRandom } from '../ports/random.js'
 import type { Settings } from '../settings/schema.js'
 import { openFusion } from '../view/fusion.js'
 import { openDispatcher, openTaskRoot } from './board.js'
@@ -192,7 +190,7 @@ function partFacts(parts: () => readonly PartState[]) {
 
 async function listen(app: ReturnType<typeof makeServer>['app'], host: string, port: number): Promise<string> {
   await app.listen({ host, port }).catch((error: unknown) => {
-    throw new InvalidInput(`cannot listen on ${host}: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new InvalidInput(`cannot listen on ${host}: ${errorMessage(error)}`, {
       code: 'cannot_listen',
       cause: error,
     })

@@ -3,7 +3,7 @@
  * pipe on stdin, so that a parent that dies in any way takes its children along.
  */
 import { setMaxListeners } from 'node:events'
-import type { Log } from '../ports/log.js'
+import type { Log } from '@bellwether/base'
 
 export interface Lifeline {
   /** Fires when the process should drain and go. */

@@ -3,12 +3,11 @@
  * often and from wherever it is asked, and no second one can be started with it. One question to the database serves all who
  * wait. What a task is, and what its ending means, is left to the board.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { readAnswer, type Answer } from '../board/dispatch/parse-result.js'
 import type { KernelFacts, Spawner, TurnStanding } from '../board/ports.js'
 import type { Kernel } from '../kernel/kernel.js'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import { pauseMs, shippedCallPolicy } from '../ports/retry.js'
 
 export interface SpawnerOptions {

@@ -3,8 +3,7 @@
  * never gets anywhere, and stopped in the reverse order of its start. Always: a part that fails stops no other part; what
  * became of each is known (`parts`) and told (`onChange`); after `stop` nothing that was started here is left.
  */
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
+import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import type { Ended, Member } from './child-process.js'
 import { restartOf, usualRules, type RestartRules } from './restart-policy.js'
 
@@ -171,4 +170,4 @@ function told({ code, signal }: Ended): string {
   return signal === null ? `exit code ${code ?? 'unknown'}` : `signal ${signal}`
 }
 
-const notStarted = (error: unknown) => `could not be started: ${error instanceof Error ? error.message : String(error)}`
+const notStarted = (error: unknown) => `could not be started: ${errorMessage(error)}`

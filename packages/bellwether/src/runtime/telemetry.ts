@@ -1,6 +1,5 @@
 /** Composes what a process of the house tells about itself: what its settings ask for, on the house's own database and bell. */
-import { systemClock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
+import { type Log, systemClock } from '@bellwether/base'
 import type { Settings } from '../settings/schema.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { startTelemetry, type Telemetry, type TelemetryOptions } from '../telemetry/telemetry.js'

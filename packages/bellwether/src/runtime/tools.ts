@@ -5,11 +5,11 @@
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/claim.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Bell } from '../ports/bell/bell.js'
-import type { Log } from '../ports/log.js'
 import type { Settings } from '../settings/schema.js'
 import type { Hydrated } from '../worker/hydrate.js'
 import type { Surroundings } from '../worker/tools/built-ins.js'

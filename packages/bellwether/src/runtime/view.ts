@@ -4,12 +4,11 @@
  * because a generated one has no way to the sensors but a terminal.
  */
 import type { AddressInfo } from 'node:net'
+import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { viewKeys } from '../http/auth.js'
 import { makeApp } from '../http/app.js'
-import { systemClock } from '../ports/clock.js'
 import { uuidv7 } from '../ports/ids.js'
-import { systemRandom } from '../ports/random.js'
 import type { Settings } from '../settings/schema.js'
 import { openFusion } from '../view/fusion.js'
 import type { ViewSettings } from '../view/view.js'
@@ -75,7 +74,7 @@ export async function serveView(options: ServeViewOptions): Promise<number> {
     const app = makeApp({ fusion, keys, log, signal: lifeline.signal })
     app.server.on('error', (error: Error) => fusion.receiver(error.message))
     await app.listen({ host, port: options.port ?? settings.server.port }).catch((error: unknown) => {
-      throw new InvalidInput(`cannot listen on ${host}: ${error instanceof Error ? error.message : String(error)}`, {
+      throw new InvalidInput(`cannot listen on ${host}: ${errorMessage(error)}`, {
         code: 'cannot_listen',
         cause: error,
       })

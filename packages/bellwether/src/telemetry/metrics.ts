@@ -4,12 +4,11 @@
  * tool is a label. What the fleet did is counted from the database by every process that is asked: scrape one of them, or take
  * the maximum.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { BellStatus } from '../ports/bell/ring.js'
-import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
 import { within } from '../ports/link.js'
-import type { Log } from '../ports/log.js'
 import { openFleetCounts, type Counted, type FleetCounts } from './fleet-counts.js'
 import { readStanding, type Standing } from './gauges.js'
 

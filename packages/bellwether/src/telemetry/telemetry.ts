@@ -2,10 +2,9 @@
  * What a process tells the outside about itself, as its settings ask for: traces to a collector, numbers on a port. Without settings it
  * opens nothing, loads nothing and costs nothing. Always: telling never stops a process, nor keeps it from stopping.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
-import type { Log } from '../ports/log.js'
 import type { MetricsOptions } from './metrics.js'
 import type { MetricsServer } from './metrics-server.js'
 

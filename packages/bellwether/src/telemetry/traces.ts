@@ -4,14 +4,13 @@
  * the position moves only after the collector took the spans, so that they are told at least once, under the same ids; no turn
  * waits for it. Several processes may do it: who sees another one at work stands by.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace-node'
-import type { Clock } from '../ports/clock.js'
 import type { Queryable } from '../ports/database/database.js'
 import { within } from '../ports/link.js'
-import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
 import { spansOf } from './spans.js'
 import { keepPosition, readEnded, readPosition, readTrail, type Position } from './trail.js'

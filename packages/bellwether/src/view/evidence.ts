@@ -3,8 +3,8 @@
  * the question and after a barrier, never believed from memory. Always: whoever cannot tell says `not_ready`, which means
  * wait; `missing` is said only after a finished look. Hashes are the caller's to make, who may be able to read the file.
  */
+import type { Clock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import { changesSince, readToken, tokenNow } from './tokens.js'
 import { flag, none } from './tree/tree.js'
 import type { View, ViewSource } from './view.js'

@@ -2,12 +2,10 @@
  * All views of one process, their health, and the sweep that lets time pass for them. `openFusion` is what a server
  * composes; `step` is what tests call instead of waiting.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import type { Ids } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
 import { loop } from '../ports/loop.js'
-import type { Random } from '../ports/random.js'
 import { HealthBook } from './health.js'
 import { View, type ViewSettings } from './view.js'
 

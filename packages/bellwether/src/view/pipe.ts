@@ -3,6 +3,7 @@
  * checked when the rows are applied, not when they arrive (hazard 22); nothing of a failed pipe stops another; a failed
  * pipe restarts itself, and refuses with a time to come back until then (V5.3). Who is connected is left to the view.
  */
+import type { Clock, Log } from '@bellwether/base'
 import {
   InvalidInput,
   pipeLimits,
@@ -12,8 +13,6 @@ import {
   type IngestMetadata,
   type SourceType,
 } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import { pauseMs } from '../ports/retry.js'
 import { AuditWindow } from './audit.js'
 import { giveWay, inSlices, Lane } from './lane.js'

@@ -4,10 +4,9 @@
  * A live view forgets a source when its last session ends; a persistent one stays readable (V6.8). HTTP, keys and loops
  * are left to others: time passes by `sweep`.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable, Terminal, type AgentStatus, type IngestAnswer, type PipeCommand } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import type { Ids } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
 import { Barriers, barriersMax, type BarrierEnd } from './barriers.js'
 import { ScanLook } from './audit.js'
 import { Feed } from './feed.js'

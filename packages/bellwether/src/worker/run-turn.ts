@@ -2,6 +2,7 @@
  * One turn, from claim to settled. The agent's function is called; what it answers becomes a delivery or a suspension. A
  * function that throws fails the turn with its message: every turn ends. Losing the fence ends silently: another has it.
  */
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/claim.js'
 import type { Delivery } from '../kernel/verbs/deliver.js'
@@ -222,7 +223,7 @@ async function persist<T>({ clock }: WorkerOptions, halt: Halt, verb: () => Prom
 }
 
 function failure(error: unknown): TurnAction {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = errorMessage(error)
   const code = error instanceof InvalidInput ? error.code : 'agent_failed'
   return { deliver: { text: printable(message) }, status: 'failed', error: code }
 }

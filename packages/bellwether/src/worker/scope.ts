@@ -1,8 +1,7 @@
 /** What a worker is made of and what it holds of each turn it runs: words only, shared by the worker and the run of a turn. */
+import type { Clock, Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../kernel/verbs/claim.js'
 import type { Kernel } from '../kernel/kernel.js'
-import type { Clock } from '../ports/clock.js'
-import type { Log } from '../ports/log.js'
 import type { AgentFunction } from './agent.js'
 import type { Halt } from './cancellation.js'
 

@@ -11,13 +11,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { backfillKnowledge, fetchKnowledge } from '../../src/board/policies/knowledge-files.js'
 import { shippedKnowledge, type KnowledgePolicy } from '../../src/board/policies/knowledge.js'
-import { systemClock, type Clock } from '../../src/ports/clock.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 
 let base: string
 let root: string

@@ -11,12 +11,11 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { migrateConfig } from '../../src/board/repair/migrate-run.js'
-import { systemClock, type Clock } from '../../src/ports/clock.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { runCli } from '../support/process.js'
 
 let root: string

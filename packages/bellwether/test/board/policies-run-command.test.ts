@@ -1,10 +1,9 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { systemClock } from '../../src/ports/clock.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { runCommand, type CommandRequest } from '../../src/ports/run-command.js'
 import { until } from '../support/until.js'
 

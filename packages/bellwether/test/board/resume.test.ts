@@ -1,6 +1,7 @@
 /** Opening from a snapshot: the same as reading the whole log, whatever the log holds and wherever the snapshot was taken. */
 import { appendFile, mkdir, readFile, readdir, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { TaskLog } from '../../src/board/log/log.js'
@@ -11,7 +12,6 @@ import { findRoot, type TaskRoot } from '../../src/board/log/root.js'
 import { contentHash, taskLines, writeSnapshot } from '../../src/board/log/snapshot/snapshot.js'
 import { eventTypes } from '../../src/board/log/task.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
-import type { Log } from '../../src/ports/log.js'
 import { quietLog } from '../support/quiet-log.js'
 import { boardOf, testRoot, testWorld } from './storage-support.js'
 

@@ -2,15 +2,14 @@
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { onTestFinished } from 'vitest'
 import { openBoard, type BoardOptions } from '../../src/board/log/board.js'
 import type { LockWorld } from '../../src/board/log/locks/locks.js'
 import type { Board, TaskEvent } from '../../src/board/log/task.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { quietLog } from '../support/quiet-log.js'
 
 export interface TestRoot {

@@ -2,11 +2,10 @@
  * A writer for the contest: counts up a number on the board, one write after the other, each decided on what it reads. On
  * stdout the event ids that were acknowledged, one a line. Ends when stdin does.
  */
+import { systemClock, systemRandom } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { openBoard } from '../../src/board/log/board.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { quietLog } from '../support/quiet-log.js'
 
 const [root, name, ttlMs, graceMs] = process.argv.slice(2)

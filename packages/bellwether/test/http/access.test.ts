@@ -1,9 +1,9 @@
 /** Keys, browsers, the audit log and limits. Who may do what on every route is tried in security-routes.test.ts. */
+import { systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { pruneAnswers } from '../../src/kernel/access/idempotency.js'
 import { pruneAudit } from '../../src/kernel/access/audit-log.js'
 import { revokeKey, rotateKey } from '../../src/kernel/access/api-keys.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { project, target } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { addAgent, addTurn, openDoor, view, type Door } from './test-server.js'

@@ -1,9 +1,9 @@
 /** The board of a fresh task root for a server in this process, dispatching to the server's own kernel. */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { systemClock } from '@bellwether/base'
 import { openFeed } from '../../src/board/log/feed.js'
 import type { BoardParts } from '../../src/http/routes/board.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
 import { kernelSpawner } from '../../src/runtime/spawner.js'

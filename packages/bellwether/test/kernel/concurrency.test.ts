@@ -1,3 +1,4 @@
+import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
@@ -9,7 +10,6 @@ import {
   sweepQueued,
 } from '../../src/kernel/verbs/watchdog.js'
 import type { Database } from '../../src/ports/database/database.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { answer, calls, finish, waiting, watchful } from '../support/looks.js'

@@ -1,13 +1,12 @@
 /** What statistics say must not decide how a verb works: batches stay keyed lookups when the tables were analysed at rest. */
+import { systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { Bell } from '../../src/ports/bell/bell.js'
-import { systemClock } from '../../src/ports/clock.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { project, target } from '../support/kernel.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
 

@@ -2,6 +2,7 @@
  * One suite for every bell, each against its real server. What a bell must do is little: wake whoever listens, tell them
  * when rings may have been missed, and never harm anyone, whatever is rung and whatever breaks.
  */
+import type { Log } from '@bellwether/base'
 import { connect } from '@nats-io/transport-node'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
@@ -9,7 +10,6 @@ import type { Ring } from '../../src/ports/bell/bell.js'
 import { natsBell } from '../../src/ports/bell/nats.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import type { WatchedBell } from '../../src/ports/bell/ring.js'
-import type { Log } from '../../src/ports/log.js'
 import { freePort, startNats } from '../support/nats.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
 import { until } from '../support/until.js'

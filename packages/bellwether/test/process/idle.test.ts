@@ -4,8 +4,8 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { systemClock } from '@bellwether/base'
 import { expect, it } from 'vitest'
-import { systemClock } from '../../src/ports/clock.js'
 import { ask, testProject } from '../support/folder.js'
 import { until } from '../support/until.js'
 

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
+import { systemClock } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
-import { systemClock } from '../../src/ports/clock.js'
 import { startMember } from '../../src/runtime/child-process.js'
 import { usualRules } from '../../src/runtime/restart-policy.js'
 import { openSupervisor, type Part, type PartState } from '../../src/runtime/supervisor.js'

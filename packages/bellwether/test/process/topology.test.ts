@@ -4,9 +4,9 @@
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { auditTurns } from '../../src/demo/audit.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { testCluster, type TestCluster } from '../support/postgres.js'

@@ -1,7 +1,7 @@
 /** A service that counts: each request takes a moment, and is counted by its idempotency key before it is answered. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 
 export interface Counter {
   readonly url: string

@@ -1,5 +1,5 @@
 /** Agents of the process tests: plain turns, turns with tools, and slow ones; each leaves one note per attempt, to be counted. */
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import type { AgentFunction, TurnContext } from '../../src/worker/agent.js'
 import { defineAgents } from '../../src/worker/agents.js'
 

@@ -2,7 +2,7 @@
  * A reader of a project's events as a browser is one: it follows the stream, and when the line breaks it comes back with the id of
  * the last event that it saw. Always: every event that came is kept, in the order in which it came.
  */
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import { until } from './until.js'
 
 export interface SeenEvent {

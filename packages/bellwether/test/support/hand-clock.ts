@@ -1,5 +1,5 @@
 /** A clock that stands still until a test moves it; sleepers wake in the order of their time. The wall can be set apart. */
-import type { Clock } from '../../src/ports/clock.js'
+import type { Clock } from '@bellwether/base'
 
 export interface HandClock extends Clock {
   /** Moves both scales, and lets everybody whose time has come go on. */

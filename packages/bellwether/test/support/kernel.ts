@@ -2,14 +2,13 @@
  * A kernel on a fresh real database, with a bell that remembers and a clock that can be moved: `advance(seconds)` shifts
  * `state.now()` for this database only. Watchdogs get a monotonic clock that moves with it.
  */
+import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
-import { systemClock, type Clock } from '../../src/ports/clock.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { freshDatabase } from './postgres.js'
 
 export const project = 'p'

@@ -4,6 +4,7 @@
  * every turn: `settle` waits for the last one to end and `offenders` is empty or the test fails.
  */
 import { setMaxListeners } from 'node:events'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { auditTurns, type Audit } from '../../src/demo/audit.js'
 import { hostTools } from './tool-host.js'
@@ -11,10 +12,8 @@ import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { natsBell } from '../../src/ports/bell/nats.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { project, target } from './kernel.js'
 import { quietLog } from './quiet-log.js'
 import { until } from './until.js'

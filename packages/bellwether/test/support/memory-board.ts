@@ -1,8 +1,8 @@
 /** A board without a disk, on the real fold: several openings share one log, as several processes share one root. */
+import type { Clock } from '@bellwether/base'
 import { prepare } from '../../src/board/log/prepare-events.js'
 import { Fold } from '../../src/board/log/fold.js'
 import type { Board, BoardState, TaskEvent } from '../../src/board/log/task.js'
-import type { Clock } from '../../src/ports/clock.js'
 import type { Ids } from '../../src/ports/ids.js'
 
 export interface MemoryRoot {

@@ -1,7 +1,6 @@
 /** Agents of a worker process in tests: a model at the address that the environment names, with one tool, which the test answers. */
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { openModels } from '../../src/ports/model/providers.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { defineAgents } from '../../src/worker/agents.js'
 import { openModelExecutor } from '../../src/worker/executors/model/executor.js'
 import { quietLog } from './quiet-log.js'

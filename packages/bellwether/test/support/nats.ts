@@ -9,7 +9,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { systemClock } from '../../src/ports/clock.js'
+import { systemClock } from '@bellwether/base'
 import { until } from './until.js'
 
 export interface NatsServer {

@@ -2,9 +2,9 @@
  * A tool host outside of any worker, as docs/tools.md shows it: it hears commands on NATS, claims each call before it acts, acts,
  * and reports. What it misses while it is away is sent again until someone has started it.
  */
+import { errorMessage, systemClock } from '@bellwether/base'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import type { Kernel } from '../../src/kernel/kernel.js'
-import { systemClock } from '../../src/ports/clock.js'
 
 export interface OutsideHost {
   /** Every command that was heard, with what became of it. */
@@ -39,7 +39,7 @@ export async function hostOutside(
       const result = await act(call.arguments)
       await kernel.report([{ projectId, toolCallId, status: 'success', result, fence }])
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error)
+      const message = errorMessage(error)
       await kernel.report([{ projectId, toolCallId, status: 'failed', error: { code: 'tool_failed', message }, fence }])
     } finally {
       beating.abort()

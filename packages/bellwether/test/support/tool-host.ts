@@ -2,11 +2,10 @@
  * A tool host: hears a command, claims the call (one host starts it, hazard 11), does it, reports. Always: what it has
  * started it reports, however often the database goes away in between; what it never heard of is sent again by a watchdog.
  */
+import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
-import type { Clock } from '../../src/ports/clock.js'
-import type { Log } from '../../src/ports/log.js'
 
 export interface ToolHostOptions {
   readonly kernel: Kernel
@@ -58,7 +57,7 @@ async function answer(options: ToolHostOptions, tool: string, toolCallId: string
     await insist(options, () => kernel.report([{ projectId, toolCallId, status: 'success', result }]))
   } catch (error) {
     if (signal.aborted || error instanceof Retryable) throw error
-    const message = error instanceof Error ? error.message : String(error)
+    const message = errorMessage(error)
     await insist(options, () =>
       kernel.report([{ projectId, toolCallId, status: 'failed', error: { code: 'tool_failed', message } }]),
     )

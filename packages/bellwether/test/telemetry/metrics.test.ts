@@ -1,5 +1,5 @@
+import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { systemClock } from '../../src/ports/clock.js'
 import type { Statement } from '../../src/ports/database/database.js'
 import { serveMetrics } from '../../src/telemetry/metrics-server.js'
 import { openMetrics, type Metrics } from '../../src/telemetry/metrics.js'

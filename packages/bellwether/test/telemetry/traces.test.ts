@@ -1,5 +1,5 @@
+import { systemClock } from '@bellwether/base'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { systemClock } from '../../src/ports/clock.js'
 import { openTraces } from '../../src/telemetry/traces.js'
 import { startFleet } from '../support/fleet.js'
 import { forkFrom, join, reuse } from '../support/forks.js'

@@ -1,11 +1,11 @@
 /** A tool host on a real kernel: claims before it acts, runs with every bell dropped, reports once, and never lets a result forge anything. */
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { ToolCall } from '../../src/kernel/verbs/suspend.js'
 import { expireWaits, resendCommands } from '../../src/kernel/verbs/watchdog.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { ToolFailure } from '../../src/ports/tool-failure.js'
 import { openCatalogue } from '../../src/worker/tools/catalogue.js'
 import { openToolHost, type ToolHost, type ToolHostSettings } from '../../src/worker/tools/host.js'

@@ -4,12 +4,11 @@
  */
 import { Agent, request, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import type { FileEventType, FileRow, MessageSource, SourceType } from '@bellwether/protocol'
 import { viewKeys } from '../../src/http/auth.js'
 import { makeApp, type ServerLimits } from '../../src/http/app.js'
-import { systemClock, type Clock } from '../../src/ports/clock.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { systemRandom } from '../../src/ports/random.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import type { ViewSettings } from '../../src/view/view.js'
 import { handClock, type HandClock } from '../support/hand-clock.js'

@@ -1,10 +1,10 @@
 /** What watching costs: sweeps walk indexes, however many agents there are; beats touch no index at all (hazard 14). */
+import { systemClock } from '@bellwether/base'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { Bell } from '../../src/ports/bell/bell.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { startOwnPostgres } from '../support/own-postgres.js'

@@ -1,4 +1,5 @@
 /** The relay on a real nats-server (hazard 10): in the cursor's order, each event once, whatever is lost in between. */
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { StoredMsg } from '@nats-io/jetstream'
 import { jetstreamManager } from '@nats-io/jetstream'
@@ -6,7 +7,6 @@ import type { NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openRelay } from '../../src/pmo/relay.js'
-import { systemClock } from '../../src/ports/clock.js'
 import { gate } from '../../src/ports/link.js'
 import { eventStream, natsStream } from '../../src/ports/stream/nats.js'
 import type { EventStream } from '../../src/ports/stream/stream.js'

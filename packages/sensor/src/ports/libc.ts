@@ -5,6 +5,7 @@
  */
 import { createRequire } from 'node:module'
 import { endianness } from 'node:os'
+import { errorMessage } from '@bellwether/base'
 
 type Call = (...values: readonly number[]) => number
 
@@ -74,6 +75,6 @@ function load(): Libc | string {
     ) as Record<keyof typeof signatures, Call>
     return { ...calls, errno: () => koffi.errno(), pin }
   } catch (error) {
-    return `koffi did not load: ${error instanceof Error ? error.message : String(error)}`
+    return `koffi did not load: ${errorMessage(error)}`
   }
 }

@@ -5,10 +5,10 @@
  * one at the start and at the end, or the scan fails; a cancelled scan's threads end as soon as the disk lets go of them.
  */
 import type { Worker } from 'node:worker_threads'
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { childOf } from '../disk/disk.js'
 import { rootTrouble, type RootIdentity } from '../disk/root.js'
-import { systemClock } from '../ports/clock.js'
 import { startThread } from '../ports/thread.js'
 import type {
   DirectoryResult,

@@ -1,8 +1,7 @@
 /** What the tasks of one pipe share: where to send, what to read, whose session it is. */
+import type { Clock, Log } from '@bellwether/base'
 import type { MessageSource, PipeRole, SourceType } from '@bellwether/protocol'
-import type { Clock } from '../ports/clock.js'
 import type { Ids } from '../ports/ids.js'
-import type { Log } from '../ports/log.js'
 import type { Scanner } from '../scan/scanner.js'
 import type { Source } from '../watch/source.js'
 import type { Sender } from './sender.js'

@@ -3,8 +3,8 @@
  * runs commands, follows its role, and restarts whatever fails. Always: once started it ends only when told to; no error
  * of a task reaches the heartbeat; a role is what the last answer said. What a task does is in its own file.
  */
+import { critical } from '@bellwether/base'
 import { heartbeatAnswer, pipeLimits, sessionAnswer, type HealthUnit, type SessionRequest } from '@bellwether/protocol'
-import { critical } from '../ports/log.js'
 import { runAudit } from './audit.js'
 import { AuditMemory } from './audit-memory.js'
 import { openCommands } from './commands.js'

@@ -3,6 +3,7 @@
  * 5 s to 60 s; from the fifth failure in a row on it is called persistent, said loudly, and tried at the longest pause
  * for ever.
  */
+import { errorMessage } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 
 /** The server ended this session: another one must be made. */
@@ -62,4 +63,4 @@ export function kindOf(error: unknown, inTask: boolean): FailureKind {
   return inTask ? 'task_crash' : 'runtime_error'
 }
 
-export const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).slice(0, 500)
+export const textOf = (error: unknown): string => errorMessage(error).slice(0, 500)

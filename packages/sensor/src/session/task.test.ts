@@ -1,6 +1,6 @@
 /** Tasks that fail, hang and are paused. */
+import type { Clock } from '@bellwether/base'
 import { describe, expect, it } from 'vitest'
-import type { Clock } from '../ports/clock.js'
 import { startTask, type Progress } from './task.js'
 
 /** Time passes only in sleeps, and only when told to: each sleep takes what it says, or a jump instead. */

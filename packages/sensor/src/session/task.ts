@@ -3,8 +3,7 @@
  * counted and tried again after a pause from the recovery table; one that shows no progress for `stuckMs` is cancelled
  * and started again, even if it ignores the cancelling; the time in which this process was itself paused does not count.
  */
-import { critical, type Log } from '../ports/log.js'
-import type { Clock } from '../ports/clock.js'
+import { type Clock, critical, type Log } from '@bellwether/base'
 import { kindOf, recoveryFor, textOf } from './recovery.js'
 
 export interface TaskOptions {

@@ -1,5 +1,5 @@
 /** A wait that somebody may end early. A ring while nobody waits ends the next wait at once: none is lost. */
-import type { Clock } from '../ports/clock.js'
+import type { Clock } from '@bellwether/base'
 
 export interface Wake {
   now(): void

@@ -6,11 +6,10 @@
  */
 import { readFileSync } from 'node:fs'
 import type { Worker } from 'node:worker_threads'
+import { type Clock, type Log, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { rootTrouble, type RootIdentity } from '../disk/root.js'
-import { systemClock, type Clock } from '../ports/clock.js'
 import { openLibc } from '../ports/libc.js'
-import type { Log } from '../ports/log.js'
 import { startThread } from '../ports/thread.js'
 import type { Scanner } from '../scan/scanner.js'
 import { EventBus } from '../session/bus.js'

@@ -4,10 +4,10 @@
  * while nobody takes its rows it stops looking, and the kernel's queue tells later if it could not hold everything.
  */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { systemClock } from '@bellwether/base'
 import { rootBytes, type Disk } from '../disk/disk.js'
 import { openDisk } from '../disk/open.js'
 import { rootIdentity, rootTrouble } from '../disk/root.js'
-import { systemClock } from '../ports/clock.js'
 import { openLibc } from '../ports/libc.js'
 import { InotifyWatcher } from './inotify-watcher.js'
 import { openInotify } from './inotify.js'

@@ -1,5 +1,5 @@
 /** A clock on which everything happens `speed` times as fast, and whose wall may be wrong by hours. */
-import { systemClock, type Clock } from '../../src/ports/clock.js'
+import { type Clock, systemClock } from '@bellwether/base'
 
 export const quickClock = (speed: number, skewMs = 0): Clock => ({
   wallMs: () => systemClock.wallMs() + skewMs,

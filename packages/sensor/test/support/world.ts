@@ -2,9 +2,8 @@
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type Log, systemClock } from '@bellwether/base'
 import { decodeFileName } from '@bellwether/protocol'
-import { systemClock } from '../../src/ports/clock.js'
-import type { Log } from '../../src/ports/log.js'
 import { startSensor, type Sensor, type SensorOptions } from '../../src/sensor.js'
 import { Fusion, type FusionOptions } from './fusion.js'
 

@@ -3,9 +3,7 @@
  * throws and never waits; messages go out one after the other with the timeout and the retries of every external message;
  * what cannot be sent is logged and counted. What deserves an alert is decided by chores, autopilot and people.
  */
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
-import type { Random } from '../../ports/random.js'
+import type { Clock, Log, Random } from '@bellwether/base'
 import { retrying, type CallPolicy } from '../../ports/retry.js'
 import type { PostJson } from '../../ports/webhook.js'
 import { iso } from '../tasks/task-fields.js'

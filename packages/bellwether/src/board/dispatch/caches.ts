@@ -4,9 +4,9 @@
  * one is written now and then and at the end, not at every step.
  */
 import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
-import type { Log } from '../../ports/log.js'
 import { keepUp, type Kept } from '../tasks/incremental.js'
 import { budgetCacheFile, budgetEntries } from '../policies/budget.js'
 import { cacheText, type Named } from '../policies/entries.js'

@@ -5,12 +5,11 @@
  */
 import { Terminal } from '@bellwether/protocol'
 import { join } from 'node:path'
+import type { Clock, Log } from '@bellwether/base'
 import { z } from 'zod'
-import type { Clock } from '../../ports/clock.js'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
-import type { Log } from '../../ports/log.js'
 import { endGroup } from '../../ports/process-group.js'
 import { runCommand } from '../../ports/run-command.js'
 import { readAnswer } from './parse-result.js'

@@ -3,9 +3,8 @@
  * the monotonic scale; one alert a window, not one a failure after the third. Such a write is tried again as the policy says
  * (H1.3): nothing was decided or written without the lock. After the last try the error goes on to whoever wrote.
  */
+import type { Clock, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../../ports/clock.js'
-import type { Random } from '../../ports/random.js'
 import { classify, tryAgain, type RetryPolicy } from '../../ports/retry.js'
 import type { Alerts } from './alerts.js'
 import type { Board } from '../log/task.js'

@@ -2,10 +2,8 @@
  * What a dispatcher works with: the board, the outside, the policies, and its own memory of what it has been watching.
  * Always: the memory is only about time and about work in hand, so a process that lost it decides later, never otherwise.
  */
-import type { Clock } from '../../ports/clock.js'
+import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
-import type { Log } from '../../ports/log.js'
-import type { Random } from '../../ports/random.js'
 import type { CallPolicy } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/run-command.js'
 import type { Alerts } from './alerts.js'

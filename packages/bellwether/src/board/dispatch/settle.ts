@@ -3,6 +3,7 @@
  * run, decided from the state as it is under the lock; a run that is closed already is left alone, so settling twice records
  * once. What a person or another process did meanwhile stands.
  */
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { holding, forget, watchedMs, type Desk, type DeskPolicies } from './dispatcher.js'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
@@ -134,7 +135,7 @@ async function taught(desk: Desk, lesson: LessonSource): Promise<Backfill> {
   try {
     return await desk.knowledge.backfill(lesson)
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = errorMessage(error)
     return { written: false, mistakes: 0, patterns: 0, tags: [], reason }
   }
 }

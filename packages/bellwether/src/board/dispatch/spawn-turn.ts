@@ -3,6 +3,7 @@
  * one turn comes of it; whoever slept since the line leaves it to the reconciler; a turn that nobody waits for any more is
  * stopped. When it may be done is decided in begin.ts and respawn.ts.
  */
+import { errorMessage } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { retrying } from '../../ports/retry.js'
 import { forget, type Desk, type DeskPolicies } from './dispatcher.js'
@@ -30,7 +31,7 @@ async function hintsFor(desk: Desk, task: Task): ReturnType<Desk['knowledge']['h
   try {
     return await desk.knowledge.hints(task)
   } catch (error) {
-    const degradeReason = `the hints failed: ${error instanceof Error ? error.message : String(error)}`
+    const degradeReason = `the hints failed: ${errorMessage(error)}`
     return { section: '', told: { degraded: true, degradeReason, knowledgeTags: [], backfill: null } }
   }
 }
@@ -115,7 +116,7 @@ async function failedSpawn(
   run: { readonly taskId: string; readonly runId: string },
   error: unknown,
 ): Promise<'closed' | 'open'> {
-  const why = error instanceof Error ? error.message : String(error)
+  const why = errorMessage(error)
   desk.log.warn({ err: error, ...run }, 'a turn could not be started')
   let standing: TurnStanding
   try {

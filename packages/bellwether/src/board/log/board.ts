@@ -4,12 +4,11 @@
  * and decides again. Several processes may have a root open; they wait for each other's locks. In one process, writes wait
  * for each other in line.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import type { Clock } from '../../ports/clock.js'
 import { systemDisk, type Disk } from '../../ports/disk/disk.js'
 import { systemMachine, type Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
-import type { Log } from '../../ports/log.js'
 import { makeEvent, prepare, type Group } from './prepare-events.js'
 import { iso, lockGraceMs } from './locks/lock-status.js'
 import { acquire, type Held, type LockWorld } from './locks/locks.js'

@@ -5,9 +5,9 @@
  * mean to the fold.
  */
 import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import type { Log } from '../../ports/log.js'
 import { EarlierIds, IdsLost } from './event-id-index.js'
 import type { Fold } from './fold.js'
 import { lineAt } from './line-at.js'

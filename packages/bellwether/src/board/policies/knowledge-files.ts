@@ -4,7 +4,7 @@
  * throws, because a dispatch must never fail for want of advice. What hints look like is left to knowledge.ts.
  */
 import { join } from 'node:path'
-import type { Clock } from '../../ports/clock.js'
+import { type Clock, errorMessage } from '@bellwether/base'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
 import { isoSeconds } from './entries.js'
@@ -82,8 +82,6 @@ async function search(
   return nothing(troubles.length === 0 ? null : troubles.join('; '))
 }
 
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
-
 /** `trouble`: why the policy's own file could not be used, if so. */
 export async function fetchKnowledge(
   root: string,
@@ -101,7 +99,7 @@ export async function fetchKnowledge(
   try {
     return await Promise.race([search(root, policy, { clock, signal: over.signal }), late])
   } catch (error) {
-    return nothing(`the sources cannot be read: ${messageOf(error)}`)
+    return nothing(`the sources cannot be read: ${errorMessage(error)}`)
   } finally {
     over.abort()
   }
@@ -135,6 +133,6 @@ export async function backfillKnowledge(
     await replaceWhole(disk, path, `${path}.${ids.next()}.draft`, `${JSON.stringify(contents, undefined, 2)}\n`)
     return backfill
   } catch (error) {
-    return notWritten(messageOf(error))
+    return notWritten(errorMessage(error))
   }
 }

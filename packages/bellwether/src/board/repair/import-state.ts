@@ -5,9 +5,9 @@
  * and whoever crashed in between; the files as they were are kept beside. Entries that cannot be understood are told.
  */
 import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
-import type { Log } from '../../ports/log.js'
 import { textField } from '../tasks/task-fields.js'
 import { budgetCacheFile, budgetsOf, type BudgetEntry } from '../policies/budget.js'
 import { parseObject } from '../policies/inside.js'

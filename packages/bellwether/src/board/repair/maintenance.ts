@@ -4,8 +4,7 @@
  * start; one that fails is an alert and does not keep the others from their turn.
  */
 import { join } from 'node:path'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
+import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import { loop } from '../../ports/loop.js'
 import type { Alerts } from '../dispatch/alerts.js'
 import { standingOf, type SnapshotStanding } from './snapshot-check.js'
@@ -91,7 +90,7 @@ export function makeChores(options: ChoreOptions): Chores {
           told = { ...told, ...(await work[name]()) }
         } catch (error) {
           log.error({ err: error, chore: name }, 'a chore failed')
-          const why = error instanceof Error ? error.message : String(error)
+          const why = errorMessage(error)
           alerts.raise({ kind: 'chore_failed', text: `the chore "${name}" failed: ${why}`, facts: { chore: name } })
         }
       }

@@ -4,8 +4,8 @@
  * whole or not at all; nothing outside the root is touched. What changes is decided in migrate.ts.
  */
 import { basename, dirname, join } from 'node:path'
+import { type Clock, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { Clock } from '../../ports/clock.js'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
 import { plan, troubles, type Diff } from './migrate.js'
@@ -73,8 +73,6 @@ async function replace(
   await replaceWhole(disk, path, join(folder, `.${ids.next()}.draft`), text)
 }
 
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
-
 function summaryOf(migration: Omit<Migration, 'summary'>): string {
   const { diff, changed, applied, parseError, writeError } = migration
   if (writeError !== null)
@@ -100,7 +98,7 @@ export async function migrateConfig(root: string, apply: boolean, ports: Migrati
       if (original !== null) backup = await backUp(root, original.bytes, ports)
       await replace(root, original?.realPath ?? null, `${JSON.stringify(target, undefined, 2)}\n`, ports)
     } catch (error) {
-      writeError = messageOf(error)
+      writeError = errorMessage(error)
     }
   }
   const applied = changed && apply && writeError === null

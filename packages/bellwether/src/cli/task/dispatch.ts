@@ -2,6 +2,7 @@
  * `task dispatch`: one task, or those that come first, done by a local command as the agent. Runs that an earlier dispatcher
  * left open are settled first. The first Ctrl-C stops what runs and waits for its end; the second does not wait.
  */
+import { systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { runAutopilot } from '../../board/dispatch/autopilot.js'
@@ -15,7 +16,6 @@ import { openRuns } from '../../board/tasks/open-runs.js'
 import type { DispatchReport } from '../../board/dispatch/report.js'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
-import { systemClock } from '../../ports/clock.js'
 import { systemDisk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { openDispatcher } from '../../runtime/board.js'

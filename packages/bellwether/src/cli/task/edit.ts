@@ -1,5 +1,6 @@
 /** The verbs of `bellwether task` that change a task or the board by hand. */
 import { readFile } from 'node:fs/promises'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../board/dispatch/finish.js'
@@ -94,7 +95,7 @@ async function instructionOf(flags: AddFlags): Promise<string | undefined> {
     if (bytes.length > instructionMaxBytes) throw new Error(`it is longer than ${instructionMaxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
+    const why = errorMessage(error)
     throw new InvalidInput(`the instruction cannot be read from ${flags.file}: ${why}`, { code: 'no_instruction' })
   }
 }

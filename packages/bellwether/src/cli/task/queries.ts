@@ -1,6 +1,7 @@
 /** `task list`, `task show`, `task watch`, `task synthesize`: what can be seen of a board without changing it. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { openFeed } from '../../board/log/feed.js'
@@ -11,7 +12,6 @@ import { synthesize } from '../../board/tasks/markdown-report.js'
 import { taskStatuses, type TaskEvent, type TaskStatus } from '../../board/log/task.js'
 import type { Client } from '../../client/client.js'
 import { block, plain } from '../../client/sanitize.js'
-import { systemClock } from '../../ports/clock.js'
 import { systemDisk } from '../../ports/disk/disk.js'
 import { pauseMs, reconnecting } from '../../ports/retry.js'
 import { printLine, tell as answer } from '../output.js'
@@ -191,7 +191,7 @@ export function synthesizeCommand(task: Command): void {
         const { markdown, facts } = synthesize(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {
-            throw new InvalidInput(`the report cannot be written to ${flags.out}: ${messageOf(error)}`, {
+            throw new InvalidInput(`the report cannot be written to ${flags.out}: ${errorMessage(error)}`, {
               code: 'no_report',
             })
           })
@@ -202,8 +202,6 @@ export function synthesizeCommand(task: Command): void {
       })
     })
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 function statusName(text: string): TaskStatus {
   const found = taskStatuses.find((status) => status === text)

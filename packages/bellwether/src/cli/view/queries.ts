@@ -1,9 +1,9 @@
 /** `bellwether view tree|search|stats|blind-spots|sessions|changes`: questions to a view of a running server. Names of files are hostile text. */
+import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
-import { systemClock } from '../../ports/clock.js'
 import { pauseMs, reconnecting } from '../../ports/retry.js'
 import { openClient, serverOptions, type ServerFlags } from '../client.js'
 import { printLine, tell } from '../output.js'

@@ -4,12 +4,11 @@
  * the first Ctrl-C ends the attacks and tells the result, the second one leaves; exit code 1 when anything is stuck or lost.
  */
 import { setMaxListeners } from 'node:events'
+import { systemClock, systemRandom } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { systemClock } from '../../ports/clock.js'
 import type { Database } from '../../ports/database/database.js'
 import { openDatabase } from '../../ports/database/pool.js'
 import { uuidv7 } from '../../ports/ids.js'
-import { systemRandom } from '../../ports/random.js'
 import { holdLifeline } from '../../runtime/shutdown.js'
 import { auditTurns, beginning, turnsSince, type Audit } from '../audit.js'
 import { tidyBoard } from '../board-acts.js'
@@ -21,7 +20,7 @@ import { columns, openScreen, type Screen } from '../screen.js'
 import type { Mood } from '../stage/props.js'
 import { strike, type World } from './faults.js'
 import { pickUps, timeThere, turnTimes, type FaultAt } from './figures.js'
-import { seededDice } from './seeded.js'
+import { seededRandom } from '@bellwether/base'
 import { traffic } from './traffic.js'
 import { keepVigil, type Vigil } from './vigil.js'
 
@@ -88,7 +87,7 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
   const faults: FaultAt[] = []
   const counts: Record<string, number> = {}
   const count = (kind: string) => (counts[kind] = (counts[kind] ?? 0) + 1)
-  const tricks = seededDice(options.seed + 1)
+  const tricks = seededRandom(options.seed + 1)
   let told: ((toolCallId: string) => void) | undefined
   const mood = (): Mood => {
     const now = tricks.next() < moods.length / 10 ? tricks.pick(moods)! : 'well'
@@ -177,13 +176,13 @@ async function attack({ options, scene, db, play, faults, note, stop, startedMs 
         house,
         db,
         clock: systemClock,
-        deck: seededDice(options.seed),
-        dice: seededDice(options.seed + 3),
+        deck: seededRandom(options.seed),
+        dice: seededRandom(options.seed + 3),
         over: over.signal,
         say: (text) => play.say(text),
         note,
       }).finally(end),
-      traffic(play, seededDice(options.seed + 2), over.signal).finally(end),
+      traffic(play, seededRandom(options.seed + 2), over.signal).finally(end),
     ])
     play.say(`the attacks are over: ${faults.length} faults; waiting for ${play.turnIds.size} turns`)
     await settled(play, db)

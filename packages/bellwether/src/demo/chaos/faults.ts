@@ -3,19 +3,19 @@
  * time; what was frozen is let go again; a house that was killed is started again here, because nobody else would; everything
  * else the house has to mend itself. Which one comes when is dealt from a seed.
  */
+import type { Clock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import type { Clock } from '../../ports/clock.js'
 import type { Queryable } from '../../ports/database/database.js'
 import type { House } from '../house.js'
-import type { Dice } from './seeded.js'
+import type { SeededRandom } from '@bellwether/base'
 
 export interface World {
   readonly house: House
   readonly db: Queryable
   readonly clock: Clock
   /** For the order of the faults and nothing else: how long anything took must not change it. */
-  readonly deck: Dice
-  readonly dice: Dice
+  readonly deck: SeededRandom
+  readonly dice: SeededRandom
   /** Fires when the attacks are to end. */
   readonly over: AbortSignal
   say(sentence: string): void

@@ -5,7 +5,7 @@
 import { Terminal } from '@bellwether/protocol'
 import { cast } from '../cast.js'
 import { enqueue, type Play } from '../play.js'
-import type { Dice } from './seeded.js'
+import type { SeededRandom } from '@bellwether/base'
 
 const turnEveryMs = 300
 const taskEveryMs = 4_000
@@ -13,11 +13,11 @@ const taskEveryMs = 4_000
 const senders = 2
 const forkEvery = 15
 
-export async function traffic(play: Play, dice: Dice, over: AbortSignal): Promise<void> {
+export async function traffic(play: Play, dice: SeededRandom, over: AbortSignal): Promise<void> {
   await Promise.all([...Array.from({ length: senders }, () => turns(play, dice, over)), tasks(play, dice, over)])
 }
 
-async function turns(play: Play, dice: Dice, over: AbortSignal): Promise<void> {
+async function turns(play: Play, dice: SeededRandom, over: AbortSignal): Promise<void> {
   const agents = [...cast.jugglers, ...cast.tellers, ...cast.writers, ...cast.researchers]
   for (let number = 1; !over.aborted; number += 1) {
     const agent = number % forkEvery === 0 ? cast.forker : dice.pick(agents)!
@@ -26,7 +26,7 @@ async function turns(play: Play, dice: Dice, over: AbortSignal): Promise<void> {
   }
 }
 
-async function tasks(play: Play, dice: Dice, over: AbortSignal): Promise<void> {
+async function tasks(play: Play, dice: SeededRandom, over: AbortSignal): Promise<void> {
   while (!over.aborted) {
     await play.clock.sleep(taskEveryMs, over)
     if (over.aborted) return

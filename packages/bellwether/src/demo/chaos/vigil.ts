@@ -3,8 +3,8 @@
  * was down, or had just come back, is not held against it; what was found once is kept to the end.
  */
 import { statSync, truncateSync } from 'node:fs'
+import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../../ports/clock.js'
 import type { Queryable } from '../../ports/database/database.js'
 import type { House } from '../house.js'
 import { overdue } from './figures.js'

@@ -4,8 +4,7 @@
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import type { Clock } from '../../ports/clock.js'
-import type { Random } from '../../ports/random.js'
+import type { Clock, Random } from '@bellwether/base'
 import { tools } from '../cast.js'
 
 export interface Prop {

@@ -2,7 +2,7 @@
  * What the scripted models say. Each is a function of the conversation and of nothing else, so that a worker that takes a turn over
  * hears the same line again; only how long a thought takes is left to chance.
  */
-import type { Random } from '../../ports/random.js'
+import type { Random } from '@bellwether/base'
 import { laps, spenderTokens, tools, cast } from '../cast.js'
 import type { Line } from './speech.js'
 

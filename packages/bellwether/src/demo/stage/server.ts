@@ -5,9 +5,7 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
-import type { Random } from '../../ports/random.js'
+import type { Clock, Log, Random } from '@bellwether/base'
 import { stageVariables } from '../cast.js'
 import type { Played, Prop } from './props.js'
 import { scripts, type Talk } from './scripts.js'

@@ -3,14 +3,13 @@
  * claimed only for a client that is still there; one that resumes is marked so before it is handed out; one that dies on the way to
  * the client is found silent and given to another (W2.1, W2.3). A ring wakes one who waits, and whoever finds work wakes the next.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
 import type { ClaimedTurn, Claimant } from '../../kernel/verbs/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { readWork, signIn, type Work } from '../../kernel/reads/work.js'
 import type { ToolResult } from '../../kernel/verbs/resume.js'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
 import { terminated } from '../../worker/run-turn.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'
 

@@ -4,6 +4,7 @@
  * turn. Any number of servers may watch the same target. Targets are remembered by the workers' own rows, so that a server that
  * was started anew goes on watching over what its predecessor's workers left.
  */
+import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../../kernel/kernel.js'
 import { targetsOf } from '../../kernel/reads/work.js'
 import { keepVigil } from '../../kernel/watch-window.js'
@@ -14,8 +15,6 @@ import {
   requeueExpiredResumeLedgers,
   resendCommands,
 } from '../../kernel/verbs/watchdog.js'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
 import { loop } from '../../ports/loop.js'
 
 /** What the ids of these workers begin with. */

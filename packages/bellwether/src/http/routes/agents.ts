@@ -2,7 +2,8 @@
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { listAgents, listProjects, listWorkers, readAgent } from '../../kernel/reads/agents.js'
-import { given, inProject, limitOf, notFound, text, token, words, type Api, type KernelParts } from '../api.js'
+import { inProject, limitOf, notFound, text, token, words, type Api, type KernelParts } from '../api.js'
+import { defined } from '@bellwether/base'
 
 const agentBody = z.strictObject({
   worker_target: token,
@@ -43,7 +44,7 @@ export function agentRoutes(app: Api, { kernel }: KernelParts): void {
           projectId,
           agentId: agent.agent_id,
           workerTarget: agent.worker_target,
-          ...given({
+          ...defined({
             profileId: agent.profile_id,
             status: agent.status,
             metadata: agent.metadata,
@@ -101,7 +102,7 @@ export function agentRoutes(app: Api, { kernel }: KernelParts): void {
   app.put('/projects/:project/profiles/:profile', { schema: putProfile }, async ({ params, body }) => {
     const { name = params.profile, worker_target: workerTarget } = body
     const profile = { projectId: params.project, profileId: params.profile, name, workerTarget }
-    await kernel.putProfile({ ...profile, ...given({ spec: body.spec }) })
+    await kernel.putProfile({ ...profile, ...defined({ spec: body.spec }) })
     return { profile_id: params.profile }
   })
 
@@ -115,7 +116,7 @@ export function agentRoutes(app: Api, { kernel }: KernelParts): void {
       .putTool({
         projectId: params.project,
         toolName: params.tool,
-        ...given({
+        ...defined({
           description: body.description,
           parameters: body.parameters,
           targetSubject: body.target_subject,

@@ -2,19 +2,8 @@
 import { z } from 'zod'
 import type { NewBatch } from '../../kernel/verbs/fork.js'
 import { listBatches, readBatchOf } from '../../kernel/reads/cards.js'
-import {
-  fieldSpec,
-  given,
-  id,
-  inProject,
-  limitOf,
-  notFound,
-  text,
-  token,
-  words,
-  type Api,
-  type KernelParts,
-} from '../api.js'
+import { fieldSpec, id, inProject, limitOf, notFound, text, token, words, type Api, type KernelParts } from '../api.js'
+import { defined } from '@bellwether/base'
 import { once } from '../idempotency.js'
 
 export const batchShape = z.strictObject({
@@ -40,13 +29,13 @@ export function batchOf(body: z.output<typeof batchShape>): NewBatch {
     tasks: body.tasks.map((task) => ({
       targetStrategy: task.target_strategy,
       targetRef: task.target_ref,
-      ...given({
+      ...defined({
         instruction: task.instruction,
         contextBoxId: task.context_box_id,
-        resultFields: task.result_fields?.map((field) => ({ ...given(field), name: field.name })),
+        resultFields: task.result_fields?.map((field) => ({ ...defined(field), name: field.name })),
       }),
     })),
-    ...given({ failFast: body.fail_fast, deadlineSeconds: body.deadline_seconds }),
+    ...defined({ failFast: body.fail_fast, deadlineSeconds: body.deadline_seconds }),
   }
 }
 
@@ -58,7 +47,7 @@ export function batchRoutes(app: Api, { kernel, tail }: KernelParts): void {
       const forked = await kernel.fork({
         projectId: params.project,
         ...batchOf(body),
-        ...given({ key, channelId: body.channel_id, traceparent: body.traceparent }),
+        ...defined({ key, channelId: body.channel_id, traceparent: body.traceparent }),
       })
       tail.wake()
       return { status: 202, body: { batch_id: forked.batchId, status: 'open' } }

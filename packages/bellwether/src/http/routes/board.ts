@@ -2,6 +2,7 @@
  * The board over HTTP. What a body may say, and what is done about it, is the board's (board/requests.ts); here are methods, paths and
  * status codes. The server is one writer among those that the root's locks let in; what others wrote is read before it is shown.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
@@ -19,9 +20,7 @@ import {
 import { taskStatuses } from '../../board/log/task.js'
 import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
 import { readStandings } from '../../kernel/reads/turn-detail.js'
-import type { Clock } from '../../ports/clock.js'
 import type { Queryable } from '../../ports/database/database.js'
-import type { Log } from '../../ports/log.js'
 import { id, limitOf, waitMaxSeconds, wholeCursor, whileAsked, type Api } from '../api.js'
 import { yes } from '../query.js'
 import { mustReachProject } from '../roles.js'

@@ -1,18 +1,8 @@
 /** Cards and boxes over HTTP: read by id, of one's own project only; context boxes are made whole and never changed. */
 import { z } from 'zod'
 import { readBoxOf, readCardOf } from '../../kernel/reads/cards.js'
-import {
-  cardOf,
-  given,
-  id,
-  inProject,
-  limitOf,
-  newCard,
-  notFound,
-  wholeCursor,
-  type Api,
-  type KernelParts,
-} from '../api.js'
+import { cardOf, id, inProject, limitOf, newCard, notFound, wholeCursor, type Api, type KernelParts } from '../api.js'
+import { defined } from '@bellwether/base'
 import { once } from '../idempotency.js'
 
 const boxBody = z
@@ -52,7 +42,7 @@ export function cardRoutes(app: Api, { kernel }: KernelParts): void {
     return once(kernel, request, reply, params.project, async () => {
       const boxId = await kernel.makeBox({
         projectId: params.project,
-        ...given({ pack: body.pack, cardIds: body.card_ids, cards: body.cards?.map(cardOf) }),
+        ...defined({ pack: body.pack, cardIds: body.card_ids, cards: body.cards?.map(cardOf) }),
       })
       return { status: 201, body: { box_id: boxId } }
     })

@@ -1,10 +1,11 @@
 /** Keys and the audit log over HTTP, for admins; and who one is, for everybody. A new key is shown in its answer and never again. */
+import type { Random } from '@bellwether/base'
 import { z } from 'zod'
 import { readAudit } from '../../kernel/access/audit-log.js'
 import { createKey, keyRoles, listKeys, revokeKey, rotateKey } from '../../kernel/access/api-keys.js'
 import type { Kernel } from '../../kernel/kernel.js'
-import type { Random } from '../../ports/random.js'
-import { given, id, limitOf, text, token, wholeCursor, type Api } from '../api.js'
+import { id, limitOf, text, token, wholeCursor, type Api } from '../api.js'
+import { defined } from '@bellwether/base'
 import type { KeyStore } from '../key-store.js'
 import { mustBeUnlimited } from '../roles.js'
 
@@ -46,7 +47,7 @@ export function keyRoutes(app: Api, { kernel, random, keys }: KeyParts): void {
     const made = await createKey(
       kernel.db,
       { ids: kernel.ids, random },
-      { role: body.role, by: grant.keyId, ...given({ name, view, project }) },
+      { role: body.role, by: grant.keyId, ...defined({ name, view, project }) },
     )
     await keys.refresh()
     return reply.code(201).send({ key_id: made.keyId, key: made.key })

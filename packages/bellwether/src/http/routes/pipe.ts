@@ -2,6 +2,7 @@
  * The pipe protocol: sessions, heartbeats with commands, ingest, audits and sentinel. The key says which view; the session
  * says which source. Envelopes are checked here; rows by the pipe. Each route is one question to the view.
  */
+import type { Clock } from '@bellwether/base'
 import {
   auditEndRequest,
   auditStartRequest,
@@ -18,7 +19,6 @@ import {
   type SessionAnswer,
 } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import type { Clock } from '../../ports/clock.js'
 import { listMax, suspectList } from '../../view/facts.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Session } from '../../view/sessions.js'

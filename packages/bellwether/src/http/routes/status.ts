@@ -1,5 +1,5 @@
 /** Whether the server lives, whether it can work, and numbers for Prometheus. Needs no key, but for the numbers on a public address. */
-import type { Clock } from '../../ports/clock.js'
+import type { Clock } from '@bellwether/base'
 import type { Queryable } from '../../ports/database/database.js'
 import { within } from '../../ports/link.js'
 import type { Fusion } from '../../view/fusion.js'

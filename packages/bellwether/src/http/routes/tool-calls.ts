@@ -5,7 +5,8 @@
 import { afterExecutions, resultStatuses, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
 import { readQuestions } from '../../kernel/reads/waits.js'
-import { given, id, inProject, limitOf, text, token, type Api, type KernelParts } from '../api.js'
+import { id, inProject, limitOf, text, token, type Api, type KernelParts } from '../api.js'
+import { defined } from '@bellwether/base'
 
 const resultBody = z.strictObject({
   status: z.enum(resultStatuses),
@@ -41,9 +42,9 @@ export function toolCallRoutes(app: Api, { kernel, tail }: KernelParts): void {
         projectId: params.project,
         toolCallId: params.call,
         status: body.status,
-        ...given({
+        ...defined({
           result: body.result,
-          error: body.error && { ...given(body.error), code: body.error.code },
+          error: body.error && { ...defined(body.error), code: body.error.code },
           afterExecution: body.after_execution,
         }),
       },
@@ -84,7 +85,7 @@ export function toolCallRoutes(app: Api, { kernel, tail }: KernelParts): void {
       actionId: body.action_id,
       toolName: body.tool_name,
       args: body.args,
-      ...given({ channelId: body.channel_id }),
+      ...defined({ channelId: body.channel_id }),
     })
     tail.wake()
     // The same action again was accepted before.

@@ -7,7 +7,6 @@ import { listTurns, readTurn, turnStatuses, type TurnRow } from '../../kernel/re
 import type { Fusion } from '../../view/fusion.js'
 import {
   fieldSpec,
-  given,
   id,
   inProject,
   limitOf,
@@ -20,6 +19,7 @@ import {
   type Api,
   type KernelParts,
 } from '../api.js'
+import { defined } from '@bellwether/base'
 import type { Grant } from '../auth.js'
 import { once } from '../idempotency.js'
 import { secondsUpTo } from '../query.js'
@@ -68,18 +68,18 @@ export function turnRoutes(app: Api, parts: TurnParts): void {
       const turn = await kernel.enqueue({
         projectId: params.project,
         agentId: params.agent,
-        ...given({
+        ...defined({
           inboxId,
           instruction: body.instruction,
           contextBoxId: body.context_box_id,
-          resultFields: body.result_fields?.map((field) => ({ ...given(field), name: field.name })),
+          resultFields: body.result_fields?.map((field) => ({ ...defined(field), name: field.name })),
           channelId: body.channel_id,
           correlationId: body.correlation_id,
           traceparent: body.traceparent,
           payload: metadata === undefined ? undefined : { metadata },
           budget:
             budget &&
-            given({ tokens: budget.max_tokens, costMicros: budget.max_cost_micros, wallMs: budget.max_wall_ms }),
+            defined({ tokens: budget.max_tokens, costMicros: budget.max_cost_micros, wallMs: budget.max_wall_ms }),
         }),
       })
       tail.wake()
@@ -194,7 +194,7 @@ export function turnRoutes(app: Api, parts: TurnParts): void {
     const result = await kernel.stop({
       projectId: params.project,
       agentTurnId: params.turn,
-      ...given({ reason: body.reason }),
+      ...defined({ reason: body.reason }),
     })
     if (result === 'unknown_turn')
       throw new Terminal(`there is no turn ${params.turn} in project ${params.project}`, { code: 'unknown_turn' })

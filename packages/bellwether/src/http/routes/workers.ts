@@ -9,7 +9,6 @@ import type { Fence } from '../../kernel/verdict.js'
 import { submitResultName } from '../../worker/submit-result.js'
 import {
   cardOf,
-  given,
   id,
   newCard,
   notFound,
@@ -22,6 +21,7 @@ import {
   type Api,
   type KernelParts,
 } from '../api.js'
+import { defined } from '@bellwether/base'
 import type { Grant } from '../auth.js'
 import { MissingFields } from '../problem.js'
 import { claimMax, type Claims, type RemoteTurn } from '../remote/claims.js'
@@ -176,7 +176,7 @@ export function workerRoutes(app: Api, parts: WorkerParts): void {
   const beat = { params: oneTurn, body: beatBody, summary: 'The worker is alive and has this turn' }
   app.post('/turns/:turn/beat', { schema: beat }, async ({ params, body, grant }) => {
     const fence = await fenceOf(grant, params.turn, body.turn_epoch)
-    const one = { ...fence, ...given({ activity: body.activity, currentTool: body.current_tool }) }
+    const one = { ...fence, ...defined({ activity: body.activity, currentTool: body.current_tool }) }
     const alive = await kernel.beat([one], fence.claimedBy)
     if (!alive.has(params.turn)) throw stale()
     return { status: 'alive' }
@@ -195,10 +195,10 @@ export function workerRoutes(app: Api, parts: WorkerParts): void {
       stepId: body.step.step_id ?? kernel.ids.next(),
       phase: body.step.phase,
       status: body.step.status,
-      ...given({ toolCallIds: body.step.tool_call_ids, metadata: body.step.metadata, error: body.step.error }),
+      ...defined({ toolCallIds: body.step.tool_call_ids, metadata: body.step.metadata, error: body.step.error }),
     }
     if (step !== undefined && body.step?.step_id !== undefined) await mustOwnStep(step.stepId, params.turn)
-    if ((await kernel.record({ ...fence, ...given({ cards, step }) })) === 'stale') throw stale()
+    if ((await kernel.record({ ...fence, ...defined({ cards, step }) })) === 'stale') throw stale()
     tail.wake()
     return { status: 'recorded', step_id: step?.stepId ?? null, card_ids: (cards ?? []).map((card) => card.cardId) }
   })
@@ -226,7 +226,7 @@ export function workerRoutes(app: Api, parts: WorkerParts): void {
       toolCallId: call.tool_call_id,
       toolName: call.tool_name,
       args: call.arguments ?? {},
-      ...given({
+      ...defined({
         afterExecution: call.after_execution,
         timeoutSeconds: call.timeout_seconds,
         idempotent: call.idempotent,
@@ -251,7 +251,7 @@ export function workerRoutes(app: Api, parts: WorkerParts): void {
       body.fields === undefined
         ? { text: body.text ?? '' }
         : { fields: body.fields.map(({ name, value }) => ({ name, value: value ?? null })) }
-    const result = await kernel.deliver({ ...fence, status: body.status, content, ...given({ error: body.error }) })
+    const result = await kernel.deliver({ ...fence, status: body.status, content, ...defined({ error: body.error }) })
     if (result.what === 'stale') throw stale()
     if (result.what === 'refused') throw new MissingFields(result.missing)
     tail.wake()

@@ -3,10 +3,10 @@
  * again. Who asks with a key, and what its role allows, is the HTTP server's business.
  */
 import { createHash } from 'node:crypto'
+import type { Random } from '@bellwether/base'
 import { InvalidInput, token } from '@bellwether/protocol'
 import type { Database, Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
-import type { Random } from '../../ports/random.js'
 import { plainText } from '../content.js'
 
 export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader'] as const

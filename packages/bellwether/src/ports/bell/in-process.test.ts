@@ -1,5 +1,5 @@
+import { systemRandom } from '@bellwether/base'
 import { expect, it } from 'vitest'
-import { systemRandom } from '../random.js'
 import type { Bell, Ring } from './bell.js'
 import { nearBell } from './in-process.js'
 

@@ -2,8 +2,8 @@
  * A bell for processes that ring and listen: who listens in the same process is woken at once, without the way through the
  * server; the ring goes out to the others as always, right after, and its echo is not heard a second time. It still only wakes.
  */
+import type { Random } from '@bellwether/base'
 import { matches } from '@bellwether/protocol'
-import type { Random } from '../random.js'
 import type { Bell, Ring } from './bell.js'
 
 interface Ear {

@@ -3,16 +3,12 @@
  * or faster than the server reads them, are dropped and counted, never piled up; after every connection, once the server
  * has the subscriptions, the listeners are told to look at the truth. Durable events are left to ports/stream.
  */
+import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import { headers } from '@nats-io/transport-node'
-import type { Clock } from '../clock.js'
-import { systemClock } from '../clock.js'
-import type { Log } from '../log.js'
 import type { NatsSession } from '../nats-link.js'
 import { natsLink } from '../nats-link.js'
-import type { Random } from '../random.js'
-import { systemRandom } from '../random.js'
 import { exchangeMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, tell } from './ring.js'

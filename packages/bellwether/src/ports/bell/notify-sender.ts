@@ -3,12 +3,10 @@
  * waits and goes together in the next one, identical letters once; the waiting room is bounded; nothing throws. What a
  * letter says is left to the bell.
  */
-import type { Clock } from '../clock.js'
+import type { Clock, Log, Random } from '@bellwether/base'
 import { keepLink } from '../link.js'
-import type { Log } from '../log.js'
 import type { LoneClient } from '../postgres-link.js'
 import { openLoneClient } from '../postgres-link.js'
-import type { Random } from '../random.js'
 
 // 5,000 distinct wakeups of some 300 bytes are 1.5 MB; whoever is behind by more than that is reached by polling.
 const waitingMax = 5_000

@@ -4,16 +4,12 @@
  * letters really arrive (a pooler in transaction mode swallows them), and when they do not we say so once. Sending is
  * left to notify-sender.ts, reconnecting to the link.
  */
+import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { Clock } from '../clock.js'
-import { systemClock } from '../clock.js'
 import { gate, keepLink } from '../link.js'
 import type { Link } from '../link.js'
-import type { Log } from '../log.js'
 import type { LoneClient } from '../postgres-link.js'
 import { openLoneClient } from '../postgres-link.js'
-import type { Random } from '../random.js'
-import { systemRandom } from '../random.js'
 import { exchangeMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { notifySender } from './notify-sender.js'

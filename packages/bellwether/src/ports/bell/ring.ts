@@ -3,8 +3,8 @@
  * not an object reads as an empty one, a bad traceparent as none), what we send is bounded, and neither an unfit ring nor
  * a listener that throws reaches the caller. Carrying rings is left to the adapters.
  */
+import type { Log } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
-import type { Log } from '../log.js'
 import type { Bell, Ring } from './bell.js'
 
 /** How a bell is doing; the counts only grow. */

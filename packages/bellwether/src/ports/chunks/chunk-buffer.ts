@@ -3,8 +3,7 @@
  * bounded whatever comes in and however slow the way is; what does not fit is dropped from the oldest end and counted. The way
  * itself is the adapter's.
  */
-import type { Clock } from '../clock.js'
-import type { Log } from '../log.js'
+import type { Clock, Log } from '@bellwether/base'
 import { chunkSubject, type Chunk, type ChunkCounts, type ChunkTurn, type Parcel } from './chunks.js'
 
 export interface PileOptions {

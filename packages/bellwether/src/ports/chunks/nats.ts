@@ -2,13 +2,11 @@
  * Chunks on core NATS: published on their own subject, kept by nobody. Always: while the server is away, or does not read, they are
  * dropped and counted, never piled up in the client; a new connection listens again by itself.
  */
+import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Subscription } from '@nats-io/transport-node'
 import { checkPattern, isSubject, parseJson } from '../bell/ring.js'
-import { systemClock, type Clock } from '../clock.js'
-import type { Log } from '../log.js'
 import { natsLink, type NatsSession } from '../nats-link.js'
-import { systemRandom, type Random } from '../random.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
 import { openPile } from './chunk-buffer.js'
 

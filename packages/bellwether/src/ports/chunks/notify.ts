@@ -3,13 +3,11 @@
  * by intent: every notification is a transaction of the one database that everything depends on. Always: at most 80 letters of
  * 6 kB a second from one process, however much is said; the rest is dropped and counted.
  */
+import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
 import { checkPattern, isSubject, letterMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
-import { systemClock, type Clock } from '../clock.js'
 import { keepLink, type Link } from '../link.js'
-import type { Log } from '../log.js'
 import { openLoneClient, type LoneClient } from '../postgres-link.js'
-import { systemRandom, type Random } from '../random.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
 import { openPile } from './chunk-buffer.js'
 

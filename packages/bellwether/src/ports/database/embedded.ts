@@ -4,7 +4,7 @@
  * lock is let go only when the postmaster is gone or given up. Restarting after an unexpected exit is the supervisor's:
  * it waits for `exited` and calls `startEmbedded` again, which takes the same port if it can.
  */
-import type { Log } from '../log.js'
+import type { Log } from '@bellwether/base'
 import { adoptPostmaster, urlOf, verifyServer } from './adopt.js'
 import { chooseAccount, openFolderTo } from './account.js'
 import { findBinaries } from './binaries.js'

@@ -1,5 +1,5 @@
 /** Asks until there is an answer or the time is over (then undefined). For things that no event tells: files, pids. */
-import { systemClock } from '../clock.js'
+import { systemClock } from '@bellwether/base'
 
 export async function poll<T>(
   bounds: { readonly everyMs: number; readonly withinMs: number },

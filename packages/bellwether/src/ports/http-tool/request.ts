@@ -6,6 +6,7 @@
 import { request as overHttp, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as overHttps } from 'node:https'
 import { isIP } from 'node:net'
+import { errorMessage } from '@bellwether/base'
 import { classify } from '../retry.js'
 import { ToolFailure } from '../tool-failure.js'
 import { guardedLookup, isPublic, refusedAddress } from './address.js'
@@ -101,7 +102,7 @@ function inWords(error: unknown, host: string): ToolFailure {
   if (error instanceof ToolFailure) return error
   const { why, inDoubt, retryable } = classify(error)
   const code = typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : undefined
-  const message = error instanceof Error ? error.message : String(error)
+  const message = errorMessage(error)
   const unknownName = code === 'ENOTFOUND'
   return new ToolFailure(`${host} cannot be reached: ${message}`, {
     code: unknownName ? 'unknown_host' : `http_${why}`,

@@ -3,6 +3,7 @@
  * that dies is started again after a growing pause. Always: every question has a timeout; the last list is kept while the server
  * is away; a call that was lost with the connection says that it may have taken effect, and is never repeated here.
  */
+import { type Clock, errorMessage, type Log, type Random } from '@bellwether/base'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -14,10 +15,7 @@ import {
   ToolListChangedNotificationSchema,
   type Tool,
 } from '@modelcontextprotocol/sdk/types.js'
-import type { Clock } from '../clock.js'
 import { gate, keepLink, within, type Connection } from '../link.js'
-import type { Log } from '../log.js'
-import type { Random } from '../random.js'
 import { classify, classifyStatus } from '../retry.js'
 import { ToolFailure } from '../tool-failure.js'
 import { answerOf, type McpAnswer } from './call-result.js'
@@ -142,9 +140,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       await client.close()
       await made.transport.close()
       const said = made.complaint()
-      throw said === ''
-        ? error
-        : new Error(`${error instanceof Error ? error.message : String(error)}; it said: ${said}`)
+      throw said === '' ? error : new Error(`${errorMessage(error)}; it said: ${said}`)
     }
     attempt = undefined
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => void refresh(session))
@@ -269,7 +265,7 @@ const tooLarge = (): Judged => ({
 })
 
 function failureOf(server: string, error: unknown): Judged {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = errorMessage(error)
   if (error instanceof StreamableHTTPError) {
     const status = error.code ?? 0
     const { inDoubt, retryable } = classifyStatus(status)

@@ -4,9 +4,9 @@
  * connection is over, nothing of the family is left.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
+import type { Clock } from '@bellwether/base'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { JSONRPCMessageSchema, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
-import type { Clock } from '../clock.js'
 import { keepTail } from '../processes/capture.js'
 import { endFamily } from '../processes/kill-tree.js'
 import type { Guardian, Watch } from '../processes/guardian.js'

@@ -3,10 +3,8 @@
  * is told of before it is made and settled after it, so that whoever pays can reserve and charge; what cannot be had is a
  * value with a code; it ends when the signal fires, and ends the request with it.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../clock.js'
-import type { Log } from '../log.js'
-import type { Random } from '../random.js'
 import { tryAgain, type RetryPolicy } from '../retry.js'
 import { failureOf, type ModelFailure } from './failure.js'
 import type { Limiter, Pass } from './limiter.js'

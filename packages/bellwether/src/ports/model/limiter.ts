@@ -3,8 +3,8 @@
  * most `width` requests at once; after "too many requests" nobody asks until the pause is over, then one alone tries, and
  * only its success opens the gate again, wider with every success. First come, first served.
  */
+import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../clock.js'
 import { pauseMs, type Backoff } from '../retry.js'
 
 export type Outcome = 'well' | 'busy' | 'failed'

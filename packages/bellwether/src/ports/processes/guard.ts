@@ -3,7 +3,7 @@
  * switch that is not renewed in time, or whose worker is gone, ends every process of its turn. Always: once an ending has begun
  * it is carried through; nobody can renew it any more.
  */
-import type { Clock } from '../clock.js'
+import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
 import { endFamily } from './kill-tree.js'
 

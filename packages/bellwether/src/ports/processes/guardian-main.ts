@@ -3,7 +3,7 @@
  * death, of whatever kind. Always: signals meant for the worker's group do not end it; it goes when its worker has gone and
  * nothing of its worker's turns is left.
  */
-import { systemClock } from '../clock.js'
+import { systemClock } from '@bellwether/base'
 import { splitLines } from './capture.js'
 import { openGuard, type Order } from './guard.js'
 import { sharedMs } from './shared-clock.js'

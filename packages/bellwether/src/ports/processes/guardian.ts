@@ -5,9 +5,8 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../clock.js'
-import type { Log } from '../log.js'
 import { splitLines } from './capture.js'
 import type { Order } from './guard.js'
 import { sharedMs } from './shared-clock.js'

@@ -2,7 +2,7 @@
  * Ends every process of a turn: TERM, a grace, then KILL, looking again until nobody is left. Always: a process that was born
  * while we looked is found by the next look; it is over only after several looks in a row have found nobody.
  */
-import type { Clock } from '../clock.js'
+import type { Clock } from '@bellwether/base'
 import { pauseMs } from '../retry.js'
 import { familyOf, type Ties } from './process-tree.js'
 import { readProcesses } from './proc.js'

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Clock } from '../clock.js'
+import { type Clock, errorMessage } from '@bellwether/base'
 
 export interface Launch {
   readonly command: readonly string[]
@@ -85,5 +85,5 @@ function spool(text: string, name: string): number {
 
 function notStarted(error: unknown): Exit {
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
-  return { how: 'not_started', code, message: error instanceof Error ? error.message : String(error) }
+  return { how: 'not_started', code, message: errorMessage(error) }
 }

@@ -3,7 +3,7 @@
  * agent's older attempts, before a newer one starts in the same folder. Always: only tokens of the same installation count, and
  * never a newer epoch: whoever sweeps may itself be outdated.
  */
-import type { Clock } from '../clock.js'
+import type { Clock } from '@bellwether/base'
 import { endFamily } from './kill-tree.js'
 import { readProcess, readProcesses, type Self } from './proc.js'
 import { readToken, type TurnToken } from './token.js'

@@ -5,18 +5,14 @@
  * hour, neither double nor skip an event, however long the server's memory of message ids is. After any failure our idea
  * of the stream's end is void and the next publish answers `conflict`. Finding the position is left to position.ts.
  */
+import { type Clock, errorMessage, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, matches, Retryable, subjects, Terminal } from '@bellwether/protocol'
 import type { JetStreamClient, PubAck } from '@nats-io/jetstream'
 import { jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import { isSubject, isTraceparent } from '../bell/ring.js'
-import type { Clock } from '../clock.js'
-import { systemClock } from '../clock.js'
-import type { Log } from '../log.js'
 import type { NatsSession } from '../nats-link.js'
 import { natsLink } from '../nats-link.js'
-import type { Random } from '../random.js'
-import { systemRandom } from '../random.js'
 import { exchangeMs } from '../retry.js'
 import { cursorHeader, ensureStream, findCursor, hasApiCode, remember } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
@@ -58,7 +54,7 @@ export function natsStream(options: NatsStreamOptions): EventStream {
 
   function unavailable(error: unknown): Error {
     if (error instanceof Terminal || (error instanceof Retryable && error.code === 'stream_unavailable')) return error
-    const text = error instanceof Error ? error.message : String(error)
+    const text = errorMessage(error)
     return new Retryable(`the event stream does not answer: ${text}`, {
       code: 'stream_unavailable',
       cause: error,

@@ -3,7 +3,7 @@
  * guardian), every process of the turn is ended before this resolves; memory stays within bounds however much is printed.
  */
 import { StringDecoder } from 'node:string_decoder'
-import type { Clock } from '../../ports/clock.js'
+import type { Clock } from '@bellwether/base'
 import { keepTail, splitLines } from '../../ports/processes/capture.js'
 import { endFamily } from '../../ports/processes/kill-tree.js'
 import type { Watch } from '../../ports/processes/guardian.js'

@@ -3,10 +3,9 @@
  * before the program starts; the guardian watches before there is anything to watch; nothing of the program is left when the
  * turn goes on; what the program says is the deliverable and decides nothing else.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import type { Fence } from '../../kernel/verdict.js'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
 import { commandEnvironment } from '../../ports/processes/environment.js'
 import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import type { Log } from '../../ports/log.js'
+import type { Log } from '@bellwether/base'
 import { fileMaxBytes, readAgentFile, type AgentFile } from './agent-file.js'
 
 export interface LoadedAgent extends AgentFile {

@@ -3,9 +3,9 @@
  * file is gone. Always: only agents that this folder brought are ever retired; a step that fails half way is completed by the
  * next one. Who runs a turn is decided from the files of this worker, never from what the database says.
  */
+import type { Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../../kernel/verbs/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
-import type { Log } from '../../ports/log.js'
 import type { AgentFunction } from '../agent.js'
 import { originsOf } from '../clone-origin.js'
 import type { LoadedAgent, AgentFolder } from './folder.js'

@@ -2,6 +2,7 @@
  * Checks the arguments of a call against the tool's JSON schema, and says what is wrong in words that a model can act on. Always:
  * what passes can be stored; schemas are compiled once and kept within a bound; a stranger's schema cannot make us run its patterns.
  */
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
 import { Ajv2019 } from 'ajv/dist/2019.js'
@@ -59,7 +60,7 @@ export function checkSchema(parameters: Arguments): void {
       throw new Error(valid.errorsText(valid.errors))
     compile({ parameters })
   } catch (error) {
-    throw new InvalidInput(`the schema of the parameters cannot be used: ${messageOf(error)}`, {
+    throw new InvalidInput(`the schema of the parameters cannot be used: ${errorMessage(error)}`, {
       code: 'invalid_schema',
       cause: error,
     })
@@ -164,4 +165,3 @@ function sentence({ instancePath, keyword, params, message }: ErrorObject): stri
 
 const shown = (value: unknown) => JSON.stringify(value)?.slice(0, 300) ?? 'nothing'
 const kindOf = (value: unknown) => (value === null ? 'null' : Array.isArray(value) ? 'a list' : `a ${typeof value}`)
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))

@@ -4,12 +4,11 @@
  * when it can run now; while it runs its host beats, and gives up what nobody waits for; what was done is reported, however long the
  * database is away.
  */
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { OpenCall } from '../../kernel/verbs/tools.js'
 import type { Bell, Ring } from '../../ports/bell/bell.js'
-import type { Clock } from '../../ports/clock.js'
-import type { Log } from '../../ports/log.js'
 import { loop, makeWake } from '../../ports/loop.js'
 import { patiently } from '../../ports/retry.js'
 import { hostLeaves, runCall, type Told } from './run-call.js'

@@ -3,11 +3,10 @@
  * and the few usual variables give it, works inside the project folder, and goes with its worker; what a server says of its own
  * tools decides nothing: how long a call may take and whether it may be repeated is declared here.
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
-import type { Clock } from '../../ports/clock.js'
 import { expandEnvironment } from '../../ports/expand-environment.js'
-import type { Log } from '../../ports/log.js'
 import { httpTransport } from '../../ports/mcp/http.js'
 import { openMcpServer, type McpServer, type McpTransport, type TransportTrouble } from '../../ports/mcp/server.js'
 import { stdioTransport } from '../../ports/mcp/stdio.js'
@@ -16,7 +15,6 @@ import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
 import { writeToken } from '../../ports/processes/token.js'
-import type { Random } from '../../ports/random.js'
 import { ToolFailure } from '../../ports/tool-failure.js'
 import type { ServerTools } from './catalogue.js'
 import { timeoutMaxSeconds } from './define-tool.js'

@@ -4,6 +4,7 @@
  */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
@@ -29,7 +30,7 @@ export function readDeclarations(path: string): Declarations | undefined {
   try {
     values = JSON.parse(text)
   } catch (error) {
-    throw new InvalidInput(`${file}:${lineOfError(text, error)}: this is not JSON: ${messageOf(error)}`, {
+    throw new InvalidInput(`${file}:${lineOfError(text, error)}: this is not JSON: ${errorMessage(error)}`, {
       code: 'tools_file_bad',
       cause: error,
     })
@@ -80,8 +81,6 @@ function linesOf(text: string): ReadonlyMap<string, number> {
 }
 
 function lineOfError(text: string, error: unknown): number {
-  const position = /position (\d+)/.exec(messageOf(error))?.[1]
+  const position = /position (\d+)/.exec(errorMessage(error))?.[1]
   return position === undefined ? 1 : text.slice(0, Number(position)).split('\n').length
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))

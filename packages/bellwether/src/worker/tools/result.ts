@@ -2,6 +2,7 @@
  * What a tool returned, as it can be kept: JSON within a bound, without the words that only a host may say (T3.3d). Pure. A result
  * that is too large is cut and says so; nothing that a tool returns can make its report fail.
  */
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { storable } from '../../kernel/content.js'
 
@@ -70,6 +71,6 @@ function cutJson(json: string, maxBytes: number): object {
 
 /** A message that can be kept whatever it holds. */
 export function messageOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error)
+  const text = errorMessage(error)
   return clean(text).slice(0, messageMaxChars) || 'no message'
 }

@@ -3,10 +3,10 @@
  * more, since anyone may have made the call; the tool is given up at its timeout whether or not it heeds its signal; a call that may
  * be repeated is tried again while there is time, any other ends as `unknown` when nobody can say whether it took effect.
  */
+import type { Clock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import type { StartedTool } from '../../kernel/verbs/tools.js'
 import type { Receipt } from '../../kernel/verbs/report.js'
-import type { Clock } from '../../ports/clock.js'
 import { pauseMs } from '../../ports/retry.js'
 import { ToolFailure } from '../../ports/tool-failure.js'
 import { checkArguments, type Arguments } from './arguments.js'

@@ -1,7 +1,7 @@
 /** Hosts whose clocks are hours apart, feeding one view. */
 import { mkdirSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import { systemClock } from '@bellwether/base'
 import { afterEach, describe, expect, it } from 'vitest'
-import { systemClock } from '../../../src/ports/clock.js'
 import { until } from '../../support/until.js'
 import { Fleet } from './fleet.js'
 

@@ -1,6 +1,6 @@
 /** A sensor whose host's clock is wrong: `skewed-sensor.ts ROOT SERVER KEY ID SECONDS`. Ends when its stdin does. */
+import { systemClock } from '@bellwether/base'
 import { startSensor } from '@bellwether/sensor'
-import { systemClock } from '../../../src/ports/clock.js'
 import { openLog } from '../../../src/runtime/logger.js'
 
 const [root = '', server = '', key = '', id = '', seconds = '0'] = process.argv.slice(2)

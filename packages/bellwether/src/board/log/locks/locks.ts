@@ -7,12 +7,11 @@
  * left to lock-judge.ts.
  */
 import { join } from 'node:path'
+import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Clock } from '../../../ports/clock.js'
 import type { Disk } from '../../../ports/disk/disk.js'
 import type { Machine } from '../../../ports/disk/machine.js'
 import type { Ids } from '../../../ports/ids.js'
-import type { Log } from '../../../ports/log.js'
 import { pauseMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
 import { iso, judge, parseLock, type LockFile, type LockRecord } from './lock-status.js'

@@ -2,16 +2,14 @@
  * The `model` executor: a language model does the turn, step by step, with tools. Opened once a process, since the gates to the
  * providers are shared by all of its turns; the rest of a turn lives in its cards (react.ts).
  */
+import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../../../kernel/verbs/claim.js'
 import type { Fence } from '../../../kernel/verdict.js'
-import type { Clock } from '../../../ports/clock.js'
-import type { Log } from '../../../ports/log.js'
 import { modelRetry, usualTimes, type ModelTimes } from '../../../ports/model/ask.js'
 import { openLimiter, type Limiter } from '../../../ports/model/limiter.js'
 import type { Model, Part } from '../../../ports/model/model.js'
 import type { Models } from '../../../ports/model/providers.js'
-import type { Random } from '../../../ports/random.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { AgentFunction } from '../../agent.js'
 import type { Hydrated } from '../../hydrate.js'

@@ -2,13 +2,11 @@
  * One call of a model for a turn, whatever it is for: through the account's gate, within the budget, its parts streamed. Always: each
  * try reserves under an id of its own (the step, the epoch, the try), so that a repetition after a crash is another reservation.
  */
-import type { Clock } from '../../../ports/clock.js'
-import type { Log } from '../../../ports/log.js'
+import type { Clock, Log, Random } from '@bellwether/base'
 import { ask, type Asked, type ModelTimes } from '../../../ports/model/ask.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelRequest, Part } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
-import type { Random } from '../../../ports/random.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { TurnContext } from '../../agent.js'
 import { openSpending, type Spending } from './turn-budget.js'

@@ -1,9 +1,12 @@
-/** What the sensor needs of a logger: fields first, then one sentence. A pino logger fits as it is. */
+/**
+ * What a component needs of a logger: fields first, then a stable lower-case phrase. A pino logger fits as it is. Where lines
+ * go, and at which level, is decided by the process that composes the components.
+ */
 export interface Log {
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
   error(fields: object, message: string): void
-  /** The level above error; a logger without one gets an error that says `critical: true`. */
+  /** The level above error; a logger without it gets an error with `critical: true`. */
   fatal?(fields: object, message: string): void
 }
 

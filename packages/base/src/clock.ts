@@ -1,0 +1,30 @@
+/**
+ * The only source of time and timers in TypeScript. Durable time is the database's (`state.now()`); this clock is for waiting,
+ * for measuring on the monotonic scale, and for showing people the hour.
+ */
+import { onAbort } from './abort.js'
+
+export interface Clock {
+  /** Milliseconds since the epoch according to this host. May be wrong by hours; never compared with a time from the database. */
+  wallMs(): number
+  /** Milliseconds on a scale that never jumps; it stops while the machine is suspended. */
+  monotonicMs(): number
+  /** Resolves after `ms`, or as soon as the signal aborts. Never rejects. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+export const systemClock: Clock = {
+  wallMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  sleep: (ms, signal) =>
+    new Promise((resolve) => {
+      if (signal?.aborted === true) return resolve()
+      const done = () => {
+        clearTimeout(timer)
+        release()
+        resolve()
+      }
+      const timer = setTimeout(done, ms)
+      const release = onAbort(signal, done)
+    }),
+}

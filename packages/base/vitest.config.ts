@@ -1,0 +1,12 @@
+/** Tests of the shared code: pure, beside the source. */
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: {
+    name: 'base',
+    pool: 'forks',
+    include: ['src/**/*.test.ts'],
+    setupFiles: ['../../scripts/property-seed.ts'],
+    testTimeout: 30_000,
+  },
+})
