@@ -9,11 +9,11 @@ import { parseExclude } from './disk/exclude.js'
 import { openHttp } from './ports/http.js'
 import { systemIds, type Ids } from './ports/ids.js'
 import { openScanner } from './scan/scanner.js'
-import { openPipe, type Pipe, type PipeStatus } from './session/pipe.js'
+import { openPipe, type Pipe, type PipeStatus } from './session/sensor-pipe.js'
 import { persistentAt } from './session/recovery.js'
 import { openSender } from './session/sender.js'
 import { startTask } from './session/task.js'
-import { openSource, type Source } from './watch/source.js'
+import { openSource, type Source } from './watch/root-watcher.js'
 
 export interface SensorOptions {
   readonly root: string

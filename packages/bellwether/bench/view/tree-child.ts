@@ -2,7 +2,7 @@
  * A process of its own for the tree's figures, so that memory is the tree's alone: `node --expose-gc … FILES`. Fills a source
  * in shuffled order through the arbiter, as realtime rows, then asks. Prints one JSON object.
  */
-import { newTally, Source } from '../../src/view/source.js'
+import { newTally, Source } from '../../src/view/arbitration/source-state.js'
 import { search } from '../../src/view/tree/search.js'
 import { root, Tree } from '../../src/view/tree/tree.js'
 import { directoriesOf, filesPerTop, pathOf, shuffled, topOf } from './corpus.js'

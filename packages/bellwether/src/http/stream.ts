@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
-import { giveWay } from '../view/lane.js'
+import { giveWay } from '../view/ingest/serial-queue.js'
 
 // A millisecond or two of writing: below that streaming costs more than it saves.
 const wholeBytes = 512 * 1_024

@@ -1,7 +1,7 @@
 /** What readers ask: trees, searches, numbers, several sources, changes and streams. */
 import { request } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { viewEvidence } from '../../src/view/evidence.js'
+import { viewEvidence } from '../../src/view/queries/file-evidence.js'
 import { directory, file, keyOf, old, openDesk, scanned, type Desk, type Sensor } from './pipe-client.js'
 
 let desk: Desk

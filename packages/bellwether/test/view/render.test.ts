@@ -1,8 +1,8 @@
 /** The bytes of an answer: exactly what JSON.stringify would have written, whatever names, numbers and marks there are. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { JsonBytes } from '../../src/view/json-bytes.js'
-import { treePieces, type RenderOptions } from '../../src/view/render.js'
+import { JsonBytes } from '../../src/view/render/json-bytes.js'
+import { treePieces, type RenderOptions } from '../../src/view/render/render.js'
 import { flag, none, root, Tree, type NodeId } from '../../src/view/tree/tree.js'
 
 const uriOf = (agent: string | undefined) => (agent === 'known' ? '/mnt/"quoted"' : undefined)

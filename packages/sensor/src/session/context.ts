@@ -3,7 +3,7 @@ import type { Clock, Log } from '@bellwether/base'
 import type { MessageSource, PipeRole, SourceType } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import type { Scanner } from '../scan/scanner.js'
-import type { Source } from '../watch/source.js'
+import type { Source } from '../watch/root-watcher.js'
 import type { Sender } from './sender.js'
 
 export interface PipeContext {

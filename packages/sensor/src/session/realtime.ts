@@ -5,7 +5,7 @@
  */
 import { ingestAnswer } from '@bellwether/protocol'
 import type { PipeContext, Session } from './context.js'
-import type { Subscription } from './bus.js'
+import type { Subscription } from './event-bus.js'
 import type { Progress } from './task.js'
 
 interface InFlight {

@@ -9,7 +9,7 @@ import { goneRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
 import { Changes, type Change } from './changes.js'
 import { mask, type Inotify, type RawEvent } from './inotify.js'
-import { RowCollector } from './rows.js'
+import { RowCollector } from './row-collector.js'
 import { WatchSet } from './watch-set.js'
 import { noStats, type Part, type Watcher, type WatchStats } from './messages.js'
 

@@ -6,7 +6,7 @@
 import { childOf, type Disk } from '../disk/disk.js'
 import { goneRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
-import { RowCollector } from './rows.js'
+import { RowCollector } from './row-collector.js'
 import { noStats, type Part, type Watcher, type WatchStats } from './messages.js'
 
 export interface PollingWatcherOptions {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type Log, systemClock } from '@bellwether/base'
 import { decodeFileName } from '@bellwether/protocol'
 import { startSensor, type Sensor, type SensorOptions } from '../../src/sensor.js'
-import { Fusion, type FusionOptions } from './fusion.js'
+import { Fusion, type FusionOptions } from './fake-server.js'
 
 export interface Line {
   readonly level: string

@@ -5,7 +5,7 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { viewEvidence } from '../../view/evidence.js'
+import { viewEvidence } from '../../view/queries/file-evidence.js'
 import type { Fusion } from '../../view/fusion.js'
 import { mustReach } from '../auth.js'
 import { read } from '../query.js'

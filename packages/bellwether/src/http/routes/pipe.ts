@@ -19,9 +19,9 @@ import {
   type SessionAnswer,
 } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { listMax, suspectList } from '../../view/facts.js'
+import { listMax, suspectList } from '../../view/queries/summaries.js'
 import type { Fusion } from '../../view/fusion.js'
-import type { Session } from '../../view/sessions.js'
+import type { Session } from '../../view/sessions/sessions.js'
 import { none } from '../../view/tree/tree.js'
 import type { View } from '../../view/view.js'
 import { fedBy } from '../auth.js'

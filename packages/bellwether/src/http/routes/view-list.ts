@@ -1,6 +1,6 @@
 /** The views that a key reaches, each with its sources and who leads them. Reads only; needs no view to be ready. */
 import type { FastifyInstance } from 'fastify'
-import { viewStats, type Now } from '../../view/facts.js'
+import { viewStats, type Now } from '../../view/queries/summaries.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { View, ViewSource } from '../../view/view.js'
 

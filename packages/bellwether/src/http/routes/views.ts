@@ -6,13 +6,20 @@
 import { Terminal } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { blindSpotLists, sessionList, standing, suspectList, unreadable, viewStats } from '../../view/facts.js'
-import { chosen } from '../../view/forest.js'
+import {
+  blindSpotLists,
+  sessionList,
+  standing,
+  suspectList,
+  unreadable,
+  viewStats,
+} from '../../view/queries/summaries.js'
+import { chosen } from '../../view/queries/source-selection.js'
 import type { Fusion } from '../../view/fusion.js'
-import type { Job } from '../../view/jobs.js'
-import { inSlices } from '../../view/lane.js'
-import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render.js'
-import { changesSince, tokenNow } from '../../view/tokens.js'
+import type { Job } from '../../view/sessions/scan-jobs.js'
+import { inSlices } from '../../view/ingest/serial-queue.js'
+import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render/render.js'
+import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
 import { none, root } from '../../view/tree/tree.js'

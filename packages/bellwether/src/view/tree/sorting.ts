@@ -3,7 +3,7 @@
  * called is asked for, and nothing but the arrays given is written.
  */
 import type { NodeId } from './entry.js'
-import type { NamePool } from './names.js'
+import type { NamePool } from './name-pool.js'
 
 /** What sorting needs to know of where entries are kept. */
 interface Named {

@@ -14,10 +14,10 @@ import {
   inSlot,
 } from './columns.js'
 import { Directories } from './directories.js'
-import { NamePool } from './names.js'
+import { NamePool } from './name-pool.js'
 import { Slab } from './slab.js'
 import { inOrder } from './sorting.js'
-import { ChildTable } from './table.js'
+import { ChildTable } from './child-table.js'
 
 const mask = (1 << entryPageBits) - 1
 const directoryMask = (1 << directoryPageBits) - 1

@@ -6,17 +6,17 @@
  * All calls are synchronous; paths are `/a/b` (path.ts has the limits).
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { AgentPool } from './agents.js'
-import { ChangeLog, type Change, type Changes } from './changes.js'
+import { AgentPool } from './agent-pool.js'
+import { ChangeLog, type Change, type Changes } from './change-log.js'
 import { callerBits, entryPageBits, high, inSeq } from './columns.js'
 import { checkMs, checkRow, flag, none, root, shownFlags, type NodeId, type Row } from './entry.js'
 import { depthMax } from './path.js'
 import { TreeReader } from './reader.js'
 import { Store } from './store.js'
-import { entryLimit } from './table.js'
+import { entryLimit } from './child-table.js'
 
 export { flag, none, root, type NodeId, type Row } from './entry.js'
-export type { Change, Changes } from './changes.js'
+export type { Change, Changes } from './change-log.js'
 
 export interface TreeOptions {
   /** Names this tree in change tokens: with another id after a restart, old tokens are answered as a fresh instance. */

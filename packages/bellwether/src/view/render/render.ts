@@ -4,9 +4,9 @@
  * turn comes, or left out when it is gone. What the fields mean stands in docs/view.md.
  */
 import { JsonBytes } from './json-bytes.js'
-import { directoryBit, entryPageBits, inName, liveBit } from './tree/columns.js'
-import { sortedChildren } from './tree/sorted-children.js'
-import { flag, none, root, type NodeId, type Tree } from './tree/tree.js'
+import { directoryBit, entryPageBits, inName, liveBit } from '../tree/columns.js'
+import { sortedChildren } from '../tree/sorted-children.js'
+import { flag, none, root, type NodeId, type Tree } from '../tree/tree.js'
 
 export interface RenderOptions {
   /** Levels below the top; 0: the entry alone. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { checkEvent, parentPath, wrongDeletion, wrongRow } from './rows.js'
+import { checkEvent, parentPath, wrongDeletion, wrongRow } from './row-checks.js'
 
 const good = { path: '/a', size: 1, modified_time: 1.5, is_directory: false }
 

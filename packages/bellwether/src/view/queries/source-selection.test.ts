@@ -1,6 +1,6 @@
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import { best, chosen, type Standing } from './forest.js'
+import { best, chosen, type Standing } from './source-selection.js'
 
 const standing = (
   source_id: string,

@@ -3,7 +3,7 @@
  * stand on its source and sender (V5.3). They go when their session does.
  */
 import type { HealthUnit } from '@bellwether/protocol'
-import { unitKey, type HealthBook } from './health.js'
+import { unitKey, type HealthBook } from '../health.js'
 
 export class SensorUnits {
   readonly #view: string

@@ -4,8 +4,8 @@
  * id, or do nothing; an end that does not say `complete` deletes nothing.
  */
 import { missingIsDeleted } from './arbiter.js'
-import { readToEnd, type Look, type Source } from './source.js'
-import { flag, type NodeId } from './tree/tree.js'
+import { readToEnd, type Look, type Source } from './source-state.js'
+import { flag, type NodeId } from '../tree/tree.js'
 
 // Missing-item detection lets others have the event loop after this many entries.
 const sliceEntries = 4_000

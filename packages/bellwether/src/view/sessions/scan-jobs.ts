@@ -3,7 +3,7 @@
  * back under the job's id, and `job_complete` ends it. Always: a job ends, by its answer or its time-out; a reader joins
  * an older job only while no sensor has taken it, because otherwise the look began before the reader asked.
  */
-import type { ScanLook } from './audit.js'
+import type { ScanLook } from '../arbitration/scans.js'
 
 export type JobState = 'pending' | 'done' | 'failed' | 'timed_out'
 

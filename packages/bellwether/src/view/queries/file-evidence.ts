@@ -5,9 +5,9 @@
  */
 import type { Clock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { changesSince, readToken, tokenNow } from './tokens.js'
-import { flag, none } from './tree/tree.js'
-import type { View, ViewSource } from './view.js'
+import { changesSince, readToken, tokenNow } from './change-tokens.js'
+import { flag, none } from '../tree/tree.js'
+import type { View, ViewSource } from '../view.js'
 
 export interface EvidenceOptions {
   readonly view: View

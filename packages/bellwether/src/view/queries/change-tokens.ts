@@ -3,8 +3,8 @@
  * not read, or that is of another run, is not an error: it means that the reader must start again ("fresh instance").
  */
 import { z } from 'zod'
-import type { Change } from './tree/tree.js'
-import type { ViewSource } from './view.js'
+import type { Change } from '../tree/tree.js'
+import type { ViewSource } from '../view.js'
 
 const shape = z.object({ at: z.number(), sources: z.record(z.string(), z.string()) })
 export type ViewToken = z.infer<typeof shape>

@@ -1,7 +1,7 @@
 /** The bus: bounded, in order, each reader at its own pace. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventBus } from './bus.js'
+import { EventBus } from './event-bus.js'
 
 const part = (count: number, name = 'x') => ({
   type: 'insert' as const,

@@ -1,9 +1,9 @@
 /** What a view says of itself in numbers and short lists: stats, blind spots, suspects, sessions. Reads only. */
 import { Retryable, type HealthState } from '@bellwether/protocol'
-import { best, measures, type Standing } from './forest.js'
-import type { HealthBook } from './health.js'
-import { root } from './tree/tree.js'
-import type { View, ViewSource } from './view.js'
+import { best, measures, type Standing } from './source-selection.js'
+import type { HealthBook } from '../health.js'
+import { root } from '../tree/tree.js'
+import type { View, ViewSource } from '../view.js'
 
 // Lists for people and sentinels; the counts beside them are exact.
 export const listMax = 10_000

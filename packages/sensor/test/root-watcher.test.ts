@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { FusionOptions } from './support/fusion.js'
+import type { FusionOptions } from './support/fake-server.js'
 import { quickClock } from './support/quick-clock.js'
 import { barrier, differences, makeWorld, same, until, type World } from './support/world.js'
 

@@ -9,10 +9,10 @@ import { decide, type Keep, type Known, type Tombstone } from './arbiter.js'
 import { authority } from './authority.js'
 import { BlindSpots } from './blind-spots.js'
 import { LogicalClock } from './logical-clock.js'
-import { parentPath, wrongDeletion, wrongRow, type CheckedEvent } from './rows.js'
+import { parentPath, wrongDeletion, wrongRow, type CheckedEvent } from './row-checks.js'
 import { Suspects } from './suspects.js'
 import { Tombstones } from './tombstones.js'
-import { flag, none, root, type NodeId, type Tree } from './tree/tree.js'
+import { flag, none, root, type NodeId, type Tree } from '../tree/tree.js'
 
 /** A look at the disk that reports back: an audit or a scan. Rows that belong to it are counted as seen in it. */
 export interface Look {

@@ -12,7 +12,7 @@ import { rootTrouble, type RootIdentity } from '../disk/root.js'
 import { openLibc } from '../ports/libc.js'
 import { startThread } from '../ports/thread.js'
 import type { Scanner } from '../scan/scanner.js'
-import { EventBus } from '../session/bus.js'
+import { EventBus } from '../session/event-bus.js'
 import { driftOf, hottest, watchLimit, type DirectoryTime } from './hot-set.js'
 import { noStats, type FromWatchThread, type ToWatchThread, type WatchSetup, type WatchStats } from './messages.js'
 

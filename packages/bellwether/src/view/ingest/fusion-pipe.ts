@@ -13,13 +13,13 @@ import {
   type IngestMetadata,
   type SourceType,
 } from '@bellwether/protocol'
-import { pauseMs } from '../ports/retry.js'
-import { AuditWindow } from './audit.js'
-import { giveWay, inSlices, Lane } from './lane.js'
-import type { Job } from './jobs.js'
-import { checkEvent, type CheckedEvent } from './rows.js'
-import type { Session } from './sessions.js'
-import { newTally, type Look, type Source, type Speaker, type Tally } from './source.js'
+import { pauseMs } from '../../ports/retry.js'
+import { AuditWindow } from '../arbitration/scans.js'
+import { giveWay, inSlices, Lane } from './serial-queue.js'
+import type { Job } from '../sessions/scan-jobs.js'
+import { checkEvent, type CheckedEvent } from '../arbitration/row-checks.js'
+import type { Session } from '../sessions/sessions.js'
+import { newTally, type Look, type Source, type Speaker, type Tally } from '../arbitration/source-state.js'
 
 export interface Ingest {
   readonly events: readonly unknown[]

@@ -3,7 +3,7 @@
  * written digit by digit, and nothing is a JavaScript string on the way unless it must be. Always: the bytes are exactly
  * those of JSON.stringify in UTF-8. What is written, and in which order, is left to the renderer.
  */
-import { textOf } from './tree/path.js'
+import { textOf } from '../tree/path.js'
 
 /** 1 for a byte that stands for itself inside a JSON text. */
 const plain = new Uint8Array(256).map((_, byte) =>
