@@ -4,7 +4,7 @@
  * mean anything: absolute figures move with the machine.
  */
 import { systemClock } from '@bellwether/base'
-import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/verbs/watchdog.js'
+import { reap, reapMax, retryDispatched, sweepQueued, wakePending } from '../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { ownCluster, type OwnCluster } from '../sim/cluster.js'
 import { forkJoin } from './fork-join.js'

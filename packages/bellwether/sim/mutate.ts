@@ -53,7 +53,7 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
     cwd: fileURLToPath(new URL('../../..', import.meta.url)),
   })
   const script =
-    story === '-' ? ['sim/hot.ts'] : ['sim/main.ts', '--story', story, '--seeds', seeds, '--stop', '--json']
+    story === '-' ? ['sim/hot-updates.ts'] : ['sim/main.ts', '--story', story, '--seeds', seeds, '--stop', '--json']
   const args = ['--import', 'tsx', '--conditions=@bellwether/source', ...script, '--url', url]
   const { stdout } = await run(process.execPath, args, {
     cwd: folder,

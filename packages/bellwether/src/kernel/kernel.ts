@@ -6,9 +6,9 @@ import { defaultChannel, InvalidInput, subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
-import { beat, type Beat } from './verbs/beat.js'
+import { beat, type Beat } from './verbs/turn/beat.js'
 import { makeBox, readBoxes, readCard, type Card, type NewBox } from './verbs/cards.js'
-import { claim, reconcile, type Claimant, type ClaimedTurn } from './verbs/claim.js'
+import { claim, reconcile, type Claimant, type ClaimedTurn } from './verbs/turn/claim.js'
 import {
   commitUsage,
   openPurse,
@@ -21,21 +21,21 @@ import {
   type Purse,
   type Reserved,
   type Used,
-} from './verbs/budgets.js'
+} from './verbs/budgets/budgets.js'
 import { coalesce } from './coalesce.js'
-import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/deliver.js'
-import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/enqueue.js'
-import { batchIdOfCall, dispatchTasks, fork, joinTool, type OutsideBatch } from './verbs/fork.js'
-import { readBatch, type Batch } from './verbs/join.js'
-import { record, type Writing } from './verbs/record.js'
-import { report, type Receipt, type ReportResult } from './verbs/report.js'
-import { resume, readResults, type ToolResult } from './verbs/resume.js'
+import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
+import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
+import { batchIdOfCall, dispatchTasks, fork, joinTool, type OutsideBatch } from './verbs/batches/fork.js'
+import { readBatch, type Batch } from './verbs/batches/join.js'
+import { record, type Writing } from './verbs/turn/record.js'
+import { report, type Receipt, type ReportResult } from './verbs/tools/report.js'
+import { resume, readResults, type ToolResult } from './verbs/turn/resume.js'
 import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } from './verbs/roster.js'
-import { stop, type Stopping, type StopResult } from './verbs/stop.js'
-import { suspend, type Suspended, type Suspension } from './verbs/suspend.js'
-import { swapBox, type BoxSwap } from './verbs/swap_box.js'
-import { beatTools, openCalls, startTool, type OpenCall, type OpenCallsQuery, type StartedTool } from './verbs/tools.js'
-import { uiAction, type UiAction } from './verbs/ui_action.js'
+import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
+import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
+import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
+import { beatTools, openCalls, startTool, type OpenCall, type OpenCallsQuery, type StartedTool } from './verbs/tools/tool_hosts.js'
+import { uiAction, type UiAction } from './verbs/turn/ui_action.js'
 import { ringsFor, type Fence, type Verdict } from './verdict.js'
 
 export interface Kernel {

@@ -5,8 +5,8 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
-import { dispatchTasks, dueTasks, joinTool } from '../kernel/verbs/fork.js'
-import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/verbs/join.js'
+import { dispatchTasks, dueTasks, joinTool } from '../kernel/verbs/batches/fork.js'
+import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/verbs/batches/join.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { call } from '../kernel/verdict.js'
 import type { Bell } from '../ports/bell/bell.js'

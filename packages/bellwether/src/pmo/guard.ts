@@ -4,7 +4,7 @@
  * reported and the others still run.
  */
 import type { Clock } from '@bellwether/base'
-import { endOverBudget } from '../kernel/verbs/budgets.js'
+import { endOverBudget } from '../kernel/verbs/budgets/budgets.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Verdict } from '../kernel/verdict.js'
 import { keepVigil } from '../kernel/watch-window.js'
@@ -18,7 +18,7 @@ import {
   sweepQueued,
   wakePending,
   type ReapSettings,
-} from '../kernel/verbs/watchdog.js'
+} from '../kernel/verbs/watchdog/watchdog.js'
 
 export interface GuardSettings extends ReapSettings {
   readonly watchdogIntervalSeconds: number

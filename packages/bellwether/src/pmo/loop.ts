@@ -1,7 +1,7 @@
 /** A PMO that runs: the guard, the joiner, the relay and retention, each on its own loop. Any number of them may run at once. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
-import { prune } from '../kernel/verbs/watchdog.js'
+import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
 import type { EventStream } from '../ports/stream/stream.js'

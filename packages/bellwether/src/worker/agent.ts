@@ -1,13 +1,13 @@
 /** What a function agent is: called with a turn, it answers how the turn goes on. Called again, from the cards, after each wait. */
 import type { Activity } from '@bellwether/protocol'
-import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets.js'
+import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
 import type { NewCard } from '../kernel/verbs/cards.js'
-import type { ClaimedTurn } from '../kernel/verbs/claim.js'
-import type { Delivery } from '../kernel/verbs/deliver.js'
-import type { ToolResult } from '../kernel/verbs/resume.js'
-import type { Step } from '../kernel/verbs/record.js'
-import type { ToolCall } from '../kernel/verbs/suspend.js'
-import type { BoxSwap } from '../kernel/verbs/swap_box.js'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
+import type { Delivery } from '../kernel/verbs/turn/deliver.js'
+import type { ToolResult } from '../kernel/verbs/turn/resume.js'
+import type { Step } from '../kernel/verbs/turn/record.js'
+import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
+import type { BoxSwap } from '../kernel/verbs/turn/swap_box.js'
 import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {

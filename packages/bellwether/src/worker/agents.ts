@@ -2,7 +2,7 @@
  * Function agents by name: the agent's id, else whom it was copied from, else its profile's name, else `*`. What a worker's agents
  * file exports.
  */
-import type { ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { AgentFunction } from './agent.js'
 import { originsOf } from './clone-origin.js'
 

@@ -2,7 +2,7 @@
  * Whom an agent comes from that was made for one task (`NAME-TURN`, see kernel/fork.ts). Pure. The name in the payload is believed
  * only where the agent's own id is made of it and of the turn's id, which nobody but the kernel puts together.
  */
-import type { ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 
 // As the kernel cuts it.
 const nameMax = 80

@@ -4,9 +4,9 @@
  */
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../kernel/verbs/claim.js'
-import type { Delivery } from '../kernel/verbs/deliver.js'
-import type { ToolResult } from '../kernel/verbs/resume.js'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
+import type { Delivery } from '../kernel/verbs/turn/deliver.js'
+import type { ToolResult } from '../kernel/verbs/turn/resume.js'
 import { patiently } from '../ports/retry.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import type { Halt } from './cancellation.js'

@@ -1,6 +1,6 @@
 /** What a worker is made of and what it holds of each turn it runs: words only, shared by the worker and the run of a turn. */
 import type { Clock, Log } from '@bellwether/base'
-import type { ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { AgentFunction } from './agent.js'
 import type { Halt } from './cancellation.js'

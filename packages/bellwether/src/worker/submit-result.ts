@@ -4,8 +4,8 @@
  * what to deliver, or why not, in words that the agent can act on. The kernel checks required fields once more on delivery.
  */
 import type { FieldSpec } from '../kernel/verbs/cards.js'
-import type { Delivery } from '../kernel/verbs/deliver.js'
-import type { ToolCall } from '../kernel/verbs/suspend.js'
+import type { Delivery } from '../kernel/verbs/turn/deliver.js'
+import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
 
 export const submitResultName = 'submit_result'
 

@@ -9,7 +9,7 @@ import {
   reclaim,
   requeueExpiredResumeLedgers,
   resendCommands,
-} from '../kernel/verbs/watchdog.js'
+} from '../kernel/verbs/watchdog/watchdog.js'
 import type { WorkerOptions } from './scope.js'
 import type { Worker } from './worker.js'
 

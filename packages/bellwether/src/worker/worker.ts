@@ -2,7 +2,7 @@
  * A worker: claims what it can start now, runs each turn in its own scope, settles what it answers. Every write is fenced; a
  * fence that is lost aborts the scope, and nothing that it still says is taken. The loop around it only waits and steps.
  */
-import type { Claimant, ClaimedTurn } from '../kernel/verbs/claim.js'
+import type { Claimant, ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import { Halt } from './cancellation.js'
 import { runTurn } from './run-turn.js'
 import type { Scope, WorkerOptions } from './scope.js'

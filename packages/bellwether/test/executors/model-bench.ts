@@ -3,9 +3,9 @@
  * what a test does not name has no tools, no budget and short times.
  */
 import { systemClock } from '@bellwether/base'
-import type { NewTurn } from '../../src/kernel/verbs/enqueue.js'
+import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
-import { reclaim, requeueExpiredResumeLedgers } from '../../src/kernel/verbs/watchdog.js'
+import { reclaim, requeueExpiredResumeLedgers } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { ModelTimes } from '../../src/ports/model/ask.js'
 import type { ModelRequest } from '../../src/ports/model/model.js'
 import { openModels } from '../../src/ports/model/providers.js'

@@ -1,6 +1,6 @@
 /** Budgets in a model's turn (hazard 18, H7.5): reserved before each call, charged after it, never crossed by more than an answer. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { NewTask } from '../../src/kernel/verbs/fork.js'
+import type { NewTask } from '../../src/kernel/verbs/batches/fork.js'
 import type { ModelRequest } from '../../src/ports/model/model.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
 import { budgetOf, join, reuse, wrongSums } from '../support/forks.js'

@@ -1,7 +1,7 @@
 /** Events as they happen: no gap, no repeat, whatever happens to the connection; slow readers cost nothing. */
 import { connect, type Socket } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { prune } from '../../src/kernel/verbs/watchdog.js'
+import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { addAgent, addTurn, openDoor, type Body, type Door } from './test-server.js'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { setLimits } from '../../src/kernel/verbs/roster.js'
-import { wakePending } from '../../src/kernel/verbs/watchdog.js'
+import { wakePending } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openWorker } from '../../src/worker/worker.js'
 import type { TurnAction } from '../../src/worker/agent.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { hydrate, type Hydrated } from '../../src/worker/hydrate.js'
-import { enqueue, turnRow } from '../../src/kernel/verbs/enqueue.js'
+import { enqueue, turnRow } from '../../src/kernel/verbs/turn/enqueue.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { answer, ask, calls, cardsIn, fingerprint, finish, headOf, waiting } from '../support/looks.js'

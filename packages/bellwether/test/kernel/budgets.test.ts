@@ -1,8 +1,8 @@
 /** Budgets (hazard 18): reserve, commit, release; escrowed for children; settled by every ending in its own transaction. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
-import { reclaim } from '../../src/kernel/verbs/watchdog.js'
+import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../support/forks.js'

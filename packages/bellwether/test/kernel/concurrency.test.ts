@@ -1,6 +1,6 @@
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import {
   expireWaits,
@@ -8,7 +8,7 @@ import {
   reclaim,
   requeueExpiredResumeLedgers,
   sweepQueued,
-} from '../../src/kernel/verbs/watchdog.js'
+} from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

@@ -1,5 +1,5 @@
 import type { FieldSpec } from '../../src/kernel/verbs/cards.js'
-import { reap } from '../../src/kernel/verbs/watchdog.js'
+import { reap } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import {

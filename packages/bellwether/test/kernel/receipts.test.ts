@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { expireWaits } from '../../src/kernel/verbs/watchdog.js'
+import { expireWaits } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import {
   answer,

@@ -1,7 +1,7 @@
 /** Profiles, retirement, retention, and enqueues that are repeated within one instant. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { call } from '../../src/kernel/verdict.js'
-import { prune } from '../../src/kernel/verbs/watchdog.js'
+import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 
 let t: TestKernel

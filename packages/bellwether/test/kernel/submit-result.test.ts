@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ToolResult } from '../../src/kernel/verbs/resume.js'
-import type { ToolCall } from '../../src/kernel/verbs/suspend.js'
+import type { ToolResult } from '../../src/kernel/verbs/turn/resume.js'
+import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { ask, cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/looks.js'

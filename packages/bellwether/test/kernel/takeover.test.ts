@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
-import { reap, reclaim } from '../../src/kernel/verbs/watchdog.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
+import { reap, reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { Fence } from '../../src/kernel/verdict.js'
 import { hydrate } from '../../src/worker/hydrate.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

@@ -1,6 +1,6 @@
 /** Hazard 11: a tool host claims a call before it acts; what nobody started is sent again until the deadline. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { resendCommands } from '../../src/kernel/verbs/watchdog.js'
+import { resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 
 let t: TestKernel

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { readEvents, beginning } from '../../src/kernel/verbs/events.js'
-import { suspend } from '../../src/kernel/verbs/suspend.js'
+import { suspend } from '../../src/kernel/verbs/turn/suspend.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

@@ -1,8 +1,8 @@
 /** Batches and budgets on a test kernel: parents that fork, a joiner that is stepped by hand, and looks at what came of it. */
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
-import type { NewBatch, NewTask } from '../../src/kernel/verbs/fork.js'
-import { batchIdOfCall } from '../../src/kernel/verbs/fork.js'
-import type { Batch } from '../../src/kernel/verbs/join.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
+import type { NewBatch, NewTask } from '../../src/kernel/verbs/batches/fork.js'
+import { batchIdOfCall } from '../../src/kernel/verbs/batches/fork.js'
+import type { Batch } from '../../src/kernel/verbs/batches/join.js'
 import { openJoiner } from '../../src/pmo/batches.js'
 import { project, type TestKernel } from './kernel.js'
 

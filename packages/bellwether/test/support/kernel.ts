@@ -5,7 +5,7 @@
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'

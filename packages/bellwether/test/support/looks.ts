@@ -1,9 +1,9 @@
 /** Short ways to look at a kernel's rows in tests, and to bring a turn where a test begins. */
 import type { MessageType } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../../src/kernel/verbs/claim.js'
-import type { DeliverResult } from '../../src/kernel/verbs/deliver.js'
-import type { NewTurn } from '../../src/kernel/verbs/enqueue.js'
-import type { ToolCall } from '../../src/kernel/verbs/suspend.js'
+import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
+import type { DeliverResult } from '../../src/kernel/verbs/turn/deliver.js'
+import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
+import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import type { Fence } from '../../src/kernel/verdict.js'
 import type { Queryable } from '../../src/ports/database/database.js'
 import { project, type TestKernel } from './kernel.js'

@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
-import { prune } from '../../src/kernel/verbs/watchdog.js'
+import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'

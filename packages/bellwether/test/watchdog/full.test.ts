@@ -1,6 +1,6 @@
 /** A full worker is not a dead one; a head that cannot be ended does not keep the others alive; a clock set back hides nothing. */
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { forgetFuture, sweepQueued } from '../../src/kernel/verbs/watchdog.js'
+import { forgetFuture, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openGuard } from '../../src/pmo/guard.js'
 import { openWatchdog } from '../../src/worker/watchdog.js'
 import { openWorker } from '../../src/worker/worker.js'

@@ -5,10 +5,10 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
-import type { ClaimedTurn, Claimant } from '../../kernel/verbs/claim.js'
+import type { ClaimedTurn, Claimant } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { readWork, signIn, type Work } from '../../kernel/reads/work.js'
-import type { ToolResult } from '../../kernel/verbs/resume.js'
+import type { ToolResult } from '../../kernel/verbs/turn/resume.js'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
 import { terminated } from '../../worker/run-turn.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'

@@ -14,7 +14,7 @@ import {
   reclaim,
   requeueExpiredResumeLedgers,
   resendCommands,
-} from '../../kernel/verbs/watchdog.js'
+} from '../../kernel/verbs/watchdog/watchdog.js'
 import { loop } from '../../ports/loop.js'
 
 /** What the ids of these workers begin with. */

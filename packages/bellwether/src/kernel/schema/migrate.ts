@@ -19,7 +19,7 @@ interface SqlFile {
 }
 
 function sqlFiles(folder: URL): SqlFile[] {
-  return readdirSync(folder)
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.sql'))
     .sort()
     .map((name) => ({

@@ -4,7 +4,7 @@
  * next one. Who runs a turn is decided from the files of this worker, never from what the database says.
  */
 import type { Log } from '@bellwether/base'
-import type { ClaimedTurn } from '../../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { AgentFunction } from '../agent.js'
 import { originsOf } from '../clone-origin.js'

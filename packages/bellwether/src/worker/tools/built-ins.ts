@@ -5,7 +5,7 @@
  */
 import { isToken } from '@bellwether/protocol'
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
-import type { NewBatch, NewTask } from '../../kernel/verbs/fork.js'
+import type { NewBatch, NewTask } from '../../kernel/verbs/batches/fork.js'
 import { builtInNames } from './names.js'
 import type { ToolOffer, ToolPlan } from './tool.js'
 

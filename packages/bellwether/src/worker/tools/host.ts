@@ -7,7 +7,7 @@
 import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
-import type { OpenCall } from '../../kernel/verbs/tools.js'
+import type { OpenCall } from '../../kernel/verbs/tools/tool_hosts.js'
 import type { Bell, Ring } from '../../ports/bell/bell.js'
 import { loop, makeWake } from '../../ports/loop.js'
 import { patiently } from '../../ports/retry.js'

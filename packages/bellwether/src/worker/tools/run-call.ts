@@ -5,8 +5,8 @@
  */
 import type { Clock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { StartedTool } from '../../kernel/verbs/tools.js'
-import type { Receipt } from '../../kernel/verbs/report.js'
+import type { StartedTool } from '../../kernel/verbs/tools/tool_hosts.js'
+import type { Receipt } from '../../kernel/verbs/tools/report.js'
 import { pauseMs } from '../../ports/retry.js'
 import { ToolFailure } from '../../ports/tool-failure.js'
 import { checkArguments, type Arguments } from './arguments.js'

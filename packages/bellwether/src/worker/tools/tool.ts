@@ -3,7 +3,7 @@
  * checked before anybody acts on it; what cannot be called is told to the model as a result it can read.
  */
 import type { AfterExecution } from '@bellwether/protocol'
-import type { ToolCall } from '../../kernel/verbs/suspend.js'
+import type { ToolCall } from '../../kernel/verbs/turn/suspend.js'
 
 /** What a model is told of a tool. */
 export interface ToolOffer {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { ToolCall } from '../../kernel/verbs/suspend.js'
+import type { ToolCall } from '../../kernel/verbs/turn/suspend.js'
 import { openCatalogue } from './catalogue.js'
 import { defineTool } from './define-tool.js'
 import { mcpName } from './names.js'

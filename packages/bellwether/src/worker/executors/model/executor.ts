@@ -4,7 +4,7 @@
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../../../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../../kernel/verbs/turn/claim.js'
 import type { Fence } from '../../../kernel/verdict.js'
 import { modelRetry, usualTimes, type ModelTimes } from '../../../ports/model/ask.js'
 import { openLimiter, type Limiter } from '../../../ports/model/limiter.js'

@@ -1,5 +1,5 @@
 /** What an agent's file says about how its model works, and the bounds where it says nothing. Words only. */
-import type { ClaimedTurn } from '../../../kernel/verbs/claim.js'
+import type { ClaimedTurn } from '../../../kernel/verbs/turn/claim.js'
 
 export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
 export type DegradeAction = (typeof degradeActions)[number]

@@ -3,7 +3,7 @@
  * the agent's file. Always: a try that nobody can put a number to is charged in full; a turn without a budget pays nothing here.
  */
 import type { Clock } from '@bellwether/base'
-import type { BudgetLeft } from '../../../kernel/verbs/budgets.js'
+import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
 import type { Bill } from '../../../ports/model/ask.js'
 import type { TokenUsage } from '../../../ports/model/model.js'
 import type { TurnContext } from '../../agent.js'

@@ -4,7 +4,7 @@
  */
 import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
-import type { ToolResult } from '../../../kernel/verbs/resume.js'
+import type { ToolResult } from '../../../kernel/verbs/turn/resume.js'
 
 export interface Answer {
   readonly status: ResultStatus

@@ -3,7 +3,7 @@
  * says in their place, or with who was asked and did not answer. Always: what it knows is read from the cards; every wait has
  * a deadline; a worker may die anywhere, and the next one neither asks twice nor forgets an answer.
  */
-import type { ToolCall } from '../../../kernel/verbs/suspend.js'
+import type { ToolCall } from '../../../kernel/verbs/turn/suspend.js'
 import type { AgentFunction, TurnContext } from '../../agent.js'
 import type { Hydrated } from '../../hydrate.js'
 import { wantedFields } from '../../submit-result.js'

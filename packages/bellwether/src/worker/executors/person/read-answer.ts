@@ -3,7 +3,7 @@
  * refused with a reason that its author can act on.
  */
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
-import type { Delivery } from '../../../kernel/verbs/deliver.js'
+import type { Delivery } from '../../../kernel/verbs/turn/deliver.js'
 import { decideSubmission, submitResultName } from '../../submit-result.js'
 import { objectOf } from './asks.js'
 

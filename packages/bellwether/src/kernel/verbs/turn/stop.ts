@@ -1,9 +1,9 @@
 /** Stop: ends an active turn, cancels a queued one; which of the two is decided under the lock (T3.6, hazard 9). */
 import { token } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { plainText } from '../content.js'
-import { call, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { plainText } from '../../content.js'
+import { call, type Verdict } from '../../verdict.js'
 
 export interface Stopping {
   readonly projectId: string

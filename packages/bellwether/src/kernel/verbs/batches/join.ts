@@ -2,10 +2,10 @@
  * Join: what became of a batch's tasks, in their order, and the one answer that its parent gets. Always: the answer of a closed
  * batch does not change, so that it may be given by anybody, any number of times. Who looks when is the PMO's business.
  */
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { call, type Verdict } from '../verdict.js'
-import { sweepMax } from './watchdog.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { call, type Verdict } from '../../verdict.js'
+import { sweepMax } from '../watchdog/watchdog.js'
 
 export interface TaskRow {
   readonly position: number

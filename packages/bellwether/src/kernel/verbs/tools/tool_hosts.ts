@@ -2,7 +2,7 @@
  * What a tool host says to the kernel (hazard 11): it claims a call before it acts, so that one host starts it and for the others
  * it is `unknown` or `gone`; it finds calls that no bell told it of; it shows that it is alive while it acts.
  */
-import type { Queryable } from '../../ports/database/database.js'
+import type { Queryable } from '../../../ports/database/database.js'
 
 export interface StartedTool {
   readonly what: 'started' | 'unknown' | 'gone'

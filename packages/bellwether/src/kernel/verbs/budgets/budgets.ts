@@ -4,12 +4,12 @@
  * its own transaction. A turn without a budget pays nothing and is told that nothing limits it.
  */
 import { InvalidInput, token } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { plainText } from '../content.js'
-import { sweepMax } from './watchdog.js'
-import { call, type Fence, type Verdict } from '../verdict.js'
-import type { Watch } from '../watch-window.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { plainText } from '../../content.js'
+import { sweepMax } from '../watchdog/watchdog.js'
+import { call, type Fence, type Verdict } from '../../verdict.js'
+import type { Watch } from '../../watch-window.js'
 
 /** What may be spent at most; absent: not limited here. */
 export interface Limits {

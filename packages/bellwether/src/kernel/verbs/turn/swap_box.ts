@@ -1,8 +1,8 @@
 /** Compaction: a running turn goes on with a new output box; the old one stays as it was (T5.4). A lost fence writes nothing. */
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { cardRow, unknownCard, type NewCard } from './cards.js'
-import { call, fenceRow, type Fence } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { cardRow, unknownCard, type NewCard } from '../cards.js'
+import { call, fenceRow, type Fence } from '../../verdict.js'
 
 export interface BoxSwap extends Fence {
   /** Cards of the turn's own boxes that it keeps, in order. */

@@ -1,7 +1,7 @@
 /** Resume: every awaited result is there; the first worker to say so holds the turn. */
 import type { AfterExecution, ResultStatus, WaitStatus } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import { call, fenceRow, type Fence } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import { call, fenceRow, type Fence } from '../../verdict.js'
 
 /** `stepId`: the step whose results the caller has read; a turn that has gone on since is not resumed with old ones. */
 export async function resume(

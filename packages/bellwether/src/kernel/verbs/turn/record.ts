@@ -1,9 +1,9 @@
 /** What a turn writes while it runs: cards into its output box, and its steps. A lost fence writes nothing. */
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { cardRow, type NewCard } from './cards.js'
-import { payloadMaxBytes, plainText, storable } from '../content.js'
-import { call, fenceRow, type Fence } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { cardRow, type NewCard } from '../cards.js'
+import { payloadMaxBytes, plainText, storable } from '../../content.js'
+import { call, fenceRow, type Fence } from '../../verdict.js'
 
 export interface Step {
   readonly stepId: string

@@ -1,12 +1,12 @@
 /** Suspend: the turn waits for tools. Cards, waits, deadline and commands are one transaction; the commands leave after it. */
 import { afterExecutions, InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { unknownCard } from './cards.js'
-import { cardMaxBytes, plainText, storable } from '../content.js'
-import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from './fork.js'
-import { TURN } from '../turn.js'
-import { call, fenceRow, type Fence } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { unknownCard } from '../cards.js'
+import { cardMaxBytes, plainText, storable } from '../../content.js'
+import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from '../batches/fork.js'
+import { TURN } from '../../turn.js'
+import { call, fenceRow, type Fence } from '../../verdict.js'
 
 export interface ToolCall {
   readonly toolCallId: string

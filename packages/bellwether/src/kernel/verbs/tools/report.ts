@@ -1,9 +1,9 @@
 /** Receipts: what a tool (or a watchdog in its place) has to say. One that nobody waits for is acknowledged and changes nothing. */
 import { InvalidInput, token, type AfterExecution, type ResultStatus } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { cardMaxBytes, plainText, storable } from '../content.js'
-import { call, type Fence, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { cardMaxBytes, plainText, storable } from '../../content.js'
+import { call, type Fence, type Verdict } from '../../verdict.js'
 
 export interface Receipt {
   readonly projectId: string

@@ -4,13 +4,13 @@
  */
 import { createHash } from 'node:crypto'
 import { InvalidInput, token } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { limitRow, type Limits } from './budgets.js'
-import { cardRow, resultFieldsCard, unknownCard, type FieldSpec, type NewCard } from './cards.js'
-import { plainText } from '../content.js'
-import { traceparentOf } from '../trace.js'
-import { fenceRow, type Fence, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { limitRow, type Limits } from '../budgets/budgets.js'
+import { cardRow, resultFieldsCard, unknownCard, type FieldSpec, type NewCard } from '../cards.js'
+import { plainText } from '../../content.js'
+import { traceparentOf } from '../../trace.js'
+import { fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 /** The PMO's own tool: its doorbell is rung when there is a batch to join. */
 export const joinTool = 'fork_join'

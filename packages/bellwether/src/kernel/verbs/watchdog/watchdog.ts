@@ -2,10 +2,10 @@
  * The verbs of the two watchdogs. They decide nothing about time here: `state.now()` is the clock, the settings are the
  * limits, and the watch says since when the caller has been watching without a gap (W2.10).
  */
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { call, type Verdict } from '../verdict.js'
-import type { Watch } from '../watch-window.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { call, type Verdict } from '../../verdict.js'
+import type { Watch } from '../../watch-window.js'
 
 // Keeps one verb under about 50 ms; the caller comes again while a sweep is full.
 export const sweepMax = 500

@@ -1,7 +1,7 @@
 /** A worker takes work: turns to run, and suspended turns whose last result has come. */
 import type { MessageType } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Fence, Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Fence, Verdict } from '../../verdict.js'
 
 export interface ClaimedTurn extends Fence {
   /** `turn`: start, or go on from the cards of a worker that fell silent. `resume`: every awaited result is there. */

@@ -1,9 +1,9 @@
 /** Deliver: the normal end of a turn. `already` after an in-doubt commit is as good as `ended`; `stale` means another owns the turn. */
 import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { cardMaxBytes, plainText, storable } from '../content.js'
-import { call, type Fence, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { cardMaxBytes, plainText, storable } from '../../content.js'
+import { call, type Fence, type Verdict } from '../../verdict.js'
 
 export interface Delivery extends Fence {
   readonly status: Exclude<Outcome, 'canceled'>

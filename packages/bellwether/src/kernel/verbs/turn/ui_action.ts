@@ -1,10 +1,10 @@
 /** A person's action on an agent: lease first, then the inbox row; a busy agent says so and nothing is written (T3.1c). */
 import { token } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { payloadMaxBytes, plainText, storable } from '../content.js'
-import { traceparentOf } from '../trace.js'
-import { call, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { payloadMaxBytes, plainText, storable } from '../../content.js'
+import { traceparentOf } from '../../trace.js'
+import { call, type Verdict } from '../../verdict.js'
 
 export interface UiAction {
   readonly projectId: string

@@ -1,7 +1,7 @@
 /** Beats: a worker's turns are alive. What is not answered is lost. */
 import type { Activity } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import { call, fenceRow, type Fence } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import { call, fenceRow, type Fence } from '../../verdict.js'
 
 export interface Beat extends Fence {
   readonly activity?: Activity

@@ -3,13 +3,13 @@
  * commit and changes nothing (hazard 12); so does the same correlation id.
  */
 import { InvalidInput, token } from '@bellwether/protocol'
-import type { Queryable } from '../../ports/database/database.js'
-import type { Ids } from '../../ports/ids.js'
-import { turnBudgetRow, type TurnBudget } from './budgets.js'
-import { cardRow, resultFieldsCard, unknownCard, type FieldSpec } from './cards.js'
-import { payloadMaxBytes, plainText, storable } from '../content.js'
-import { traceparentOf } from '../trace.js'
-import { call, type Verdict } from '../verdict.js'
+import type { Queryable } from '../../../ports/database/database.js'
+import type { Ids } from '../../../ports/ids.js'
+import { turnBudgetRow, type TurnBudget } from '../budgets/budgets.js'
+import { cardRow, resultFieldsCard, unknownCard, type FieldSpec } from '../cards.js'
+import { payloadMaxBytes, plainText, storable } from '../../content.js'
+import { traceparentOf } from '../../trace.js'
+import { call, type Verdict } from '../../verdict.js'
 
 export interface NewTurn {
   readonly projectId: string

@@ -1,0 +1,18 @@
+-- W2.3: a worker that died between receipt and resume leaves its ledger rows 'processing'. Each tick takes expired leases back to
+-- 'pending'; reconcile hands turns whose waits are all settled to a worker that is alive.
+
+create or replace function state.requeue_expired_resume_ledgers()
+returns int language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
+as $$
+declare
+  v_now timestamptz := state.now();
+  v_rows int;
+begin
+  update state.turn_resume_ledger l set status = 'pending', lease_expires_at = null
+  where (l.agent_turn_id, l.tool_call_id) in (
+    select e.agent_turn_id, e.tool_call_id from state.turn_resume_ledger e
+    where e.status = 'processing' and e.lease_expires_at < v_now limit 1000 for update skip locked);
+  get diagnostics v_rows = row_count;
+  return v_rows;
+end $$;
