@@ -34,7 +34,14 @@ import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } f
 import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
 import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
-import { beatTools, openCalls, startTool, type OpenCall, type OpenCallsQuery, type StartedTool } from './verbs/tools/tool_hosts.js'
+import {
+  beatTools,
+  openCalls,
+  startTool,
+  type OpenCall,
+  type OpenCallsQuery,
+  type StartedTool,
+} from './verbs/tools/tool_hosts.js'
 import { uiAction, type UiAction } from './verbs/turn/ui_action.js'
 import { ringsFor, type Fence, type Verdict } from './verdict.js'
 
