@@ -1,11 +1,10 @@
 /**
- * Do the packages work for somebody who only has them? Packs them as npm would publish them, lays them out in an empty folder with the
- * third-party packages that are here, and runs the program from there: its help, `init`, and an `up` that must serve the dashboard
- * and bring its database to this version. Needs a build; needs no network. `npm run pack-check`.
+ * Checks the packages as npm would publish them: packs them, installs them into an empty folder with the third-party
+ * packages of this clone, and runs `bellwether` there: help, `init`, and an `up` that must serve the dashboard and migrate its
+ * database. Needs a build and no network. Run it with `npm run pack-check`.
  */
 import { execFileSync, spawn } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
-import { chmodSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -13,9 +12,9 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const packages = ['base', 'protocol', 'sensor', 'bellwether'] as const
-const place = mkdtempSync(join(tmpdir(), 'bellwether-pack-'))
-// The account of the embedded database must reach it.
-chmodSync(place, 0o755)
+const folder = mkdtempSync(join(tmpdir(), 'bellwether-pack-'))
+// The account of the embedded database must be able to enter it.
+chmodSync(folder, 0o755)
 
 interface Manifest {
   readonly name: string
@@ -24,18 +23,18 @@ interface Manifest {
 
 const manifestOf = (folder: string) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest
 
-/** As npm would install it, without a network. */
+/** Does what `npm install` does with our tarballs, without a network. */
 function install(modules: string): void {
   for (const name of packages) {
-    const args = ['pack', '--silent', '--pack-destination', place, '--workspace', join('packages', name)]
+    const args = ['pack', '--silent', '--pack-destination', folder, '--workspace', join('packages', name)]
     const tarball = execFileSync('npm', args, { cwd: root, encoding: 'utf8' }).trim().split('\n').at(-1)!
     const target = join(modules, manifestOf(join(root, 'packages', name)).name)
     mkdirSync(target, { recursive: true })
-    execFileSync('tar', ['xzf', join(place, tarball), '-C', target, '--strip-components=1'])
+    execFileSync('tar', ['xzf', join(folder, tarball), '-C', target, '--strip-components=1'])
   }
 }
 
-/** Everything but ours, and nothing that is not declared: a package that leans on a stranger's dependency fails here. */
+/** Links the declared dependencies only: a package that imports an undeclared one fails here. */
 function link(modules: string): void {
   const declared = new Set(
     packages.flatMap((name) => Object.keys(manifestOf(join(root, 'packages', name)).dependencies ?? {})),
@@ -52,45 +51,46 @@ async function firstLine(child: ReturnType<typeof spawn>): Promise<Record<string
   const lines = createInterface({ input: child.stdout! })
   const line = await new Promise<string>((resolve, reject) => {
     lines.once('line', resolve)
-    child.once('exit', (code) => reject(new Error(`up ended with ${code} before it was ready`)))
+    child.once('exit', (code) => reject(new Error(`bellwether up exited with ${code} before it was ready`)))
   })
   return JSON.parse(line) as Record<string, unknown>
 }
 
-async function serves(main: string, folder: string): Promise<void> {
-  const child = spawn(process.execPath, [main, 'up', '--port', '0', '--json', '--parent-pipe'], {
-    cwd: folder,
+async function checkUp(bin: string, project: string): Promise<void> {
+  const child = spawn(bin, ['up', '--port', '0', '--json', '--parent-pipe'], {
+    cwd: project,
     stdio: ['pipe', 'pipe', 'inherit'],
   })
   const ended = new Promise<unknown>((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)))
   try {
     const { url, adminKey } = await firstLine(child)
     const page = await fetch(`${String(url)}/`)
-    if (!page.ok || !(await page.text()).includes('<script')) throw new Error('the dashboard is not served')
+    if (!page.ok || !(await page.text()).includes('<script'))
+      throw new Error('bellwether up does not serve the dashboard')
     const turns = await fetch(`${String(url)}/api/v1/projects/default/turns`, {
       headers: { 'x-api-key': String(adminKey) },
     })
-    if (!turns.ok) throw new Error(`the API answers ${turns.status}`)
+    if (!turns.ok) throw new Error(`GET /turns returned ${turns.status}`)
   } finally {
     child.kill('SIGTERM')
   }
   const end = await ended
-  if (end !== 0) throw new Error(`up ended with ${String(end)}`)
+  if (end !== 0) throw new Error(`bellwether up exited with ${String(end)}`)
 }
 
 try {
-  const modules = join(place, 'node_modules')
+  const modules = join(folder, 'node_modules')
   install(modules)
   link(modules)
-  const main = join(modules, 'bellwether', 'dist', 'cli', 'main.js')
-  const run = (...words: string[]) => execFileSync(process.execPath, [main, ...words], { cwd: place, encoding: 'utf8' })
-  if (!run('--help').includes('Usage: bellwether')) throw new Error('--help does not help')
-  const folder = join(place, 'project')
-  mkdirSync(folder)
-  run('init', folder)
-  if (!readdirSync(join(folder, 'agents')).includes('greeter.md')) throw new Error('init made no agents')
-  await serves(main, folder)
+  const bin = join(modules, 'bellwether', 'bin', 'bellwether.js')
+  const run = (...words: string[]) => execFileSync(bin, words, { cwd: folder, encoding: 'utf8' })
+  if (!run('--help').includes('Usage: bellwether')) throw new Error('bellwether --help does not print the usage')
+  const project = join(folder, 'project')
+  mkdirSync(project)
+  run('init', project)
+  if (!readdirSync(join(project, 'agents')).includes('greeter.md')) throw new Error('bellwether init wrote no agents')
+  await checkUp(bin, project)
   process.stdout.write('the packed packages work\n')
 } finally {
-  rmSync(place, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true })
 }

@@ -1,4 +1,4 @@
-/** What a basket costs, in cents. */
+/** Returns the price of a basket in cents. */
 export function total(basket) {
   let cents = 0
   for (const { price, count } of basket) cents = price * count

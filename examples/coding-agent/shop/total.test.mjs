@@ -3,7 +3,7 @@ import test from 'node:test'
 import { total } from './total.mjs'
 
 test('an empty basket costs nothing', () => assert.equal(total([]), 0))
-test('all of a basket is paid', () => {
+test('every line of a basket counts', () => {
   const basket = [
     { price: 250, count: 2 },
     { price: 99, count: 3 },

@@ -1,4 +1,4 @@
-/** docs/tutorial.md, typed as it stands there: every block of commands, in one shell after the other, on a real `up`. */
+/** Runs every block of commands of docs/tutorial.md, one shell per block, on a real `up`. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile, rm } from 'node:fs/promises'
@@ -11,12 +11,12 @@ import { until } from '../support/until.js'
 
 const repository = fileURLToPath(new URL('../../../..', import.meta.url))
 const built = join(repository, 'packages/bellwether/dist/cli/main.js')
-/** The build where `npm test` has just made one, else from source. */
+/** Runs the build if `npm test` has just made one, else the source. */
 const words = process.env['BELLWETHER_TEST_BUILT'] === '1' ? [built] : program
 const setup = `bellwether() { "${process.execPath}" ${words.map((word) => `"${word}"`).join(' ')} "$@"; }`
 
 interface Block {
-  /** How it is run: as it is, as the house, or once a task has a status. */
+  /** Empty: run as it is. `up`: run as the server. `until STATUS TASK`: run when the task has that status. */
   readonly mode: string
   readonly commands: string
 }
@@ -29,59 +29,69 @@ async function blocksOf(page: string): Promise<Block[]> {
   }))
 }
 
-it('the tutorial can be typed as it stands: mended, checked, a false claim caught', { timeout: 180_000 }, async () => {
-  const folder = await testFolder()
-  onTestFinished(() => rm(folder, { recursive: true, force: true }))
-  const person = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b' }
-  const env = {
-    ...person,
-    BELLWETHER: repository,
-    PATH: `${join(repository, 'examples/coding-agent')}:${process.env['PATH']}`,
-    BELLWETHER__SERVER__PORT: '0',
-  }
-  const shop = join(folder, 'shop')
-  let here = folder
-  const type = async (commands: string): Promise<string> => {
-    const shell = spawn('bash', ['-euc', `${setup}\n${commands}`], { cwd: here, env: { ...process.env, ...env } })
-    let said = ''
-    for (const stream of [shell.stdout, shell.stderr]) stream.on('data', (data: Buffer) => (said += data.toString()))
-    const [code] = (await once(shell, 'close')) as [number]
-    expect(code, `${commands}\n${said}`).toBe(0)
-    return said
-  }
-  const blocks = await blocksOf('docs/tutorial.md')
-  expect(blocks[0]).toMatchObject({ mode: 'setup', commands: expect.stringContaining('bellwether()') as string })
-  expect(blocks.filter(({ mode }) => mode === 'up').map(({ commands }) => commands)).toEqual(['bellwether up\n'])
-  const said: string[] = []
-  for (const { mode, commands } of blocks.slice(1)) {
-    if (mode === 'up') {
-      const up = runCli(['up', '--json', '--parent-pipe'], { cwd: shop, env })
-      onTestFinished(async () => {
-        up.signal('SIGTERM')
-        await up.ended
-      })
-      await up.ready(60_000)
-      continue
+it(
+  'the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught',
+  { timeout: 180_000 },
+  async () => {
+    const folder = await testFolder()
+    onTestFinished(() => rm(folder, { recursive: true, force: true }))
+    const person = {
+      GIT_AUTHOR_NAME: 'a',
+      GIT_AUTHOR_EMAIL: 'a@b',
+      GIT_COMMITTER_NAME: 'a',
+      GIT_COMMITTER_EMAIL: 'a@b',
     }
-    const [, status, task] = /^until (\w+) (\S+)$/.exec(mode) ?? []
-    if (task !== undefined) {
-      await until(
-        `${task} is ${status}`,
-        async () => {
-          const show = runCli(['task', 'show', task, '--json'], { cwd: shop })
-          await show.ended
-          const told = JSON.parse(show.stdout()) as { status: string; waitsFor?: string }
-          return told.status === status || undefined
-        },
-        60_000,
-      )
+    const env = {
+      ...person,
+      BELLWETHER: repository,
+      PATH: `${join(repository, 'examples/coding-agent')}:${process.env['PATH']}`,
+      BELLWETHER__SERVER__PORT: '0',
     }
-    said.push(await type(commands))
-    here = commands.includes('&& cd shop') ? shop : here
-  }
-  const all = said.join('\n')
-  expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
-  expect(all).toMatch(/T-2 .*\n.*blocked/)
-  expect(all).toContain('CHANGELOG.md')
-  expect(all.split('\n').filter((line) => /\bdone\b/.test(line)).length).toBeGreaterThanOrEqual(2)
-})
+    const shop = join(folder, 'shop')
+    let cwd = folder
+    const type = async (commands: string): Promise<string> => {
+      const shell = spawn('bash', ['-euc', `${setup}\n${commands}`], { cwd, env: { ...process.env, ...env } })
+      let output = ''
+      for (const stream of [shell.stdout, shell.stderr])
+        stream.on('data', (data: Buffer) => (output += data.toString()))
+      const [code] = (await once(shell, 'close')) as [number]
+      expect(code, `${commands}\n${output}`).toBe(0)
+      return output
+    }
+    const blocks = await blocksOf('docs/tutorial.md')
+    expect(blocks[0]).toMatchObject({ mode: 'setup', commands: expect.stringContaining('node_modules/.bin') as string })
+    expect(blocks.filter(({ mode }) => mode === 'up').map(({ commands }) => commands)).toEqual(['bellwether up\n'])
+    const outputs: string[] = []
+    for (const { mode, commands } of blocks.slice(1)) {
+      if (mode === 'up') {
+        const up = runCli(['up', '--json', '--parent-pipe'], { cwd: shop, env })
+        onTestFinished(async () => {
+          up.signal('SIGTERM')
+          await up.ended
+        })
+        await up.ready(60_000)
+        continue
+      }
+      const [, status, task] = /^until (\w+) (\S+)$/.exec(mode) ?? []
+      if (task !== undefined) {
+        await until(
+          `${task} is ${status}`,
+          async () => {
+            const show = runCli(['task', 'show', task, '--json'], { cwd: shop })
+            await show.ended
+            const shown = JSON.parse(show.stdout()) as { status: string }
+            return shown.status === status || undefined
+          },
+          60_000,
+        )
+      }
+      outputs.push(await type(commands))
+      cwd = commands.includes('&& cd shop') ? shop : cwd
+    }
+    const all = outputs.join('\n')
+    expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
+    expect(all).toMatch(/T-2 .*\n.*blocked/)
+    expect(all).toContain('CHANGELOG.md')
+    expect(all.split('\n').filter((line) => /\bdone\b/.test(line)).length).toBeGreaterThanOrEqual(2)
+  },
+)
