@@ -7,7 +7,7 @@ import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { runJoiner } from '../src/pmo/batches.js'
-import { nearBell } from '../src/ports/bell/in-process.js'
+import { inProcessBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
@@ -31,7 +31,7 @@ export interface ForkJoinFigures {
 export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFigures> {
   const db = await openDatabase({ url, poolSize: 8 })
   await migrate(db)
-  const bell = nearBell(notifyBell({ url, log: quiet }), systemRandom)
+  const bell = inProcessBell(notifyBell({ url, log: quiet }), systemRandom)
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
   const names = Array.from({ length: children }, (_, at) => `a${at}`)
   await kernel.putProfile({ projectId, profileId: 'child', name: 'child', workerTarget })

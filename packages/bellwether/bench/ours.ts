@@ -5,7 +5,7 @@
 import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
 import { migrate } from '../src/kernel/schema/migrate.js'
-import { nearBell } from '../src/ports/bell/in-process.js'
+import { inProcessBell } from '../src/ports/bell/in-process.js'
 import { notifyBell } from '../src/ports/bell/notify.js'
 import { openDatabase } from '../src/ports/database/pool.js'
 import { uuidv7 } from '../src/ports/ids.js'
@@ -42,7 +42,7 @@ export interface Ours extends Contender {
 export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSize): Promise<Ours> {
   const db = await openDatabase({ url: databaseUrl, poolSize: 8 })
   await migrate(db)
-  const bell = nearBell(notifyBell({ url: databaseUrl, log: quiet }), systemRandom)
+  const bell = inProcessBell(notifyBell({ url: databaseUrl, log: quiet }), systemRandom)
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
   for (let from = 0; from < agents; from += 2_000) {
     const count = Math.min(2_000, agents - from)

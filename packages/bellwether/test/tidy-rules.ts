@@ -57,7 +57,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'one-backoff',
-    protects: 'trying again in one place: every growing pause is ports/retry.ts’ pauseMs (H1)',
+    protects: 'trying again in one place: every growing pause is ports/retry.ts’ backoffMs (H1)',
     applies: (path) =>
       isProduct(path) &&
       path.startsWith('packages/bellwether/src/') &&

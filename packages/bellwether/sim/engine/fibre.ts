@@ -6,7 +6,7 @@
 import type { Clock, Random } from '@bellwether/base'
 import type { Bell } from '../../src/ports/bell/bell.js'
 import type { Database, Queryable, Statement } from '../../src/ports/database/database.js'
-import { translated } from '../../src/ports/database/pg-errors.js'
+import { translateError } from '../../src/ports/database/pg-errors.js'
 import type { Ids } from '../../src/ports/ids.js'
 import type { Strand } from './strand.js'
 import type { VirtualTime } from './time.js'
@@ -57,7 +57,7 @@ async function inTransaction<T>(strand: Strand, run: (tx: Queryable) => Promise<
     result = await run({ query: (statement) => send(strand, statement) })
   } catch (error) {
     if (strand.inTransaction) await end(strand, 'rollback')
-    throw translated(error)
+    throw translateError(error)
   }
   if (strand.inTransaction && (await end(strand, 'commit')) !== 'COMMIT') {
     throw new Error('the transaction was rolled back: a statement in it had failed and the failure was caught')

@@ -5,8 +5,8 @@
  */
 import type { Clock } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import { within } from '../ports/link.js'
 import { readEvents, type ServerEvent } from './events.js'
+import { withTimeout } from '../ports/retry.js'
 
 export interface Address {
   readonly url: string
@@ -88,7 +88,7 @@ export function openClient({ url, key, project, awayHint }: Address, clock: Cloc
         return parsed(text, root)
       })
       try {
-        return (await within(clock, asking.timeoutMs ?? answerMs, `${method} ${path}`, answer)) as T
+        return (await withTimeout(clock, asking.timeoutMs ?? answerMs, `${method} ${path}`, answer)) as T
       } finally {
         over.release()
       }
@@ -97,7 +97,7 @@ export function openClient({ url, key, project, awayHint }: Address, clock: Cloc
       const over = linked(signal)
       const more = { accept: 'text/event-stream', ...(last === undefined ? {} : { 'last-event-id': last }) }
       try {
-        const response = await within(clock, answerMs, `GET ${path}`, send('GET', path, {}, more, over.signal))
+        const response = await withTimeout(clock, answerMs, `GET ${path}`, send('GET', path, {}, more, over.signal))
         yield* readEvents(response.body, clock, over.signal)
       } finally {
         over.release()

@@ -3,7 +3,7 @@
  * server that restarts costs patience, never a second turn; a wait ends at its time, whatever the server does.
  */
 import type { Clock } from '@bellwether/base'
-import { patiently, pauseMs, reconnecting } from '../ports/retry.js'
+import { retryUntil, backoffMs, reconnectBackoff } from '../ports/retry.js'
 import { answerMs, type Client } from './client.js'
 import type { ServerEvent } from './events.js'
 
@@ -79,7 +79,7 @@ export async function beginTurn(
 ): Promise<{ readonly agent_turn_id: string; readonly status: string }> {
   const path = client.of(`/agents/${encodeURIComponent(agent)}/turns`)
   const asking = { body: order, idempotencyKey, signal: ports.signal }
-  return patiently({ backoff: reconnecting, maxMs: answerMs }, () => client.ask('POST', path, asking), ports)
+  return retryUntil({ backoff: reconnectBackoff, maxMs: answerMs }, () => client.ask('POST', path, asking), ports)
 }
 
 export function readTurn(client: Client, id: string, seconds = 0, signal?: AbortSignal): Promise<Turn> {
@@ -118,8 +118,8 @@ async function endOf(client: Client, id: string, { clock, signal, withinMs = Inf
   for (;;) {
     const askedMs = clock.monotonicMs()
     const seconds = Math.max(0, Math.min(holdSeconds, Math.ceil((endsMs - askedMs) / 1_000)))
-    const patience = { backoff: reconnecting, maxMs: Math.min(awayMaxMs, Math.max(0, endsMs - askedMs)) }
-    const turn = await patiently(patience, () => readTurn(client, id, seconds, signal), { clock, signal })
+    const patience = { backoff: reconnectBackoff, maxMs: Math.min(awayMaxMs, Math.max(0, endsMs - askedMs)) }
+    const turn = await retryUntil(patience, () => readTurn(client, id, seconds, signal), { clock, signal })
     if (turn.ended_at !== null || clock.monotonicMs() >= endsMs) return turn
     if (clock.monotonicMs() - askedMs < breathMs) await clock.sleep(breathMs, signal)
   }
@@ -146,7 +146,7 @@ async function tellEvents(
       if (signal.aborted || !(error instanceof Error)) return
     }
     failures += 1
-    await clock.sleep(pauseMs({ backoff: reconnecting }, failures), signal)
+    await clock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
   }
 }
 

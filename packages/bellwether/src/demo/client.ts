@@ -4,7 +4,7 @@
  */
 import type { Clock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import { within } from '../ports/link.js'
+import { withTimeout } from '../ports/retry.js'
 
 export interface Client {
   ask<T>(method: string, path: string, body?: object, idempotencyKey?: string): Promise<T>
@@ -29,7 +29,12 @@ export function openClient({ clock, signal, reach }: ClientOptions): Client {
     const stop = () => over.abort()
     signal.addEventListener('abort', stop, { once: true })
     try {
-      return await within(clock, callMs, `${method} ${path}`, fetched<T>(house, method, path, body, key, over.signal))
+      return await withTimeout(
+        clock,
+        callMs,
+        `${method} ${path}`,
+        fetched<T>(house, method, path, body, key, over.signal),
+      )
     } finally {
       signal.removeEventListener('abort', stop)
       stop()

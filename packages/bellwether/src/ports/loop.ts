@@ -3,7 +3,7 @@
  * tried again after a growing pause; the loop ends when its signal fires, and never of an error.
  */
 import type { Clock, Log } from '@bellwether/base'
-import { pauseMs } from './retry.js'
+import { backoffMs } from './retry.js'
 
 export interface LoopOptions {
   readonly name: string
@@ -63,6 +63,6 @@ export async function loop(
     }
     const { intervalMs: baseMs, steady } = options
     const backoff = { mode: 'linear', baseMs, multiplier: 1, maxMs: pauseMaxMs, jitterPct: 0 } as const
-    await wake.wait(failures === 0 || steady ? baseMs : pauseMs({ backoff }, failures), options.signal)
+    await wake.wait(failures === 0 || steady ? baseMs : backoffMs({ backoff }, failures), options.signal)
   }
 }

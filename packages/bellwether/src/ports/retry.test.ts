@@ -6,13 +6,13 @@ import {
   callKinds,
   classify,
   classifyStatus,
-  exchangeMs,
-  patiently,
-  pauseMs,
-  reconnecting,
-  retrying,
-  shippedCallPolicy,
-  tryAgain,
+  exchangeTimeoutMs,
+  retryUntil,
+  backoffMs,
+  reconnectBackoff,
+  retryCall,
+  defaultCallPolicy,
+  decideRetry,
   type Call,
 } from './retry.js'
 
@@ -37,7 +37,7 @@ function steppedClock(held: (ms: number) => boolean = () => false): Clock & { re
   }
 }
 
-const timeouts = new Set(Object.values(shippedCallPolicy.timeoutMs))
+const timeouts = new Set(Object.values(defaultCallPolicy.timeoutMs))
 const noTimeout = (ms: number) => timeouts.has(ms)
 const middle = { next: () => 0.5 }
 const send: Call = { kind: 'external_message', name: 'a webhook' }
@@ -46,7 +46,7 @@ const answer = (status: number) => Object.assign(new Error(`HTTP ${status}`), { 
 
 describe('timeouts and retries', () => {
   it('[H1.1] gives each kind of call its own timeout', () => {
-    expect(shippedCallPolicy.timeoutMs).toEqual({
+    expect(defaultCallPolicy.timeoutMs).toEqual({
       command_routing: 5_000,
       local_state: 3_000,
       external_message: 10_000,
@@ -58,8 +58,8 @@ describe('timeouts and retries', () => {
     for (const kind of callKinds) {
       const clock = steppedClock()
       const seen: AbortSignal[] = []
-      const stuck = retrying(
-        { ...shippedCallPolicy, retry: { ...shippedCallPolicy.retry, maxAttempts: 1 } },
+      const stuck = retryCall(
+        { ...defaultCallPolicy, retry: { ...defaultCallPolicy.retry, maxAttempts: 1 } },
         { kind, name: 'a call' },
         (signal) => {
           seen.push(signal)
@@ -71,18 +71,18 @@ describe('timeouts and retries', () => {
         code: 'timeout',
         message: expect.stringContaining('a call took longer'),
       })
-      expect(clock.slept[0]).toBe(shippedCallPolicy.timeoutMs[kind])
+      expect(clock.slept[0]).toBe(defaultCallPolicy.timeoutMs[kind])
       expect(seen[0]?.aborted).toBe(true)
     }
   })
 
   it('[H1.2] tries three times with 500 ms and 1 s between, spread by a fifth to both sides', () => {
-    const { retry } = shippedCallPolicy
-    expect([1, 2].map((attempt) => pauseMs(retry, attempt, 0.5))).toEqual([500, 1_000])
-    expect([0, 0.25, 0.75].map((chance) => pauseMs(retry, 1, chance))).toEqual([400, 450, 550])
+    const { retry } = defaultCallPolicy
+    expect([1, 2].map((attempt) => backoffMs(retry, attempt, 0.5))).toEqual([500, 1_000])
+    expect([0, 0.25, 0.75].map((chance) => backoffMs(retry, 1, chance))).toEqual([400, 450, 550])
     const busy = classify(errno('ETIMEDOUT'))
-    expect(tryAgain(retry, 2, busy, 0.5)).toEqual({ again: true, waitMs: 1_000 })
-    expect(tryAgain(retry, 3, busy, 0.5)).toEqual({ again: false })
+    expect(decideRetry(retry, 2, busy, 0.5)).toEqual({ retry: true, waitMs: 1_000 })
+    expect(decideRetry(retry, 3, busy, 0.5)).toEqual({ retry: false })
   })
 
   it('[H1.2] calls again until it succeeds, and throws the last error after the third try', async () => {
@@ -93,7 +93,7 @@ describe('timeouts and retries', () => {
       if (tries < 3) throw errno('ECONNRESET')
       return 'sent'
     }
-    expect(await retrying(shippedCallPolicy, send, flaky, { clock, random: middle })).toBe('sent')
+    expect(await retryCall(defaultCallPolicy, send, flaky, { clock, random: middle })).toBe('sent')
     expect(clock.slept.filter((ms) => !noTimeout(ms))).toEqual([500, 1_000])
 
     let failures = 0
@@ -102,7 +102,7 @@ describe('timeouts and retries', () => {
       throw new Retryable(`down ${failures}`, { code: 'down' })
     }
     await expect(
-      retrying(shippedCallPolicy, send, dead, { clock: steppedClock(noTimeout), random: middle }),
+      retryCall(defaultCallPolicy, send, dead, { clock: steppedClock(noTimeout), random: middle }),
     ).rejects.toThrow('down 3')
     expect(failures).toBe(3)
   })
@@ -113,9 +113,9 @@ describe('timeouts and retries', () => {
         fc.integer({ min: 1, max: 2_000 }),
         fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
         (n, chance) => {
-          const { retry } = shippedCallPolicy
+          const { retry } = defaultCallPolicy
           const plain = Math.min(500 * 2 ** (n - 1), retry.backoff.maxMs)
-          const pause = pauseMs(retry, n, chance)
+          const pause = backoffMs(retry, n, chance)
           expect(pause).toBeGreaterThanOrEqual(plain * 0.8)
           expect(pause).toBeLessThanOrEqual(plain * 1.2)
         },
@@ -125,9 +125,9 @@ describe('timeouts and retries', () => {
 
   it('[H1.2] waits at least as long as the failing side asked for', () => {
     const asked = classify(new Retryable('busy', { code: 'busy', afterMs: 7_000 }))
-    expect(tryAgain(shippedCallPolicy.retry, 1, asked, 0.5)).toEqual({ again: true, waitMs: 7_000 })
+    expect(decideRetry(defaultCallPolicy.retry, 1, asked, 0.5)).toEqual({ retry: true, waitMs: 7_000 })
     const muchLater = classify(new Retryable('closed', { code: 'busy', afterMs: 3_600_000 }))
-    expect(tryAgain(shippedCallPolicy.retry, 1, muchLater, 0.5)).toEqual({ again: false })
+    expect(decideRetry(defaultCallPolicy.retry, 1, muchLater, 0.5)).toEqual({ retry: false })
   })
 
   it('[H1.3] repeats network timeouts, passing server errors and lock contention', () => {
@@ -182,23 +182,23 @@ describe('timeouts and retries', () => {
       throw errno('EACCES')
     }
     await expect(
-      retrying(shippedCallPolicy, send, refused, { clock: steppedClock(noTimeout), random: middle }),
+      retryCall(defaultCallPolicy, send, refused, { clock: steppedClock(noTimeout), random: middle }),
     ).rejects.toThrow('EACCES')
     expect(tries).toBe(1)
   })
 
   it('repeats no call that may have had its effect, when it says that it must not happen twice', () => {
-    const { retry } = shippedCallPolicy
-    expect(tryAgain(retry, 1, classify(errno('ETIMEDOUT')), 0.5, false)).toEqual({ again: false })
-    expect(tryAgain(retry, 1, classify(errno('ECONNRESET')), 0.5, false)).toEqual({ again: false })
-    expect(tryAgain(retry, 1, classify(errno('ECONNREFUSED')), 0.5, false).again).toBe(true)
+    const { retry } = defaultCallPolicy
+    expect(decideRetry(retry, 1, classify(errno('ETIMEDOUT')), 0.5, false)).toEqual({ retry: false })
+    expect(decideRetry(retry, 1, classify(errno('ECONNRESET')), 0.5, false)).toEqual({ retry: false })
+    expect(decideRetry(retry, 1, classify(errno('ECONNREFUSED')), 0.5, false).retry).toBe(true)
     expect(classifyStatus(503).inDoubt).toBe(true)
   })
 
   it('ends at once when it is called off, in a try and in a pause', async () => {
     const stop = new AbortController()
-    const inTry = retrying(
-      shippedCallPolicy,
+    const inTry = retryCall(
+      defaultCallPolicy,
       send,
       (signal) =>
         new Promise<never>((_resolve, reject) => {
@@ -210,8 +210,8 @@ describe('timeouts and retries', () => {
     await expect(inTry).rejects.toMatchObject({ code: 'aborted' })
     const later = new AbortController()
     let tries = 0
-    const inPause = retrying(
-      shippedCallPolicy,
+    const inPause = retryCall(
+      defaultCallPolicy,
       send,
       async () => {
         tries += 1
@@ -233,10 +233,10 @@ describe('timeouts and retries', () => {
   })
 
   it('[H1.2] a connection that is kept for ever comes back within ten seconds, and a bound of nothing stays nothing', () => {
-    const pauses = [1, 2, 3, 4, 5, 6, 1_000_000].map((failures) => pauseMs({ backoff: reconnecting }, failures))
+    const pauses = [1, 2, 3, 4, 5, 6, 1_000_000].map((failures) => backoffMs({ backoff: reconnectBackoff }, failures))
     expect(pauses).toEqual([500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000])
-    expect(pauseMs({ backoff: { ...reconnecting, baseMs: 0 } }, 5_000)).toBe(0)
-    expect(exchangeMs).toBe(shippedCallPolicy.timeoutMs.command_routing)
+    expect(backoffMs({ backoff: { ...reconnectBackoff, baseMs: 0 } }, 5_000)).toBe(0)
+    expect(exchangeTimeoutMs).toBe(defaultCallPolicy.timeoutMs.command_routing)
   })
 
   it('[H1.2] a patient call is repeated until its time is over, with growing pauses, and then throws the last error', async () => {
@@ -247,10 +247,12 @@ describe('timeouts and retries', () => {
       tries += 1
       throw new Retryable(`away ${tries}`, { code: 'away', afterMs: tries === 2 ? 3_000 : 0 })
     }
-    const patience = { backoff: reconnecting, maxMs: 10_000 }
+    const patience = { backoff: reconnectBackoff, maxMs: 10_000 }
     const onTrouble = (_: unknown, attempt: number, leftMs: number) => told.push([attempt, leftMs])
     const { signal } = new AbortController()
-    await expect(patiently(patience, away, { clock, random: middle, signal, onTrouble })).rejects.toThrow('away 6')
+    await expect(retryUntil(patience, away, { clock, random: middle, signal, onRetry: onTrouble })).rejects.toThrow(
+      'away 6',
+    )
     expect(clock.slept).toEqual([500, 3_000, 2_000, 4_000, 500])
     expect(told[0]).toEqual([1, 10_000])
     expect(clock.monotonicMs()).toBe(10_000)
@@ -260,8 +262,8 @@ describe('timeouts and retries', () => {
     const stop = new AbortController()
     const clock = steppedClock()
     const refused = () => Promise.reject(new InvalidInput('no', { code: 'no' }))
-    const patience = { backoff: reconnecting, maxMs: 1e9 }
-    await expect(patiently(patience, refused, { clock, signal: stop.signal })).rejects.toThrow('no')
+    const patience = { backoff: reconnectBackoff, maxMs: 1e9 }
+    await expect(retryUntil(patience, refused, { clock, signal: stop.signal })).rejects.toThrow('no')
     expect(clock.slept).toEqual([])
     let tries = 0
     const away = async () => {
@@ -269,9 +271,9 @@ describe('timeouts and retries', () => {
       if (tries === 3) stop.abort()
       throw errno('ECONNREFUSED')
     }
-    await expect(patiently(patience, away, { clock, signal: stop.signal })).rejects.toThrow('ECONNREFUSED')
+    await expect(retryUntil(patience, away, { clock, signal: stop.signal })).rejects.toThrow('ECONNREFUSED')
     expect(tries).toBe(3)
-    expect(await patiently(patience, async () => 'here', { clock, signal: stop.signal })).toBe('here')
+    expect(await retryUntil(patience, async () => 'here', { clock, signal: stop.signal })).toBe('here')
   })
 
   it('survives an error whose causes lead back to itself', () => {

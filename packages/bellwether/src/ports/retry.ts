@@ -32,7 +32,7 @@ export interface CallPolicy {
 }
 
 /** What the product does where no task root says otherwise (H1.1, H1.2). */
-export const shippedCallPolicy: CallPolicy = {
+export const defaultCallPolicy: CallPolicy = {
   timeoutMs: { command_routing: 5_000, local_state: 3_000, external_message: 10_000, synthesis: 15_000 },
   retry: {
     maxAttempts: 3,
@@ -41,12 +41,12 @@ export const shippedCallPolicy: CallPolicy = {
 }
 
 /** One exchange with a server of the house: connecting, a question, a flush. */
-export const exchangeMs = shippedCallPolicy.timeoutMs.command_routing
+export const exchangeTimeoutMs = defaultCallPolicy.timeoutMs.command_routing
 /** Letting go of what is open; whoever takes longer is left behind. */
-export const farewellMs = shippedCallPolicy.timeoutMs.local_state
+export const closeTimeoutMs = defaultCallPolicy.timeoutMs.local_state
 
 /** A connection that is kept for ever: as the shipped policy, but back within ten seconds of the server. */
-export const reconnecting: Backoff = { ...shippedCallPolicy.retry.backoff, maxMs: 10_000 }
+export const reconnectBackoff: Backoff = { ...defaultCallPolicy.retry.backoff, maxMs: 10_000 }
 
 /** Why a call failed, as far as repeating it is concerned. */
 export interface Failure {
@@ -123,7 +123,7 @@ const doublingsMax = 64
 const middle = 0.5
 
 /** The pause before the try after `attempt` (1 is the first); `chance` is in [0, 1). */
-export function pauseMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: number, chance = middle): number {
+export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: number, chance = middle): number {
   const { mode, baseMs, multiplier, maxMs, jitterPct } = backoff
   const grown =
     mode === 'fixed'
@@ -134,20 +134,20 @@ export function pauseMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: numb
   return Math.min(grown, maxMs) * (1 + (jitterPct / 100) * (2 * chance - 1))
 }
 
-export type Again = { readonly again: true; readonly waitMs: number } | { readonly again: false }
+export type RetryDecision = { readonly retry: true; readonly waitMs: number } | { readonly retry: false }
 
 /** The decision: is the call that failed for the `attempt`th time tried again, and after which wait? */
-export function tryAgain(
+export function decideRetry(
   policy: RetryPolicy,
   attempt: number,
   failure: Failure,
   chance: number,
   idempotent = true,
-): Again {
-  if (!failure.retryable || attempt >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { again: false }
+): RetryDecision {
+  if (!failure.retryable || attempt >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { retry: false }
   // Asked to come back much later, nobody is kept waiting here: the caller has a loop for that.
-  if (failure.afterMs > policy.backoff.maxMs) return { again: false }
-  return { again: true, waitMs: Math.max(failure.afterMs, pauseMs(policy, attempt, chance)) }
+  if (failure.afterMs > policy.backoff.maxMs) return { retry: false }
+  return { retry: true, waitMs: Math.max(failure.afterMs, backoffMs(policy, attempt, chance)) }
 }
 
 export interface Call {
@@ -166,7 +166,7 @@ export interface RetryPorts {
 }
 
 /** Calls until it succeeds, must not be repeated, or was tried often enough; then throws the last error. */
-export async function retrying<T>(
+export async function retryCall<T>(
   policy: CallPolicy,
   what: Call,
   call: (signal: AbortSignal, attempt: number) => Promise<T>,
@@ -180,39 +180,39 @@ export async function retrying<T>(
       return await once(policy.timeoutMs[what.kind], what, call, attempt, ports)
     } catch (error) {
       if (calledOff()) throw aborted(what, error)
-      const next = tryAgain(policy.retry, attempt, classify(error), random.next(), what.idempotent)
-      if (!next.again) throw error
+      const next = decideRetry(policy.retry, attempt, classify(error), random.next(), what.idempotent)
+      if (!next.retry) throw error
       log?.warn({ err: error, call: what.name, attempt, waitMs: next.waitMs }, 'a call failed and will be tried again')
       await clock.sleep(next.waitMs, signal)
     }
   }
 }
 
-export interface Patience {
+export interface RetryWindow {
   readonly backoff: Backoff
   /** For all tries together, on the clock that cannot jump. */
   readonly maxMs: number
 }
 
-export interface PatientPorts {
+export interface RetryUntilPorts {
   readonly clock: Clock
   /** Absent: pauses are not spread. */
   readonly random?: Pick<Random, 'next'>
   readonly signal: AbortSignal
   /** Told of every failure that is not the last. */
-  readonly onTrouble?: (error: unknown, attempt: number, leftMs: number) => void
+  readonly onRetry?: (error: unknown, attempt: number, leftMs: number) => void
 }
 
 /**
  * For a call that somebody can wait for, and whose tries are bounded by their own timeouts: repeated while its failure may
  * pass, the time is not over and the signal has not fired; then throws the last error.
  */
-export async function patiently<T>(
-  { backoff, maxMs }: Patience,
+export async function retryUntil<T>(
+  { backoff, maxMs }: RetryWindow,
   call: () => Promise<T>,
-  ports: PatientPorts,
+  ports: RetryUntilPorts,
 ): Promise<T> {
-  const { clock, random, onTrouble } = ports
+  const { clock, random, onRetry: onTrouble } = ports
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -224,9 +224,22 @@ export async function patiently<T>(
       const leftMs = startedMs + maxMs - clock.monotonicMs()
       if (!retryable || leftMs <= 0 || signal.aborted) throw error
       onTrouble?.(error, attempt, leftMs)
-      const waitMs = Math.max(afterMs, pauseMs({ backoff }, attempt, random?.next()))
+      const waitMs = Math.max(afterMs, backoffMs({ backoff }, attempt, random?.next()))
       await clock.sleep(Math.min(leftMs, waitMs), signal)
     }
+  }
+}
+
+/** Rejects with a Retryable when `work` takes longer than `ms`; `work` itself is not cancelled. */
+export async function withTimeout<T>(clock: Clock, ms: number, what: string, work: Promise<T>): Promise<T> {
+  const done = new AbortController()
+  const late = clock.sleep(ms, done.signal).then((): never => {
+    throw new Retryable(`${what} took longer than ${ms} ms`, { code: 'timeout' })
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    done.abort()
   }
 }
 

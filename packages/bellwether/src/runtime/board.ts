@@ -22,9 +22,9 @@ import { openRuns } from '../board/tasks/open-runs.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { systemMachine } from '../ports/disk/machine.js'
 import { uuidv7, type Ids } from '../ports/ids.js'
-import { removeOldFolders } from '../ports/old-folders.js'
-import { shippedCallPolicy, type CallPolicy } from '../ports/retry.js'
-import { runCommand } from '../ports/run-command.js'
+import { removeOldFolders } from '../ports/disk/remove-old-folders.js'
+import { defaultCallPolicy, type CallPolicy } from '../ports/retry.js'
+import { runCommand } from '../ports/processes/run-command.js'
 import { postJson, webhookUrl } from '../ports/webhook.js'
 import type { Settings } from '../settings/schema.js'
 
@@ -88,7 +88,7 @@ async function callPolicyOf(root: string, log: Log): Promise<CallPolicy> {
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     log.warn({ err: error }, 'the policies cannot be used; timeouts and retries are the shipped ones')
-    return shippedCallPolicy
+    return defaultCallPolicy
   }
 }
 

@@ -8,7 +8,7 @@ import { closeSync, openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import { within } from '../ports/link.js'
+import { withTimeout } from '../ports/retry.js'
 
 export interface Ended {
   readonly code: number | null
@@ -75,7 +75,7 @@ export async function startMember(options: MemberOptions, role: string, words: r
     },
   }
   try {
-    const facts = await within(systemClock, readyMs, `starting ${role}`, readyLine(child, ended, options, role))
+    const facts = await withTimeout(systemClock, readyMs, `starting ${role}`, readyLine(child, ended, options, role))
     return { ...member, facts }
   } catch (error) {
     member.kill()

@@ -10,7 +10,7 @@ import { errorMessage } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { openDatabase } from '../ports/database/pool.js'
 import { findBinaries } from '../ports/database/binaries.js'
-import { exchangeMs } from '../ports/retry.js'
+import { exchangeTimeoutMs } from '../ports/retry.js'
 import { loadSettings, settingsFile } from '../settings/load.js'
 import type { Settings } from '../settings/schema.js'
 import { readAgentFile } from '../worker/roster/agent-file.js'
@@ -138,7 +138,7 @@ async function embedded() {
 }
 
 async function external(url: string) {
-  const db = await openDatabase({ url, poolSize: 1, statementTimeoutMs: exchangeMs })
+  const db = await openDatabase({ url, poolSize: 1, statementTimeoutMs: exchangeTimeoutMs })
   try {
     const [row] = await db.query<{ version: string }>({ text: `select current_setting('server_version') as version` })
     return good(`PostgreSQL ${row?.version ?? ''}`)
@@ -168,7 +168,7 @@ async function port(host: string, wanted: number) {
 
 function answers(host: string, to: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = createConnection({ host, port: to, timeout: exchangeMs })
+    const socket = createConnection({ host, port: to, timeout: exchangeTimeoutMs })
     const end = (answer: boolean) => {
       socket.destroy()
       resolve(answer)

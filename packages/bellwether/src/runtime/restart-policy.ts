@@ -3,7 +3,7 @@
  * then comes back at once; one that fails again and again waits longer each time; one that never gets anywhere is put in
  * quarantine, is said to be there, and is tried again much later: a night is long, and its cause may pass.
  */
-import { pauseMs, type Backoff } from '../ports/retry.js'
+import { backoffMs, type Backoff } from '../ports/retry.js'
 
 export interface RestartRules {
   /** Endings older than this are forgiven. */
@@ -31,5 +31,5 @@ export function restartOf(endedMs: readonly number[], rules: RestartRules = usua
   const now = endedMs.at(-1) ?? 0
   const recent = endedMs.filter((at) => now - at < rules.windowMs).length
   if (recent >= rules.loopAfter) return { afterMs: rules.quarantineMs, quarantined: true }
-  return { afterMs: pauseMs(rules, recent), quarantined: false }
+  return { afterMs: backoffMs(rules, recent), quarantined: false }
 }

@@ -8,7 +8,7 @@ import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
 import type { Bell } from '../ports/bell/bell.js'
-import { nearBell } from '../ports/bell/in-process.js'
+import { inProcessBell } from '../ports/bell/in-process.js'
 import { notifyBell } from '../ports/bell/notify.js'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Chunks } from '../ports/chunks/chunks.js'
@@ -16,8 +16,7 @@ import { notifyChunks } from '../ports/chunks/notify.js'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-import { within } from '../ports/link.js'
-import { exchangeMs, patiently, shippedCallPolicy } from '../ports/retry.js'
+import { defaultCallPolicy, exchangeTimeoutMs, retryUntil, withTimeout } from '../ports/retry.js'
 import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import type { Settings } from '../settings/schema.js'
@@ -46,7 +45,7 @@ export interface House {
 // A supervisor starts us again after this; until then we spare it a restart loop while PostgreSQL recovers.
 const patienceMs = 120_000
 // Nobody who has just started a database wants to wait half a minute more for us.
-const patience = { backoff: { ...shippedCallPolicy.retry.backoff, maxMs: 4_000 }, maxMs: patienceMs }
+const patience = { backoff: { ...defaultCallPolicy.retry.backoff, maxMs: 4_000 }, maxMs: patienceMs }
 
 export async function openHouse(options: HouseOptions): Promise<House> {
   const { settings, log, clock, random } = options
@@ -64,7 +63,7 @@ export async function openHouse(options: HouseOptions): Promise<House> {
   const named = (name: string) => ({ log, clock, random, name })
   const far =
     away === undefined ? notifyBell(postgres) : away.natsBell({ servers: away.servers, ...named(options.name) })
-  const bell = nearBell(far, random)
+  const bell = inProcessBell(far, random)
   let stream: EventStream | undefined
   let chunks: Chunks | undefined
   return {
@@ -88,7 +87,7 @@ export async function openHouse(options: HouseOptions): Promise<House> {
         await bell.close()
         await db.close()
       }
-      await within(clock, exchangeMs, 'closing the connections', closing()).catch((error: unknown) => {
+      await withTimeout(clock, exchangeTimeoutMs, 'closing the connections', closing()).catch((error: unknown) => {
         log.warn({ err: error }, 'the connections did not close in time')
       })
     },
@@ -113,7 +112,7 @@ async function databaseOnceThere(options: HouseOptions & { readonly url: string 
       'the database is away; trying again',
     )
   try {
-    return await patiently(patience, () => migrated(options), { clock, random, signal, onTrouble })
+    return await retryUntil(patience, () => migrated(options), { clock, random, signal, onRetry: onTrouble })
   } catch (error) {
     if (!(error instanceof Retryable)) throw error
     throw gaveUp(error, signal.aborted)

@@ -8,7 +8,7 @@ import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { readAnswer, type Answer } from '../board/dispatch/parse-result.js'
 import type { KernelFacts, Spawner, TurnStanding } from '../board/ports.js'
 import type { Kernel } from '../kernel/kernel.js'
-import { pauseMs, shippedCallPolicy } from '../ports/retry.js'
+import { backoffMs, defaultCallPolicy } from '../ports/retry.js'
 
 export interface SpawnerOptions {
   readonly kernel: Kernel
@@ -21,7 +21,7 @@ export interface SpawnerOptions {
 
 // Nobody plans a night by a quarter of a second, and the question is one indexed lookup.
 const pollMs = 250
-const away = { ...shippedCallPolicy.retry.backoff, maxMs: 5_000 }
+const away = { ...defaultCallPolicy.retry.backoff, maxMs: 5_000 }
 
 interface Row {
   readonly inbox_id: string
@@ -99,7 +99,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
         log.warn({ err: error, waiting: waiting.size }, 'the kernel cannot be asked how turns stand')
         failures += 1
       }
-      if (waiting.size > 0) await clock.sleep(failures === 0 ? pollMs : pauseMs({ backoff: away }, failures))
+      if (waiting.size > 0) await clock.sleep(failures === 0 ? pollMs : backoffMs({ backoff: away }, failures))
     }
     polling = false
   }

@@ -8,9 +8,9 @@ import type { Clock, Log } from '@bellwether/base'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Queryable } from '../ports/database/database.js'
-import { within } from '../ports/link.js'
 import { openFleetCounts, type Counted, type FleetCounts } from './fleet-counts.js'
 import { readStanding, type Standing } from './gauges.js'
+import { withTimeout } from '../ports/retry.js'
 
 export interface MetricsOptions {
   readonly db: Queryable
@@ -154,7 +154,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
       if (clock.monotonicMs() - lookedMs >= lookEveryMs) {
         looking ??= look()
         // A look that takes longer goes on; its numbers are there for the next scrape.
-        await within(clock, lookMs, 'the look at the database', looking).catch(() => up.set(0))
+        await withTimeout(clock, lookMs, 'the look at the database', looking).catch(() => up.set(0))
       }
       ownFacts()
       return registry.metrics()

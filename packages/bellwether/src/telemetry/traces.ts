@@ -10,10 +10,10 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace-node'
 import type { Queryable } from '../ports/database/database.js'
-import { within } from '../ports/link.js'
 import { loop } from '../ports/loop.js'
 import { spansOf } from './spans.js'
 import { keepPosition, readEnded, readPosition, readTrail, type Position } from './trail.js'
+import { withTimeout } from '../ports/retry.js'
 
 export interface TracesOptions {
   readonly db: Queryable
@@ -65,7 +65,7 @@ export function openTraces(options: TracesOptions): Traces {
         else reject(new Retryable('the collector did not take the spans', { code: 'collector_away', cause: error }))
       })
     })
-    await within(clock, exportMs * 2, 'telling the collector', taken)
+    await withTimeout(clock, exportMs * 2, 'telling the collector', taken)
   }
 
   return {
@@ -84,7 +84,7 @@ export function openTraces(options: TracesOptions): Traces {
         if (last === undefined || !(await keepPosition(db, from, last)) || !full) return told
       }
     },
-    close: () => within(clock, exportMs, 'closing the exporter', exporter.shutdown()),
+    close: () => withTimeout(clock, exportMs, 'closing the exporter', exporter.shutdown()),
   }
 }
 

@@ -7,7 +7,7 @@ import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '../kernel/verbs/turn/resume.js'
-import { patiently } from '../ports/retry.js'
+import { retryUntil } from '../ports/retry.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import type { Halt } from './cancellation.js'
 import { hydrate } from './hydrate.js'
@@ -214,7 +214,7 @@ const patience = {
 
 /** Repeats a verb while the database is away: the fence makes a repetition harmless (hazard 12). */
 async function persist<T>({ clock }: WorkerOptions, halt: Halt, verb: () => Promise<T>): Promise<T> {
-  return patiently(patience, verb, {
+  return retryUntil(patience, verb, {
     clock,
     get signal() {
       return halt.signal

@@ -55,7 +55,7 @@ async function json(...words: string[]): Promise<Record<string, unknown>> {
 }
 
 const exists = (...path: string[]) =>
-  until(path.join('/'), async () => ((await systemDisk.look(join(root, ...path))) === 'missing' ? undefined : true))
+  until(path.join('/'), async () => ((await systemDisk.stat(join(root, ...path))) === 'missing' ? undefined : true))
 // A program from source on a machine that is busy with other tests; what is tested comes after its start.
 const slowStartMs = 45_000
 const theRun = () =>

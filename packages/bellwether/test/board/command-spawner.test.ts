@@ -90,7 +90,7 @@ describe('a command as the agent', () => {
     const key = ids.next()
     await spawner.spawn(request(key), never)
     await until('it began', async () =>
-      (await systemDisk.look(join(root, 'outer2'))) === 'missing' ? undefined : true,
+      (await systemDisk.stat(join(root, 'outer2'))) === 'missing' ? undefined : true,
     )
     await spawner.stop(key, 'enough')
     expect(await spawner.standing(key)).toMatchObject({ standing: 'ended', outcome: 'canceled', error: 'enough' })

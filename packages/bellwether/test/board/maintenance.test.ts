@@ -14,8 +14,8 @@ import { countingContention } from '../../src/board/dispatch/contention.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { removeOldFolders } from '../../src/ports/old-folders.js'
-import { shippedCallPolicy } from '../../src/ports/retry.js'
+import { removeOldFolders } from '../../src/ports/disk/remove-old-folders.js'
+import { defaultCallPolicy } from '../../src/ports/retry.js'
 import { postJson, webhookUrl } from '../../src/ports/webhook.js'
 import { boardOf, created, makeWorld } from '../support/dispatcher.js'
 import { handClock, settle } from '../support/hand-clock.js'
@@ -151,7 +151,7 @@ describe('contention', () => {
       ...boardOf(made),
       write: () => Promise.reject(new Retryable('the lock was not free', { code: 'lock_contention' })),
     }
-    const once = { ...shippedCallPolicy.retry, maxAttempts: 1 }
+    const once = { ...defaultCallPolicy.retry, maxAttempts: 1 }
     const ports = {
       clock: made.clock,
       random: { next: () => 0.5 },
@@ -184,7 +184,7 @@ describe('contention', () => {
           : real.write(decide),
     }
     const ports = { clock: made.clock, random: { next: () => 0.5 }, alerts: { raise: () => undefined } }
-    const { board, contention } = countingContention(inner, { ...ports, retry: shippedCallPolicy.retry })
+    const { board, contention } = countingContention(inner, { ...ports, retry: defaultCallPolicy.retry })
     const writing = board.write(() => [created('T-1')])
     await settle()
     await made.clock.advance(500)
@@ -211,7 +211,7 @@ async function listen(
 }
 
 function alertsTo(url: string, clock = handClock()) {
-  const calls = { ...shippedCallPolicy, timeoutMs: { ...shippedCallPolicy.timeoutMs } }
+  const calls = { ...defaultCallPolicy, timeoutMs: { ...defaultCallPolicy.timeoutMs } }
   const alerts = makeAlerts({
     root: '/r',
     clock,

@@ -12,7 +12,7 @@ import { loadPolicies, merged } from '../../src/board/policies/load.js'
 import { recoveryShape, ruleFor, shippedRecovery } from '../../src/board/policies/recovery.js'
 import { retryShape } from '../../src/board/policies/retry.js'
 import { keysOf } from '../../src/board/policies/shape.js'
-import { shippedCallPolicy } from '../../src/ports/retry.js'
+import { defaultCallPolicy } from '../../src/ports/retry.js'
 
 let root: string
 beforeEach(() => {
@@ -39,7 +39,7 @@ describe('loading policies', () => {
     const { explicit: _explicit, ...runtime } = (await loadPolicies(root)).runtime
     expect(runtime).toEqual({ agents: [], maxConcurrentSpawns: 4 })
     expect(await loadPolicies(root)).toMatchObject({
-      calls: shippedCallPolicy,
+      calls: defaultCallPolicy,
       recovery: shippedRecovery,
       budget: shippedBudget,
       knowledge: shippedKnowledge,

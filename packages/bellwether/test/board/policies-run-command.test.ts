@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { runCommand, type CommandRequest } from '../../src/ports/run-command.js'
+import { runCommand, type CommandRequest } from '../../src/ports/processes/run-command.js'
 import { until } from '../support/until.js'
 
 let root: string

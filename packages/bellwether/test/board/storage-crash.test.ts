@@ -44,7 +44,7 @@ function mortal(dieAt: number, half: boolean): { disk: Disk; steps(): number } {
 }
 
 /** What a machine knows after the writer's death, when its lease is over. */
-const later = { ...systemMachine, upMs: () => systemMachine.upMs() + 3_600_000, process: () => ({ alive: false }) }
+const later = { ...systemMachine, upMs: () => systemMachine.uptimeMs() + 3_600_000, process: () => ({ alive: false }) }
 
 async function work(board: Board): Promise<string[]> {
   const acknowledged: string[] = []

@@ -18,7 +18,7 @@ function slowWorld(more: Partial<Machine> = {}): LockWorld & { pass(ms: number):
     wallMs += ms
   }
   const clock: Clock = { wallMs: () => wallMs, monotonicMs: () => upMs, sleep: async (ms) => pass(ms) }
-  const machine: Machine = { ...systemMachine, upMs: () => upMs, ...more }
+  const machine: Machine = { ...systemMachine, uptimeMs: () => upMs, ...more }
   return { ...testWorld, clock, machine, pass, setWall: (ms) => void (wallMs = ms) }
 }
 
@@ -124,7 +124,7 @@ describe('the lock of the log', () => {
       inside += 1
       most = Math.max(most, inside)
       seen.add(held.token)
-      await systemDisk.look(locks)
+      await systemDisk.stat(locks)
       inside -= 1
       await held.release()
     })

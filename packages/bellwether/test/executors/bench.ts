@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type Log, systemClock } from '@bellwether/base'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
-import { endFamily } from '../../src/ports/processes/kill-tree.js'
+import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { openGuardian, type Guardian } from '../../src/ports/processes/guardian.js'
 import { readProcesses, readSelf } from '../../src/ports/processes/proc.js'
 import { openCommandExecutor, type CommandExecutor, type CommandSpec } from '../../src/worker/executors/command.js'
@@ -161,7 +161,7 @@ export async function openBench({
       await Promise.all([...worker.running.values()].map((scope) => scope.done))
       executor.close()
       const wanted = (token: string) => turns.some((turn) => token.includes(turn))
-      await endFamily({ clock: systemClock, graceMs: 0, wanted })
+      await killTree({ clock: systemClock, graceMs: 0, wanted })
       await t.drop()
       await rm(folder, { recursive: true, force: true })
     },

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { endFamily } from '../../src/ports/processes/kill-tree.js'
+import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { openGuardian } from '../../src/ports/processes/guardian.js'
 import { readProcess, readSelf } from '../../src/ports/processes/proc.js'
 import { sweepOlder, sweepOrphans } from '../../src/ports/processes/sweep.js'
@@ -23,7 +23,7 @@ function sleeper(token: string): number {
     stdio: 'ignore',
   })
   onTestFinished(async () => {
-    await endFamily({ clock: systemClock, graceMs: 0, wanted: (one) => one === token })
+    await killTree({ clock: systemClock, graceMs: 0, wanted: (one) => one === token })
   })
   return child.pid!
 }
@@ -90,14 +90,21 @@ describe('the guardian', () => {
 
 describe('a sweep', () => {
   const self = readSelf()
-  const mine = { house: `sweep-${process.pid}`, ...self, projectId: 'p', agentId: 'a', agentTurnId: 't', turnEpoch: 5 }
-  const sweep = { clock: systemClock, graceMs: 0, house: mine.house }
+  const mine = {
+    installation: `sweep-${process.pid}`,
+    ...self,
+    projectId: 'p',
+    agentId: 'a',
+    agentTurnId: 't',
+    turnEpoch: 5,
+  }
+  const sweep = { clock: systemClock, graceMs: 0, installation: mine.installation }
 
-  it('ends what dead workers left, and nothing of the living, of other houses or of other pid namespaces', async () => {
+  it('ends what dead workers left, and nothing of the living, of other installations or of other pid namespaces', async () => {
     const dead = sleeper(writeToken({ ...mine, workerStart: '1' }))
     const others = [
       mine,
-      { ...mine, workerStart: '1', house: 'another' },
+      { ...mine, workerStart: '1', installation: 'another' },
       { ...mine, workerStart: '1', namespace: '1' },
     ].map((token) => sleeper(writeToken(token)))
     expect(await sweepOrphans(sweep, self)).toBeGreaterThan(0)

@@ -6,7 +6,7 @@ import { systemClock } from '@bellwether/base'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import { reclaim, requeueExpiredResumeLedgers } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import type { ModelTimes } from '../../src/ports/model/ask.js'
+import type { ModelTimeouts } from '../../src/ports/model/ask.js'
 import type { ModelRequest } from '../../src/ports/model/model.js'
 import { openModels } from '../../src/ports/model/providers.js'
 import type { Script } from '../../src/ports/model/scripted.js'
@@ -82,7 +82,7 @@ export interface ModelBenchOptions {
   readonly tools?: Tools
   /** In place of the one made by hand from `tools`. */
   readonly toolbox?: Toolbox
-  readonly times?: ModelTimes
+  readonly times?: ModelTimeouts
   readonly retry?: RetryPolicy
   readonly requestsMax?: number
   readonly onChunk?: ModelExecutorOptions['onChunk']

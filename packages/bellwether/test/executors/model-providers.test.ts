@@ -1,6 +1,6 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { ModelTimes } from '../../src/ports/model/ask.js'
+import type { ModelTimeouts } from '../../src/ports/model/ask.js'
 import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
 import { testKernel, type TestKernel } from '../support/kernel.js'
 import { until } from '../support/until.js'
@@ -33,7 +33,7 @@ afterEach(async () => {
   await provider.close()
 })
 
-const impatient: ModelTimes = { firstMs: 300, stallMs: 300, totalMs: 1_500 }
+const impatient: ModelTimeouts = { firstMs: 300, stallMs: 300, totalMs: 1_500 }
 const twice = {
   maxAttempts: 2,
   backoff: { mode: 'fixed', baseMs: 10, multiplier: 1, maxMs: 5_000, jitterPct: 0 },

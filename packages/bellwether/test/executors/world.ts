@@ -7,7 +7,7 @@ import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { endFamily } from '../../src/ports/processes/kill-tree.js'
+import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { readProcesses } from '../../src/ports/processes/proc.js'
 import { freshDatabase, testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
@@ -112,7 +112,7 @@ export async function openWorld(agents: Readonly<Record<string, string>>): Promi
     async stop() {
       for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
       await Promise.all(crew.map((cli) => cli.ended))
-      await endFamily({ clock: systemClock, graceMs: 0, wanted: (token) => turns.some((id) => token.includes(id)) })
+      await killTree({ clock: systemClock, graceMs: 0, wanted: (token) => turns.some((id) => token.includes(id)) })
       await bell.close()
       await drop()
       await rm(folder, { recursive: true, force: true })

@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net'
 import { deflateSync, gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { httpRequest } from '../../src/ports/http-tool/request.js'
+import { httpRequest } from '../../src/ports/tools/http-request.js'
 import { project } from '../support/kernel.js'
 import { openDoor, type Door } from './test-server.js'
 import { openWholeHouse, type WholeHouse } from './whole-server.js'

@@ -15,7 +15,7 @@ import { openTail, type Tail } from '../../src/http/tail.js'
 import { createKey, keyRoles, type KeyRole } from '../../src/kernel/access/api-keys.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import type { Bell } from '../../src/ports/bell/bell.js'
-import { nearBell } from '../../src/ports/bell/in-process.js'
+import { inProcessBell } from '../../src/ports/bell/in-process.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { settings as viewDefaults } from '../view/pipe-client.js'
@@ -92,7 +92,7 @@ type Changes = Partial<ServerOptions>
 export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise<Changes>) = {}): Promise<Door> {
   const t = await testKernel()
   const ends: (() => Promise<void>)[] = []
-  const bell = nearBell(deaf, systemRandom)
+  const bell = inProcessBell(deaf, systemRandom)
   const kernel = openKernel({ db: t.db, bell, ids: t.ids })
   const lines: LogLine[] = []
   const write = (level: string) => (fields: object, message: string) =>

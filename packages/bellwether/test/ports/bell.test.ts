@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Ring } from '../../src/ports/bell/bell.js'
 import { natsBell } from '../../src/ports/bell/nats.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
-import type { WatchedBell } from '../../src/ports/bell/ring.js'
+import type { MonitoredBell } from '../../src/ports/bell/ring.js'
 import { freePort, startNats } from '../support/nats.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
 import { until } from '../support/until.js'
@@ -30,8 +30,8 @@ interface Server {
 interface Adapter {
   readonly name: string
   start(): Promise<Server>
-  bell(url: string): WatchedBell
-  unreachable(): Promise<WatchedBell>
+  bell(url: string): MonitoredBell
+  unreachable(): Promise<MonitoredBell>
   /** What anyone with access to the server could send. */
   forge(url: string, subject: string): Promise<number>
 }
@@ -76,7 +76,7 @@ const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
 describe.each(adapters)('the $name bell', (adapter) => {
   let server: Server
-  const bells: WatchedBell[] = []
+  const bells: MonitoredBell[] = []
 
   beforeAll(async () => {
     server = await adapter.start()
@@ -86,13 +86,13 @@ describe.each(adapters)('the $name bell', (adapter) => {
     await Promise.all(bells.splice(0).map((bell) => bell.close()))
   })
 
-  function open(bell = adapter.bell(server.url)): WatchedBell {
+  function open(bell = adapter.bell(server.url)): MonitoredBell {
     bells.push(bell)
     return bell
   }
 
   /** A listener that remembers what it heard. */
-  async function hearing(bell: WatchedBell, pattern: string) {
+  async function hearing(bell: MonitoredBell, pattern: string) {
     const heard: (Ring | undefined)[] = []
     const listening = await bell.listen(pattern, (ring) => heard.push(ring))
     return {

@@ -7,8 +7,8 @@ import { shippedBudget } from '../../src/board/policies/budget.js'
 import { shippedRecovery } from '../../src/board/policies/recovery.js'
 import type { Board, Draft } from '../../src/board/log/task.js'
 import type { Ids } from '../../src/ports/ids.js'
-import { shippedCallPolicy } from '../../src/ports/retry.js'
-import type { CommandResult } from '../../src/ports/run-command.js'
+import { defaultCallPolicy } from '../../src/ports/retry.js'
+import type { CommandResult } from '../../src/ports/processes/run-command.js'
 import { fakeKernel, type FakeKernel } from './fake-kernel.js'
 import { handClock, type HandClock } from './hand-clock.js'
 import { memoryRoot, openMemoryBoard, type MemoryRoot } from './memory-board.js'
@@ -33,7 +33,7 @@ export const policies: DeskPolicies = {
   recovery: shippedRecovery,
   budget: shippedBudget,
   acceptance: { ...shippedAcceptance, default: { ...shippedAcceptance.default, minEvidence: 0 } },
-  calls: shippedCallPolicy,
+  calls: defaultCallPolicy,
 }
 
 export function makeWorld(change: Partial<DeskPolicies> = {}): World {
@@ -63,7 +63,7 @@ export function deskOf(world: World, change: Partial<DeskOptions> = {}): Desk {
     clock: world.clock,
     random: half,
     log: quietLog,
-    calls: shippedCallPolicy,
+    calls: defaultCallPolicy,
   })
   return openDesk({
     board: boardOf(world),
@@ -121,7 +121,7 @@ const half = { next: () => 0.5 }
 export const noCaches = {
   disk: {
     read: async () => ({ found: 'missing' as const }),
-    look: async () => 'missing' as const,
+    stat: async () => 'missing' as const,
     writeDraft: async () => {},
     replace: async () => {},
     remove: async () => 'missing' as const,

@@ -6,7 +6,7 @@ import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { expireWaits, resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { ToolFailure } from '../../src/ports/tool-failure.js'
+import { ToolFailure } from '../../src/ports/tools/tool-failure.js'
 import { openCatalogue } from '../../src/worker/tools/catalogue.js'
 import { openToolHost, type ToolHost, type ToolHostSettings } from '../../src/worker/tools/host.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
@@ -261,13 +261,13 @@ it('a failure is told with its code; one in doubt is unknown; one that passes is
     }),
     tool(doubt, async () => {
       doubts += 1
-      throw new ToolFailure('cut off', { code: 'http_network', inDoubt: true, passing: true })
+      throw new ToolFailure('cut off', { code: 'http_network', inDoubt: true, retryable: true })
     }),
     tool(
       flaky,
       async () => {
         tries += 1
-        if (tries < 3) throw new ToolFailure('busy', { code: 'busy', inDoubt: true, passing: true })
+        if (tries < 3) throw new ToolFailure('busy', { code: 'busy', inDoubt: true, retryable: true })
         return tries
       },
       { idempotent: true },

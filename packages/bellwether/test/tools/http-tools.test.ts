@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { guardedLookup, isPublic } from '../../src/ports/http-tool/address.js'
-import { httpRequest } from '../../src/ports/http-tool/request.js'
+import { guardedLookup, isPublic } from '../../src/ports/tools/http-address.js'
+import { httpRequest } from '../../src/ports/tools/http-request.js'
 import { readHttpTools } from '../../src/worker/tools/http-tools.js'
 import type { CallContext } from '../../src/worker/tools/tool.js'
 import { testFolder } from '../support/postgres.js'
@@ -143,11 +143,11 @@ describe('a call', () => {
   })
 
   it.each([
-    [404, { inDoubt: false, passing: false }],
-    [429, { inDoubt: false, passing: true, afterMs: 2_000 }],
-    [500, { inDoubt: true, passing: true }],
-    [503, { inDoubt: true, passing: true, afterMs: 2_000 }],
-    [501, { inDoubt: false, passing: false }],
+    [404, { inDoubt: false, retryable: false }],
+    [429, { inDoubt: false, retryable: true, afterMs: 2_000 }],
+    [500, { inDoubt: true, retryable: true }],
+    [503, { inDoubt: true, retryable: true, afterMs: 2_000 }],
+    [501, { inDoubt: false, retryable: false }],
   ])('that is answered %d has failed, and says what that means', async (status, meaning) => {
     answer = json(status, { why: 'because' }, status === 500 ? {} : { 'retry-after': '2' })
     expect(await failure(run({ url: base }))).toMatchObject({
@@ -161,9 +161,13 @@ describe('a call', () => {
     const gone = createServer()
     const nowhere = await listen(gone)
     gone.close()
-    expect(await failure(run({ url: nowhere }))).toMatchObject({ code: 'http_network', inDoubt: false, passing: true })
+    expect(await failure(run({ url: nowhere }))).toMatchObject({
+      code: 'http_network',
+      inDoubt: false,
+      retryable: true,
+    })
     answer = (request) => void request.socket.destroy()
-    expect(await failure(run({ url: base }))).toMatchObject({ inDoubt: true, passing: true })
+    expect(await failure(run({ url: base }))).toMatchObject({ inDoubt: true, retryable: true })
     answer = (_request, response) => {
       response.writeHead(200, { 'content-length': '100' })
       response.write('half')

@@ -178,7 +178,7 @@ describe.each(['stdio', 'http'] as const)('a server over %s', (kind) => {
 it('a program that dies in the middle of a call leaves it in doubt, is started again, and its tools are kept meanwhile', async () => {
   const server = await started(stdio())
   const names = server.tools().length
-  expect(await failure(call(server, 'die'))).toMatchObject({ code: 'mcp_lost', inDoubt: true, passing: true })
+  expect(await failure(call(server, 'die'))).toMatchObject({ code: 'mcp_lost', inDoubt: true, retryable: true })
   expect(server.tools()).toHaveLength(names)
   await until(
     'it answers again',
@@ -196,7 +196,11 @@ it('a remote server that goes away and comes back is found again, with a new ses
   first.signal('SIGKILL')
   await first.ended
   expect(await dying).toMatchObject({ inDoubt: true })
-  expect(await failure(call(server, 'echo'))).toMatchObject({ code: 'mcp_unavailable', inDoubt: false, passing: true })
+  expect(await failure(call(server, 'echo'))).toMatchObject({
+    code: 'mcp_unavailable',
+    inDoubt: false,
+    retryable: true,
+  })
   await remote(port)
   await until(
     'it answers again',

@@ -1,9 +1,9 @@
 /** The relay on PostgreSQL notify, which keeps nothing: the relay's place is a row of the database. */
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { deferred } from '@bellwether/base'
 import { openRelay } from '../../src/pmo/relay.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
-import { gate } from '../../src/ports/link.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import { testKernel, type TestKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
@@ -42,20 +42,20 @@ it('an older relay does not take the place back', async () => {
     },
   })
   await produce(t, 1)
-  const way = gate<void>()
-  const reached = gate<void>()
+  const way = deferred<void>()
+  const reached = deferred<void>()
   const publish = async () => {
-    reached.open()
-    await way.opened
+    reached.resolve()
+    await way.promise
     return 'ok' as const
   }
   const slow = openRelay({ db: t.db, log: quietLog, stream: { ...nowhere, publish } })
   await relayable(t)
   const slowStep = slow.step()
-  await reached.opened
+  await reached.promise
   await produce(t, 2)
   await relayed(openRelay({ db: t.db, log: quietLog, stream: nowhere }), 6)
-  way.open()
+  way.resolve()
   await slowStep
   expect(await openRelay({ db: t.db, log: quietLog, stream: nowhere }).step()).toBe(0)
   expect(

@@ -1,5 +1,5 @@
 /** The relay on a real nats-server (hazard 10): in the cursor's order, each event once, whatever is lost in between. */
-import { systemClock } from '@bellwether/base'
+import { deferred, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { StoredMsg } from '@nats-io/jetstream'
 import { jetstreamManager } from '@nats-io/jetstream'
@@ -7,7 +7,6 @@ import type { NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openRelay } from '../../src/pmo/relay.js'
-import { gate } from '../../src/ports/link.js'
 import { eventStream, natsStream } from '../../src/ports/stream/nats.js'
 import type { EventStream } from '../../src/ports/stream/stream.js'
 import { testKernel, type TestKernel } from '../support/kernel.js'
@@ -105,8 +104,8 @@ describe('on NATS', () => {
   it('two relays, one paused between reading and publishing: nothing doubled, nothing missing', async () => {
     await forgetful(100)
     await produce(t, 3)
-    const way = gate<void>()
-    const reached = gate<void>()
+    const way = deferred<void>()
+    const reached = deferred<void>()
     const inner = open()
     let first = true
     const paused: EventStream = {
@@ -114,8 +113,8 @@ describe('on NATS', () => {
       publish: async (events) => {
         if (first) {
           first = false
-          reached.open()
-          await way.opened
+          reached.resolve()
+          await way.promise
         }
         return inner.publish(events)
       },
@@ -124,12 +123,12 @@ describe('on NATS', () => {
     const fast = openRelay({ db: t.db, log: quietLog, stream: open() })
     await relayable(t)
     const slowStep = slow.step()
-    await reached.opened
+    await reached.promise
     await relayed(fast, 6)
     await produce(t, 3)
     await relayed(fast, 6)
     await after(150)
-    way.open()
+    way.resolve()
     await slowStep
     expect(await whole()).toEqual(await expected())
     await produce(t, 2)

@@ -4,7 +4,7 @@
  * what cannot be sent is logged and counted. What deserves an alert is decided by chores, autopilot and people.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
-import { retrying, type CallPolicy } from '../../ports/retry.js'
+import { retryCall, type CallPolicy } from '../../ports/retry.js'
 import type { PostJson } from '../../ports/webhook.js'
 import { iso } from '../tasks/task-fields.js'
 
@@ -58,7 +58,7 @@ export function makeAlerts(options: AlertOptions): Alerts {
     for (let message = queue.shift(); message !== undefined; message = queue.shift()) {
       const body = message
       try {
-        await retrying(
+        await retryCall(
           options.calls,
           { kind: 'external_message', name: 'the alert webhook' },
           (signal) => post(url, body, signal),

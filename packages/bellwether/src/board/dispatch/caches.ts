@@ -14,7 +14,7 @@ import { recoveryCacheFile, recoveryEntries } from '../policies/recovery.js'
 import type { Board, BoardState, Task } from '../log/task.js'
 
 export interface CachePorts {
-  readonly disk: Pick<Disk, 'read' | 'look' | 'writeDraft' | 'replace' | 'remove'>
+  readonly disk: Pick<Disk, 'read' | 'stat' | 'writeDraft' | 'replace' | 'remove'>
   readonly ids: Ids
   readonly log: Log
 }
@@ -111,7 +111,7 @@ async function isDue(
 ): Promise<boolean> {
   const { written, size, changed } = entries
   if (written === null) return true
-  const there = await disk.look(path)
+  const there = await disk.stat(path)
   // Somebody deleted or replaced it.
   if (there === 'missing' || there.size !== written.bytes) return true
   if (written.eventCount === state.eventCount) return false

@@ -3,8 +3,8 @@
  * its time; a view that does not answer in time is "cannot tell yet", never "missing"; commands come from the policy and the
  * task alone, and are not run while a claimed file is missing or cannot be told.
  */
-import { retrying } from '../../ports/retry.js'
-import type { CommandResult } from '../../ports/run-command.js'
+import { retryCall } from '../../ports/retry.js'
+import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Desk, DeskPolicies } from './dispatcher.js'
 import type { FileEvidence } from '../ports.js'
 import { claimsOf, commandsFor, type Claims, type Deliverable } from '../policies/acceptance.js'
@@ -51,7 +51,7 @@ async function look(
   try {
     // Hashing what was claimed takes longer than a word to a neighbour.
     const call = { kind: 'synthesis', name: 'the look at the evidence' } as const
-    return await retrying(policies.calls, call, (signal) => desk.evidence.look(paths, since, signal), desk)
+    return await retryCall(policies.calls, call, (signal) => desk.evidence.look(paths, since, signal), desk)
   } catch (error) {
     desk.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
     return paths.map((path) => ({ path, found: 'not_ready' as const }))

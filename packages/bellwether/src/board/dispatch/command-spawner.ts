@@ -10,8 +10,8 @@ import { z } from 'zod'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
-import { endGroup } from '../../ports/process-group.js'
-import { runCommand } from '../../ports/run-command.js'
+import { signalGroup } from '../../ports/processes/signal-group.js'
+import { runCommand } from '../../ports/processes/run-command.js'
 import { readAnswer } from './parse-result.js'
 import type { Spawner, SpawnRequest, TurnStanding } from '../ports.js'
 
@@ -126,10 +126,10 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   /** Somebody else started it. Null: it is still going on, with or without them. */
   async function orphan(key: string, request: z.output<typeof requestShape>): Promise<Result | null> {
     const code = (await text(key, 'code'))?.trim()
-    const began = await disk.look(join(folderOf(key), 'request.json'))
+    const began = await disk.stat(join(folderOf(key), 'request.json'))
     const sinceMs = began === 'missing' ? clock.wallMs() : began.changedAtMs
     if (code !== undefined) {
-      const ended = await disk.look(join(folderOf(key), 'code'))
+      const ended = await disk.stat(join(folderOf(key), 'code'))
       const elapsedMs = ended === 'missing' ? 0 : Math.max(0, Math.ceil(ended.changedAtMs - sinceMs))
       return { ...ofCode(code), elapsedMs }
     }
@@ -145,7 +145,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   /** The command's process group, if it is alive and no other program's that got its number. */
   async function leaderOf(key: string): Promise<number | null> {
     const path = join(folderOf(key), 'pid')
-    const written = await disk.look(path)
+    const written = await disk.stat(path)
     const pid = Number((await text(key, 'pid'))?.trim() ?? Number.NaN)
     if (written === 'missing' || !Number.isSafeInteger(pid)) return null
     const { alive, startedAtMs } = machine.process(pid)
@@ -158,7 +158,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     async kernel() {
       const runs = join(root, runsFolder)
       await disk.makeFolder(runs)
-      const folder = await disk.look(runs)
+      const folder = await disk.stat(runs)
       // The folder is what remembers: one that was made anew knows nothing of the runs of the old one.
       if (folder === 'missing') return null
       return { id: `runs:${machine.host}:${folder.identity}`, nowMs: clock.wallMs(), keepsMs: Number.POSITIVE_INFINITY }
@@ -220,7 +220,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       }
       if ((await standing(key)).standing !== 'going') return
       const leader = await leaderOf(key)
-      if (leader !== null) endGroup(leader, 'SIGKILL')
+      if (leader !== null) signalGroup(leader, 'SIGKILL')
       await keepResult(key, { outcome: 'canceled', error: reason, elapsedMs: 0 })
     },
   }

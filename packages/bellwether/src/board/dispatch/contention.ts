@@ -5,7 +5,7 @@
  */
 import type { Clock, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { classify, tryAgain, type RetryPolicy } from '../../ports/retry.js'
+import { classify, decideRetry, type RetryPolicy } from '../../ports/retry.js'
 import type { Alerts } from './alerts.js'
 import type { Board } from '../log/task.js'
 
@@ -59,8 +59,8 @@ export function countingContention(
         } catch (error) {
           if (!(error instanceof Retryable) || error.code !== 'lock_contention') throw error
           contention.timedOut()
-          const next = tryAgain(retry, attempt, classify(error), random.next())
-          if (!next.again) throw error
+          const next = decideRetry(retry, attempt, classify(error), random.next())
+          if (!next.retry) throw error
           await clock.sleep(next.waitMs)
         }
       }

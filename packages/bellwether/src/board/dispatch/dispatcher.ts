@@ -5,7 +5,7 @@
 import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
 import type { CallPolicy } from '../../ports/retry.js'
-import type { CommandResult } from '../../ports/run-command.js'
+import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { Alerts } from './alerts.js'
 import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'

@@ -4,7 +4,7 @@
  * else ends as blocked, after this process has itself watched it unknown for the grace; whatever lasts too long is stopped,
  * and closed even if it does not heed.
  */
-import { retrying } from '../../ports/retry.js'
+import { retryCall } from '../../ports/retry.js'
 import { watchedMs, type Desk, type DeskPolicies } from './dispatcher.js'
 import { abortOf, openRun } from '../tasks/task-fields.js'
 import type { TurnStanding } from '../ports.js'
@@ -62,7 +62,7 @@ export async function reconcileRun(desk: Desk, policies: DeskPolicies, name: Run
   let standing: TurnStanding
   try {
     const call = { kind: 'command_routing', name: `the standing of ${name.taskId}` } as const
-    standing = await retrying(policies.calls, call, () => desk.spawner.standing(name.runId), desk)
+    standing = await retryCall(policies.calls, call, () => desk.spawner.standing(name.runId), desk)
   } catch (error) {
     desk.log.warn({ err: error, ...name }, 'the kernel does not say how a turn stands')
     return { settled: 'away' }
@@ -119,7 +119,7 @@ async function goingOn(desk: Desk, policies: DeskPolicies, name: RunName, task: 
   const stoppingMs = watchedMs(desk, name.runId, 'stopping')
   try {
     const call = { kind: 'command_routing', name: `the stop of ${name.taskId}` } as const
-    await retrying(policies.calls, call, () => desk.spawner.stop(name.runId, why), desk)
+    await retryCall(policies.calls, call, () => desk.spawner.stop(name.runId, why), desk)
   } catch (error) {
     desk.log.warn({ err: error, ...name }, 'a turn could not be told to stop')
   }

@@ -5,7 +5,7 @@
  */
 import { errorMessage } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import { retrying } from '../../ports/retry.js'
+import { retryCall } from '../../ports/retry.js'
 import { forget, type Desk, type DeskPolicies } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
 import type { KernelFacts, TurnStanding } from '../ports.js'
@@ -40,7 +40,7 @@ async function hintsFor(desk: Desk, task: Task): ReturnType<Desk['knowledge']['h
 export async function kernelOf(desk: Desk, policies: DeskPolicies): Promise<KernelFacts | null> {
   try {
     const call = { kind: 'command_routing', name: 'the name of the kernel' } as const
-    return await retrying(policies.calls, call, () => desk.spawner.kernel(), desk)
+    return await retryCall(policies.calls, call, () => desk.spawner.kernel(), desk)
   } catch (error) {
     desk.log.warn({ err: error }, 'the kernel does not say which one it is')
     return null
@@ -85,7 +85,7 @@ export async function launch(
   }
   let agentTurnId: string
   try {
-    agentTurnId = (await retrying(policies.calls, call, spawn, desk)).agentTurnId
+    agentTurnId = (await retryCall(policies.calls, call, spawn, desk)).agentTurnId
   } catch (error) {
     givenUp = (await failedSpawn(desk, policies, { taskId, runId }, error)) === 'closed'
     return
@@ -103,7 +103,7 @@ export async function launch(
 async function stopQuietly(desk: Desk, policies: DeskPolicies, runId: string, reason: string): Promise<void> {
   try {
     const call = { kind: 'command_routing', name: `the stop of ${runId}` } as const
-    await retrying(policies.calls, call, () => desk.spawner.stop(runId, reason), desk)
+    await retryCall(policies.calls, call, () => desk.spawner.stop(runId, reason), desk)
   } catch (error) {
     desk.log.warn({ err: error, runId }, 'a turn that nobody waits for could not be stopped')
   }
@@ -121,7 +121,7 @@ async function failedSpawn(
   let standing: TurnStanding
   try {
     const call = { kind: 'command_routing', name: `the standing of ${run.taskId}` } as const
-    standing = await retrying(policies.calls, call, () => desk.spawner.standing(run.runId), desk)
+    standing = await retryCall(policies.calls, call, () => desk.spawner.standing(run.runId), desk)
   } catch (silence) {
     // The kernel is away: the run stays open, and the reconciler asks when it is back.
     desk.log.warn({ err: silence, ...run }, 'nobody knows whether the turn was started')

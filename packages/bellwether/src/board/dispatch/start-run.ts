@@ -3,7 +3,7 @@
  * before anything is spawned, and its id is the spawn's key; whoever lost the claim meanwhile stops without an effect; a
  * process that slept between intent and spawn leaves the run to the reconciler. How a run ends is left to settle.ts.
  */
-import { retrying } from '../../ports/retry.js'
+import { retryCall } from '../../ports/retry.js'
 import { holding, roomOf, type Desk, type DeskPolicies } from './dispatcher.js'
 import { abortOf, claimOf, frozenOf, iso, pausedBy } from '../tasks/task-fields.js'
 import { kernelOf, launch, promptOf } from './spawn-turn.js'
@@ -119,7 +119,7 @@ async function claim(desk: Desk, policies: DeskPolicies, pick: Pick): Promise<Cl
 async function takeToken(desk: Desk, policies: DeskPolicies): Promise<string | null> {
   try {
     const call = { kind: 'local_state', name: 'the change token' } as const
-    const token = await retrying(policies.calls, call, (signal) => desk.evidence.changeToken(signal), desk)
+    const token = await retryCall(policies.calls, call, (signal) => desk.evidence.changeToken(signal), desk)
     return token.length <= tokenMaxChars ? token : null
   } catch (error) {
     // Without it, files cannot be told from what was there before, and acceptance says so.

@@ -35,7 +35,7 @@ export async function openFeed(path: string, disk: Disk): Promise<Feed> {
   let marks: number[] = []
 
   async function sync(): Promise<void> {
-    const entry = await disk.look(path)
+    const entry = await disk.stat(path)
     const replaced = entry !== 'missing' && (entry.identity !== identity || entry.size < reader.position)
     if (file === 'missing' || replaced) {
       if (file !== 'missing') await file.close()

@@ -87,7 +87,7 @@ export class TaskLog {
 
   /** Reads what has been appended since. Whether the file was another one, and everything was read anew. */
   async sync(): Promise<void> {
-    const entry = await this.#disk.look(this.#path)
+    const entry = await this.#disk.stat(this.#path)
     const replaced = entry === 'missing' || entry.identity !== this.#identity
     if (replaced || entry.size < this.#reader.position) {
       this.#log.warn({ path: this.#path }, 'the log is another file than before and is read anew')

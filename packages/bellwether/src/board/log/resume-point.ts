@@ -84,7 +84,7 @@ export async function writeFacts(
   const { count, sha256 } = records
   const file = idsFileOf(records)
   const path = join(state, file)
-  const there = await disk.look(path)
+  const there = await disk.stat(path)
   if (there === 'missing' || there.size !== records.bytes.length) {
     const draft = join(state, `.${file}.${draftId}.draft`)
     await disk.writeDraft(draft, [records.bytes])

@@ -68,13 +68,13 @@ async function realFolder(path: string, disk: Disk): Promise<string> {
     if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') throw nothing()
     throw toldDisk(path, error)
   }
-  const entry = await disk.look(real)
+  const entry = await disk.stat(real)
   if (entry === 'missing' || entry.kind !== 'folder') throw nothing()
   return real
 }
 
 async function within(folder: string, root: string, disk: Disk): Promise<void> {
-  const entry = await disk.look(folder)
+  const entry = await disk.stat(folder)
   if (entry === 'missing') return
   if (entry.kind === 'link') {
     const target = await explainDisk(folder, () => disk.realPath(folder))

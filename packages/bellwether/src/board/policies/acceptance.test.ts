@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { CommandResult } from '../../ports/run-command.js'
+import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
 import {

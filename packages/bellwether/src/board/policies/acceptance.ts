@@ -2,11 +2,11 @@
  * Is it really done? Completion is checked, not believed: which evidence a role owes, what a deliverable claims, and the
  * judgement over what was found on disk and what the verify commands said. Always: pure; commands come from the policy and
  * the task, never from a deliverable; what cannot be looked at yet means wait, never missing (hazard 21); "done" without
- * evidence is `incomplete_output`. Looking and running are left to `Evidence` and to ports/run-command.ts.
+ * evidence is `incomplete_output`. Looking and running are left to `Evidence` and to ports/processes/run-command.ts.
  */
 import { isAbsolute, normalize, relative, sep } from 'node:path'
 import { z } from 'zod'
-import type { CommandResult } from '../../ports/run-command.js'
+import type { CommandResult } from '../../ports/processes/run-command.js'
 import type { FileEvidence } from '../ports.js'
 import type { Task } from '../log/task.js'
 import { bounds, nameMap } from './shape.js'

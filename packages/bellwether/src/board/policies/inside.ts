@@ -83,7 +83,7 @@ export async function folderInside(disk: Disk, root: string, path: string): Prom
   let at = realRoot
   for (const part of path.split('/')) {
     at = join(at, part)
-    if ((await disk.look(at)) === 'missing') await disk.makeFolder(at)
+    if ((await disk.stat(at)) === 'missing') await disk.makeFolder(at)
     at = await disk.realPath(at)
     if (leadsOut(relative(realRoot, at)))
       throw new InvalidInput(`${path} leads out of the task root ${root}`, {

@@ -5,7 +5,7 @@
  */
 import { InvalidInput } from '@bellwether/protocol'
 import type { z } from 'zod'
-import { shippedCallPolicy, type CallPolicy } from '../../ports/retry.js'
+import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
 import { acceptanceFile, acceptanceShape, shippedAcceptance, type AcceptancePolicy } from './acceptance.js'
 import { budgetFile, budgetShape, shippedBudget, type BudgetPolicy } from './budget.js'
 import { parseObject, readInside } from './inside.js'
@@ -111,7 +111,7 @@ export async function loadPolicies(root: string): Promise<BoardPolicies> {
   const explicit = { retry: runtime.explicit.retryPolicy }
   const guardrails = { global: runtime.explicit.guardrails }
   return {
-    calls: callPolicy(merged(merged(asRetryFile(shippedCallPolicy), explicit), retry)),
+    calls: callPolicy(merged(merged(asRetryFile(defaultCallPolicy), explicit), retry)),
     recovery: withHuman(merged(shippedRecovery, recovery)),
     budget: merged(merged(shippedBudget, guardrails), budget),
     knowledge: merged(shippedKnowledge, knowledge),

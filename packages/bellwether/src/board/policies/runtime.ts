@@ -4,7 +4,7 @@
  * second version is itself; an explicit value that is valid is kept. Pure. Writing it is left to migrate.ts.
  */
 import type { z } from 'zod'
-import { shippedCallPolicy } from '../../ports/retry.js'
+import { defaultCallPolicy } from '../../ports/retry.js'
 import { shippedBudget } from './budget.js'
 import { backoffShape, retryRuleShape } from './retry.js'
 import { bounds } from './shape.js'
@@ -52,7 +52,7 @@ export interface RuntimePolicy {
   }
 }
 
-const { maxAttempts, backoff } = shippedCallPolicy.retry
+const { maxAttempts, backoff } = defaultCallPolicy.retry
 const { global } = shippedBudget
 
 interface Field {

@@ -146,7 +146,7 @@ interface Compactor {
 
 async function compactor(to: string, root: TaskRoot, disk: Disk, draftId: string): Promise<Compactor> {
   const path = resolve(to)
-  const [target, live] = [await disk.look(path), await disk.look(root.log)]
+  const [target, live] = [await disk.stat(path), await disk.stat(root.log)]
   if (target !== 'missing' && (target.kind !== 'file' || (live !== 'missing' && target.identity === live.identity))) {
     throw new InvalidInput(
       `${to} cannot be the compacted stream: it is ${target.kind === 'file' ? 'the log itself' : `a ${target.kind}`}`,

@@ -101,7 +101,7 @@ async function scan(root: TaskRoot, force: boolean, graceMs: number, world: Lock
   for (const name of (await explainDisk(root.locks, () => disk.list(root.locks))).toSorted()) {
     if (!name.endsWith('.lock')) continue
     const path = join(root.locks, name)
-    const entry = await disk.look(path)
+    const entry = await disk.stat(path)
     if (entry === 'missing') continue
     const file = await readLock(disk, path)
     if (file === 'missing') continue
@@ -142,7 +142,7 @@ async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: Lock
   // Moved before it is removed: what has been moved can be looked at, and given back if it is another one.
   const moved = await explainDisk(seen.path, () => disk.move(seen.path, join(root.locks, aside)))
   if (moved === 'moved') {
-    const entry = await disk.look(join(root.locks, aside))
+    const entry = await disk.stat(join(root.locks, aside))
     if (entry !== 'missing' && entry.identity === identity) {
       if (generation === undefined) await disk.remove(join(root.locks, aside))
       return true

@@ -13,7 +13,7 @@ import { taskStatuses, type TaskEvent, type TaskStatus } from '../../board/log/t
 import type { Client } from '../../client/client.js'
 import { block, plain } from '../../client/sanitize.js'
 import { systemDisk } from '../../ports/disk/disk.js'
-import { pauseMs, reconnecting } from '../../ports/retry.js'
+import { backoffMs, reconnectBackoff } from '../../ports/retry.js'
 import { printLine, tell as answer } from '../output.js'
 import { untilInterrupted } from '../interrupt.js'
 import { facts, table } from '../terminal.js'
@@ -161,7 +161,7 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
         if (failures === 0) process.stderr.write(`${plain(error.message)}; trying again\n`)
       }
       failures += 1
-      await systemClock.sleep(pauseMs({ backoff: reconnecting }, failures), signal)
+      await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
     }
   })
 }

@@ -84,7 +84,7 @@ export async function onRoot<T>(
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const { root, settings } = placeOf(flags)
-  if (use === 'look' && (await systemDisk.look(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
+  if (use === 'look' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
     throw new InvalidInput(`${root} has no tasks yet`, {
       code: 'no_such_root',
       hint: 'bellwether task add "…" makes the first; --root names another folder',

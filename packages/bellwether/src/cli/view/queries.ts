@@ -4,7 +4,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
-import { pauseMs, reconnecting } from '../../ports/retry.js'
+import { backoffMs, reconnectBackoff } from '../../ports/retry.js'
 import { openClient, serverOptions, type ServerFlags } from '../client.js'
 import { printLine, tell } from '../output.js'
 import { untilInterrupted } from '../interrupt.js'
@@ -205,7 +205,7 @@ async function follow(client: Client, flags: LookFlags, since: string | undefine
         if (failures === 0) process.stderr.write(`${plain(error.message)}; trying again\n`)
       }
       failures += 1
-      await systemClock.sleep(pauseMs({ backoff: reconnecting }, failures), signal)
+      await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
     }
   })
 }

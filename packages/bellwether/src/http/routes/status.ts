@@ -1,11 +1,11 @@
 /** Whether the server lives, whether it can work, and numbers for Prometheus. Needs no key, but for the numbers on a public address. */
 import type { Clock } from '@bellwether/base'
 import type { Queryable } from '../../ports/database/database.js'
-import { within } from '../../ports/link.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Api } from '../api.js'
 import { authorize, type Keys } from '../auth.js'
 import { viewMetrics } from './health.js'
+import { withTimeout } from '../../ports/retry.js'
 
 export interface StatusParts {
   readonly db: Queryable
@@ -26,7 +26,7 @@ export function statusRoutes(app: Api, parts: StatusParts): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
-    const database = await within(
+    const database = await withTimeout(
       parts.clock,
       probeMs,
       'a look at the database',

@@ -1,7 +1,7 @@
 import { systemRandom } from '@bellwether/base'
 import { expect, it } from 'vitest'
 import type { Bell, Ring } from './bell.js'
-import { nearBell } from './in-process.js'
+import { inProcessBell } from './in-process.js'
 
 /** A far bell that brings every ring back to its listeners, as a server does. `rung` resolves with the next rings sent. */
 function echoing() {
@@ -27,7 +27,7 @@ function echoing() {
 
 it('wakes listeners of the same process once, and lets the ring go out', async () => {
   const { far, sent, come, rung } = echoing()
-  const bell = nearBell(far, systemRandom)
+  const bell = inProcessBell(far, systemRandom)
   const heard: (Ring | undefined)[] = []
   const listening = await bell.listen('bw.v1.*.*.cmd.agent.w.wakeup', (ring) => heard.push(ring))
   await bell.ring([{ subject: 'bw.v1.p.public.cmd.agent.w.wakeup', payload: { agent_id: 'ann' } }])
@@ -47,7 +47,7 @@ it('wakes listeners of the same process once, and lets the ring go out', async (
 
 it('sends what is still to go out before it closes', async () => {
   const { far, sent } = echoing()
-  const bell = nearBell(far, systemRandom)
+  const bell = inProcessBell(far, systemRandom)
   void bell.ring([{ subject: 'bw.v1.p.public.cmd.agent.w.wakeup', payload: {} }])
   await bell.close()
   expect(sent).toHaveLength(1)

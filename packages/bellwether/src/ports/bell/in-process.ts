@@ -11,7 +11,7 @@ interface Ear {
   readonly onRing: (ring: Ring | undefined) => void
 }
 
-export function nearBell(bell: Bell, random: Random): Bell {
+export function inProcessBell(bell: Bell, random: Random): Bell {
   const ears = new Set<Ear>()
   const here = Buffer.from(random.bytes(6)).toString('hex')
   const isEcho = (ring: Ring | undefined): boolean => {

@@ -7,12 +7,12 @@ import { type Clock, type Log, type Random, systemClock, systemRandom } from '@b
 import { InvalidInput } from '@bellwether/protocol'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import { headers } from '@nats-io/transport-node'
-import type { NatsSession } from '../nats-link.js'
-import { natsLink } from '../nats-link.js'
-import { exchangeMs } from '../retry.js'
+import type { NatsSession } from '../connections/nats.js'
+import { keepNatsConnected } from '../connections/nats.js'
+import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
-import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, tell } from './ring.js'
-import type { Listener, WatchedBell } from './ring.js'
+import { checkPattern, isSubject, isTraceparent, makeRing, parseJson, payloadText, notifyListener } from './ring.js'
+import type { Listener, MonitoredBell } from './ring.js'
 
 export interface NatsBellOptions {
   readonly servers: string | readonly string[]
@@ -35,20 +35,20 @@ interface Outgoing {
   confirming: Promise<void> | undefined
 }
 
-export function natsBell(options: NatsBellOptions): WatchedBell {
+export function natsBell(options: NatsBellOptions): MonitoredBell {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether bell' } = options
   const listeners = new Map<Listener, Subscription | undefined>()
   const counts = { sent: 0, dropped: 0, failed: 0, trips: 0 }
   let outgoing: Outgoing | undefined
   let announced = Promise.resolve()
   let closed = false
-  const link = natsLink({ servers: options.servers, name, log, clock, random, onOpen })
+  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
   // Rings before the outcome of the first attempt wait for it, and only for it.
   const firstAttempt = link.settled()
 
   function hear(listener: Listener, message: Msg): void {
     const payload = message.data.length <= parseMaxBytes ? parseJson(Buffer.from(message.data).toString()) : undefined
-    tell(listener, makeRing(message.subject, payload, message.headers?.get('traceparent')), log)
+    notifyListener(listener, makeRing(message.subject, payload, message.headers?.get('traceparent')), log)
   }
 
   function subscribe(session: NatsSession, listener: Listener): void {
@@ -63,14 +63,14 @@ export function natsBell(options: NatsBellOptions): WatchedBell {
 
   async function announce(session: NatsSession, told: readonly Listener[]): Promise<void> {
     try {
-      await session.flush(exchangeMs)
+      await session.flush(exchangeTimeoutMs)
     } catch (error) {
       log.warn({ err: error }, 'the NATS server did not confirm the subscriptions')
       // Without its confirmation we cannot know what is heard: a new connection will say.
       await session.close()
       return
     }
-    for (const listener of told) if (listeners.has(listener)) tell(listener, undefined, log)
+    for (const listener of told) if (listeners.has(listener)) notifyListener(listener, undefined, log)
   }
 
   function onOpen(session: NatsSession): void {
@@ -91,7 +91,7 @@ export function natsBell(options: NatsBellOptions): WatchedBell {
     while (to.unread > 0) {
       const rings = to.unread
       try {
-        await to.session.flush(exchangeMs)
+        await to.session.flush(exchangeTimeoutMs)
         counts.trips += 1
         counts.sent += rings
       } catch (error) {

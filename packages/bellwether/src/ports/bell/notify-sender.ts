@@ -4,9 +4,9 @@
  * letter says is left to the bell.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
-import { keepLink } from '../link.js'
-import type { LoneClient } from '../postgres-link.js'
-import { openLoneClient } from '../postgres-link.js'
+import { keepConnected } from '../connections/connection-keeper.js'
+import type { DedicatedClient } from '../connections/postgres.js'
+import { openDedicatedClient } from '../connections/postgres.js'
 
 // 5,000 distinct wakeups of some 300 bytes are 1.5 MB; whoever is behind by more than that is reached by polling.
 const waitingMax = 5_000
@@ -30,11 +30,11 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
   let next: Promise<void> | undefined
   let closing = false
 
-  const link = keepLink<LoneClient>({
+  const link = keepConnected<DedicatedClient>({
     ...options,
     what: 'bell sender (PostgreSQL)',
     async open() {
-      const client = await openLoneClient(options.url, 'bellwether bell sender')
+      const client = await openDedicatedClient(options.url, 'bellwether bell sender')
       // A ring only wakes and may be lost: it need not wait for the disk, nor make others wait for it.
       await client.query('set synchronous_commit = off')
       return client
@@ -42,7 +42,7 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
     onOpen: () => void trip(),
   })
 
-  async function deliver(client: LoneClient, letters: readonly string[]): Promise<boolean> {
+  async function deliver(client: DedicatedClient, letters: readonly string[]): Promise<boolean> {
     try {
       await client.query("select pg_notify('bw', x) from unnest($1::text[]) x", [letters])
       counts.trips += 1

@@ -4,27 +4,27 @@
  * letters really arrive (a pooler in transaction mode swallows them), and when they do not we say so once. Sending is
  * left to notify-sender.ts, reconnecting to the link.
  */
-import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, deferred, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { gate, keepLink } from '../link.js'
-import type { Link } from '../link.js'
-import type { LoneClient } from '../postgres-link.js'
-import { openLoneClient } from '../postgres-link.js'
-import { exchangeMs } from '../retry.js'
+import { keepConnected } from '../connections/connection-keeper.js'
+import type { ConnectionKeeper } from '../connections/connection-keeper.js'
+import type { DedicatedClient } from '../connections/postgres.js'
+import { openDedicatedClient } from '../connections/postgres.js'
+import { exchangeTimeoutMs } from '../retry.js'
 import type { Ring } from './bell.js'
 import { notifySender } from './notify-sender.js'
 import {
   checkPattern,
   isSubject,
   isTraceparent,
-  letterMaxBytes,
+  messageMaxBytes,
   makeRing,
   parseJson,
   payloadFrom,
   payloadText,
-  tell,
+  notifyListener,
 } from './ring.js'
-import type { Listener, WatchedBell } from './ring.js'
+import type { Listener, MonitoredBell } from './ring.js'
 
 export interface NotifyBellOptions {
   /** Used for ringing; may lead through a pooler. */
@@ -42,15 +42,21 @@ function letter(ring: Ring, log: Log): string {
   const trace = isTraceparent(ring.traceparent) ? `,"t":"${ring.traceparent}"` : ''
   const write = (payload: string) => `{"s":${JSON.stringify(ring.subject)},"p":${payload}${trace}}`
   const full = write(payloadText(ring, log))
-  return Buffer.byteLength(full) <= letterMaxBytes ? full : write('{}')
+  return Buffer.byteLength(full) <= messageMaxBytes ? full : write('{}')
 }
 
-export function notifyBell(options: NotifyBellOptions): WatchedBell {
-  const { log, clock = systemClock, random = systemRandom, probeEveryMs = 30_000, probeWaitMs = exchangeMs } = options
+export function notifyBell(options: NotifyBellOptions): MonitoredBell {
+  const {
+    log,
+    clock = systemClock,
+    random = systemRandom,
+    probeEveryMs = 30_000,
+    probeWaitMs = exchangeTimeoutMs,
+  } = options
   const sender = notifySender({ url: options.url, log, clock, random })
   const listeners = new Set<Listener>()
   const probes = new Map<string, () => void>()
-  let link: Link<LoneClient> | undefined
+  let link: ConnectionKeeper<DedicatedClient> | undefined
   let healthy = true
   let closed = false
 
@@ -59,18 +65,18 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
     if (typeof probe === 'string') probes.get(probe)?.()
     if (typeof s !== 'string') return
     const ring = makeRing(s, p, t)
-    for (const listener of [...listeners]) tell(listener, ring, log)
+    for (const listener of [...listeners]) notifyListener(listener, ring, log)
   }
 
   async function probe(): Promise<'heard' | 'silent' | 'unsent'> {
     const id = Buffer.from(random.bytes(8)).toString('hex')
-    const heard = gate<'heard'>()
+    const heard = deferred<'heard'>()
     const done = new AbortController()
-    probes.set(id, () => heard.open('heard'))
+    probes.set(id, () => heard.resolve('heard'))
     try {
       await sender.settled()
       if (!(await sender.sendProbe(JSON.stringify({ probe: id })))) return 'unsent'
-      return await Promise.race([heard.opened, clock.sleep(probeWaitMs, done.signal).then(() => 'silent' as const)])
+      return await Promise.race([heard.promise, clock.sleep(probeWaitMs, done.signal).then(() => 'silent' as const)])
     } finally {
       done.abort()
       probes.delete(id)
@@ -78,7 +84,7 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
   }
 
   /** Probes one connection until it is over. */
-  async function watch(client: LoneClient): Promise<void> {
+  async function watch(client: DedicatedClient): Promise<void> {
     let proven = false
     const over = new AbortController()
     void client.closed.then(() => over.abort())
@@ -90,7 +96,7 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
         healthy = proven = true
       } else if (answer === 'silent' && proven) {
         // It worked on this very connection before: the connection is dead, though nobody told us.
-        client.sever(new Error('a probe of the bell did not come back'))
+        client.destroy(new Error('a probe of the bell did not come back'))
       } else if (answer === 'silent' && healthy) {
         healthy = false
         const hint = 'LISTEN needs a direct connection: set database.direct_url if database.url leads through a pooler'
@@ -100,11 +106,11 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
     }
   }
 
-  function startListening(): Link<LoneClient> {
-    return keepLink<LoneClient>({
+  function startListening(): ConnectionKeeper<DedicatedClient> {
+    return keepConnected<DedicatedClient>({
       what: 'bell listener (PostgreSQL)',
       async open() {
-        const client = await openLoneClient(options.directUrl ?? options.url, 'bellwether bell listener')
+        const client = await openDedicatedClient(options.directUrl ?? options.url, 'bellwether bell listener')
         client.onNotification(hear)
         try {
           await client.query('listen bw')
@@ -115,7 +121,7 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
         return client
       },
       onOpen(client) {
-        for (const listener of [...listeners]) tell(listener, undefined, log)
+        for (const listener of [...listeners]) notifyListener(listener, undefined, log)
         void watch(client)
       },
       log,
@@ -141,7 +147,7 @@ export function notifyBell(options: NotifyBellOptions): WatchedBell {
       const late = link?.current() !== undefined
       listeners.add(listener)
       link ??= startListening()
-      if (late) tell(listener, undefined, log)
+      if (late) notifyListener(listener, undefined, log)
       await link.settled()
       return {
         async stop() {

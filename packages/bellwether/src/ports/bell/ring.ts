@@ -21,7 +21,7 @@ export interface BellStatus {
   readonly trips: number
 }
 
-export interface WatchedBell extends Bell {
+export interface MonitoredBell extends Bell {
   status(): BellStatus
 }
 
@@ -31,7 +31,7 @@ export interface Listener {
 }
 
 // A notify payload must stay below 8,000 bytes; the rest is room for the server's own accounting.
-export const letterMaxBytes = 7_900
+export const messageMaxBytes = 7_900
 
 const subjectPattern = /^[^\s.*>]+(\.[^\s.*>]+)*$/
 const listenPattern = /^[^\s.]+(\.[^\s.]+)*$/
@@ -57,7 +57,7 @@ export function checkPattern(pattern: string): void {
 export function payloadText(ring: Ring, log: Log): string {
   try {
     const text = JSON.stringify(ring.payload)
-    return Buffer.byteLength(text) <= letterMaxBytes ? text : '{}'
+    return Buffer.byteLength(text) <= messageMaxBytes ? text : '{}'
   } catch (error) {
     log.warn({ err: error, subject: ring.subject }, 'a ring has a payload that is not JSON; ringing without it')
     return '{}'
@@ -85,7 +85,7 @@ export function parseJson(text: string): unknown {
 }
 
 /** Calls one listener; what it throws is its own bug and must not stop the others. */
-export function tell(listener: Listener, ring: Ring | undefined, log: Log): void {
+export function notifyListener(listener: Listener, ring: Ring | undefined, log: Log): void {
   if (ring !== undefined && !matches(listener.pattern, ring.subject)) return
   try {
     listener.onRing(ring)

@@ -1,17 +1,25 @@
 import { expect, it } from 'vitest'
 import { handClock, settle } from '../../../test/support/hand-clock.js'
 import { quietLog } from '../../../test/support/quiet-log.js'
-import type { Parcel } from './chunks.js'
-import { openPile, type PileOptions } from './chunk-buffer.js'
+import type { OutgoingChunk } from './chunks.js'
+import { openChunkBuffer, type ChunkBufferOptions } from './chunk-buffer.js'
 
 const turnOf = (agentTurnId: string) => ({ projectId: 'p', agentId: 'ann', agentTurnId, turnEpoch: 1 })
 const ann = turnOf('t1')
 
-function open(more: Partial<PileOptions> = {}) {
+function open(more: Partial<ChunkBufferOptions> = {}) {
   const clock = handClock()
-  const batches: (readonly Parcel[])[] = []
-  const carry = async (parcels: readonly Parcel[]) => (batches.push(parcels), true)
-  const pile = openPile({ clock, log: quietLog, waitMs: 50, textMaxBytes: 100, parcelsMax: 10, carry, ...more })
+  const batches: (readonly OutgoingChunk[])[] = []
+  const carry = async (parcels: readonly OutgoingChunk[]) => (batches.push(parcels), true)
+  const pile = openChunkBuffer({
+    clock,
+    log: quietLog,
+    waitMs: 50,
+    textMaxBytes: 100,
+    batchMax: 10,
+    send: carry,
+    ...more,
+  })
   const texts = () => batches.flat().map(({ chunk }) => chunk.text)
   return { pile, clock, batches, texts }
 }
@@ -48,12 +56,12 @@ it('cuts long words into chunks that fit as JSON, between characters', async () 
 
 it('drops the oldest words of a turn that says more than the way can carry, and counts them', async () => {
   let go: (arrived: boolean) => void = () => undefined
-  const sent: Parcel[] = []
-  const carry = (parcels: readonly Parcel[]) => {
+  const sent: OutgoingChunk[] = []
+  const carry = (parcels: readonly OutgoingChunk[]) => {
     sent.push(...parcels)
     return new Promise<boolean>((resolve) => (go = resolve))
   }
-  const { pile, clock } = open({ carry, textMaxBytes: 100_000 })
+  const { pile, clock } = open({ send: carry, textMaxBytes: 100_000 })
   pile.add(ann, { kind: 'text', text: 'first' })
   await clock.advance(50)
   // The way is blocked from here on.
@@ -71,13 +79,13 @@ it('drops the oldest words of a turn that says more than the way can carry, and 
 
 it('tells in the next chunk what was lost while the way was closed', async () => {
   let arrives = false
-  const sent: Parcel[] = []
-  const carry = async (parcels: readonly Parcel[]) => {
+  const sent: OutgoingChunk[] = []
+  const carry = async (parcels: readonly OutgoingChunk[]) => {
     if (arrives) sent.push(...parcels)
     if (sent.length === 0 && parcels[0]!.chunk.text === 'thrown') throw new Error('broken')
     return arrives
   }
-  const { pile, clock } = open({ carry })
+  const { pile, clock } = open({ send: carry })
   for (const text of ['lost', 'thrown']) {
     pile.add(ann, { kind: 'text', text })
     await clock.advance(50)
@@ -89,7 +97,7 @@ it('tells in the next chunk what was lost while the way was closed', async () =>
 })
 
 it('keeps within its bounds whoever talks, and sends what is left when it closes', async () => {
-  const { pile, clock, texts } = open({ parcelsMax: 2 })
+  const { pile, clock, texts } = open({ batchMax: 2 })
   for (let turn = 0; turn < 6_000; turn += 1) pile.add(turnOf(`many-${turn}`), { kind: 'text', text: 'x' })
   expect(pile.counts().dropped).toBe(6_000 - 4_096)
   await clock.advance(100)

@@ -4,9 +4,9 @@
  * itself is the adapter's.
  */
 import type { Clock, Log } from '@bellwether/base'
-import { chunkSubject, type Chunk, type ChunkCounts, type ChunkTurn, type Parcel } from './chunks.js'
+import { chunkSubject, type Chunk, type ChunkCounts, type ChunkTurn, type OutgoingChunk } from './chunks.js'
 
-export interface PileOptions {
+export interface ChunkBufferOptions {
   readonly clock: Clock
   readonly log: Log
   /** How long a piece may wait for company. */
@@ -14,12 +14,12 @@ export interface PileOptions {
   /** The most that one chunk's text takes as JSON. */
   readonly textMaxBytes: number
   /** The most chunks that go at once; the rest goes next time. */
-  readonly parcelsMax: number
+  readonly batchMax: number
   /** False: they are lost. */
-  readonly carry: (parcels: readonly Parcel[]) => Promise<boolean>
+  readonly send: (parcels: readonly OutgoingChunk[]) => Promise<boolean>
 }
 
-export interface Pile {
+export interface ChunkBuffer {
   add(turn: ChunkTurn, piece: { readonly kind: string; readonly text: string }): void
   counts(): ChunkCounts
   /** Sends what is left, once. */
@@ -29,7 +29,7 @@ export interface Pile {
 // One turn that prints without end keeps its last words, and takes no room from the others.
 const turnMaxChars = 65_536
 // A thousand busy turns within 16 MB (two bytes a character); past it the oldest words of the talker go.
-const pileMaxChars = 8_388_608
+const bufferMaxChars = 8_388_608
 // Turns whose numbering is remembered; one that was silent for so long starts again at 1.
 const turnsMax = 4_096
 
@@ -41,7 +41,7 @@ interface Heap {
   dropped: number
 }
 
-export function openPile(options: PileOptions): Pile {
+export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
   const { clock, log } = options
   /** The longest silent comes first. */
   const heaps = new Map<string, Heap>()
@@ -80,11 +80,11 @@ export function openPile(options: PileOptions): Pile {
     }
   }
 
-  function take(): Parcel[] {
-    const parcels: Parcel[] = []
+  function take(): OutgoingChunk[] {
+    const parcels: OutgoingChunk[] = []
     for (const heap of waiting) {
       for (let piece = heap.pieces[0]; piece !== undefined; piece = heap.pieces[0]) {
-        if (parcels.length >= options.parcelsMax) return parcels
+        if (parcels.length >= options.batchMax) return parcels
         const text = head(piece.text, options.textMaxBytes)
         if (text.length === piece.text.length) heap.pieces.shift()
         else piece.text = piece.text.slice(text.length)
@@ -101,7 +101,7 @@ export function openPile(options: PileOptions): Pile {
 
   async function carry(): Promise<void> {
     const parcels = take()
-    const arrived = await options.carry(parcels).catch((error: unknown) => {
+    const arrived = await options.send(parcels).catch((error: unknown) => {
       log.warn({ err: error, chunks: parcels.length }, 'chunks were lost on their way out')
       return false
     })
@@ -136,7 +136,7 @@ export function openPile(options: PileOptions): Pile {
       chars += text.length
       waiting.add(heap)
       if (heap.chars > turnMaxChars) drop(heap, heap.chars - turnMaxChars)
-      if (chars > pileMaxChars) drop(heap, chars - pileMaxChars)
+      if (chars > bufferMaxChars) drop(heap, chars - bufferMaxChars)
       running ??= run()
     },
     counts: () => ({ ...counts }),

@@ -46,7 +46,7 @@ export interface Chunks {
 }
 
 /** A chunk on its way out. */
-export interface Parcel {
+export interface OutgoingChunk {
   readonly subject: string
   readonly chunk: Chunk
 }

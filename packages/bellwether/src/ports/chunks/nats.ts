@@ -6,9 +6,9 @@ import { type Clock, type Log, type Random, systemClock, systemRandom } from '@b
 import { InvalidInput } from '@bellwether/protocol'
 import type { Subscription } from '@nats-io/transport-node'
 import { checkPattern, isSubject, parseJson } from '../bell/ring.js'
-import { natsLink, type NatsSession } from '../nats-link.js'
+import { keepNatsConnected, type NatsSession } from '../connections/nats.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openPile } from './chunk-buffer.js'
+import { openChunkBuffer } from './chunk-buffer.js'
 
 export interface NatsChunksOptions {
   readonly servers: string | readonly string[]
@@ -37,7 +37,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
   const ears = new Set<Ear>()
   let closed = false
-  const link = natsLink({ servers: options.servers, name, log, clock, random, onOpen })
+  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
 
   function onOpen(session: NatsSession): void {
     for (const ear of ears) subscribe(session, ear)
@@ -62,13 +62,13 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     }
   }
 
-  const pile = openPile({
+  const pile = openChunkBuffer({
     clock,
     log,
     waitMs,
     textMaxBytes,
-    parcelsMax,
-    async carry(parcels) {
+    batchMax: parcelsMax,
+    async send(parcels) {
       const session = link.current()
       if (session === undefined) return false
       for (const { subject, chunk } of parcels) {

@@ -5,11 +5,11 @@
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
-import { checkPattern, isSubject, letterMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
-import { keepLink, type Link } from '../link.js'
-import { openLoneClient, type LoneClient } from '../postgres-link.js'
+import { checkPattern, isSubject, messageMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
+import { keepConnected, type ConnectionKeeper } from '../connections/connection-keeper.js'
+import { openDedicatedClient, type DedicatedClient } from '../connections/postgres.js'
 import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openPile } from './chunk-buffer.js'
+import { openChunkBuffer } from './chunk-buffer.js'
 
 export interface NotifyChunksOptions {
   readonly url: string
@@ -35,18 +35,18 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom } = options
   const ears = new Set<Ear>()
   let closed = false
-  let sender: Link<LoneClient> | undefined
-  let listener: Link<LoneClient> | undefined
+  let sender: ConnectionKeeper<DedicatedClient> | undefined
+  let listener: ConnectionKeeper<DedicatedClient> | undefined
 
   /** Opened by the first who needs it: a worker that only talks has one connection, and one that is silent none. */
-  const openLink = (what: string, url: string, prepare: (client: LoneClient) => Promise<void>) =>
-    keepLink<LoneClient>({
+  const openLink = (what: string, url: string, prepare: (client: DedicatedClient) => Promise<void>) =>
+    keepConnected<DedicatedClient>({
       what,
       log,
       clock,
       random,
       async open() {
-        const client = await openLoneClient(url, 'bellwether chunks')
+        const client = await openDedicatedClient(url, 'bellwether chunks')
         try {
           await prepare(client)
         } catch (error) {
@@ -71,13 +71,13 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
     }
   }
 
-  const pile = openPile({
+  const pile = openChunkBuffer({
     clock,
     log,
     waitMs,
     textMaxBytes,
-    parcelsMax,
-    async carry(parcels) {
+    batchMax: parcelsMax,
+    async send(parcels) {
       // They may be lost: they need not wait for the disk, nor make others wait for it.
       sender ??= openLink('chunks (PostgreSQL)', options.url, (one) => one.query('set synchronous_commit = off'))
       await sender.settled()
@@ -86,7 +86,7 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
       const letters = parcels
         .filter(({ subject }) => isSubject(subject))
         .map(({ subject, chunk }) => JSON.stringify({ s: subject, c: chunk }))
-        .filter((letter) => Buffer.byteLength(letter) <= letterMaxBytes)
+        .filter((letter) => Buffer.byteLength(letter) <= messageMaxBytes)
       await client.query(`select pg_notify('${channel}', x) from unnest($1::text[]) x`, [letters])
       return true
     },

@@ -7,7 +7,7 @@ import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { superuser, type Identity } from './cluster.js'
 import type { Layout } from './layout.js'
-import { translated } from './pg-errors.js'
+import { translateError } from './pg-errors.js'
 import { poll } from './poll.js'
 import { bornAt, readPidFile, seePostmaster, stopPostmaster, watchPostmaster, type Postmaster } from './postmaster.js'
 
@@ -75,7 +75,7 @@ export async function verifyServer(layout: Layout, identity: Identity, port: num
     if (!ours) throw anotherServer(layout, port)
     if (!row.made) await client.query(`create database ${database}`)
   } catch (error) {
-    const known = translated(error)
+    const known = translateError(error)
     throw known instanceof InvalidInput && known.code === 'database_login' ? anotherServer(layout, port) : known
   } finally {
     await client.end().catch(() => undefined) // the outcome is already known

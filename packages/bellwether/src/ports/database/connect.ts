@@ -4,7 +4,7 @@
  */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
-import { translated } from './pg-errors.js'
+import { translateError } from './pg-errors.js'
 import { types } from './pg-types.js'
 
 export interface ConnectOptions {
@@ -94,7 +94,7 @@ export async function openListener(options: ListenerOptions): Promise<pg.Client>
     await client.connect()
   } catch (error) {
     await client.end().catch(() => undefined)
-    throw translated(error)
+    throw translateError(error)
   }
   told = false
   return client
@@ -122,7 +122,7 @@ function badUrl(cause?: unknown): InvalidInput {
 
 /** What is neither a known refusal nor an outage (TLS, the protocol, a server that is not PostgreSQL). */
 function refused(error: unknown): Error {
-  const known = translated(error)
+  const known = translateError(error)
   if (known instanceof Terminal || known instanceof Retryable) return known
   return new InvalidInput(`The database cannot be used: ${known.message}`, {
     code: 'database_refused',

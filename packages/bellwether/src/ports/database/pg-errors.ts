@@ -51,7 +51,7 @@ export function isBroken(error: unknown): boolean {
   return error instanceof Error && (isLost(error) || isLostPlan(error))
 }
 
-export function translated(error: unknown): Error {
+export function translateError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error), { cause: error })
   if (error instanceof Retryable || error instanceof Terminal) return error
   if (isLost(error)) {

@@ -8,7 +8,7 @@ import { Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { checkServer, clientConfig, type ConnectOptions } from './connect.js'
 import type { Database, Queryable, Statement } from './database.js'
-import { isBroken, translated } from './pg-errors.js'
+import { isBroken, translateError } from './pg-errors.js'
 
 export interface PoolOptions extends ConnectOptions {
   /** 10 unless told: two per core of a small server keeps it busy without queueing inside it. */
@@ -50,7 +50,7 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
     // Hot: one promise over the driver's. The driver copies the statement before it adds its own fields.
     query: <Row extends object>(statement: Statement) =>
       pool.query(outgoing(statement)).then(rowsOf<Row>, (error: unknown) => {
-        if (!unprepared(error)) throw translated(error)
+        if (!unprepared(error)) throw translateError(error)
         return pool.query(outgoing(statement)).then(rowsOf<Row>, fail)
       }),
     transaction: (run) => transaction({ pool, outgoing, unprepared }, run),
@@ -67,7 +67,7 @@ function rowsOf<Row>(result: { readonly rows: unknown[] }): Row[] {
 }
 
 function fail(error: unknown): never {
-  throw translated(error)
+  throw translateError(error)
 }
 
 interface Sending {
@@ -85,7 +85,7 @@ async function transaction<T>({ pool, outgoing, unprepared }: Sending, run: (tx:
       if (over) return Promise.reject(transactionOver())
       return client.query(outgoing(statement)).then(rowsOf<Row>, (error: unknown) => {
         if (isBroken(error)) broken = error
-        throw unprepared(error) ? transactionUnprepared(error) : translated(error)
+        throw unprepared(error) ? transactionUnprepared(error) : translateError(error)
       })
     },
   }
@@ -101,7 +101,7 @@ async function transaction<T>({ pool, outgoing, unprepared }: Sending, run: (tx:
   } catch (error) {
     over = true
     client.release(broken === undefined && !isBroken(error) ? await rollback(client) : true)
-    throw translated(error)
+    throw translateError(error)
   }
 }
 

@@ -38,7 +38,7 @@ export interface Entry {
 export interface Disk {
   readonly openLog: (path: string, access: 'read' | 'append') => Promise<LogFile | 'missing'>
   readonly read: (path: string, maxBytes: number) => Promise<Read>
-  readonly look: (path: string) => Promise<Entry | 'missing'>
+  readonly stat: (path: string) => Promise<Entry | 'missing'>
   readonly list: (folder: string) => Promise<readonly string[]>
   /** Creates the file with all of its content, or tells that the name is taken. `draft` is a name beside it for the making. */
   readonly createExclusive: (path: string, draft: string, bytes: Uint8Array) => Promise<'created' | 'taken'>
@@ -115,7 +115,7 @@ export const systemDisk: Disk = {
   },
 
   async read(path, maxBytes) {
-    const entry = await systemDisk.look(path)
+    const entry = await systemDisk.stat(path)
     if (entry === 'missing') return { found: 'missing' }
     if (entry.kind !== 'file') return { found: 'no_file' }
     if (entry.size > maxBytes) return { found: 'too_large' }
@@ -123,7 +123,7 @@ export const systemDisk: Disk = {
     return bytes === 'missing' ? { found: 'missing' } : { found: 'bytes', bytes }
   },
 
-  async look(path) {
+  async stat(path) {
     const stat = await orMissing(fs.lstat(path, { bigint: true }))
     if (stat === 'missing') return stat
     const kind = stat.isFile() ? 'file' : stat.isDirectory() ? 'folder' : stat.isSymbolicLink() ? 'link' : 'other'

@@ -13,7 +13,7 @@ export interface Machine {
   readonly bootId: string | undefined
   readonly pid: number
   /** Milliseconds since the machine started, the same for all of its processes: a wall clock that is set does not move it. */
-  upMs(): number
+  uptimeMs(): number
   /** Whether a process has this pid now, and what tells it from an earlier one with the same pid. */
   process(pid: number): { readonly alive: boolean; readonly startMark?: string; readonly startedAtMs?: number }
   /** Its filesystem's name as `mount` says it: ext4, nfs4, fuse.sshfs, … */
@@ -87,7 +87,7 @@ export const systemMachine: Machine = {
   host: hostname(),
   bootId: readText('/proc/sys/kernel/random/boot_id')?.trim(),
   pid: process.pid,
-  upMs: () => Number(process.hrtime.bigint() / 1_000_000n),
+  uptimeMs: () => Number(process.hrtime.bigint() / 1_000_000n),
   process(pid) {
     if (!Number.isSafeInteger(pid) || pid <= 0 || !alive(pid)) return { alive: false }
     const ticks = startTicks(pid)

@@ -4,14 +4,14 @@
  */
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 
-export interface McpAnswer {
+export interface McpResult {
   readonly failed: boolean
   readonly result: unknown
   /** All its text, for messages. */
   readonly text: string
 }
 
-export function answerOf({ content, structuredContent, isError }: CallToolResult): McpAnswer {
+export function toMcpResult({ content, structuredContent, isError }: CallToolResult): McpResult {
   const items = content.map(plain)
   const texts = items.filter((item) => typeof item === 'string')
   const text = texts.join('\n')

@@ -5,7 +5,7 @@
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { boundedFetch } from './bounded-fetch.js'
-import type { McpTransport, TransportTrouble } from './server.js'
+import type { McpTransport, TransportEvents } from './server.js'
 
 export interface HttpOptions {
   readonly url: string
@@ -13,7 +13,7 @@ export interface HttpOptions {
   readonly messageMaxBytes: number
 }
 
-export function httpTransport({ url, headers, messageMaxBytes }: HttpOptions, trouble: TransportTrouble): McpTransport {
+export function httpTransport({ url, headers, messageMaxBytes }: HttpOptions, trouble: TransportEvents): McpTransport {
   const transport = new StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
     redirectPolicy: 'same-origin',
@@ -24,5 +24,5 @@ export function httpTransport({ url, headers, messageMaxBytes }: HttpOptions, tr
     }),
   })
   // The library's own class is not exact about what may be undefined.
-  return { transport: transport as Transport, complaint: () => '', farewell: () => transport.terminateSession() }
+  return { transport: transport as Transport, lastError: () => '', endSession: () => transport.terminateSession() }
 }

@@ -3,7 +3,7 @@
  * that dies is started again after a growing pause. Always: every question has a timeout; the last list is kept while the server
  * is away; a call that was lost with the connection says that it may have taken effect, and is never repeated here.
  */
-import { type Clock, errorMessage, type Log, type Random } from '@bellwether/base'
+import { type Clock, deferred, errorMessage, type Log, type Random } from '@bellwether/base'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -15,10 +15,10 @@ import {
   ToolListChangedNotificationSchema,
   type Tool,
 } from '@modelcontextprotocol/sdk/types.js'
-import { gate, keepLink, within, type Connection } from '../link.js'
-import { classify, classifyStatus } from '../retry.js'
-import { ToolFailure } from '../tool-failure.js'
-import { answerOf, type McpAnswer } from './call-result.js'
+import { keepConnected, type Connection } from '../connections/connection-keeper.js'
+import { classify, classifyStatus, withTimeout } from '../retry.js'
+import { ToolFailure } from '../tools/tool-failure.js'
+import { toMcpResult, type McpResult } from './call-result.js'
 import { tooLargeCode } from './lines.js'
 
 export interface McpTool {
@@ -36,7 +36,7 @@ export interface McpServer {
     tool: string,
     args: Readonly<Record<string, unknown>>,
     limits: { readonly timeoutMs: number; readonly signal: AbortSignal },
-  ): Promise<McpAnswer>
+  ): Promise<McpResult>
   /** Resolves when connected, or when the attempt under way has failed. */
   settled(): Promise<void>
   close(): Promise<void>
@@ -45,13 +45,13 @@ export interface McpServer {
 export interface McpTransport {
   readonly transport: Transport
   /** Why it ended, as far as it says so itself. */
-  complaint(): string
+  lastError(): string
   /** Tells the other side that nobody comes back. */
-  farewell?(): Promise<void>
+  endSession?(): Promise<void>
 }
 
 /** What a transport notices that the protocol does not. */
-export interface TransportTrouble {
+export interface TransportEvents {
   /** An answer was too large to be read. */
   overflow(): void
   /** An answer broke off. */
@@ -61,7 +61,7 @@ export interface TransportTrouble {
 export interface McpServerOptions {
   readonly name: string
   /** A new one for each connection. */
-  readonly transport: (trouble: TransportTrouble) => McpTransport
+  readonly transport: (trouble: TransportEvents) => McpTransport
   readonly clock: Clock
   readonly random: Random
   readonly log: Log
@@ -100,10 +100,10 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     const complain = rarely(complaintsMax, (error) =>
       log.warn({ server: name, err: error }, 'trouble with an MCP server'),
     )
-    const over = gate<unknown>()
+    const over = deferred<unknown>()
     const client = new Client({ name: 'bellwether', version: '1' }, { capabilities: {} })
     const lose = (why: unknown) => {
-      over.open(why)
+      over.resolve(why)
       void client
         .close()
         .catch((error: unknown) => log.warn({ err: error, server: name }, 'an MCP server did not close'))
@@ -116,15 +116,15 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       broken: lose,
     })
     Object.assign(client, {
-      onclose: () => over.open(new Error(made.complaint() || 'the MCP server went away')),
+      onclose: () => over.resolve(new Error(made.lastError() || 'the MCP server went away')),
       onerror: complain,
     })
     const session: Session = {
       client,
-      closed: over.opened,
+      closed: over.promise,
       async close() {
-        if (made.farewell !== undefined)
-          await within(clock, farewellMs, 'saying farewell', made.farewell()).catch((error: unknown) =>
+        if (made.endSession !== undefined)
+          await withTimeout(clock, farewellMs, 'saying farewell', made.endSession()).catch((error: unknown) =>
             log.warn({ err: error, server: name }, 'an MCP server heard no farewell'),
           )
         await client.close()
@@ -139,7 +139,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     } catch (error) {
       await client.close()
       await made.transport.close()
-      const said = made.complaint()
+      const said = made.lastError()
       throw said === '' ? error : new Error(`${errorMessage(error)}; it said: ${said}`)
     }
     attempt = undefined
@@ -194,7 +194,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     return refreshing
   }
 
-  const link = keepLink<Session>({
+  const link = keepConnected<Session>({
     what: `MCP server ${name}`,
     open,
     onOpen: () => {
@@ -212,7 +212,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     await Promise.race([link.settled(), aborted(signal)])
     const then = link.current()
     if (then !== undefined) return then
-    throw new ToolFailure(`the MCP server ${name} is not there`, { code: 'mcp_unavailable', passing: true })
+    throw new ToolFailure(`the MCP server ${name} is not there`, { code: 'mcp_unavailable', retryable: true })
   }
 
   return {
@@ -223,7 +223,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       try {
         const params = { name: tool, arguments: args }
         const limits = { signal, timeout: timeoutMs + slackMs }
-        return answerOf(await one.client.request({ method: 'tools/call', params }, CallToolResultSchema, limits))
+        return toMcpResult(await one.client.request({ method: 'tools/call', params }, CallToolResultSchema, limits))
       } catch (error) {
         const failure = one.overflown() ? tooLarge() : failureOf(name, error)
         if (failure.lost) one.lose(error)
@@ -273,7 +273,7 @@ function failureOf(server: string, error: unknown): Judged {
     const failure = new ToolFailure(`the MCP server ${server} answered ${status}: ${message.slice(0, 500)}`, {
       code: `mcp_http_${status}`,
       inDoubt,
-      passing: retryable || status === 404,
+      retryable: retryable || status === 404,
     })
     return { failure, lost: status === 404 || status >= 500 || status < 100 }
   }
@@ -282,14 +282,17 @@ function failureOf(server: string, error: unknown): Judged {
     if (code === tooLargeCode) return tooLarge()
     if (code === closedCode) return { lost: false, failure: gone(server, message, error) }
     if (code === timeoutCode)
-      return { lost: false, failure: new ToolFailure(message, { code: 'tool_timeout', inDoubt: true, passing: true }) }
+      return {
+        lost: false,
+        failure: new ToolFailure(message, { code: 'tool_timeout', inDoubt: true, retryable: true }),
+      }
     return { lost: false, failure: new ToolFailure(message, { code: 'mcp_error' }) }
   }
   const { inDoubt, retryable, why } = classify(error)
   const failure = new ToolFailure(`the MCP server ${server} cannot be reached: ${message}`, {
     code: 'mcp_unavailable',
     inDoubt: inDoubt || why === 'unknown',
-    passing: retryable || why === 'unknown',
+    retryable: retryable || why === 'unknown',
     cause: error,
   })
   return { failure, lost: true }
@@ -299,7 +302,7 @@ const gone = (server: string, message: string, cause: unknown) =>
   new ToolFailure(`the MCP server ${server} went away in the middle of the call (${message})`, {
     code: 'mcp_lost',
     inDoubt: true,
-    passing: true,
+    retryable: true,
     cause,
   })
 

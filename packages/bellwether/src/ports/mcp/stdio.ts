@@ -8,7 +8,7 @@ import type { Clock } from '@bellwether/base'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { JSONRPCMessageSchema, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import { keepTail } from '../processes/capture.js'
-import { endFamily } from '../processes/kill-tree.js'
+import { killTree } from '../processes/kill-tree.js'
 import type { Guardian, Watch } from '../processes/guardian.js'
 import { messageLines } from './lines.js'
 import type { McpTransport } from './server.js'
@@ -33,7 +33,7 @@ const stderrMaxBytes = 4_096
 
 export function stdioTransport(options: StdioOptions): McpTransport {
   const transport = new StdioTransport(options)
-  return { transport, complaint: () => transport.complaint }
+  return { transport, lastError: () => transport.complaint }
 }
 
 class StdioTransport implements Transport {
@@ -109,7 +109,7 @@ class StdioTransport implements Transport {
     const child = this.#child
     child?.stdin?.end()
     const root = child?.pid === undefined ? {} : { root: child.pid }
-    const left = await endFamily({ clock, graceMs, wanted: (other) => other === token, ...root })
+    const left = await killTree({ clock, graceMs, wanted: (other) => other === token, ...root })
     for (const stream of [child?.stdout, child?.stderr]) stream?.destroy()
     if (left.length === 0) this.#watch?.release()
     else onTrouble(`processes of the server could not be ended: ${left.join(', ')}`)

@@ -4,8 +4,8 @@
  */
 import type { OpenAICompatibleProvider } from '@ai-sdk/openai-compatible'
 import { Retryable } from '@bellwether/protocol'
-import type { FinishReason, Message, Model, ModelRequest, Part, TokenUsage } from './model.js'
-import { thoughtsApart } from './think-tags.js'
+import type { FinishReason, Message, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
+import { splitThinkTags } from './think-tags.js'
 
 /** The SDK's own type of a model; its package of types is not one of ours. */
 export type SdkModel = ReturnType<OpenAICompatibleProvider['chatModel']>
@@ -28,11 +28,11 @@ export function sdkModel({ name, account, model, key, cacheMark }: SdkSource): M
   return {
     name,
     account,
-    conceal: (text) => (key === undefined ? text : text.replaceAll(key, '[key]')),
+    redact: (text) => (key === undefined ? text : text.replaceAll(key, '[key]')),
     async *stream(request, signal) {
       const { stream } = await model.doStream(optionsOf(request, signal, cacheMark))
       const reader = stream.getReader()
-      const apart = thoughtsApart()
+      const apart = splitThinkTags()
       try {
         for (;;) {
           const { done, value } = await reader.read()
@@ -111,7 +111,7 @@ function seenAgain(extra: Readonly<Record<string, unknown>>): Extra {
   return { google: Object.values(extra)[0], ...extra } as Extra
 }
 
-function partOf(part: SdkPart): Part | undefined {
+function partOf(part: SdkPart): ModelPart | undefined {
   switch (part.type) {
     case 'text-delta':
       return { kind: 'text', text: part.delta }
@@ -152,7 +152,7 @@ const reasons: Readonly<Record<string, FinishReason>> = {
 }
 
 /** Undefined where the provider never said that it was done: the answer was cut off. */
-function finishOf({ finishReason, usage }: Finish): Part | undefined {
+function finishOf({ finishReason, usage }: Finish): ModelPart | undefined {
   const { unified, raw } = finishReason
   if (unified === 'error' || (unified === 'other' && raw === undefined)) return undefined
   const used = usageOf(usage)

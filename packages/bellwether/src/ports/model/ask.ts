@@ -5,12 +5,12 @@
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { tryAgain, type RetryPolicy } from '../retry.js'
-import { failureOf, type ModelFailure } from './failure.js'
-import type { Limiter, Pass } from './limiter.js'
-import type { AskedCall, FinishReason, Model, ModelAnswer, ModelRequest, Part, TokenUsage } from './model.js'
+import { decideRetry, type RetryPolicy } from '../retry.js'
+import { modelFailure, type ModelFailure } from './failure.js'
+import type { Limiter, Permit } from './limiter.js'
+import type { RawToolCall, FinishReason, Model, ModelResponse, ModelRequest, ModelPart, TokenUsage } from './model.js'
 
-export interface ModelTimes {
+export interface ModelTimeouts {
   /** Until the first part of the answer. */
   readonly firstMs: number
   /** Between two parts. */
@@ -19,70 +19,70 @@ export interface ModelTimes {
   readonly totalMs: number
 }
 
-export const usualTimes: ModelTimes = { firstMs: 120_000, stallMs: 60_000, totalMs: 600_000 }
+export const defaultModelTimeouts: ModelTimeouts = { firstMs: 120_000, stallMs: 60_000, totalMs: 600_000 }
 
 /** Providers ask for up to a minute; a longer outage is for whoever looks after the turn. */
-export const modelRetry: RetryPolicy = {
+export const modelRetryPolicy: RetryPolicy = {
   maxAttempts: 5,
   backoff: { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 120_000, jitterPct: 20 },
 }
 
 /** What a try came to: its usage, nothing at all, or nobody knows. */
-export type Bill = TokenUsage | 'nothing' | 'unknown'
+export type Charge = TokenUsage | 'nothing' | 'unknown'
 
-export interface Asking {
+export interface ModelCall {
   readonly clock: Clock
   readonly random: Pick<Random, 'next'>
   readonly log: Log
   readonly limiter: Limiter
   readonly retry: RetryPolicy
-  readonly times: ModelTimes
+  readonly timeouts: ModelTimeouts
   /** How long to wait for a busy provider, all tries together. */
-  readonly patienceMs: number
+  readonly busyTimeoutMs: number
   readonly signal: AbortSignal
   /** Before each try; false: it may not be made. */
   begin(attempt: number): Promise<boolean>
   /** After each try that began. */
-  settle(attempt: number, bill: Bill): Promise<void>
+  settle(attempt: number, bill: Charge): Promise<void>
   /** As it comes: lossy, and a try that fails has already said what it said. */
-  onPart?(part: Part): void
+  onPart?(part: ModelPart): void
 }
 
-export type Asked =
-  | { readonly what: 'answered'; readonly answer: ModelAnswer; readonly attempts: number }
+export type ModelCallResult =
+  | { readonly what: 'answered'; readonly answer: ModelResponse; readonly attempts: number }
   | { readonly what: 'failed'; readonly failure: ModelFailure; readonly attempts: number }
   | { readonly what: 'refused'; readonly attempts: number }
   | { readonly what: 'halted' }
 
-export async function ask(model: Model, request: ModelRequest, asking: Asking): Promise<Asked> {
+export async function callModel(model: Model, request: ModelRequest, asking: ModelCall): Promise<ModelCallResult> {
   const { clock, signal, log } = asking
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
-    const pass = await entered(asking, asking.patienceMs - (clock.monotonicMs() - startedMs))
+    const pass = await entered(asking, asking.busyTimeoutMs - (clock.monotonicMs() - startedMs))
     if (pass === undefined)
       return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyToo, attempts: attempt - 1 }
     let failure: ModelFailure
     try {
       if (!(await asking.begin(attempt))) {
-        pass.leave('failed')
+        pass.release('failed')
         return { what: 'refused', attempts: attempt - 1 }
       }
       const tried = await once(model, request, asking)
       if (signal.aborted) return { what: 'halted' }
       if ('answer' in tried) {
-        pass.leave('well')
+        pass.release('well')
         await asking.settle(attempt, tried.answer.usage ?? 'unknown')
         return { what: 'answered', answer: tried.answer, attempts: attempt }
       }
-      const told = failureOf(tried.error, clock.wallMs())
-      failure = { ...told, message: model.conceal?.(told.message) ?? told.message }
-      pass.leave(failure.busy ? 'busy' : 'failed', failure.afterMs)
-      await asking.settle(attempt, failure.free ? 'nothing' : 'unknown')
+      const told = modelFailure(tried.error, clock.wallMs())
+      failure = { ...told, message: model.redact?.(told.message) ?? told.message }
+      pass.release(failure.busy ? 'busy' : 'failed', failure.afterMs)
+      await asking.settle(attempt, failure.unbilled ? 'nothing' : 'unknown')
     } finally {
-      pass.leave('failed')
+      pass.release('failed')
     }
-    const next = tryAgain(asking.retry, attempt, failure, asking.random.next())
-    if (!next.again) return { what: 'failed', failure, attempts: attempt }
+    const next = decideRetry(asking.retry, attempt, failure, asking.random.next())
+    if (!next.retry) return { what: 'failed', failure, attempts: attempt }
     log.warn(
       { model: model.name, attempt, code: failure.code, waitMs: next.waitMs, said: failure.message },
       'a model call failed and will be tried again',
@@ -100,12 +100,12 @@ const busyToo: ModelFailure = {
   inDoubt: false,
   code: 'model_busy',
   message: 'the provider was busy for too long',
-  free: true,
+  unbilled: true,
   busy: true,
 }
 
 /** Undefined: called off, or not let in for this long. */
-async function entered({ clock, limiter, signal }: Asking, waitMs: number): Promise<Pass | undefined> {
+async function entered({ clock, limiter, signal }: ModelCall, waitMs: number): Promise<Permit | undefined> {
   const enough = new AbortController()
   const within = new AbortController()
   const callOff = () => enough.abort()
@@ -115,7 +115,7 @@ async function entered({ clock, limiter, signal }: Asking, waitMs: number): Prom
     if (!within.signal.aborted) callOff()
   })
   try {
-    return await limiter.enter(enough.signal)
+    return await limiter.acquire(enough.signal)
   } finally {
     within.abort()
     signal.removeEventListener('abort', callOff)
@@ -134,9 +134,9 @@ const callsMax = 100
 async function once(
   model: Model,
   request: ModelRequest,
-  asking: Asking,
-): Promise<{ readonly answer: ModelAnswer } | { readonly error: unknown }> {
-  const { clock, times, signal } = asking
+  asking: ModelCall,
+): Promise<{ readonly answer: ModelResponse } | { readonly error: unknown }> {
+  const { clock, timeouts: times, signal } = asking
   const stop = new AbortController()
   const settled = new AbortController()
   const callOff = () => stop.abort(signal.reason)
@@ -186,11 +186,11 @@ async function once(
   }
 }
 
-async function read(parts: AsyncIterable<Part>, asking: Asking, alive: () => void): Promise<ModelAnswer> {
+async function read(parts: AsyncIterable<ModelPart>, asking: ModelCall, alive: () => void): Promise<ModelResponse> {
   let text = ''
   let thought = ''
   let inputChars = 0
-  const calls: AskedCall[] = []
+  const calls: RawToolCall[] = []
   let finish: FinishReason | undefined
   let usage: TokenUsage | undefined
   for await (const part of parts) {

@@ -10,14 +10,14 @@ export interface ModelFailure extends Failure {
   readonly code: string
   readonly message: string
   /** Nobody bills for it: the provider refused, or was never reached. */
-  readonly free: boolean
+  readonly unbilled: boolean
   /** The provider asks for fewer requests: everybody who uses this account waits. */
   readonly busy: boolean
 }
 
 const messageMaxChars = 500
 
-export function failureOf(error: unknown, nowMs: number): ModelFailure {
+export function modelFailure(error: unknown, nowMs: number): ModelFailure {
   const said = (text: string) => text.toWellFormed().replaceAll('\0', '').slice(0, messageMaxChars)
   if (isRefusal(error)) {
     const { statusCode } = error
@@ -30,19 +30,20 @@ export function failureOf(error: unknown, nowMs: number): ModelFailure {
       retryable: (failure.retryable || statusCode < 300) && !hopeless,
       code,
       message: said(`${error.message.trim() === '' ? 'no message' : error.message} (status ${statusCode})`),
-      free: statusCode >= 400,
+      unbilled: statusCode >= 400,
       busy: !hopeless && (statusCode === 429 || statusCode === 529),
     }
   }
   const failure = classify(error)
   const message = said(error instanceof Error ? deepest(error) : String(error))
   const named = error instanceof Terminal || error instanceof Retryable ? error.code : undefined
-  if (named !== undefined && named !== 'timeout') return { ...failure, code: named, message, free: false, busy: false }
-  const lost = { message, free: !failure.inDoubt && failure.retryable, busy: false }
-  if (failure.why === 'timeout') return { ...failure, ...lost, code: 'model_timeout', free: false }
+  if (named !== undefined && named !== 'timeout')
+    return { ...failure, code: named, message, unbilled: false, busy: false }
+  const lost = { message, unbilled: !failure.inDoubt && failure.retryable, busy: false }
+  if (failure.why === 'timeout') return { ...failure, ...lost, code: 'model_timeout', unbilled: false }
   if (failure.retryable) return { ...failure, ...lost, code: 'model_unreachable' }
   // What the SDK cannot read (no JSON, no name of a call, a stream without an end) may be read the next time.
-  return { ...failure, retryable: true, inDoubt: true, message, code: 'model_bad_answer', free: false, busy: false }
+  return { ...failure, retryable: true, inDoubt: true, message, code: 'model_bad_answer', unbilled: false, busy: false }
 }
 
 /** As the SDK throws what a provider answered with. */

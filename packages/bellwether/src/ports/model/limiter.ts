@@ -5,18 +5,18 @@
  */
 import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { pauseMs, type Backoff } from '../retry.js'
+import { backoffMs, type Backoff } from '../retry.js'
 
 export type Outcome = 'well' | 'busy' | 'failed'
 
-export interface Pass {
+export interface Permit {
   /** Once a pass. `afterMs`: the pause that the provider asked for. */
-  leave(outcome: Outcome, afterMs?: number): void
+  release(outcome: Outcome, afterMs?: number): void
 }
 
 export interface Limiter {
   /** Waits for its turn; undefined when the signal fired first. */
-  enter(signal: AbortSignal): Promise<Pass | undefined>
+  acquire(signal: AbortSignal): Promise<Permit | undefined>
   readonly waiting: number
 }
 
@@ -25,8 +25,14 @@ const queueMax = 20_000
 /** Where the provider names no pause. No provider's word stops a fleet for longer than the longest: one asks again then. */
 const backoff: Backoff = { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 120_000, jitterPct: 0 }
 
-export function openLimiter({ clock, widest }: { readonly clock: Clock; readonly widest: number }): Limiter {
-  const line: { go: (pass: Pass | undefined) => void }[] = []
+export function openLimiter({
+  clock,
+  maxConcurrent: widest,
+}: {
+  readonly clock: Clock
+  readonly maxConcurrent: number
+}): Limiter {
+  const line: { go: (pass: Permit | undefined) => void }[] = []
   let width = widest
   let inside = 0
   let pausedUntilMs = 0
@@ -56,11 +62,11 @@ export function openLimiter({ clock, widest }: { readonly clock: Clock; readonly
     open()
   }
 
-  function pass(): Pass {
+  function pass(): Permit {
     const began = season
     let left = false
     return {
-      leave(outcome, afterMs = 0) {
+      release(outcome, afterMs = 0) {
         if (left) return
         left = true
         inside -= 1
@@ -70,7 +76,7 @@ export function openLimiter({ clock, widest }: { readonly clock: Clock; readonly
             refusals += 1
             width = 1
           }
-          const restMs = afterMs > 0 ? Math.min(backoff.maxMs, afterMs) : pauseMs({ backoff }, refusals)
+          const restMs = afterMs > 0 ? Math.min(backoff.maxMs, afterMs) : backoffMs({ backoff }, refusals)
           pausedUntilMs = Math.max(pausedUntilMs, clock.monotonicMs() + restMs)
         } else if (outcome === 'well' && began === season) {
           refusals = 0
@@ -85,13 +91,13 @@ export function openLimiter({ clock, widest }: { readonly clock: Clock; readonly
     get waiting() {
       return line.length
     },
-    async enter(signal) {
+    async acquire(signal) {
       if (signal.aborted) return undefined
       if (line.length >= queueMax)
         throw new Retryable(`${queueMax} requests wait for this model's provider`, { code: 'model_queue_full' })
       return new Promise((resolve) => {
         const entry = {
-          go: (pass: Pass | undefined) => {
+          go: (pass: Permit | undefined) => {
             signal.removeEventListener('abort', giveUp)
             resolve(pass)
           },

@@ -2,11 +2,11 @@ import { setMaxListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { handClock, settle } from '../../../test/support/hand-clock.js'
 import { quietLog } from '../../../test/support/quiet-log.js'
-import { ask, modelRetry, usualTimes } from './ask.js'
-import { failureOf, retryAfterMs } from './failure.js'
-import { openLimiter, type Pass } from './limiter.js'
+import { callModel, modelRetryPolicy, defaultModelTimeouts } from './ask.js'
+import { modelFailure, retryAfterMs } from './failure.js'
+import { openLimiter, type Permit } from './limiter.js'
 import type { Model } from './model.js'
-import { thoughtsApart } from './think-tags.js'
+import { splitThinkTags } from './think-tags.js'
 import { textTokens } from './tokens.js'
 
 const going = new AbortController().signal
@@ -14,20 +14,20 @@ setMaxListeners(0, going)
 
 describe('a limiter', () => {
   /** Asks for passes; answers those that were given, in order. */
-  function asking(limiter: ReturnType<typeof openLimiter>, count: number): Pass[] {
-    const given: Pass[] = []
+  function asking(limiter: ReturnType<typeof openLimiter>, count: number): Permit[] {
+    const given: Permit[] = []
     for (let number = 0; number < count; number += 1)
-      void limiter.enter(going).then((pass) => pass !== undefined && given.push(pass))
+      void limiter.acquire(going).then((pass) => pass !== undefined && given.push(pass))
     return given
   }
 
   it('lets in as many as it is wide, and the next when one leaves', async () => {
-    const limiter = openLimiter({ clock: handClock(), widest: 2 })
+    const limiter = openLimiter({ clock: handClock(), maxConcurrent: 2 })
     const given = asking(limiter, 5)
     await settle()
     expect(given).toHaveLength(2)
-    given[0]!.leave('failed')
-    given[0]!.leave('failed')
+    given[0]!.release('failed')
+    given[0]!.release('failed')
     await settle()
     expect(given).toHaveLength(3)
     expect(limiter.waiting).toBe(2)
@@ -35,60 +35,60 @@ describe('a limiter', () => {
 
   it('after a refusal nobody enters until the pause is over; then one, and more with every success', async () => {
     const clock = handClock()
-    const limiter = openLimiter({ clock, widest: 4 })
+    const limiter = openLimiter({ clock, maxConcurrent: 4 })
     const given = asking(limiter, 20)
     await settle()
     expect(given).toHaveLength(4)
-    for (const pass of given.slice(0, 4)) pass.leave('busy', 5_000)
+    for (const pass of given.slice(0, 4)) pass.release('busy', 5_000)
     await clock.advance(4_900)
     expect(given).toHaveLength(4)
     await clock.advance(200)
     expect(given).toHaveLength(5)
-    given[4]!.leave('well')
+    given[4]!.release('well')
     await settle()
     expect(given).toHaveLength(7)
-    given[5]!.leave('well')
+    given[5]!.release('well')
     await settle()
     expect(given).toHaveLength(9)
   })
 
   it('pauses twice as long after each refusal in a row where the provider names no time, and never for hours', async () => {
     const clock = handClock()
-    const limiter = openLimiter({ clock, widest: 1 })
+    const limiter = openLimiter({ clock, maxConcurrent: 1 })
     const given = asking(limiter, 5)
     await settle()
     for (const [index, pauseMs] of [1_000, 2_000, 4_000].entries()) {
-      given[index]!.leave('busy')
+      given[index]!.release('busy')
       await clock.advance(pauseMs - 1)
       expect(given).toHaveLength(index + 1)
       await clock.advance(1)
       expect(given).toHaveLength(index + 2)
     }
-    given[3]!.leave('busy', 1e12)
+    given[3]!.release('busy', 1e12)
     await clock.advance(120_000)
     expect(given).toHaveLength(5)
   })
 
   it('who is called off leaves the line, and no timer stays behind', async () => {
     const clock = handClock()
-    const limiter = openLimiter({ clock, widest: 1 })
-    const [first] = [await limiter.enter(going)]
+    const limiter = openLimiter({ clock, maxConcurrent: 1 })
+    const [first] = [await limiter.acquire(going)]
     const stop = new AbortController()
-    const waiting = limiter.enter(stop.signal)
-    first!.leave('busy', 60_000)
+    const waiting = limiter.acquire(stop.signal)
+    first!.release('busy', 60_000)
     await settle()
     expect(clock.sleepers).toBe(1)
     stop.abort()
     expect(await waiting).toBeUndefined()
     await settle()
     expect({ waiting: limiter.waiting, sleepers: clock.sleepers }).toEqual({ waiting: 0, sleepers: 0 })
-    expect(await limiter.enter(stop.signal)).toBeUndefined()
+    expect(await limiter.acquire(stop.signal)).toBeUndefined()
   })
 })
 
 it('a provider that is busy for ever is waited for only as long as there is patience', async () => {
   const clock = handClock()
-  const limiter = openLimiter({ clock, widest: 1 })
+  const limiter = openLimiter({ clock, maxConcurrent: 1 })
   let tries = 0
   const busy: Model = {
     name: 'm',
@@ -99,7 +99,7 @@ it('a provider that is busy for ever is waited for only as long as there is pati
       throw Object.assign(new Error('slow down'), { statusCode: 429, responseHeaders: { 'retry-after': '50' } })
     },
   }
-  const asked = ask(
+  const asked = callModel(
     busy,
     { messages: [], tools: [], maxOutputTokens: 1 },
     {
@@ -107,9 +107,9 @@ it('a provider that is busy for ever is waited for only as long as there is pati
       random: { next: () => 0.5 },
       log: quietLog,
       limiter,
-      retry: modelRetry,
-      times: usualTimes,
-      patienceMs: 120_000,
+      retry: modelRetryPolicy,
+      timeouts: defaultModelTimeouts,
+      busyTimeoutMs: 120_000,
       signal: going,
       begin: async () => true,
       settle: async () => undefined,
@@ -133,7 +133,7 @@ it('Retry-After is seconds, a date, or milliseconds', () => {
 it.each([
   [
     { statusCode: 429, responseHeaders: { 'retry-after': '3' } },
-    { code: 'model_busy', retryable: true, afterMs: 3_000, busy: true, free: true },
+    { code: 'model_busy', retryable: true, afterMs: 3_000, busy: true, unbilled: true },
   ],
   [
     { statusCode: 429, responseBody: '{"error":{"code":"insufficient_quota"}}' },
@@ -143,25 +143,25 @@ it.each([
     { statusCode: 400, responseBody: 'prompt is too long: 210000 tokens' },
     { code: 'model_context_exceeded', retryable: false },
   ],
-  [{ statusCode: 502 }, { code: 'model_unavailable', retryable: true, free: true }],
+  [{ statusCode: 502 }, { code: 'model_unavailable', retryable: true, unbilled: true }],
   [{ statusCode: 401 }, { code: 'model_key_refused', retryable: false }],
-  [{ statusCode: 200 }, { code: 'model_bad_answer', retryable: true, free: false }],
+  [{ statusCode: 200 }, { code: 'model_bad_answer', retryable: true, unbilled: false }],
   [
     { cause: Object.assign(new Error('no route'), { code: 'ECONNREFUSED' }) },
-    { code: 'model_unreachable', retryable: true, free: true },
+    { code: 'model_unreachable', retryable: true, unbilled: true },
   ],
   [
     { cause: Object.assign(new Error('reset'), { code: 'ECONNRESET' }) },
-    { code: 'model_unreachable', retryable: true, free: false },
+    { code: 'model_unreachable', retryable: true, unbilled: false },
   ],
-  [{}, { code: 'model_bad_answer', retryable: true, free: false }],
+  [{}, { code: 'model_bad_answer', retryable: true, unbilled: false }],
 ])('%j is %j', (facts, failure) => {
-  expect(failureOf(Object.assign(new Error('said'), facts), 0)).toMatchObject(failure)
+  expect(modelFailure(Object.assign(new Error('said'), facts), 0)).toMatchObject(failure)
 })
 
 it('thoughts between tags at the beginning are told apart, however the stream is cut', () => {
   const read = (pieces: readonly string[]) => {
-    const apart = thoughtsApart()
+    const apart = splitThinkTags()
     const parts = [...pieces.flatMap((piece) => [...apart.take(piece)]), ...apart.rest()]
     const of = (kind: string) =>
       parts

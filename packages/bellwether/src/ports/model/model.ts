@@ -4,7 +4,7 @@
  */
 
 /** A call as the model wrote it. */
-export interface AskedCall {
+export interface RawToolCall {
   /** The provider's own id for it. */
   readonly id: string
   readonly name: string
@@ -14,7 +14,7 @@ export interface AskedCall {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-export interface SaidCall {
+export interface ToolCall {
   readonly id: string
   readonly name: string
   readonly args: unknown
@@ -30,7 +30,7 @@ export interface ToolOutput {
 
 export type Message =
   | { readonly role: 'system' | 'user'; readonly text: string }
-  | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly SaidCall[] }
+  | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly ToolCall[] }
   | { readonly role: 'tool'; readonly outputs: readonly ToolOutput[] }
 
 export interface OfferedTool {
@@ -55,11 +55,11 @@ export interface TokenUsage {
 
 export type FinishReason = 'stop' | 'length' | 'content_filter' | 'tool_calls'
 
-export type Part =
+export type ModelPart =
   | { readonly kind: 'text' | 'thought'; readonly text: string }
   /** Arguments of a call as they come: a sign of life. */
   | { readonly kind: 'input'; readonly text: string }
-  | { readonly kind: 'call'; readonly call: AskedCall }
+  | { readonly kind: 'call'; readonly call: RawToolCall }
   /** The last one. An answer that ends without it was cut off. `usage` is absent where the provider does not say. */
   | { readonly kind: 'finish'; readonly reason: FinishReason; readonly usage?: TokenUsage }
 
@@ -69,15 +69,15 @@ export interface Model {
   /** Models with the same one share a limiter: they are one account at one provider. */
   readonly account: string
   /** Takes its key out of what a provider says, before anybody reads it. */
-  readonly conceal?: (text: string) => string
+  readonly redact?: (text: string) => string
   /** Throws what the network or the provider throws. Ends when the signal fires. */
-  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<Part>
+  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelPart>
 }
 
-export interface ModelAnswer {
+export interface ModelResponse {
   readonly text: string
   readonly thought: string
-  readonly calls: readonly AskedCall[]
+  readonly calls: readonly RawToolCall[]
   readonly finish: FinishReason
   readonly usage: TokenUsage | undefined
 }

@@ -3,7 +3,7 @@
  * What it says it used is what the estimate says of the conversation, unless the script says otherwise.
  */
 import { Terminal } from '@bellwether/protocol'
-import type { FinishReason, Model, ModelRequest, Part, TokenUsage } from './model.js'
+import type { FinishReason, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
 import { promptTokens, textTokens } from './tokens.js'
 
 export interface ScriptedAnswer {
@@ -36,7 +36,7 @@ export function scriptedModel(name: string, script: Script): Model {
   }
 }
 
-function* partsOf(request: ModelRequest, answer: ScriptedAnswer): Iterable<Part> {
+function* partsOf(request: ModelRequest, answer: ScriptedAnswer): Iterable<ModelPart> {
   const { text = '', thought = '', calls = [] } = answer
   if (thought !== '') yield { kind: 'thought', text: thought }
   // Two parts, as a stream would have: whoever reads it must put them together.

@@ -2,22 +2,22 @@
  * Open models write their thoughts into the text, between <think> tags at its beginning. Taken apart here as it streams: thoughts are
  * no answer. Pure, and nothing is held back longer than a tag is long.
  */
-import type { Part } from './model.js'
+import type { ModelPart } from './model.js'
 
 const opening = '<think>'
 const closing = '</think>'
 
-export interface ThoughtsApart {
-  take(text: string): Iterable<Part>
+export interface ThinkTagSplitter {
+  take(text: string): Iterable<ModelPart>
   /** What was held back, when no more text follows. */
-  rest(): Iterable<Part>
+  rest(): Iterable<ModelPart>
 }
 
-export function thoughtsApart(): ThoughtsApart {
+export function splitThinkTags(): ThinkTagSplitter {
   let place: 'before' | 'inside' | 'after' = 'before'
   let held = ''
 
-  function* out(kind: 'text' | 'thought', text: string): Iterable<Part> {
+  function* out(kind: 'text' | 'thought', text: string): Iterable<ModelPart> {
     if (text !== '') yield { kind, text }
   }
 

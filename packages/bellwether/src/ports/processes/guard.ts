@@ -5,9 +5,9 @@
  */
 import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
-import { endFamily } from './kill-tree.js'
+import { killTree } from './kill-tree.js'
 
-export type Order =
+export type GuardCommand =
   | { readonly do: 'watch'; readonly token: string; readonly until: number; readonly grace: number }
   | { readonly do: 'renew'; readonly token: string; readonly until: number }
   | { readonly do: 'root'; readonly token: string; readonly pid: number }
@@ -26,15 +26,15 @@ export interface GuardOptions {
   /** The clock that deadlines are told on. */
   readonly nowMs: () => number
   readonly onExpired: (token: string) => void
-  readonly end?: typeof endFamily
+  readonly end?: typeof killTree
 }
 
 export interface Guard {
-  obey(order: Order): void
+  apply(order: GuardCommand): void
   /** Judges once: ends what is overdue. */
-  judge(): void
+  check(): void
   /** The worker is gone: ends everything, and resolves when nobody is left (or cannot be ended). */
-  abandon(): Promise<void>
+  killAll(): Promise<void>
   /** Judges until the signal fires. */
   run(signal: AbortSignal): Promise<void>
 }
@@ -47,7 +47,7 @@ const hearMs = 50
 const againMs = 1_000
 const triesMax = 3_600
 
-export function openGuard({ clock, nowMs, onExpired, end = endFamily }: GuardOptions): Guard {
+export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOptions): Guard {
   const switches = new Map<string, Switch>()
   const wake = makeWake(clock)
 
@@ -75,8 +75,8 @@ export function openGuard({ clock, nowMs, onExpired, end = endFamily }: GuardOpt
   }
 
   return {
-    judge,
-    obey(order) {
+    check: judge,
+    apply(order) {
       if (order.do === 'ping') return
       const known = switches.get(order.token)
       if (order.do === 'watch') {
@@ -89,7 +89,7 @@ export function openGuard({ clock, nowMs, onExpired, end = endFamily }: GuardOpt
       }
       wake.now()
     },
-    async abandon() {
+    async killAll() {
       for (const one of switches.values()) one.until = Math.min(one.until, nowMs())
       judge()
       await Promise.all([...switches.values()].flatMap((one) => one.ending ?? []))

@@ -5,7 +5,7 @@
  */
 import { systemClock } from '@bellwether/base'
 import { splitLines } from './capture.js'
-import { openGuard, type Order } from './guard.js'
+import { openGuard, type GuardCommand } from './guard.js'
 import { sharedMs } from './shared-clock.js'
 
 const lineMaxBytes = 65_536
@@ -22,15 +22,15 @@ for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(name, ()
 process.stdout.on('error', () => undefined)
 
 const lines = splitLines(lineMaxBytes, (line) => {
-  const { seq, ...order } = JSON.parse(line) as Order & { readonly seq: number }
-  guard.obey(order)
+  const { seq, ...order } = JSON.parse(line) as GuardCommand & { readonly seq: number }
+  guard.apply(order)
   say({ done: seq })
 })
 process.stdin.on('data', (chunk: Buffer) => lines.add(chunk))
 
 async function leave(): Promise<void> {
   over.abort()
-  await guard.abandon()
+  await guard.killAll()
   process.exit(0)
 }
 for (const event of ['end', 'close', 'error'])

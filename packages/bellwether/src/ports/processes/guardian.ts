@@ -8,10 +8,10 @@ import { fileURLToPath } from 'node:url'
 import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { splitLines } from './capture.js'
-import type { Order } from './guard.js'
+import type { GuardCommand } from './guard.js'
 import { sharedMs } from './shared-clock.js'
 
-export type Loss = 'expired' | 'guardian_lost'
+export type LossReason = 'expired' | 'guardian_lost'
 
 export interface Watch {
   /** The process that was started: the leader of its session. */
@@ -62,7 +62,7 @@ interface Life {
   readonly child: ChildProcess
   readonly unanswered: Map<number, (heard: boolean) => void>
   /** Whether it was heard. */
-  send(order: Order): Promise<boolean>
+  send(order: GuardCommand): Promise<boolean>
 }
 
 export function openGuardian(options: GuardianOptions): Guardian {
@@ -77,7 +77,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   /** The worker's time as the guardian tells it. */
   const shared = (untilMs: number) => Math.round(sharedMs() + untilMs - clock.monotonicMs())
 
-  function lose(token: string, loss: Loss): void {
+  function lose(token: string, loss: LossReason): void {
     held.get(token)?.lost.abort(loss)
   }
 

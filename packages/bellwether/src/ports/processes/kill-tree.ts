@@ -3,11 +3,11 @@
  * while we looked is found by the next look; it is over only after several looks in a row have found nobody.
  */
 import type { Clock } from '@bellwether/base'
-import { pauseMs } from '../retry.js'
-import { familyOf, type Ties } from './process-tree.js'
+import { backoffMs } from '../retry.js'
+import { processTree, type TreeSelector } from './process-tree.js'
 import { readProcesses } from './proc.js'
 
-export interface Ending extends Omit<Ties, 'self' | 'known'> {
+export interface KillTreeOptions extends Omit<TreeSelector, 'self' | 'known'> {
   readonly clock: Clock
   /** How long TERM may take before KILL follows; 0: KILL at once. */
   readonly graceMs: number
@@ -20,7 +20,7 @@ const looks = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitt
 const killMaxMs = 10_000
 
 /** Answers the pids that would not go: usually none. */
-export async function endFamily({ clock, graceMs, ...ties }: Ending): Promise<readonly number[]> {
+export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Promise<readonly number[]> {
   const known = new Map<number, string>()
   // A signal to a group reaches also those who live too short to be looked at.
   const groups = new Set(ties.root === undefined ? [] : [ties.root])
@@ -44,16 +44,19 @@ export async function endFamily({ clock, graceMs, ...ties }: Ending): Promise<re
     }
     if (empty === emptyLooks) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
-    await clock.sleep(pauseMs({ backoff: looks }, quiet))
+    await clock.sleep(backoffMs({ backoff: looks }, quiet))
     quiet = empty > 0 || kill ? 1 : quiet + 1
   }
 }
 
 /** The living members. Remembers them and their groups for the next look. */
-function look(ties: Omit<Ties, 'self'> & { readonly known: Map<number, string> }, groups: Set<number>): number[] {
+function look(
+  ties: Omit<TreeSelector, 'self'> & { readonly known: Map<number, string> },
+  groups: Set<number>,
+): number[] {
   const processes = readProcesses()
   const own = processes.find((one) => one.pid === process.pid)
-  const family = familyOf(processes, { ...ties, self: process.pid })
+  const family = processTree(processes, { ...ties, self: process.pid })
   for (const one of family) {
     ties.known.set(one.pid, one.start)
     if (one.group !== own?.group && one.group > 1) groups.add(one.group)

@@ -5,7 +5,7 @@
  */
 import type { Process } from './proc.js'
 
-export interface Ties {
+export interface TreeSelector {
   readonly wanted: (token: string) => boolean
   /** The process that was started for the turn, leader of its own session; absent when nobody knows it any more. */
   readonly root?: number
@@ -15,7 +15,7 @@ export interface Ties {
   readonly self: number
 }
 
-export function familyOf(processes: readonly Process[], { wanted, root, self, known }: Ties): Process[] {
+export function processTree(processes: readonly Process[], { wanted, root, self, known }: TreeSelector): Process[] {
   const asker = processes.find((one) => one.pid === self)
   const foreign = new Set([0, 1, asker?.session, asker?.group])
   const sessions = new Set<number>()

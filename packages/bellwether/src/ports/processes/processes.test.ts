@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { handClock } from '../../../test/support/hand-clock.js'
 import { keepTail, splitLines } from './capture.js'
 import { commandEnvironment } from './environment.js'
-import { familyOf } from './process-tree.js'
+import { processTree } from './process-tree.js'
 import { openGuard } from './guard.js'
 import type { Process } from './proc.js'
 import { readToken, writeToken } from './token.js'
@@ -12,7 +12,7 @@ describe('a token', () => {
   const name = fc.stringMatching(/^[a-z0-9_-]{1,20}$/)
   it('can be taken apart again, and nothing else passes for one', () => {
     const tokens = fc.record({
-      house: name,
+      installation: name,
       namespace: name,
       workerPid: fc.nat(),
       workerStart: name,
@@ -43,7 +43,7 @@ describe('the family of a turn', () => {
     ...more,
   })
   const family = (processes: Process[], more: object = {}) =>
-    familyOf(processes, { wanted: (token) => token === 'mine', self: 10, ...more }).map((process) => process.pid)
+    processTree(processes, { wanted: (token) => token === 'mine', self: 10, ...more }).map((process) => process.pid)
   const worker = one(10, 1, 10)
 
   it('is whoever carries the token, shares a session or group with a member, or is a child of one', () => {
@@ -130,28 +130,28 @@ describe('a guard', () => {
         return []
       },
     })
-    for (const token of ['a', 'b']) guard.obey({ do: 'watch', token, until: 100, grace: 5 })
-    return { guard, ended, expired, at: (ms: number) => ((nowMs = ms), guard.judge()) }
+    for (const token of ['a', 'b']) guard.apply({ do: 'watch', token, until: 100, grace: 5 })
+    return { guard, ended, expired, at: (ms: number) => ((nowMs = ms), guard.check()) }
   }
 
   it('ends what is overdue, once, and cannot be talked out of it', async () => {
     const { guard, ended, expired, at } = scene()
-    guard.obey({ do: 'renew', token: 'b', until: 300 })
-    guard.obey({ do: 'renew', token: 'b', until: 200 })
+    guard.apply({ do: 'renew', token: 'b', until: 300 })
+    guard.apply({ do: 'renew', token: 'b', until: 200 })
     at(99)
     expect(expired).toEqual([])
     at(100)
-    guard.obey({ do: 'renew', token: 'a', until: 900 })
+    guard.apply({ do: 'renew', token: 'a', until: 900 })
     at(250)
     expect([expired, ended]).toEqual([['a'], ['a']])
-    await guard.abandon()
+    await guard.killAll()
     expect(ended).toEqual(['a', 'b'])
   })
 
   it('forgets what was released', async () => {
     const { guard, ended } = scene()
-    guard.obey({ do: 'release', token: 'a' })
-    await guard.abandon()
+    guard.apply({ do: 'release', token: 'a' })
+    await guard.killAll()
     expect(ended).toEqual(['b'])
   })
 })

@@ -4,43 +4,43 @@
  * never a newer epoch: whoever sweeps may itself be outdated.
  */
 import type { Clock } from '@bellwether/base'
-import { endFamily } from './kill-tree.js'
+import { killTree } from './kill-tree.js'
 import { readProcess, readProcesses, type Self } from './proc.js'
 import { readToken, type TurnToken } from './token.js'
 
-export interface Sweep {
+export interface SweepOptions {
   readonly clock: Clock
   readonly graceMs: number
-  readonly house: string
+  readonly installation: string
 }
 
 /** Answers how many processes were found. */
-async function sweep({ clock, graceMs }: Sweep, outdated: (token: TurnToken) => boolean): Promise<number> {
+async function sweep({ clock, graceMs }: SweepOptions, outdated: (token: TurnToken) => boolean): Promise<number> {
   const wanted = (text: string) => {
     const token = readToken(text)
     return token !== undefined && outdated(token)
   }
   const found = readProcesses().filter((one) => one.token !== undefined && wanted(one.token)).length
-  if (found > 0) await endFamily({ clock, graceMs, wanted })
+  if (found > 0) await killTree({ clock, graceMs, wanted })
   return found
 }
 
-export function sweepOrphans(options: Sweep, self: Self): Promise<number> {
+export function sweepOrphans(options: SweepOptions, self: Self): Promise<number> {
   return sweep(options, (token) => {
-    if (token.house !== options.house || token.namespace !== self.namespace) return false
+    if (token.installation !== options.installation || token.namespace !== self.namespace) return false
     const worker = readProcess(token.workerPid)
     return worker === undefined || worker.zombie || worker.start !== token.workerStart
   })
 }
 
 export function sweepOlder(
-  options: Sweep,
+  options: SweepOptions,
   mine: Pick<TurnToken, 'projectId' | 'agentId' | 'turnEpoch'>,
 ): Promise<number> {
   return sweep(
     options,
     (token) =>
-      token.house === options.house &&
+      token.installation === options.installation &&
       token.projectId === mine.projectId &&
       token.agentId === mine.agentId &&
       token.turnEpoch < mine.turnEpoch,

@@ -7,7 +7,7 @@ export const tokenName = 'BELLWETHER_TURN_TOKEN'
 
 export interface TurnToken {
   /** Which installation: a machine may serve several databases that use the same names. */
-  readonly house: string
+  readonly installation: string
   /** The worker's pid namespace: pids of another one mean nothing here. */
   readonly namespace: string
   readonly workerPid: number
@@ -20,7 +20,7 @@ export interface TurnToken {
 }
 
 const order = [
-  'house',
+  'installation',
   'namespace',
   'workerPid',
   'workerStart',
@@ -38,7 +38,7 @@ export function writeToken(token: TurnToken): string {
 export function readToken(text: string): TurnToken | undefined {
   const parts = text.split('.')
   if (parts.length !== order.length || parts.some((part) => !/^[\w-]+$/.test(part))) return undefined
-  const [house, namespace, workerPid, workerStart, projectId, agentId, agentTurnId, turnEpoch] = parts as [
+  const [installation, namespace, workerPid, workerStart, projectId, agentId, agentTurnId, turnEpoch] = parts as [
     string,
     string,
     string,
@@ -50,7 +50,7 @@ export function readToken(text: string): TurnToken | undefined {
   ]
   if (!/^\d+$/.test(workerPid) || !/^\d+$/.test(turnEpoch)) return undefined
   return {
-    house,
+    installation: installation,
     namespace,
     workerPid: Number(workerPid),
     workerStart,

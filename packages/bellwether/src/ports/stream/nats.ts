@@ -11,9 +11,9 @@ import type { JetStreamClient, PubAck } from '@nats-io/jetstream'
 import { jetstream, jetstreamManager, RetentionPolicy, StorageType } from '@nats-io/jetstream'
 import { headers } from '@nats-io/transport-node'
 import { isSubject, isTraceparent } from '../bell/ring.js'
-import type { NatsSession } from '../nats-link.js'
-import { natsLink } from '../nats-link.js'
-import { exchangeMs } from '../retry.js'
+import type { NatsSession } from '../connections/nats.js'
+import { keepNatsConnected } from '../connections/nats.js'
+import { exchangeTimeoutMs } from '../retry.js'
 import { cursorHeader, ensureStream, findCursor, hasApiCode, remember } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
@@ -47,9 +47,9 @@ interface End {
 }
 
 export function natsStream(options: NatsStreamOptions): EventStream {
-  const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeMs } = options
+  const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeTimeoutMs } = options
   const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3, name = 'bellwether relay' } = options
-  const link = natsLink({ servers: options.servers, name, log, clock, random })
+  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random })
   let end: End | undefined
 
   function unavailable(error: unknown): Error {

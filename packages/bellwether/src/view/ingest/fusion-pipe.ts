@@ -13,7 +13,7 @@ import {
   type IngestMetadata,
   type SourceType,
 } from '@bellwether/protocol'
-import { pauseMs } from '../../ports/retry.js'
+import { backoffMs } from '../../ports/retry.js'
 import { AuditWindow } from '../arbitration/scans.js'
 import { giveWay, inSlices, Lane } from './serial-queue.js'
 import type { Job } from '../sessions/scan-jobs.js'
@@ -302,7 +302,7 @@ export class FusionPipe {
     if (error instanceof Terminal || error instanceof Retryable) return
     this.#failures += 1
     this.#isDown = true
-    this.#restartAt = this.#options.clock.monotonicMs() + pauseMs({ backoff: restarts }, this.#failures)
+    this.#restartAt = this.#options.clock.monotonicMs() + backoffMs({ backoff: restarts }, this.#failures)
     this.#options.onTrouble(error instanceof Error ? error : new Error(String(error)))
   }
 }

@@ -5,7 +5,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import type { Clock } from '@bellwether/base'
 import { keepTail, splitLines } from '../../ports/processes/capture.js'
-import { endFamily } from '../../ports/processes/kill-tree.js'
+import { killTree } from '../../ports/processes/kill-tree.js'
 import type { Watch } from '../../ports/processes/guardian.js'
 import { launch, type Exit } from '../../ports/processes/run.js'
 import { formats, type Answer, type FormatName } from './formats.js'
@@ -105,7 +105,7 @@ export async function runToItsEnd(options: CommandRunOptions): Promise<CommandRu
   watch.lost.removeEventListener('abort', onLost)
   // Also after a normal exit: what it left behind would go on working on what has been delivered.
   const root = run.pid === undefined ? {} : { root: run.pid }
-  const left = await endFamily({ clock, graceMs, wanted: (other) => other === token, ...root })
+  const left = await killTree({ clock, graceMs, wanted: (other) => other === token, ...root })
   const exit = ended ?? (left.length === 0 ? await run.exit : { how: 'signalled' as const, signal: 'none' })
   const durationMs = Math.round(clock.monotonicMs() - startedMs)
   await run.drain(clock, drainMs)

@@ -69,7 +69,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const wanted = wantedFields(known.context)
     const { command, format } = recipe(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
-    const token = writeToken({ house, ...self, ...fenceOf(turn) })
+    const token = writeToken({ installation: house, ...self, ...fenceOf(turn) })
     const attempt = turn.attempts + 1
     const facts = {
       BELLWETHER_PROJECT: turn.projectId,
@@ -92,7 +92,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     let run: CommandRun | undefined
     try {
       // Of the same agent and older: nobody may work on the same things any more.
-      const older = await sweepOlder({ clock, graceMs, house }, turn)
+      const older = await sweepOlder({ clock, graceMs, installation: house }, turn)
       if (older > 0) {
         log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older attempt were ended')
         await context.activity('executing_tool', name.slice(0, 100))
@@ -165,7 +165,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       }
     },
     beaten: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
-    sweep: () => sweepOrphans({ clock, graceMs, house }, self),
+    sweep: () => sweepOrphans({ clock, graceMs, installation: house }, self),
     close: () => guardian.close(),
   }
 }

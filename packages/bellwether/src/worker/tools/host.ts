@@ -10,7 +10,7 @@ import type { Kernel } from '../../kernel/kernel.js'
 import type { OpenCall } from '../../kernel/verbs/tools/tool_hosts.js'
 import type { Bell, Ring } from '../../ports/bell/bell.js'
 import { loop, makeWake } from '../../ports/loop.js'
-import { patiently } from '../../ports/retry.js'
+import { retryUntil } from '../../ports/retry.js'
 import { hostLeaves, runCall, type Told } from './run-call.js'
 import type { Catalogue } from './catalogue.js'
 import { messageOf } from './result.js'
@@ -175,7 +175,7 @@ export async function openToolHost(options: ToolHostOptions): Promise<ToolHost> 
   }
 
   /** Repeats a verb while the database is away: claiming and reporting twice is the same as once. */
-  const insist = <T>(verb: () => Promise<T>): Promise<T> => patiently(patience, verb, { clock, signal: gone.signal })
+  const insist = <T>(verb: () => Promise<T>): Promise<T> => retryUntil(patience, verb, { clock, signal: gone.signal })
 
   async function beat(): Promise<void> {
     const claimed = [...running].filter(([, held]) => held.claimed).map(([toolCallId]) => toolCallId)

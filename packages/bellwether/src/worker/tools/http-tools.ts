@@ -5,10 +5,10 @@
  */
 import { afterExecutions, InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
-import { expandEnvironment } from '../../ports/expand-environment.js'
-import { httpRequest, type HttpAnswer } from '../../ports/http-tool/request.js'
+import { expandEnvironment } from '../../ports/tools/expand-environment.js'
+import { httpRequest, type HttpResponse } from '../../ports/tools/http-request.js'
 import { classifyStatus } from '../../ports/retry.js'
-import { ToolFailure } from '../../ports/tool-failure.js'
+import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import { checkSchema, type Arguments } from './arguments.js'
 import { timeoutMaxSeconds } from './define-tool.js'
 import { ownName } from './names.js'
@@ -186,7 +186,7 @@ const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.str
 
 const shownMaxChars = 2_000
 
-function resultOf({ status, headers, body, truncated }: HttpAnswer): unknown {
+function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity')
     throw new ToolFailure(`the answer is packed (${encoding.slice(0, 40)}), which was not asked for`, {
@@ -200,7 +200,7 @@ function resultOf({ status, headers, body, truncated }: HttpAnswer): unknown {
     throw new ToolFailure(`the server answered ${status}${shown === '' ? '' : `: ${shown}`}`, {
       code: `http_${status}`,
       inDoubt,
-      passing: retryable,
+      retryable: retryable,
       afterMs: retryAfterMs(headers['retry-after']),
     })
   }

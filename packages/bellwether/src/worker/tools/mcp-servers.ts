@@ -6,16 +6,16 @@
 import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
-import { expandEnvironment } from '../../ports/expand-environment.js'
+import { expandEnvironment } from '../../ports/tools/expand-environment.js'
 import { httpTransport } from '../../ports/mcp/http.js'
-import { openMcpServer, type McpServer, type McpTransport, type TransportTrouble } from '../../ports/mcp/server.js'
+import { openMcpServer, type McpServer, type McpTransport, type TransportEvents } from '../../ports/mcp/server.js'
 import { stdioTransport } from '../../ports/mcp/stdio.js'
 import { commandEnvironment } from '../../ports/processes/environment.js'
 import { folderInside } from '../../ports/processes/folder.js'
 import type { Guardian } from '../../ports/processes/guardian.js'
 import type { Self } from '../../ports/processes/proc.js'
 import { writeToken } from '../../ports/processes/token.js'
-import { ToolFailure } from '../../ports/tool-failure.js'
+import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import type { ServerTools } from './catalogue.js'
 import { timeoutMaxSeconds } from './define-tool.js'
 import { mcpName } from './names.js'
@@ -123,7 +123,14 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
   return () => {
     lives += 1
     let complaints = 0
-    const token = writeToken({ house, ...self, projectId, agentId, agentTurnId: `MCP-${lives}`, turnEpoch: 0 })
+    const token = writeToken({
+      installation: house,
+      ...self,
+      projectId,
+      agentId,
+      agentTurnId: `MCP-${lives}`,
+      turnEpoch: 0,
+    })
     return stdioTransport({
       clock,
       guardian,
@@ -146,7 +153,7 @@ function remote(
   name: string,
   declared: McpDeclaration,
   declaredUrl: string,
-): (trouble: TransportTrouble) => McpTransport {
+): (trouble: TransportEvents) => McpTransport {
   const url = expandEnvironment(declaredUrl)
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
     throw new InvalidInput(`the url of ${name} is no http or https address`, { code: 'invalid_url' })

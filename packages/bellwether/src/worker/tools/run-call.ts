@@ -7,8 +7,8 @@ import type { Clock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import type { StartedTool } from '../../kernel/verbs/tools/tool_hosts.js'
 import type { Receipt } from '../../kernel/verbs/tools/report.js'
-import { pauseMs } from '../../ports/retry.js'
-import { ToolFailure } from '../../ports/tool-failure.js'
+import { backoffMs } from '../../ports/retry.js'
+import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import { checkArguments, type Arguments } from './arguments.js'
 import { keepable, messageOf } from './result.js'
 import { runSeconds, triesSeconds } from './timing.js'
@@ -46,8 +46,8 @@ export async function runCall(run: Run): Promise<Told> {
     if ('result' in ended) return { status: 'success', result: keepable(ended.result, tool.mayControl === true) }
     const { failure } = ended
     if (signal.aborted) return cutOff(tool, signal)
-    const waitMs = Math.max(failure.afterMs, pauseMs({ backoff }, tries))
-    const again = tool.idempotent === true && failure.passing && tries < triesMax
+    const waitMs = Math.max(failure.afterMs, backoffMs({ backoff }, tries))
+    const again = tool.idempotent === true && failure.retryable && tries < triesMax
     if (!again || clock.monotonicMs() + waitMs >= untilMs) return told(tool, failure)
     await clock.sleep(waitMs, signal)
     if (signal.aborted) return cutOff(tool, signal)
@@ -91,7 +91,7 @@ const timedOut = (ms: number) =>
   new ToolFailure(`no answer within ${(ms / 1_000).toFixed(1)} s`, {
     code: 'tool_timeout',
     inDoubt: true,
-    passing: true,
+    retryable: true,
   })
 
 /** A plain error is a failure that says nothing about its effects: whoever wrote the tool threw it on purpose. */

@@ -3,7 +3,7 @@ import { judge, parseLock, type LockRecord } from './lock-status.js'
 
 const nowMs = Date.parse('2026-02-27T00:01:00Z')
 const graceMs = 15_000
-const upMs = 5_000_000
+const uptimeMs = 5_000_000
 
 interface World {
   alive?: boolean
@@ -13,7 +13,7 @@ interface World {
 }
 
 function look(record: LockRecord, { alive = true, bootId = 'boot', ...process }: World = {}, atMs = nowMs) {
-  const machine = { host: 'here', bootId, upMs: () => upMs, process: () => ({ alive, ...process }) }
+  const machine = { host: 'here', bootId, uptimeMs: () => uptimeMs, process: () => ({ alive, ...process }) }
   return judge({ record, changedAtMs: atMs }, { nowMs: atMs, graceMs, machine })
 }
 
@@ -64,7 +64,7 @@ describe('a lock', () => {
   })
 
   it('[H2.2] is not made stale, nor eternal, by a wall clock that is set', () => {
-    const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: upMs - agoMs, ttlMs: 30_000 })
+    const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: uptimeMs - agoMs, ttlMs: 30_000 })
     const day = 86_400_000
     expect(look(made(5_000), {}, nowMs + day)).toMatchObject({ stale: false, expired: false, ageMs: 5_000 })
     expect(look(made(50_000), {}, nowMs - day)).toMatchObject({ stale: 'expired', ageMs: 50_000 })
@@ -96,7 +96,7 @@ describe('a lock', () => {
   it('[H2.2] whose file is empty or broken goes by the age of the file', () => {
     for (const text of ['', '{', 'null', '[]', '{"owner":"x"}', '{"expiresAtTs":"soon"}'])
       expect(parseLock(text)).toBeUndefined()
-    const machine = { host: 'here', bootId: 'b', upMs: () => 0, process: () => ({ alive: false }) }
+    const machine = { host: 'here', bootId: 'b', uptimeMs: () => 0, process: () => ({ alive: false }) }
     const aged = (ageMs: number) =>
       judge({ record: undefined, broken: 'empty', changedAtMs: nowMs - ageMs }, { nowMs, graceMs, machine })
     expect(aged(44_000).stale).toBe(false)

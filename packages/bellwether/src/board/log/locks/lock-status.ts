@@ -53,7 +53,7 @@ const sameSpanMs = 1_500
 export interface JudgeFacts {
   readonly nowMs: number
   readonly graceMs: number
-  readonly machine: Pick<Machine, 'host' | 'bootId' | 'upMs' | 'process'>
+  readonly machine: Pick<Machine, 'host' | 'bootId' | 'uptimeMs' | 'process'>
 }
 
 export function judge(file: LockFile, { nowMs, graceMs, machine }: JudgeFacts): Judgement {
@@ -75,7 +75,7 @@ export function judge(file: LockFile, { nowMs, graceMs, machine }: JudgeFacts): 
     record.upMs !== undefined &&
     record.ttlMs !== undefined &&
     Math.abs(span - record.ttlMs) < sameSpanMs
-  const ageMs = sameScale ? machine.upMs() - record.upMs! : nowMs - record.createdAtTs * 1_000
+  const ageMs = sameScale ? machine.uptimeMs() - record.upMs! : nowMs - record.createdAtTs * 1_000
   // Made in an earlier boot under a clock that ran ahead: it would otherwise hold until that hour comes.
   const fromTheFuture = rebooted && ageMs < 0
   const overMs = fromTheFuture ? 0 : sameScale ? ageMs - record.ttlMs! : nowMs - record.expiresAtTs * 1_000

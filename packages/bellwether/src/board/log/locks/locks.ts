@@ -12,7 +12,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { Disk } from '../../../ports/disk/disk.js'
 import type { Machine } from '../../../ports/disk/machine.js'
 import type { Ids } from '../../../ports/ids.js'
-import { pauseMs } from '../../../ports/retry.js'
+import { backoffMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
 import { iso, judge, parseLock, type LockFile, type LockRecord } from './lock-status.js'
 import { errorCode, explainDisk } from '../root.js'
@@ -73,7 +73,7 @@ export const generationName = (token: number, kind: Generation['kind']): string 
   `tasks.${String(token).padStart(10, '0')}.${kind}`
 
 export async function readLock(disk: Disk, path: string): Promise<LockFile | 'missing'> {
-  const entry = await disk.look(path)
+  const entry = await disk.stat(path)
   if (entry === 'missing') return entry
   const { changedAtMs } = entry
   const read = await disk.read(path, lockMaxBytes)
@@ -100,7 +100,7 @@ export async function acquire(folder: string, floor: number, terms: LockTerms, w
         hint: 'See: bellwether recover-stale-locks --root DIR',
       })
     }
-    await clock.sleep(Math.min(pauseMs({ backoff: polls }, attempt), terms.waitMs - waitedMs))
+    await clock.sleep(Math.min(backoffMs({ backoff: polls }, attempt), terms.waitMs - waitedMs))
   }
 }
 
@@ -120,7 +120,7 @@ async function tryAcquire(folder: string, floor: number, terms: LockTerms, world
   const token = Math.max(top?.token ?? 0, floor) + 1
   const name = generationName(token, 'lock')
   const path = join(folder, name)
-  const upMs = machine.upMs()
+  const upMs = machine.uptimeMs()
   const record = makeRecord(token, upMs, terms, world)
   const draft = join(folder, `${ids.next()}.draft`)
   const made = await explainDisk(path, () =>
@@ -144,7 +144,7 @@ async function tryAcquire(folder: string, floor: number, terms: LockTerms, world
   return {
     token,
     mustFence,
-    expired: () => machine.upMs() - upMs > terms.ttlMs * leaseUsedPart,
+    expired: () => machine.uptimeMs() - upMs > terms.ttlMs * leaseUsedPart,
     clearBelow,
     release: async () => {
       await disk.move(path, join(folder, generationName(token, 'free')))

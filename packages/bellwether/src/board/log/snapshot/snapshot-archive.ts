@@ -24,7 +24,7 @@ export async function listKept(root: TaskRoot, disk: Disk): Promise<readonly Kep
   for (const name of await explainDisk(root.state, () => disk.list(root.state))) {
     const timestamp = pattern.exec(name)?.[1]
     if (timestamp === undefined) continue
-    const entry = await disk.look(join(root.state, name))
+    const entry = await disk.stat(join(root.state, name))
     if (entry !== 'missing' && entry.kind === 'file') kept.push({ name, timestamp, size: entry.size })
   }
   return kept.sort((a, b) => (a.timestamp < b.timestamp ? 1 : -1))
@@ -35,7 +35,7 @@ const nameOf = (ms: number): string => `tasks.snapshot.${stamp(ms)}.json`
 
 /** Gives the live snapshot a second name, and lets the oldest go. Returns the name; undefined: there was nothing to keep. */
 export async function keepLive(root: TaskRoot, disk: Disk, nowMs: number): Promise<string | undefined> {
-  const live = await disk.look(root.snapshot)
+  const live = await disk.stat(root.snapshot)
   if (live === 'missing' || live.kind !== 'file') return undefined
   const before = await listKept(root, disk)
   const newest = before[0]
@@ -55,7 +55,7 @@ function parseStamp(text: string): number {
 }
 
 async function same(a: string, b: string, disk: Disk): Promise<boolean> {
-  const [one, other] = [await disk.look(a), await disk.look(b)]
+  const [one, other] = [await disk.stat(a), await disk.stat(b)]
   if (one === 'missing' || other === 'missing' || one.size !== other.size) return false
   return one.identity === other.identity || (await hashOf(a, disk)) === (await hashOf(b, disk))
 }
@@ -86,7 +86,7 @@ const draftMaxMs = 3_600_000
 export async function clearDrafts(folder: string, names: readonly string[], nowMs: number, disk: Disk): Promise<void> {
   for (const name of names) {
     if (!name.endsWith('.draft')) continue
-    const entry = await disk.look(join(folder, name))
+    const entry = await disk.stat(join(folder, name))
     if (entry !== 'missing' && entry.kind === 'file' && nowMs - entry.changedAtMs > draftMaxMs)
       await disk.remove(join(folder, name))
   }

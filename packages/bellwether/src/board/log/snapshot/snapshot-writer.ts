@@ -51,7 +51,7 @@ export class Scribe {
     this.#writtenMs = clock.monotonicMs()
     try {
       const newest = (await listKept(this.#root, disk))[0]
-      const entry = newest === undefined ? 'missing' : await disk.look(`${this.#root.state}/${newest.name}`)
+      const entry = newest === undefined ? 'missing' : await disk.stat(`${this.#root.state}/${newest.name}`)
       const keep = entry === 'missing' || Math.abs(clock.wallMs() - entry.changedAtMs) >= keepEveryMs
       if (keep) await keepLive(this.#root, disk, clock.wallMs())
       const facts = await log.facts(ids.next())

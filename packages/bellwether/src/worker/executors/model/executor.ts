@@ -6,9 +6,9 @@ import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../../../kernel/verbs/turn/claim.js'
 import type { Fence } from '../../../kernel/verdict.js'
-import { modelRetry, usualTimes, type ModelTimes } from '../../../ports/model/ask.js'
+import { modelRetryPolicy, defaultModelTimeouts, type ModelTimeouts } from '../../../ports/model/ask.js'
 import { openLimiter, type Limiter } from '../../../ports/model/limiter.js'
-import type { Model, Part } from '../../../ports/model/model.js'
+import type { Model, ModelPart } from '../../../ports/model/model.js'
 import type { Models } from '../../../ports/model/providers.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { AgentFunction } from '../../agent.js'
@@ -33,7 +33,7 @@ export interface ModelExecutorOptions {
   /** What a model writes, as it writes it: lossy, said again when a call is tried again, and nothing may depend on it. */
   readonly onChunk?: (turn: Fence, chunk: ModelChunk) => void
   readonly retry?: RetryPolicy
-  readonly times?: ModelTimes
+  readonly times?: ModelTimeouts
   /** How many requests at once one account of a provider gets from this process. */
   readonly requestsMax?: number
 }
@@ -48,19 +48,19 @@ const requestsMax = 16
 const limitersMax = 1_000
 
 export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor {
-  const { clock, log, random, models, retry = modelRetry, times = usualTimes } = options
+  const { clock, log, random, models, retry = modelRetryPolicy, times = defaultModelTimeouts } = options
   const limiters = new Map<string, Limiter>()
 
   function limiterOf({ account }: Model): Limiter {
     const known = limiters.get(account)
     if (known !== undefined) return known
     if (limiters.size >= limitersMax) limiters.clear()
-    const limiter = openLimiter({ clock, widest: options.requestsMax ?? requestsMax })
+    const limiter = openLimiter({ clock, maxConcurrent: options.requestsMax ?? requestsMax })
     limiters.set(account, limiter)
     return limiter
   }
 
-  function streaming(turn: Fence): ((part: Part) => void) | undefined {
+  function streaming(turn: Fence): ((part: ModelPart) => void) | undefined {
     const { onChunk } = options
     if (onChunk === undefined) return undefined
     let broken = false

@@ -4,7 +4,7 @@
  * instructions are never left out.
  */
 import type { Card, FieldSpec } from '../../../kernel/verbs/cards.js'
-import type { Message, SaidCall, ToolOutput } from '../../../ports/model/model.js'
+import type { Message, ToolCall, ToolOutput } from '../../../ports/model/model.js'
 import { textOf, type StepCall, type Story, type StoryStep } from './transcript.js'
 
 export interface Telling {
@@ -95,7 +95,7 @@ function saidIn(step: StoryStep, ids: Set<string>, roomChars: number): Message[]
   if (note.calls.length === 0) return [{ role: 'assistant', text, calls: [] }, ...told]
   // One call may fill a fifth of the room; all of a step's together, half of it.
   const share = Math.min(0.2, 0.5 / note.calls.length)
-  const calls: SaidCall[] = []
+  const calls: ToolCall[] = []
   const outputs: ToolOutput[] = []
   for (const call of note.calls) {
     const id = ownId(call, ids)

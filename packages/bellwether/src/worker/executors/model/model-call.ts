@@ -3,9 +3,9 @@
  * try reserves under an id of its own (the step, the epoch, the try), so that a repetition after a crash is another reservation.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
-import { ask, type Asked, type ModelTimes } from '../../../ports/model/ask.js'
+import { callModel, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/ask.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
-import type { Model, ModelRequest, Part } from '../../../ports/model/model.js'
+import type { Model, ModelRequest, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { TurnContext } from '../../agent.js'
@@ -21,7 +21,7 @@ export interface ThinkingPorts {
   readonly random: Pick<Random, 'next'>
   readonly log: Log
   readonly retry: RetryPolicy
-  readonly times: ModelTimes
+  readonly times: ModelTimeouts
 }
 
 export interface Thinking extends ThinkingPorts {
@@ -33,11 +33,11 @@ export interface Thinking extends ThinkingPorts {
   readonly factor: number
   readonly before: Spent
   readonly stepId: string
-  readonly onPart?: ((part: Part) => void) | undefined
+  readonly onPart?: ((part: ModelPart) => void) | undefined
 }
 
 export interface Thought {
-  readonly asked: Asked
+  readonly asked: ModelCallResult
   readonly spending: Spending
   /** Of the prompt, before it was corrected by what the provider counts. */
   readonly estimated: number
@@ -49,16 +49,16 @@ export async function think(thinking: Thinking, request: ModelRequest, round: nu
   const spending = openSpending({ ...thinking, before: thinking.before })
   const estimated = promptTokens(request)
   const price = { promptTokens: Math.ceil(estimated * factor), answerTokens: request.maxOutputTokens }
-  const asked = await ask(model, request, {
+  const asked = await callModel(model, request, {
     clock,
     random,
     log,
     limiter,
     retry,
-    get times() {
+    get timeouts() {
       return { ...times, totalMs: Math.min(times.totalMs, spending.timeLeftMs) }
     },
-    get patienceMs() {
+    get busyTimeoutMs() {
       return Math.min(patienceMs, spending.timeLeftMs)
     },
     signal: context.signal,

@@ -7,7 +7,7 @@ import type { FieldSpec } from '../../../kernel/verbs/cards.js'
 import { cardMaxBytes, storable } from '../../../kernel/content.js'
 import type { Delivery } from '../../../kernel/verbs/turn/deliver.js'
 import type { ToolCall } from '../../../kernel/verbs/turn/suspend.js'
-import type { AskedCall, ModelAnswer } from '../../../ports/model/model.js'
+import type { RawToolCall, ModelResponse } from '../../../ports/model/model.js'
 import { decideSubmission, submitResultName } from '../../submit-result.js'
 import type { Toolbox, ToolPlan } from '../../tools/tool.js'
 import { callIdAt, type StepCall, type StepNote, type Story, type StoryStep } from './transcript.js'
@@ -25,7 +25,7 @@ const controls = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F]/g
 export const printable = (text: string) => text.replace(controls, '').toWellFormed()
 
 /** The calls of an answer as its card keeps them. */
-export function callsOf(stepId: string, calls: readonly AskedCall[]): StepCall[] {
+export function callsOf(stepId: string, calls: readonly RawToolCall[]): StepCall[] {
   return calls.map((call, index) => {
     const named = {
       id: callIdAt(stepId, index),
@@ -52,7 +52,7 @@ function parsed(input: string): unknown {
   }
 }
 
-function extraOf({ extra }: AskedCall): Pick<StepCall, 'extra'> {
+function extraOf({ extra }: RawToolCall): Pick<StepCall, 'extra'> {
   if (extra === undefined) return {}
   const text = JSON.stringify(extra)
   return text.length <= extraMaxChars && printable(text) === text ? { extra } : {}
@@ -60,7 +60,7 @@ function extraOf({ extra }: AskedCall): Pick<StepCall, 'extra'> {
 
 /** What the model must be told about an answer that is none. */
 export function toldOf(
-  answer: ModelAnswer,
+  answer: ModelResponse,
   story: Story,
   mustEndWith: string | undefined,
   maxOutputTokens: number,

@@ -5,7 +5,7 @@
  */
 import { TURN } from '../../../kernel/turn.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
-import type { Model, ModelRequest, OfferedTool, Part } from '../../../ports/model/model.js'
+import type { Model, ModelRequest, OfferedTool, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import { FenceLost, type TurnAction, type TurnContext } from '../../agent.js'
 import type { Hydrated } from '../../hydrate.js'
@@ -27,7 +27,7 @@ export interface Reacting extends ThinkingPorts {
   readonly model: Model
   readonly limiter: Limiter
   readonly toolbox: (known: Hydrated) => Toolbox
-  readonly onPart?: ((part: Part) => void) | undefined
+  readonly onPart?: ((part: ModelPart) => void) | undefined
 }
 
 /** From here on a conversation is made smaller before it is sent. */

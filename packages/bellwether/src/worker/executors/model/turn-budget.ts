@@ -4,7 +4,7 @@
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
-import type { Bill } from '../../../ports/model/ask.js'
+import type { Charge } from '../../../ports/model/ask.js'
 import type { TokenUsage } from '../../../ports/model/model.js'
 import type { TurnContext } from '../../agent.js'
 import type { Bounds, Prices } from './spec.js'
@@ -26,7 +26,7 @@ export interface Shortage {
 export interface Spending {
   /** False: it is not there; `shortage` says what is. */
   begin(reservationId: string, price: Price): Promise<boolean>
-  settle(bill: Bill): Promise<void>
+  settle(bill: Charge): Promise<void>
   readonly shortage: Shortage | undefined
   /** A charge was larger than what was left. */
   readonly exceeded: boolean

@@ -4,9 +4,8 @@
  * bounded by its opener's own timeout, no error kept from the log. What the connection is, and what to do once it
  * stands, is left to the opener.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
-import { pauseMs, reconnecting } from './retry.js'
+import { type Clock, deferred, type Log, type Random } from '@bellwether/base'
+import { backoffMs, reconnectBackoff } from '../retry.js'
 
 export interface Connection {
   /** Resolves with the reason when the connection is over; never rejects. */
@@ -14,14 +13,14 @@ export interface Connection {
   close(): Promise<void>
 }
 
-export interface Link<C extends Connection> {
+export interface ConnectionKeeper<C extends Connection> {
   current(): C | undefined
   /** Resolves when connected, or when the attempt under way has failed. Never rejects. */
   settled(): Promise<void>
   close(): Promise<void>
 }
 
-export interface LinkOptions<C extends Connection> {
+export interface ConnectionKeeperOptions<C extends Connection> {
   /** Names the connection in the log. */
   readonly what: string
   readonly open: () => Promise<C>
@@ -35,29 +34,7 @@ export interface LinkOptions<C extends Connection> {
 // A connection that lived shorter than this did not prove that the server is well: the backoff goes on growing.
 const steadyMs = 10_000
 
-/** Rejects with a Retryable when `work` takes longer than `ms`; `work` itself is not cancelled. */
-export async function within<T>(clock: Clock, ms: number, what: string, work: Promise<T>): Promise<T> {
-  const done = new AbortController()
-  const late = clock.sleep(ms, done.signal).then((): never => {
-    throw new Retryable(`${what} took longer than ${ms} ms`, { code: 'timeout' })
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    done.abort()
-  }
-}
-
-/** A promise and the function that resolves it. */
-export function gate<T>(): { readonly opened: Promise<T>; readonly open: (value: T) => void } {
-  let open: (value: T) => void = () => {}
-  const opened = new Promise<T>((resolve) => {
-    open = resolve
-  })
-  return { opened, open }
-}
-
-export function keepLink<C extends Connection>(options: LinkOptions<C>): Link<C> {
+export function keepConnected<C extends Connection>(options: ConnectionKeeperOptions<C>): ConnectionKeeper<C> {
   const { what, log, clock, random } = options
   const stop = new AbortController()
   let current: C | undefined
@@ -87,17 +64,17 @@ export function keepLink<C extends Connection>(options: LinkOptions<C>): Link<C>
   async function run(): Promise<void> {
     let failures = 0
     while (!stop.signal.aborted) {
-      const outcome = gate<void>()
-      settled = outcome.opened
+      const outcome = deferred<void>()
+      settled = outcome.promise
       const connection = await attempt(failures > 0)
       if (stop.signal.aborted) await connection?.close()
       else if (connection !== undefined) {
         if (failures > 0) log.info({ what, failures }, 'connected')
-        if ((await live(connection, outcome.open)) > steadyMs) failures = 0
+        if ((await live(connection, outcome.resolve)) > steadyMs) failures = 0
       }
-      outcome.open()
+      outcome.resolve()
       failures += 1
-      await clock.sleep(pauseMs({ backoff: reconnecting }, failures, random.next()), stop.signal)
+      await clock.sleep(backoffMs({ backoff: reconnectBackoff }, failures, random.next()), stop.signal)
     }
   }
 

@@ -5,7 +5,7 @@
  */
 import { lookup as systemLookup, type LookupAddress } from 'node:dns'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
-import { ToolFailure } from '../tool-failure.js'
+import { ToolFailure } from './tool-failure.js'
 
 // Apart: one list would hold every IPv4 address against the mapped form that the other refuses.
 const inner4 = new BlockList()

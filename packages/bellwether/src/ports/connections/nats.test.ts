@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { connectionOptions } from './nats-link.js'
+import { connectionOptions } from './nats.js'
 
 describe('a list of NATS servers', () => {
   it('may be one text with commas, without schemes, with credentials, with TLS', () => {

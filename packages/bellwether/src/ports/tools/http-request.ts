@@ -8,8 +8,8 @@ import { request as overHttps } from 'node:https'
 import { isIP } from 'node:net'
 import { errorMessage } from '@bellwether/base'
 import { classify } from '../retry.js'
-import { ToolFailure } from '../tool-failure.js'
-import { guardedLookup, isPublic, refusedAddress } from './address.js'
+import { ToolFailure } from './tool-failure.js'
+import { guardedLookup, isPublic, refusedAddress } from './http-address.js'
 
 export interface HttpRequest {
   readonly url: URL
@@ -23,7 +23,7 @@ export interface HttpRequest {
   readonly lookup?: RequestOptions['lookup']
 }
 
-export interface HttpAnswer {
+export interface HttpResponse {
   readonly status: number
   readonly headers: IncomingMessage['headers']
   /** As much as was read. */
@@ -34,7 +34,7 @@ export interface HttpAnswer {
 // A chain of three is a misconfigured server already.
 const redirectsMax = 3
 
-export async function httpRequest(request: HttpRequest): Promise<HttpAnswer> {
+export async function httpRequest(request: HttpRequest): Promise<HttpResponse> {
   let { url } = request
   for (let followed = 0; ; followed += 1) {
     const answer = await once({ ...request, url })
@@ -52,7 +52,7 @@ export async function httpRequest(request: HttpRequest): Promise<HttpAnswer> {
   }
 }
 
-async function once(request: HttpRequest): Promise<HttpAnswer> {
+async function once(request: HttpRequest): Promise<HttpResponse> {
   const { url, method, headers, body, allowPrivate, responseMaxBytes, signal } = request
   const host = url.hostname.replace(/^\[|\]$/g, '')
   // A literal address is never looked up.
@@ -66,7 +66,7 @@ async function once(request: HttpRequest): Promise<HttpAnswer> {
     headers: { ...headers, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) },
     ...(lookup === undefined ? {} : { lookup }),
   }
-  return new Promise<HttpAnswer>((resolve, reject) => {
+  return new Promise<HttpResponse>((resolve, reject) => {
     const fail = (error: unknown) => reject(signal.aborted ? cutOff(error) : inWords(error, host))
     const outgoing = (url.protocol === 'https:' ? overHttps : overHttp)(url, options, (incoming) => {
       const chunks: Buffer[] = []
@@ -108,7 +108,7 @@ function inWords(error: unknown, host: string): ToolFailure {
     code: unknownName ? 'unknown_host' : `http_${why}`,
     // What nobody can classify may have been heard.
     inDoubt: !unknownName && (inDoubt || why === 'unknown'),
-    passing: retryable,
+    retryable: retryable,
     cause: error,
   })
 }

@@ -4,31 +4,31 @@
  * Reconnecting is left to the link, ordinary work to the pool.
  */
 import pg from 'pg'
-import type { Connection } from './link.js'
-import { gate } from './link.js'
-import { exchangeMs } from './retry.js'
+import { deferred } from '@bellwether/base'
+import type { Connection } from './connection-keeper.js'
+import { exchangeTimeoutMs } from '../retry.js'
 
-export interface LoneClient extends Connection {
+export interface DedicatedClient extends Connection {
   query(text: string, values?: unknown[]): Promise<void>
   onNotification(heard: (payload: string) => void): void
   /** Ends the connection at once, without a farewell: for one that may be half open. */
-  sever(reason: Error): void
+  destroy(reason: Error): void
 }
 
-export async function openLoneClient(url: string, name: string): Promise<LoneClient> {
+export async function openDedicatedClient(url: string, name: string): Promise<DedicatedClient> {
   const client = new pg.Client({
     connectionString: url,
     application_name: name,
-    connectionTimeoutMillis: exchangeMs,
-    query_timeout: exchangeMs,
+    connectionTimeoutMillis: exchangeTimeoutMs,
+    query_timeout: exchangeTimeoutMs,
     keepAlive: true,
   })
-  const over = gate<unknown>()
-  client.on('error', over.open)
-  client.on('end', () => over.open(new Error('the server closed the connection')))
+  const over = deferred<unknown>()
+  client.on('error', over.resolve)
+  client.on('end', () => over.resolve(new Error('the server closed the connection')))
 
   function sever(reason: Error): void {
-    over.open(reason)
+    over.resolve(reason)
     client.connection.stream.destroy()
   }
 
@@ -39,8 +39,8 @@ export async function openLoneClient(url: string, name: string): Promise<LoneCli
     throw error
   }
   return {
-    closed: over.opened,
-    sever,
+    closed: over.promise,
+    destroy: sever,
     async query(text, values) {
       try {
         await client.query(text, values)
@@ -56,7 +56,7 @@ export async function openLoneClient(url: string, name: string): Promise<LoneCli
     },
     async close() {
       sever(new Error('closed by its owner'))
-      await over.opened
+      await over.promise
     },
   }
 }

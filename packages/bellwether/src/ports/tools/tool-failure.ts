@@ -7,7 +7,7 @@ export interface FailureDetails {
   /** The call may have taken effect: an agent must look before it calls again. */
   readonly inDoubt?: boolean
   /** The same call may succeed in a moment. */
-  readonly passing?: boolean
+  readonly retryable?: boolean
   readonly afterMs?: number
   readonly cause?: unknown
 }
@@ -15,7 +15,7 @@ export interface FailureDetails {
 export class ToolFailure extends Error {
   readonly code: string
   readonly inDoubt: boolean
-  readonly passing: boolean
+  readonly retryable: boolean
   readonly afterMs: number
 
   constructor(message: string, details: FailureDetails) {
@@ -23,7 +23,7 @@ export class ToolFailure extends Error {
     this.name = 'ToolFailure'
     this.code = details.code
     this.inDoubt = details.inDoubt ?? false
-    this.passing = details.passing ?? false
+    this.retryable = details.retryable ?? false
     this.afterMs = details.afterMs ?? 0
   }
 }

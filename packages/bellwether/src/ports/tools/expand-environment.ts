@@ -3,7 +3,7 @@
  * setting of this product can be named, because one of them is the database's; a name without a value is a problem, not an empty text.
  */
 import { InvalidInput } from '@bellwether/protocol'
-import { allowedName } from './processes/environment.js'
+import { allowedName } from '../processes/environment.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
 

@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process'
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
 import { type Clock, errorMessage } from '@bellwether/base'
-import type { Ids } from './ids.js'
+import type { Ids } from '../ids.js'
 
 export interface CommandRequest {
   /** One line for /bin/sh, or a program with its arguments. */

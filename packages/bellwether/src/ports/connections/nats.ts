@@ -7,9 +7,9 @@ import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node'
 import { connect } from '@nats-io/transport-node'
-import type { Connection, Link } from './link.js'
-import { keepLink, within } from './link.js'
-import { exchangeMs, farewellMs } from './retry.js'
+import type { Connection, ConnectionKeeper } from './connection-keeper.js'
+import { keepConnected } from './connection-keeper.js'
+import { closeTimeoutMs, exchangeTimeoutMs, withTimeout } from '../retry.js'
 
 // A silent server is noticed after three pings.
 const pingEveryMs = 5_000
@@ -20,7 +20,7 @@ export interface NatsSession extends Connection {
   flush(ms: number): Promise<void>
 }
 
-export interface NatsLinkOptions {
+export interface NatsKeeperOptions {
   /** One or several `nats://[user:password@]host:port`, as a list or separated by commas. */
   readonly servers: string | readonly string[]
   readonly name: string
@@ -55,10 +55,10 @@ export function connectionOptions(servers: string | readonly string[]): Connecti
   return options
 }
 
-export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
+export function keepNatsConnected(options: NatsKeeperOptions): ConnectionKeeper<NatsSession> {
   const { log, clock, name } = options
   const target = connectionOptions(options.servers)
-  return keepLink<NatsSession>({
+  return keepConnected<NatsSession>({
     what: `${name} (NATS)`,
     log,
     clock,
@@ -69,7 +69,7 @@ export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
         ...target,
         name,
         reconnect: false,
-        timeout: exchangeMs,
+        timeout: exchangeTimeoutMs,
         pingInterval: pingEveryMs,
         maxPingOut: 2,
         noAsyncTraces: true,
@@ -78,10 +78,10 @@ export function natsLink(options: NatsLinkOptions): Link<NatsSession> {
       return {
         nats,
         closed: nats.closed(),
-        flush: (ms) => within(clock, ms, 'a flush to NATS', nats.flush()),
+        flush: (ms) => withTimeout(clock, ms, 'a flush to NATS', nats.flush()),
         async close() {
           try {
-            if (!nats.isClosed()) await within(clock, farewellMs, 'closing the NATS connection', nats.close())
+            if (!nats.isClosed()) await withTimeout(clock, closeTimeoutMs, 'closing the NATS connection', nats.close())
           } catch (error) {
             log.warn({ err: error }, 'the NATS connection did not close cleanly')
           }
