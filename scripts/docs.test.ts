@@ -1,13 +1,24 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { settingsPage, turnPage } from './pages.js'
+import { cliPage } from './cli-page.js'
+import { settingsPage, sqlPage, turnPage } from './pages.js'
 
 const committed = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 
-it('[T2.1] docs/turn.md shows the TURN table as it is (npm run docs writes it)', () => {
-  expect(committed('docs/turn.md')).toBe(turnPage())
+it('[T2.1] docs/reference/turn.md shows the TURN table as it is (npm run docs writes it)', () => {
+  expect(committed('docs/reference/turn.md')).toBe(turnPage())
 })
 
-it('docs/settings.md shows every setting as it is (npm run docs writes it)', () => {
-  expect(committed('docs/settings.md')).toBe(settingsPage())
+it('docs/reference/settings.md shows every setting as it is (npm run docs writes it)', () => {
+  expect(committed('docs/reference/settings.md')).toBe(settingsPage())
+})
+
+it('docs/reference/cli.md shows every command and option as it is (npm run docs writes it)', async () => {
+  expect(committed('docs/reference/cli.md')).toBe(await cliPage())
+})
+
+it('docs/reference/sql.md shows the generated schema (npm run docs writes it)', () => {
+  expect(committed('docs/reference/sql.md')).toBe(
+    sqlPage(committed('packages/bellwether/src/kernel/schema/schema.sql')),
+  )
 })

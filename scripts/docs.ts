@@ -10,7 +10,8 @@ import { describeSchema } from '../packages/bellwether/src/kernel/schema/describ
 import { migrate } from '../packages/bellwether/src/kernel/schema/migrate.js'
 import { startEmbedded } from '../packages/bellwether/src/ports/database/embedded.js'
 import { openDatabase } from '../packages/bellwether/src/ports/database/pool.js'
-import { settingsPage, turnPage } from './pages.js'
+import { cliPage } from './cli-page.js'
+import { settingsPage, sqlPage, turnPage } from './pages.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -32,10 +33,13 @@ async function schemaText(): Promise<string> {
   }
 }
 
+const schema = await schemaText()
 const files = {
-  'packages/bellwether/src/kernel/schema/schema.sql': await schemaText(),
-  'docs/turn.md': turnPage(),
-  'docs/settings.md': settingsPage(),
+  'packages/bellwether/src/kernel/schema/schema.sql': schema,
+  'docs/reference/sql.md': sqlPage(schema),
+  'docs/reference/turn.md': turnPage(),
+  'docs/reference/settings.md': settingsPage(),
+  'docs/reference/cli.md': await cliPage(),
 }
 for (const [path, text] of Object.entries(files)) {
   await writeFile(join(root, path), text)

@@ -29,7 +29,7 @@ You are a careful programmer. Make the smallest change that does what is asked, 
 and what you did not check.
 `
 
-const settings = `# Every key may be left out. All of them, with their defaults: docs/settings.md
+const settings = `# Every key may be left out. All of them, with their defaults: docs/reference/settings.md
 # Any of them can be set from the environment: BELLWETHER__SERVER__PORT=8080
 
 [server]

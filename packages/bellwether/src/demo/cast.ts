@@ -46,7 +46,7 @@ export const spenderTokens = 2_000
 const spenderMayUse = 1_500
 
 /** Short waits, so that what a watchdog does is seen while one watches. The rules are the ones of production. */
-const settings = `# Written by \`bellwether demo\`; every key is explained in docs/settings.md. The waits are short, so that a watchdog is seen at work.
+const settings = `# Written by \`bellwether demo\`; every key is explained in docs/reference/settings.md. The waits are short, so that a watchdog is seen at work.
 [worker]
 inbox_processing_timeout_seconds = 8
 watchdog_interval_seconds = 1

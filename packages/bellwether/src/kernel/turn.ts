@@ -1,6 +1,6 @@
 /**
  * The TURN table: every legal move of an agent's head, at one glance. The verbs in SQL carry the moves out; the table
- * `state.moves` and the triggers on the head are tested against this one, and docs/turn.md is generated from it.
+ * `state.moves` and the triggers on the head are tested against this one, and docs/reference/turn.md is generated from it.
  * The only place in TypeScript where the four statuses are spelled.
  */
 export const headStatuses = ['idle', 'dispatched', 'running', 'suspended'] as const

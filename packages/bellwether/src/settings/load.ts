@@ -141,7 +141,7 @@ export function loadSettings(options: {
       `the settings have ${gathered.problems.length} problem(s):\n${gathered.problems.join('\n')}`,
       {
         code: 'invalid_settings',
-        hint: 'correct every line named above; docs/settings.md lists all settings',
+        hint: 'correct every line named above; docs/reference/settings.md lists all settings',
       },
     )
   }
