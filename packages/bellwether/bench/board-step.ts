@@ -4,7 +4,7 @@
  */
 import { autopilotStep } from '../src/board/dispatch/autopilot.js'
 import { localEvidence } from '../src/board/dispatch/local-evidence.js'
-import type { Spawner, TurnStanding } from '../src/board/ports.js'
+import type { Spawner, TurnStatus } from '../src/board/ports.js'
 import { openDispatcher, openTaskRoot } from '../src/runtime/board.js'
 import { loadSettings } from '../src/settings/load.js'
 
@@ -12,25 +12,25 @@ const quiet = { info: () => undefined, warn: () => undefined, error: () => undef
 const root = process.argv[2]!
 const settings = loadSettings({ folder: root, env: {} }).board
 const opened = await openTaskRoot({ root, owner: 'bench', settings, log: quiet })
-const turns = new Map<string, 'going' | 'ended'>()
-const standing = async (key: string): Promise<TurnStanding> => {
+const turns = new Map<string, 'active' | 'ended'>()
+const status = async (key: string): Promise<TurnStatus> => {
   const at = turns.get(key)
-  if (at === undefined) return { standing: 'unknown' }
-  if (at === 'going') return { standing: 'going', agentTurnId: key }
+  if (at === undefined) return { status: 'unknown' }
+  if (at === 'active') return { status: 'active', agentTurnId: key }
   const told = { outcome: 'failed', error: 'no', deliverable: null, tokenUsage: 1, elapsedMs: 1 } as const
-  return { standing: 'ended', agentTurnId: key, ...told }
+  return { status: 'ended', agentTurnId: key, ...told }
 }
 const spawner: Spawner = {
   kernel: async () => null,
   async spawn({ key }) {
-    turns.set(key, 'going')
+    turns.set(key, 'active')
     return { agentTurnId: key }
   },
-  standing,
-  ended: standing,
+  status,
+  ended: status,
   stop: async () => undefined,
 }
-const desk = openDispatcher(opened, { spawner, evidence: localEvidence(root, opened.ids), actor: 'bench' })
+const dispatcher = openDispatcher(opened, { spawner, evidence: localEvidence(root, opened.ids), actor: 'bench' })
 const cpuMs = () => (process.cpuUsage().user + process.cpuUsage().system) / 1_000
 const median = (all: readonly number[]) => all.toSorted((a, b) => a - b)[Math.floor(all.length / 2)]!
 
@@ -39,7 +39,7 @@ async function steps(count: number, before: () => void): Promise<{ ms: number; c
   for (let step = 0; step < count; step += 1) {
     before()
     const [began, cpu] = [performance.now(), cpuMs()]
-    await autopilotStep(desk, opened.caches)
+    await autopilotStep(dispatcher, opened.caches)
     walls.push(performance.now() - began)
     cpus.push(cpuMs() - cpu)
   }
@@ -47,7 +47,7 @@ async function steps(count: number, before: () => void): Promise<{ ms: number; c
 }
 
 const first = performance.now()
-await autopilotStep(desk, opened.caches)
+await autopilotStep(dispatcher, opened.caches)
 const firstMs = performance.now() - first
 const quietStep = await steps(21, () => undefined)
 const busy = await steps(21, () => turns.forEach((_, key) => turns.set(key, 'ended')))

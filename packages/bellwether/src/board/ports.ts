@@ -13,11 +13,11 @@ export interface SpawnRequest {
 }
 
 /** How a turn stands. `unknown`: this kernel has never heard of the key (another data folder, past retention). */
-export type TurnStanding =
-  | { readonly standing: 'unknown' }
-  | { readonly standing: 'going'; readonly agentTurnId: string }
+export type TurnStatus =
+  | { readonly status: 'unknown' }
+  | { readonly status: 'active'; readonly agentTurnId: string }
   | {
-      readonly standing: 'ended'
+      readonly status: 'ended'
       readonly agentTurnId: string
       readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled'
       readonly error: string | null
@@ -27,24 +27,24 @@ export type TurnStanding =
     }
 
 /** Which kernel a spawner speaks to. */
-export interface KernelFacts {
+export interface KernelIdentity {
   /** The same for as long as it knows its turns: another database, or one that was put back to an earlier time, has another. */
   readonly id: string
   /** By its own clock. */
   readonly nowMs: number
   /** For how long it is certain to know a turn after its end. */
-  readonly keepsMs: number
+  readonly retentionMs: number
 }
 
 export interface Spawner {
   /** Null: this kernel cannot tell itself from others. Retryable when it is away. */
-  kernel(): Promise<KernelFacts | null>
+  kernel(): Promise<KernelIdentity | null>
   /** Starts the turn of `key`, or finds the one that was started with it. Retryable when the kernel is away. */
   spawn(request: SpawnRequest, signal: AbortSignal): Promise<{ readonly agentTurnId: string }>
   /** How the turn of `key` stands now. */
-  standing(key: string): Promise<TurnStanding>
+  status(key: string): Promise<TurnStatus>
   /** Resolves when the turn of `key` has ended, or when the signal fires. */
-  ended(key: string, signal: AbortSignal): Promise<TurnStanding>
+  ended(key: string, signal: AbortSignal): Promise<TurnStatus>
   stop(key: string, reason: string): Promise<void>
 }
 
@@ -62,5 +62,5 @@ export interface FileEvidence {
 export interface Evidence {
   /** A token for "now": what changes afterwards can be told from what was there. */
   changeToken(signal?: AbortSignal): Promise<string>
-  look(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileEvidence[]>
+  inspect(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileEvidence[]>
 }

@@ -5,7 +5,7 @@ import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { migrateConfig, type Migration } from '../board/repair/migrate-run.js'
 import { exitCodes } from './output.js'
-import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
+import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
 
 export function migrateConfigCommand(finish: (code: number) => void): Command {
   return rootCommand(
@@ -13,7 +13,7 @@ export function migrateConfigCommand(finish: (code: number) => void): Command {
     'bring config/runtime-policy.json of a task root to its second version',
   ).action(async (flags: RootFlags) => {
     const root = folder(flags.root)
-    const migration = await migrateConfig(root, applies(flags), toolWorld())
+    const migration = await migrateConfig(root, applies(flags), toolPorts())
     tell(flags, { ...migration, root }, () => human(migration, root))
     finish(migration.ok ? exitCodes.ok : exitCodes.failure)
   })

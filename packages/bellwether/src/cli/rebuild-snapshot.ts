@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { rebuildSnapshot, type RebuildReport } from '../board/repair/rebuild.js'
 import { exitCodes } from './output.js'
-import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
+import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly compactJsonl?: string
@@ -26,7 +26,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
           compactTo: flags.compactJsonl,
           ...(bar === undefined ? {} : { onProgress: bar.show }),
         },
-        toolWorld(),
+        toolPorts(),
       )
       bar?.clear()
       tell(flags, report, () => human(report))
@@ -79,7 +79,7 @@ function human(report: RebuildReport): readonly string[] {
     lines.push(`  waits for itself: ${ring.map((id) => shown(id)).join(' → ')}`)
   if (compacted !== null)
     lines.push(`  compacted: ${compacted.lines} lines in ${compacted.path}, ${compacted.dropped} left out`)
-  if (report.applied) lines.push(`Written to ${report.snapshot}, kept as ${report.keptAs ?? '?'}`)
+  if (report.applied) lines.push(`Written to ${report.snapshot}, kept as ${report.archivedAs ?? '?'}`)
   else if (!report.match) lines.push('Nothing was changed. To write the snapshot: --apply')
   return lines
 }

@@ -1,8 +1,8 @@
 /** `bellwether recover-stale-locks`: locks whose holder is gone, and with --apply reclaims them. */
 import { InvalidArgumentError, type Command } from 'commander'
-import { recoverStaleLocks, type LockSeen, type RecoverReport } from '../board/repair/recover-locks.js'
+import { recoverStaleLocks, type LockInfo, type RecoverReport } from '../board/repair/recover-locks.js'
 import { exitCodes } from './output.js'
-import { applies, rootCommand, shown, tell, toolWorld, type RootFlags } from './task-root.js'
+import { applies, rootCommand, shown, tell, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly force?: boolean
@@ -19,7 +19,7 @@ export function recoverStaleLocksCommand(finish: (code: number) => void): Comman
       const { root, force = false, yes = false, graceSec } = flags
       const report = await recoverStaleLocks(
         { root, apply: applies(flags), force, yes, ...(graceSec === undefined ? {} : { graceMs: graceSec * 1_000 }) },
-        toolWorld(),
+        toolPorts(),
       )
       tell(flags, report, () => human(report))
       finish(report.ok ? exitCodes.ok : exitCodes.failure)
@@ -48,7 +48,7 @@ function human({
   return lines
 }
 
-function line(one: LockSeen): string {
+function line(one: LockInfo): string {
   const name = one.path.slice(one.path.lastIndexOf('/') + 1)
   return `${shown(name)}  ${shown(one.owner)} (pid ${one.pid ?? '?'} on ${shown(one.host ?? 'this host')}), ${one.ageSec} s old`
 }

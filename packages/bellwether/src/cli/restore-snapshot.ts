@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { restoreSnapshot, type RestoreReport } from '../board/repair/rebuild.js'
 import { exitCodes } from './output.js'
-import { applies, rootCommand, tell, toolWorld, type RootFlags } from './task-root.js'
+import { applies, rootCommand, tell, toolPorts, type RootFlags } from './task-root.js'
 
 interface Flags extends RootFlags {
   readonly from?: string
@@ -14,15 +14,15 @@ export function restoreSnapshotCommand(finish: (code: number) => void): Command 
     .option('--from <name>', 'the same as the argument')
     .action(async (name: string | undefined, flags: Flags) => {
       const options = { root: flags.root, apply: applies(flags), snapshot: name ?? flags.from }
-      const report = await restoreSnapshot(options, toolWorld())
+      const report = await restoreSnapshot(options, toolPorts())
       tell(flags, report, () => human(report))
       finish(exitCodes.ok)
     })
 }
 
 function human(report: RestoreReport): readonly string[] {
-  const lines = [`${report.root}: ${report.kept.length} kept`]
-  for (const one of report.kept)
+  const lines = [`${report.root}: ${report.archived.length} kept`]
+  for (const one of report.archived)
     lines.push(`  ${one.name === report.chosen ? '→' : ' '} ${one.name}  ${one.size} bytes`)
   lines.push(
     report.applied

@@ -2,7 +2,7 @@
 import { type Log, systemClock, systemRandom } from '@bellwether/base'
 import { Command } from 'commander'
 import { InvalidInput } from '@bellwether/protocol'
-import type { LockWorld } from '../board/log/locks/locks.js'
+import type { LockPorts } from '../board/log/locks/locks.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { systemMachine } from '../ports/disk/machine.js'
 import { uuidv7 } from '../ports/ids.js'
@@ -23,7 +23,7 @@ const stderrLog: Log = {
   error: (fields, message) => void process.stderr.write(`error: ${message} ${JSON.stringify(fields)}\n`),
 }
 
-export function toolWorld(): LockWorld {
+export function toolPorts(): LockPorts {
   const ids = uuidv7(systemClock, systemRandom)
   return { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: stderrLog }
 }

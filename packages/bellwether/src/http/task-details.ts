@@ -4,10 +4,10 @@
  * cost is asked of the kernel, once for each that has ended.
  */
 import { Retryable } from '@bellwether/protocol'
-import { choose, type Choice } from '../board/tasks/next-task.js'
-import type { DeskPolicies } from '../board/dispatch/dispatcher.js'
+import { nextTask, type Choice } from '../board/tasks/next-task.js'
+import type { DispatchPolicies } from '../board/dispatch/dispatcher.js'
 import { openRun, textField } from '../board/tasks/task-fields.js'
-import { outlookOf } from '../board/tasks/readiness-index.js'
+import { readinessIndex } from '../board/tasks/readiness-index.js'
 import { budgetsOf, limitsFor, type BudgetEntry, type BudgetPolicy } from '../board/policies/budget.js'
 import { recoveriesOf, recoveryOf, ruleFor, type RecoveryPolicy } from '../board/policies/recovery.js'
 import { readiness, type ReadyRules } from '../board/tasks/ready.js'
@@ -19,7 +19,7 @@ export interface BoardMoment {
   readonly state: BoardState
   readonly nowMs: number
   readonly rules: ReadyRules
-  readonly policies: Pick<DeskPolicies, 'recovery' | 'budget'>
+  readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget'>
   readonly choice: Choice
   /** The place of each task that is ready, from 1. */
   readonly places: ReadonlyMap<string, number>
@@ -32,9 +32,9 @@ export function momentOf(
   policies: BoardMoment['policies'],
 ): BoardMoment {
   const rules = { firstAgent, recovery: policies.recovery }
-  const choice = choose(state, nowMs, rules)
+  const choice = nextTask(state, nowMs, rules)
   const places = new Map<string, number>()
-  for (const { task } of outlookOf(state, nowMs, rules).ready) places.set(task.taskId, places.size + 1)
+  for (const { task } of readinessIndex(state, nowMs, rules).ready) places.set(task.taskId, places.size + 1)
   return { state, nowMs, rules, policies, choice, places }
 }
 

@@ -3,9 +3,9 @@ import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { type Log, systemClock } from '@bellwether/base'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
-import { runChores } from '../board/repair/maintenance.js'
+import { runMaintenance } from '../board/repair/maintenance.js'
 import type { Settings } from '../settings/schema.js'
-import { openChores, openDispatcher, openTaskRoot } from './board.js'
+import { openMaintenance, openDispatcher, openTaskRoot } from './board.js'
 import type { House } from './runtime.js'
 import { evidenceOf } from './remote-evidence.js'
 import { kernelSpawner } from './spawner.js'
@@ -30,7 +30,7 @@ export async function runAutopilotPart(options: AutopilotPartOptions): Promise<n
   const owner = `autopilot:${hostname()}-${process.pid}`
   const opened = await openTaskRoot({ root, owner, settings: settings.board, log, signal })
   try {
-    const desk = openDispatcher(opened, {
+    const dispatcher = openDispatcher(opened, {
       spawner: kernelSpawner({
         kernel: house.kernel,
         projectId,
@@ -41,8 +41,8 @@ export async function runAutopilotPart(options: AutopilotPartOptions): Promise<n
       evidence: evidenceOf(settings.board, opened.board.root, opened.ids),
       actor: 'autopilot',
     })
-    const autopilot = startAutopilot(desk, opened.caches, signal)
-    const chores = runChores(openChores(opened), { clock: systemClock, log }, signal)
+    const autopilot = startAutopilot(dispatcher, opened.caches, signal)
+    const chores = runMaintenance(openMaintenance(opened), { clock: systemClock, log }, signal)
     options.onReady?.({ ready: true, role: 'autopilot', root: opened.board.root, pid: process.pid })
     log.info({ root: opened.board.root, project: projectId }, 'the autopilot is ready')
     await Promise.all([autopilot.ended, chores])

@@ -9,10 +9,10 @@ import { type Log, systemClock, systemRandom } from '@bellwether/base'
 import { makeAlerts, type Alerts } from '../board/dispatch/alerts.js'
 import { openBoard } from '../board/log/board.js'
 import type { CachePorts } from '../board/dispatch/caches.js'
-import { makeChores, type Chores } from '../board/repair/maintenance.js'
+import { createMaintenance, type Maintenance } from '../board/repair/maintenance.js'
 import { runsFolder } from '../board/dispatch/command-spawner.js'
 import { countingContention, type Contention } from '../board/dispatch/contention.js'
-import { openDesk, type Desk } from '../board/dispatch/dispatcher.js'
+import { createDispatcher, type Dispatcher } from '../board/dispatch/dispatcher.js'
 import { importStateFiles } from '../board/repair/import-state.js'
 import type { Evidence, Spawner } from '../board/ports.js'
 import { backfillKnowledge, fetchKnowledge } from '../board/policies/knowledge-files.js'
@@ -99,19 +99,19 @@ export interface DispatcherOptions {
   readonly actor: string
 }
 
-export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: DispatcherOptions): Desk {
+export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: DispatcherOptions): Dispatcher {
   const { board, ids, settings } = opened
-  return openDesk({
+  return createDispatcher({
     board,
     spawner,
     evidence,
     policies: opened.policies,
     knowledge: {
       async hints() {
-        const { knowledge, knowledgeTrouble } = await opened.policies()
+        const { knowledge, knowledgeError: knowledgeTrouble } = await opened.policies()
         const found = await fetchKnowledge(board.root, knowledge, systemClock, knowledgeTrouble)
         const { section, degraded, degradeReason, knowledgeTags } = found
-        return { section, told: { degraded, degradeReason, knowledgeTags, backfill: null } }
+        return { section, outcome: { degraded, degradeReason, knowledgeTags, backfill: null } }
       },
       async backfill(lesson) {
         const { knowledge } = await opened.policies()
@@ -146,17 +146,17 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
 }
 
 /** The chores of an open root: dry runs of its tools, and retention. */
-export function openChores({ board, alerts, ids, log, settings }: OpenRoot): Chores {
+export function openMaintenance({ board, alerts, ids, log, settings }: OpenRoot): Maintenance {
   const keepMs = settings.runs_retention_days * 86_400_000
-  return makeChores({
+  return createMaintenance({
     root: board.root,
-    world: { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log },
+    ports: { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log },
     clock: systemClock,
     log,
     alerts,
     lockCheckMs: settings.lock_check_seconds * 1_000,
     snapshotCheckMs: settings.snapshot_check_seconds * 1_000,
-    async forget() {
+    async removeOldRuns() {
       const open = new Set(openRuns(board.state).map(({ runId }) => runId))
       const before = systemClock.wallMs() - keepMs
       return (await removeOldFolders(join(board.root, runsFolder), before, (name) => open.has(name))).length

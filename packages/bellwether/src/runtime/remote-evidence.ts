@@ -89,13 +89,13 @@ export function remoteEvidence(options: RemoteViewOptions): Evidence {
   /** The hash of what the view has seen, as far as this machine sees the same. */
   async function hashed(file: FileEvidence, signal: AbortSignal | undefined): Promise<FileEvidence> {
     if (file.found !== 'present') return file
-    const [own] = await here.look([file.path], null, signal)
+    const [own] = await here.inspect([file.path], null, signal)
     return own?.sha256 === undefined || own.size !== file.size ? file : { ...file, sha256: own.sha256 }
   }
 
   return {
     changeToken: async (signal) => (await ask(tokenShape, signal)).token,
-    async look(paths, since, signal) {
+    async inspect(paths, since, signal) {
       const wanted = paths.map(pathIn)
       const question = { paths: wanted, since, wait: waitSeconds, ...(source === undefined ? {} : { source }) }
       const { files } = await ask(filesShape, signal, question)

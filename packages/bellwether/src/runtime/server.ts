@@ -160,7 +160,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
       url,
       ...(adminKey === undefined ? {} : { adminKey, loginUrl: await loginUrl(keys, logins, adminKey, url) }),
       views,
-      ...(board === undefined ? {} : { root: board.parts.desk.board.root }),
+      ...(board === undefined ? {} : { root: board.parts.dispatcher.board.root }),
       bell: bell.kind,
       pid: process.pid,
     })
@@ -222,7 +222,7 @@ async function openBoardPart(options: RunServerOptions): Promise<OpenBoardPart |
     log,
     signal,
   })
-  const desk = openDispatcher(opened, {
+  const dispatcher = openDispatcher(opened, {
     spawner: kernelSpawner({
       kernel: house.kernel,
       projectId,
@@ -235,7 +235,7 @@ async function openBoardPart(options: RunServerOptions): Promise<OpenBoardPart |
   })
   const feed = await openFeed(join(opened.board.root, 'state', 'tasks.jsonl'), systemDisk)
   return {
-    parts: { desk, caches: opened.caches, feed, projectId, clock: systemClock, log, signal },
+    parts: { dispatcher, caches: opened.caches, feed, projectId, clock: systemClock, log, signal },
     async close() {
       await feed.close()
       await opened.alerts.settled()

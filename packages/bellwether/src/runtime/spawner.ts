@@ -5,8 +5,8 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import { readAnswer, type Answer } from '../board/dispatch/parse-result.js'
-import type { KernelFacts, Spawner, TurnStanding } from '../board/ports.js'
+import { parseResult, type ParsedResult } from '../board/dispatch/parse-result.js'
+import type { KernelIdentity, Spawner, TurnStatus } from '../board/ports.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { backoffMs, defaultCallPolicy } from '../ports/retry.js'
 
@@ -33,8 +33,8 @@ interface Row {
   readonly elapsed_ms: number
 }
 
-const standings = {
-  name: 'bw_standings',
+const statusQuery = {
+  name: 'bw_turn_statuses',
   text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
       coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
         where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'), 0)::bigint as token_usage,
@@ -59,23 +59,23 @@ const nameOfKernel = {
 
 export function kernelSpawner(options: SpawnerOptions): Spawner {
   const { kernel, projectId, clock, log, keepsMs = 86_400_000 } = options
-  const waiting = new Map<string, Set<(standing: TurnStanding) => void>>()
+  const waiting = new Map<string, Set<(status: TurnStatus) => void>>()
   let polling = false
 
-  async function ask(keys: readonly string[]): Promise<Map<string, TurnStanding>> {
-    const rows = await kernel.db.query<Row>({ ...standings, values: [projectId, keys] })
-    return new Map(rows.map((row) => [row.inbox_id, standingOf(row)]))
+  async function ask(keys: readonly string[]): Promise<Map<string, TurnStatus>> {
+    const rows = await kernel.db.query<Row>({ ...statusQuery, values: [projectId, keys] })
+    return new Map(rows.map((row) => [row.inbox_id, statusOf(row)]))
   }
 
-  async function standing(key: string): Promise<TurnStanding> {
-    return (await ask([key])).get(key) ?? { standing: 'unknown' }
+  async function status(key: string): Promise<TurnStatus> {
+    return (await ask([key])).get(key) ?? { status: 'unknown' }
   }
 
   /** A database that may not be asked for its name has none, and nothing is spawned twice in it. */
-  async function named(): Promise<KernelFacts | null> {
+  async function named(): Promise<KernelIdentity | null> {
     try {
       const [row] = await kernel.db.query<{ id: string; now_ms: number }>(nameOfKernel)
-      return row === undefined ? null : { id: `${row.id}:${projectId}`, nowMs: row.now_ms, keepsMs }
+      return row === undefined ? null : { id: `${row.id}:${projectId}`, nowMs: row.now_ms, retentionMs: keepsMs }
     } catch (error) {
       if (error instanceof Retryable) throw error
       log.warn({ err: error }, 'the database does not tell its name; a run that was never started is left to a person')
@@ -91,8 +91,8 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
         const keys = [...waiting.keys()]
         const found = await ask(keys)
         for (const key of keys) {
-          const now = found.get(key) ?? { standing: 'unknown' as const }
-          if (now.standing !== 'going') for (const tell of waiting.get(key) ?? []) tell(now)
+          const now = found.get(key) ?? { status: 'unknown' as const }
+          if (now.status !== 'active') for (const tell of waiting.get(key) ?? []) tell(now)
         }
         failures = 0
       } catch (error) {
@@ -119,10 +119,10 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
       })
       return { agentTurnId }
     },
-    standing,
+    status,
     ended: (key, signal) =>
       new Promise((resolve, reject) => {
-        const finish = (now: TurnStanding) => {
+        const finish = (now: TurnStatus) => {
           const all = waiting.get(key)
           all?.delete(finish)
           if (all?.size === 0) waiting.delete(key)
@@ -130,7 +130,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
           resolve(now)
         }
         const giveUp = () => {
-          standing(key).then(finish, reject)
+          status(key).then(finish, reject)
         }
         if (signal.aborted) return giveUp()
         signal.addEventListener('abort', giveUp, { once: true })
@@ -140,24 +140,24 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
         void poll()
       }),
     async stop(key, reason) {
-      const now = await standing(key)
-      if (now.standing === 'unknown') {
+      const now = await status(key)
+      if (now.status === 'unknown') {
         throw new InvalidInput(`no turn was started with key ${key}`, {
           code: 'unknown_turn',
           hint: 'it may belong to another data folder, or be past retention',
         })
       }
-      if (now.standing === 'going') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, reason })
+      if (now.status === 'active') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, reason })
     },
   }
 }
 
-function standingOf(row: Row): TurnStanding {
+function statusOf(row: Row): TurnStatus {
   const { agent_turn_id: agentTurnId, outcome, error } = row
-  if (outcome === null) return { standing: 'going', agentTurnId }
+  if (outcome === null) return { status: 'active', agentTurnId }
   const { deliverable, tokenUsage } = answerOf(row.deliverable)
   return {
-    standing: 'ended',
+    status: 'ended',
     agentTurnId,
     outcome,
     error,
@@ -169,12 +169,12 @@ function standingOf(row: Row): TurnStanding {
 }
 
 /** A deliverable card as the board reads answers: named fields by their names, a text as the object it may hold. */
-function answerOf(content: Row['deliverable']): Answer {
+function answerOf(content: Row['deliverable']): ParsedResult {
   if (content === null) return { deliverable: null, tokenUsage: 0 }
   const { fields, text } = content
   if (Array.isArray(fields)) {
     const named = (fields as { name: string; value: unknown }[]).map(({ name, value }) => [name, value] as const)
-    return readAnswer(JSON.stringify(Object.fromEntries(named)))
+    return parseResult(JSON.stringify(Object.fromEntries(named)))
   }
-  return typeof text === 'string' ? readAnswer(text) : { deliverable: content, tokenUsage: 0 }
+  return typeof text === 'string' ? parseResult(text) : { deliverable: content, tokenUsage: 0 }
 }

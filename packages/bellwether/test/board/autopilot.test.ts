@@ -6,8 +6,8 @@ import { claimTask, retryTask } from '../../src/board/tasks/task-commands.js'
 import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import { shippedBudget } from '../../src/board/policies/budget.js'
 import { recoveryEntries, shippedRecovery } from '../../src/board/policies/recovery.js'
-import { choose } from '../../src/board/tasks/next-task.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { nextTask } from '../../src/board/tasks/next-task.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const rules = { firstAgent: 'coder', recovery: shippedRecovery }
@@ -25,7 +25,7 @@ describe('the choice', () => {
     await world.clock.advance(1_000)
     await put(world, created('b', { priority: 5, impact: 2 }), created('a', { priority: 5, impact: 2 }))
     await put(world, created('behind', { priority: 9, dependencies: ['low'] }))
-    const choice = choose(await stateOf(world), world.clock.wallMs(), rules)
+    const choice = nextTask(await stateOf(world), world.clock.wallMs(), rules)
     expect(choice).toMatchObject({ taskId: 'a', assignee: 'coder', ready: 4, left: 0 })
     expect(choice.because).toContain('priority 5, impact 2')
     expect(choice.others).toEqual([
@@ -39,7 +39,7 @@ describe('the choice', () => {
   it('tells at most twenty of the others, and how many it left out', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 60 }, (_, n) => created(`T-${n}`)))
-    const choice = choose(await stateOf(world), world.clock.wallMs(), rules)
+    const choice = nextTask(await stateOf(world), world.clock.wallMs(), rules)
     expect([choice.others.length, choice.left, choice.ready]).toEqual([20, 39, 60])
   })
 
@@ -51,7 +51,7 @@ describe('the choice', () => {
       created('B', { dependencies: ['A'] }),
       created('C', { dependencies: ['Z'] }),
     )
-    const { others, taskId } = choose(await stateOf(world), world.clock.wallMs(), rules)
+    const { others, taskId } = nextTask(await stateOf(world), world.clock.wallMs(), rules)
     expect(taskId).toBeNull()
     expect(others.map(({ why }) => why)).toEqual([
       'it waits for B, which is pending, which waits for it in turn',
@@ -65,20 +65,24 @@ describe('the autopilot', () => {
   it('begins no more than there is room for, and the rest when there is', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 6 }, (_, n) => created(`T-${n}`)))
-    const desk = deskOf(world)
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(4)
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(0)
+    const dispatcher = dispatcherOf(world)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(4)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(0)
     world.kernel.end([...world.kernel.turns.keys()][0]!)
-    const step = await autopilotStep(desk, noCaches)
-    expect([step.reconciled.filter(({ what }) => what.settled === 'closed').length, step.begun.length]).toEqual([1, 1])
+    const step = await autopilotStep(dispatcher, noCaches)
+    expect([step.reconciled.filter(({ what }) => what.result === 'closed').length, step.started.length]).toEqual([1, 1])
   })
 
   it('with a second one on the same root: each task is spawned once, the room is shared, nothing is recorded twice', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 12 }, (_, n) => created(`T-${n}`)))
-    const desks = [deskOf(world, { actor: 'one' }), deskOf(world, { actor: 'two' }), deskOf(world, { actor: 'three' })]
+    const desks = [
+      dispatcherOf(world, { actor: 'one' }),
+      dispatcherOf(world, { actor: 'two' }),
+      dispatcherOf(world, { actor: 'three' }),
+    ]
     for (let round = 0; round < 8; round += 1) {
-      await Promise.all(desks.map((desk) => autopilotStep(desk, noCaches)))
+      await Promise.all(desks.map((dispatcher) => autopilotStep(dispatcher, noCaches)))
       const open = [...(await stateOf(world)).tasks.values()].filter((task) => openRun(task) !== null).length
       expect(open).toBeLessThanOrEqual(4)
       for (const key of world.kernel.turns.keys()) world.kernel.end(key)
@@ -94,7 +98,10 @@ describe('the autopilot', () => {
     await put(world, created('T-1'), created('T-2', { priority: 2 }), created('T-3', { dependencies: ['T-1', 'T-2'] }))
     world.kernel.script = ({ taskId }) =>
       taskId === 'T-1' ? { outcome: 'failed', error: 'no', deliverable: null } : {}
-    const { reports, stoppedBecause } = await runAutopilot(deskOf(world), noCaches, { maxSteps: 10, signal: never })
+    const { reports, stoppedBecause } = await runAutopilot(dispatcherOf(world), noCaches, {
+      maxSteps: 10,
+      signal: never,
+    })
     expect(reports.map(({ taskId, status }) => `${taskId} ${status}`).sort()).toEqual(['T-1 blocked', 'T-2 done'])
     const failed = reports.find(({ taskId }) => taskId === 'T-1')
     expect(failed?.spawn).toMatchObject({
@@ -110,7 +117,7 @@ describe('the autopilot', () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
     const stop = new AbortController()
-    const autopilot = startAutopilot(deskOf(world), noCaches, stop.signal)
+    const autopilot = startAutopilot(dispatcherOf(world), noCaches, stop.signal)
     await settle()
     world.kernel.end([...world.kernel.turns.keys()][0]!)
     await settle()
@@ -122,19 +129,19 @@ describe('the autopilot', () => {
   it('ends a run whose turn this kernel does not know as blocked, after its own watch, and never spawns a second', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    await autopilotStep(deskOf(world), noCaches)
+    await autopilotStep(dispatcherOf(world), noCaches)
     world.kernel.forgetAll()
-    const desk = deskOf(world)
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world)
+    await autopilotStep(dispatcher, noCaches)
     world.clock.jumpWall(86_400_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect((await taskOf(world)).status).toBe('in_progress')
     await world.clock.advance(60_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect(await taskOf(world)).toMatchObject({ status: 'blocked', fields: { reasonCode: 'turn_unknown' } })
     for (let step = 0; step < 3; step += 1) {
       await world.clock.advance(200_000)
-      await autopilotStep(desk, noCaches)
+      await autopilotStep(dispatcher, noCaches)
     }
     expect(world.kernel.turns.size).toBe(0)
     expect(world.kernel.calls.filter((call) => call.startsWith('spawn')).length).toBe(1)
@@ -147,16 +154,16 @@ describe('the autopilot', () => {
     })
     await put(world, created('T-1'), created('T-2'))
     const deaf = { ...world.kernel, stop: async () => undefined }
-    const desk = deskOf(world, { spawner: deaf })
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world, { spawner: deaf })
+    await autopilotStep(dispatcher, noCaches)
     world.clock.jumpWall(10 * 86_400_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect((await taskOf(world)).status).toBe('in_progress')
     await world.clock.advance(3_601_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect((await taskOf(world)).status).toBe('in_progress')
     await world.clock.advance(60_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     const task = await taskOf(world)
     expect(task.fields['spawn']).toMatchObject({
       reasonCode: 'spawn_failed',
@@ -180,7 +187,7 @@ describe('the autopilot', () => {
         return lines
       },
     }
-    await autopilotStep(deskOf(world, { board: sleepy }), noCaches)
+    await autopilotStep(dispatcherOf(world, { board: sleepy }), noCaches)
     expect(world.kernel.calls).toEqual([])
     expect(openRun(await taskOf(world))).not.toBeNull()
   })
@@ -188,27 +195,27 @@ describe('the autopilot', () => {
   it('gives a task back that was frozen between claim and intent, and takes it up when it is let go', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    const desk = deskOf(world)
+    const dispatcher = dispatcherOf(world)
     const late = {
-      ...desk.evidence,
+      ...dispatcher.evidence,
       changeToken: async () => (await freeze(hands(world), 'T-1', { by: 'ann' }), 'token'),
     }
-    expect((await autopilotStep(deskOf(world, { evidence: late }), noCaches)).begun).toEqual([])
+    expect((await autopilotStep(dispatcherOf(world, { evidence: late }), noCaches)).started).toEqual([])
     expect(await taskOf(world)).toMatchObject({ status: 'claimed', fields: { frozen: { by: 'ann' } } })
     await unfreeze(hands(world), 'T-1', { by: 'ann' })
     await world.clock.advance(1)
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
   it('loses a claim that ran out to another, and then starts nothing itself', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    const desk = deskOf(world)
+    const dispatcher = dispatcherOf(world)
     const slow = {
-      ...desk.evidence,
+      ...dispatcher.evidence,
       changeToken: async () => {
         await world.clock.advance(61_000)
-        expect((await autopilotStep(deskOf(world, { actor: 'quick' }), noCaches)).begun.length).toBe(1)
+        expect((await autopilotStep(dispatcherOf(world, { actor: 'quick' }), noCaches)).started.length).toBe(1)
         return 'token'
       },
     }
@@ -217,8 +224,8 @@ describe('the autopilot', () => {
       ...world.policies,
       calls: { ...world.policies.calls, timeoutMs: { ...world.policies.calls.timeoutMs, local_state: 1e9 } },
     }
-    const step = await autopilotStep(deskOf(world, { evidence: slow, policies: async () => patient }), noCaches)
-    expect(step.begun).toEqual([])
+    const step = await autopilotStep(dispatcherOf(world, { evidence: slow, policies: async () => patient }), noCaches)
+    expect(step.started).toEqual([])
     expect(world.kernel.turns.size).toBe(1)
     expect(world.root.events.filter(({ type }) => type === 'task_started').length).toBe(1)
   })
@@ -228,21 +235,24 @@ describe('a claim', () => {
   it('that a person took over meanwhile starts nothing', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    const desk = deskOf(world)
+    const dispatcher = dispatcherOf(world)
     const taken = async () => {
       world.clock.jumpWall(61_000)
       await claimTask(hands(world), 'T-1', 'ann')
       return 'token'
     }
-    const step = await autopilotStep(deskOf(world, { evidence: { ...desk.evidence, changeToken: taken } }), noCaches)
-    expect(step.begun).toEqual([])
+    const step = await autopilotStep(
+      dispatcherOf(world, { evidence: { ...dispatcher.evidence, changeToken: taken } }),
+      noCaches,
+    )
+    expect(step.started).toEqual([])
     expect(await taskOf(world)).toMatchObject({ status: 'claimed', assignee: 'ann', runs: [] })
   })
 
   it('the room of config/runtime-policy.json counts before the setting', async () => {
     const world = makeWorld({ runtime: { explicit: { maxConcurrentSpawns: 1 } } })
     await put(world, created('T-1'), created('T-2'))
-    expect((await autopilotStep(deskOf(world), noCaches)).begun.length).toBe(1)
+    expect((await autopilotStep(dispatcherOf(world), noCaches)).started.length).toBe(1)
   })
 })
 
@@ -250,17 +260,17 @@ describe('operators', () => {
   it('pause and resume the board, each a line with its actor; nothing begins in between, and what goes on ends', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    const desk = deskOf(world)
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world)
+    await autopilotStep(dispatcher, noCaches)
     await pause(hands(world), { by: 'ann', reason: 'deploy' })
     await put(world, created('T-2'))
     world.kernel.end([...world.kernel.turns.keys()][0]!)
-    const step = await autopilotStep(desk, noCaches)
-    expect([(await taskOf(world)).status, step.begun]).toEqual(['done', []])
+    const step = await autopilotStep(dispatcher, noCaches)
+    expect([(await taskOf(world)).status, step.started]).toEqual(['done', []])
     expect(step.choice).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
     await expect(pause(hands(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
     await resume(hands(world), { by: 'bob' })
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
     const control = world.root.events.filter(({ type }) => type === 'board_control')
     expect(control.map(({ actor, payload }) => [actor, Object.keys(payload)])).toEqual([
       ['ann', ['paused']],
@@ -271,21 +281,21 @@ describe('operators', () => {
   it('approve what needs it: before nobody may begin it', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { requiresApproval: true }))
-    const desk = deskOf(world)
-    expect((await autopilotStep(desk, noCaches)).begun).toEqual([])
+    const dispatcher = dispatcherOf(world)
+    expect((await autopilotStep(dispatcher, noCaches)).started).toEqual([])
     await approve(hands(world), 'T-1', { by: 'ann' })
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
   it('abort while the turn ends: whichever line is first decides, and the turn is settled once', async () => {
     for (const abortFirst of [true, false]) {
       const world = makeWorld()
       await put(world, created('T-1', { verify: ['slow'] }))
-      const desk = deskOf(world)
-      await autopilotStep(desk, noCaches)
+      const dispatcher = dispatcherOf(world)
+      await autopilotStep(dispatcher, noCaches)
       const key = [...world.kernel.turns.keys()][0]!
       world.kernel.end(key)
-      const judged = deskOf(world, {
+      const judged = dispatcherOf(world, {
         verify: async () => {
           // In the middle of acceptance, just before the closing line.
           if (abortFirst) await abort(hands(world), 'T-1', { by: 'ann', reason: 'wrong' })
@@ -307,12 +317,12 @@ describe('operators', () => {
   it('abort a turn that goes on: the word first, then the stop, then the end', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
-    const desk = deskOf(world)
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world)
+    await autopilotStep(dispatcher, noCaches)
     await abort(hands(world), 'T-1', { by: 'ann' })
     expect(openRun(await taskOf(world))).not.toBeNull()
-    await autopilotStep(desk, noCaches)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
     expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann' })
   })
@@ -328,10 +338,10 @@ describe('people and clocks', () => {
       created('T-3', { dependencies: ['T-1'] }),
     )
     await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
-    const desk = deskOf(world)
+    const dispatcher = dispatcherOf(world)
     const days: string[] = []
     for (let day = 0; day < 6; day += 1) {
-      await autopilotStep(desk, noCaches)
+      await autopilotStep(dispatcher, noCaches)
       const { tasks } = await stateOf(world)
       days.push(`${tasks.get('T-1')!.status} ${tasks.get('T-2')!.status} ${world.alerts.length}`)
       await world.clock.advance(86_401_000)
@@ -352,30 +362,30 @@ describe('people and clocks', () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
-    const desk = deskOf(world)
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world)
+    await autopilotStep(dispatcher, noCaches)
     world.clock.jumpWall(365 * 86_400_000)
-    for (let step = 0; step < 5; step += 1) await autopilotStep(desk, noCaches)
+    for (let step = 0; step < 5; step += 1) await autopilotStep(dispatcher, noCaches)
     expect([(await taskOf(world)).status, world.alerts.length]).toEqual(['blocked', 1])
 
     await put(world, created('T-2'))
     world.kernel.script = () => ({ outcome: 'failed', error: 'no', deliverable: null })
-    await autopilotStep(desk, noCaches)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect(tries(world)).toEqual(['T-2 coder'])
     world.clock.jumpWall(-30 * 86_400_000)
-    await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
     expect(tries(world)).toEqual(['T-2 coder', 'T-2 debugger'])
   })
 
   it('a task goes on when what it depends on failed, was reopened, and is done at last', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
-    const desk = deskOf(world)
-    await autopilotStep(desk, noCaches)
+    const dispatcher = dispatcherOf(world)
+    await autopilotStep(dispatcher, noCaches)
     await abort(hands(world), 'T-1', { by: 'ann' })
-    await autopilotStep(desk, noCaches)
-    const step = await autopilotStep(desk, noCaches)
+    await autopilotStep(dispatcher, noCaches)
+    const step = await autopilotStep(dispatcher, noCaches)
     expect(step.choice.others).toContainEqual({
       taskId: 'T-2',
       code: 'dependency',
@@ -383,7 +393,7 @@ describe('people and clocks', () => {
     })
     await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
     world.kernel.script = () => ({})
-    for (let round = 0; round < 4; round += 1) await autopilotStep(desk, noCaches)
+    for (let round = 0; round < 4; round += 1) await autopilotStep(dispatcher, noCaches)
     expect(tries(world)).toEqual(['T-1 coder', 'T-1 debugger', 'T-2 coder'])
     expect((await taskOf(world, 'T-2')).status).toBe('done')
   })

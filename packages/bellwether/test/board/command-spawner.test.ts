@@ -51,7 +51,7 @@ async function ran(command: string, prompt?: string, timeoutMs?: number) {
 describe('a command as the agent', () => {
   it('gets the prompt on stdin and answers on stdout, as an object with its usage or as text', async () => {
     expect(await ran('cat', 'hello\nthere')).toMatchObject({
-      standing: 'ended',
+      status: 'ended',
       outcome: 'success',
       deliverable: { text: 'hello\nthere' },
       tokenUsage: 0,
@@ -72,10 +72,10 @@ describe('a command as the agent', () => {
     const key = ids.next()
     await Promise.all([one.spawn(request(key), never), two.spawn(request(key), never)])
     await one.spawn(request(key), never)
-    expect(await two.ended(key, never)).toMatchObject({ standing: 'ended', outcome: 'success' })
+    expect(await two.ended(key, never)).toMatchObject({ status: 'ended', outcome: 'success' })
     expect((await readFile(join(root, 'runs'), 'utf8')).length).toBe(2)
-    expect(await one.standing(ids.next())).toEqual({ standing: 'unknown' })
-    await expect(one.standing('../../etc')).rejects.toMatchObject({ code: 'bad_key' })
+    expect(await one.status(ids.next())).toEqual({ status: 'unknown' })
+    await expect(one.status('../../etc')).rejects.toMatchObject({ code: 'bad_key' })
   })
 
   it('is ended with everything it started when its time is over or it is stopped', async () => {
@@ -93,13 +93,13 @@ describe('a command as the agent', () => {
       (await systemDisk.stat(join(root, 'outer2'))) === 'missing' ? undefined : true,
     )
     await spawner.stop(key, 'enough')
-    expect(await spawner.standing(key)).toMatchObject({ standing: 'ended', outcome: 'canceled', error: 'enough' })
+    expect(await spawner.status(key)).toMatchObject({ status: 'ended', outcome: 'canceled', error: 'enough' })
     await gone('outer2')
   })
 
   it('that writes without end is cut at a megabyte, and fails', async () => {
     const ended = await ran('yes')
-    expect(ended).toMatchObject({ standing: 'ended', outcome: 'failed' })
+    expect(ended).toMatchObject({ status: 'ended', outcome: 'failed' })
   })
 })
 
@@ -109,13 +109,13 @@ describe('evidence on the disk itself', () => {
     await writeFile(join(root, 'old.txt'), 'old')
     // A tick of the disk's clock apart.
     let since = await evidence.changeToken()
-    while ((await evidence.look(['old.txt'], since))[0]!.changedSince === true) since = await evidence.changeToken()
+    while ((await evidence.inspect(['old.txt'], since))[0]!.changedSince === true) since = await evidence.changeToken()
     await writeFile(join(root, 'new.txt'), 'abc')
     await writeFile(join(tmpdir(), `outside-${process.pid}`), 'secret')
     onTestFinished(() => rm(join(tmpdir(), `outside-${process.pid}`), { force: true }))
     const { symlink } = await import('node:fs/promises')
     await symlink(join(tmpdir(), `outside-${process.pid}`), join(root, 'link'))
-    expect(await evidence.look(['new.txt', 'old.txt', 'none', '.', 'link', '../x'], since)).toEqual([
+    expect(await evidence.inspect(['new.txt', 'old.txt', 'none', '.', 'link', '../x'], since)).toEqual([
       {
         path: 'new.txt',
         found: 'present',

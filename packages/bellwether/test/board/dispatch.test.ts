@@ -4,14 +4,14 @@ import { describe, expect, it } from 'vitest'
 import { dispatch } from '../../src/board/dispatch/dispatch.js'
 import type { DispatchReport } from '../../src/board/dispatch/report.js'
 import type { FakeKernel } from '../support/fake-kernel.js'
-import { boardOf, created, deskOf, makeWorld, policies, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, policies, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const never = new AbortController().signal
 
 async function dispatched(world: World, taskId = 'T-1', script?: FakeKernel['script']): Promise<DispatchReport> {
   if (script !== undefined) world.kernel.script = script
-  return dispatch(deskOf(world), taskId, never)
+  return dispatch(dispatcherOf(world), taskId, never)
 }
 
 const taskOf = async (world: World, taskId = 'T-1') => (await boardOf(world).sync()).tasks.get(taskId)!
@@ -166,9 +166,9 @@ describe('dispatch of one task', () => {
     world.kernel.script = () => ({})
     const told = { degraded: true, degradeReason: 'a source is broken', knowledgeTags: ['lessons'], backfill: null }
     const section = '<KNOWLEDGE_HINTS>\n- [lessons] test first\n</KNOWLEDGE_HINTS>'
-    const desk = deskOf(world)
+    const dispatcher = dispatcherOf(world)
     const report = await dispatch(
-      { ...desk, knowledge: { ...desk.knowledge, hints: async () => ({ section, told }) } },
+      { ...dispatcher, knowledge: { ...dispatcher.knowledge, hints: async () => ({ section, outcome: told }) } },
       'T-1',
       never,
     )
@@ -212,7 +212,7 @@ describe('dispatch of one task', () => {
     let land = () => {}
     const landing = new Promise<void>((resolve) => (land = resolve))
     const slow: typeof world.kernel.spawn = (...args) => landing.then(() => world.kernel.spawn(...args))
-    const going = dispatch(deskOf(world, { spawner: { ...world.kernel, spawn: slow } }), 'T-1', never)
+    const going = dispatch(dispatcherOf(world, { spawner: { ...world.kernel, spawn: slow } }), 'T-1', never)
     await settle()
     for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
     expect((await going).spawn).toMatchObject({ reasonCode: 'spawn_failed', nextAssignee: 'debugger' })
@@ -231,7 +231,7 @@ describe('dispatch of one task', () => {
       ])
       return started
     }
-    const report = await dispatch(deskOf(world, { spawner: { ...world.kernel, spawn } }), 'T-1', never)
+    const report = await dispatch(dispatcherOf(world, { spawner: { ...world.kernel, spawn } }), 'T-1', never)
     expect(report).toMatchObject({ status: 'blocked', settledHere: false })
     expect(world.kernel.calls).toContain('stop T-1: the run was closed before it began')
   })
@@ -241,8 +241,8 @@ describe('dispatch of one task', () => {
     await put(world, created('T-1'))
     const away = () => Promise.reject(new Retryable('kernel away', { code: 'ECONNREFUSED' }))
     const stop = new AbortController()
-    const kernel = { ...world.kernel, spawn: away, standing: away, ended: away }
-    const going = dispatch(deskOf(world, { spawner: kernel }), 'T-1', stop.signal)
+    const kernel = { ...world.kernel, spawn: away, status: away, ended: away }
+    const going = dispatch(dispatcherOf(world, { spawner: kernel }), 'T-1', stop.signal)
     for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
     stop.abort()
     for (let second = 0; second < 20; second += 1) await world.clock.advance(1_000)
@@ -324,7 +324,7 @@ describe('dispatch of one task', () => {
         }),
     }
     world.kernel.script = () => ({})
-    const second = await dispatch(deskOf(world, { board: picky }), 'T-2', never)
+    const second = await dispatch(dispatcherOf(world, { board: picky }), 'T-2', never)
     expect(second).toMatchObject({ status: 'blocked', spawn: { reasonCode: 'unrecordable', nextAssignee: 'human' } })
   })
 

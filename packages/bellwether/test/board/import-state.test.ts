@@ -101,9 +101,9 @@ describe('the reference’s state files', () => {
     const kernel = fakeKernel()
     kernel.script = () => ({ deliverable: { files: ['none.txt'] } })
     const spawner: Spawner = kernel
-    const desk = openDispatcher(open, { spawner, evidence: localEvidence(root, open.ids), actor: 'autopilot' })
-    await autopilotStep(desk, open.caches)
-    await autopilotStep(desk, open.caches)
+    const dispatcher = openDispatcher(open, { spawner, evidence: localEvidence(root, open.ids), actor: 'autopilot' })
+    await autopilotStep(dispatcher, open.caches)
+    await autopilotStep(dispatcher, open.caches)
     const { tasks } = open.board.state
     expect(tasks.get('T-001')?.runs).toMatchObject([{ agent: 'debugger', reasonCode: 'incomplete_output' }])
     expect(recoveryOf(tasks.get('T-001')!, 'incomplete_output')).toMatchObject({ attempt: 2 })

@@ -9,7 +9,7 @@ import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { makeAlerts, type Alert } from '../../src/board/dispatch/alerts.js'
 import { openBoard } from '../../src/board/log/board.js'
-import { makeChores, runChores, type ChoreOptions } from '../../src/board/repair/maintenance.js'
+import { createMaintenance, runMaintenance, type MaintenanceOptions } from '../../src/board/repair/maintenance.js'
 import { countingContention } from '../../src/board/dispatch/contention.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
@@ -39,21 +39,21 @@ async function rootWithTasks(): Promise<string> {
   return root
 }
 
-function choresOn(root: string, change: Partial<ChoreOptions> = {}) {
+function choresOn(root: string, change: Partial<MaintenanceOptions> = {}) {
   const raised: Alert[] = []
   const clock = handClock()
-  const options: ChoreOptions = {
+  const options: MaintenanceOptions = {
     root,
-    world,
+    ports: world,
     clock,
     log: quietLog,
     alerts: { raise: (alert) => void raised.push(alert) },
     lockCheckMs: 900_000,
     snapshotCheckMs: 86_400_000,
-    forget: async () => 0,
+    removeOldRuns: async () => 0,
     ...change,
   }
-  return { chores: makeChores(options), raised, clock, options }
+  return { chores: createMaintenance(options), raised, clock, options }
 }
 
 describe('chores', () => {
@@ -68,7 +68,7 @@ describe('chores', () => {
     const seen: string[] = []
     for (let minute = 1; minute <= 24 * 60; minute += 1) {
       await clock.advance(60_000)
-      const { did } = await chores.step()
+      const { ran: did } = await chores.step()
       if (did.includes('locks')) seen.push(`locks ${minute}`)
       if (did.includes('snapshot')) seen.push(`snapshot ${minute}`)
     }
@@ -117,7 +117,7 @@ describe('chores', () => {
     const root = await rootWithTasks()
     await rm(join(root, 'state', 'tasks.jsonl'))
     const { chores, raised } = choresOn(root)
-    expect((await chores.step()).did).toEqual(['locks', 'snapshot', 'retention'])
+    expect((await chores.step()).ran).toEqual(['locks', 'snapshot', 'retention'])
     expect(raised).toMatchObject([{ kind: 'chore_failed', facts: { chore: 'snapshot' } }])
   })
 
@@ -126,7 +126,7 @@ describe('chores', () => {
     let steps = 0
     const counted = { step: async () => ((steps += 1), chores.step()) }
     const stop = new AbortController()
-    const ended = runChores(counted, options, stop.signal)
+    const ended = runMaintenance(counted, options, stop.signal)
     await until('the first step', async () => (clock.sleepers > 0 ? true : undefined))
     await clock.advance(60_000)
     await until('the second step', async () => (steps === 2 && clock.sleepers > 0 ? true : undefined))
@@ -231,7 +231,7 @@ describe('alerts', () => {
       response.writeHead(bodies.length < 3 ? 503 : 204).end()
     })
     const { alerts, clock } = alertsTo(url)
-    alerts.raise({ kind: 'replay_mismatch', text: 'wrong', facts: { changed: 1 } })
+    alerts.raise({ kind: 'replay_mismatch', text: 'wrong', details: { changed: 1 } })
     for (const [tries, pauseMs] of [
       [1, 500],
       [2, 1_000],

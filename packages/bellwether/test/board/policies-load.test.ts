@@ -102,7 +102,7 @@ describe('loading policies', () => {
 
   it('[H8.4] lets a broken knowledge policy stop nobody', async () => {
     write('knowledge-feedback.json', { enabeld: true })
-    const { knowledge, knowledgeTrouble } = await loadPolicies(root)
+    const { knowledge, knowledgeError: knowledgeTrouble } = await loadPolicies(root)
     expect(knowledge).toEqual(shippedKnowledge)
     expect(knowledgeTrouble).toBe('config/knowledge-feedback.json: there is no key enabeld; did you mean enabled?')
   })

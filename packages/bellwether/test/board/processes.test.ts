@@ -11,7 +11,7 @@ import { localEvidence } from '../../src/board/dispatch/local-evidence.js'
 import { createRequest } from '../../src/board/dispatch/requests.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
-import { openChores, openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
+import { openMaintenance, openDispatcher, openTaskRoot } from '../../src/runtime/board.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
@@ -38,8 +38,8 @@ async function house(command: string) {
     ids,
     log: quietLog,
   })
-  const desk = openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: 'autopilot' })
-  return { opened, desk }
+  const dispatcher = openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: 'autopilot' })
+  return { opened, dispatcher }
 }
 
 const config = async (name: string, contents: object) => {
@@ -53,10 +53,10 @@ describe('a house', () => {
     await config('knowledge-feedback.json', { enabled: true, timeoutMs: 5_000 })
     await mkdir(join(root, 'state'), { recursive: true })
     await writeFile(join(root, 'state', 'lessons-learned.json'), JSON.stringify({ lessons: ['mind the gap'] }))
-    const { desk } = await house('cat > prompt.txt; exit 4')
-    await createRequest(desk, { title: 'One' }, 'ann')
+    const { dispatcher } = await house('cat > prompt.txt; exit 4')
+    await createRequest(dispatcher, { title: 'One' }, 'ann')
     const before = await readdir(join(root, 'state'))
-    const report = await dispatch(desk, 'T-1', never)
+    const report = await dispatch(dispatcher, 'T-1', never)
     expect(await readFile(join(root, 'prompt.txt'), 'utf8')).toMatch(
       /<KNOWLEDGE_HINTS>[^]*mind the gap[^]*<\/KNOWLEDGE_HINTS>/,
     )
@@ -75,9 +75,9 @@ describe('a house', () => {
 
   it('[H8.4] a knowledge policy that is broken degrades, and the dispatch goes on', async () => {
     await config('knowledge-feedback.json', { enabledd: true })
-    const { desk } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
-    await createRequest(desk, { title: 'One' }, 'ann')
-    const report = await dispatch(desk, 'T-1', never)
+    const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(dispatcher, { title: 'One' }, 'ann')
+    const report = await dispatch(dispatcher, 'T-1', never)
     expect(report).toMatchObject({ status: 'done', knowledge: { degraded: true } })
     expect(report.knowledge?.degradeReason).toContain('enabledd')
   })
@@ -85,24 +85,30 @@ describe('a house', () => {
   it('[H7.3] [H6.3] the root’s own policies count, and are read afresh for every dispatch', async () => {
     await config('budget-policy.json', { global: { maxTaskRetries: 1 } })
     await config('recovery-policy.json', { recoveryChain: ['ann-bot', 'bob-bot'], default: { cooldownSec: 0 } })
-    const { desk } = await house('exit 1')
-    await createRequest(desk, { title: 'One', agent: 'ann-bot' }, 'ann')
-    expect((await dispatch(desk, 'T-1', never)).spawn).toMatchObject({ nextAssignee: 'bob-bot', cooldownUntil: null })
+    const { dispatcher } = await house('exit 1')
+    await createRequest(dispatcher, { title: 'One', agent: 'ann-bot' }, 'ann')
+    expect((await dispatch(dispatcher, 'T-1', never)).spawn).toMatchObject({
+      nextAssignee: 'bob-bot',
+      cooldownUntil: null,
+    })
     await config('recovery-policy.json', { recoveryChain: ['bob-bot', 'cid-bot'], default: { cooldownSec: 0 } })
-    expect((await dispatch(desk, 'T-1', never)).spawn).toMatchObject({ agent: 'bob-bot', nextAssignee: 'cid-bot' })
+    expect((await dispatch(dispatcher, 'T-1', never)).spawn).toMatchObject({
+      agent: 'bob-bot',
+      nextAssignee: 'cid-bot',
+    })
     await config('recovery-policy.json', { recoveryChainn: [] })
-    await expect(dispatch(desk, 'T-1', never)).rejects.toMatchObject({ code: 'invalid_policy' })
+    await expect(dispatch(dispatcher, 'T-1', never)).rejects.toMatchObject({ code: 'invalid_policy' })
   })
 
   it('the autopilot does a chain of tasks by itself', async () => {
-    const { desk, opened } = await house(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
-    await createRequest(desk, { title: 'One' }, 'ann')
-    await createRequest(desk, { title: 'Two', dependencies: ['T-1'] }, 'ann')
-    await createRequest(desk, { title: 'Three', dependencies: ['T-2'] }, 'ann')
+    const { dispatcher, opened } = await house(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(dispatcher, { title: 'One' }, 'ann')
+    await createRequest(dispatcher, { title: 'Two', dependencies: ['T-1'] }, 'ann')
+    await createRequest(dispatcher, { title: 'Three', dependencies: ['T-2'] }, 'ann')
     const stop = new AbortController()
-    const autopilot = startAutopilot(desk, opened.caches, stop.signal)
+    const autopilot = startAutopilot(dispatcher, opened.caches, stop.signal)
     await until('all are done', async () =>
-      [...desk.board.state.tasks.values()].every(({ status }) => status === 'done') ? true : undefined,
+      [...dispatcher.board.state.tasks.values()].every(({ status }) => status === 'done') ? true : undefined,
     )
     stop.abort()
     await autopilot.ended
@@ -110,12 +116,12 @@ describe('a house', () => {
   })
 
   it('[H4.2] its chores look at the real root, and forget runs that ended long ago', async () => {
-    const { desk, opened } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
-    await createRequest(desk, { title: 'One' }, 'ann')
-    await dispatch(desk, 'T-1', never)
+    const { dispatcher, opened } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    await createRequest(dispatcher, { title: 'One' }, 'ann')
+    await dispatch(dispatcher, 'T-1', never)
     const [key] = await readdir(join(root, 'state', 'runs'))
     await utimes(join(root, 'state', 'runs', key!), 1, 1)
-    expect(await openChores(opened).step()).toMatchObject({
+    expect(await openMaintenance(opened).step()).toMatchObject({
       did: ['locks', 'snapshot', 'retention'],
       staleLocks: 0,
       forgotten: 1,
@@ -134,10 +140,10 @@ describe('a house', () => {
       line(4, 'T-003', 'task_claimed', { owner: 'coder', from: 'pending', to: 'claimed' })
     await mkdir(join(root, 'state'))
     await writeFile(join(root, 'state', 'tasks.jsonl'), old)
-    const { desk } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
-    expect((await dispatch(desk, 'T-001', never)).status).toBe('done')
-    expect((await dispatch(desk, 'T-002', never)).status).toBe('done')
-    await expect(dispatch(desk, 'T-003', never)).rejects.toThrow('coder has claimed it by hand')
+    const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    expect((await dispatch(dispatcher, 'T-001', never)).status).toBe('done')
+    expect((await dispatch(dispatcher, 'T-002', never)).status).toBe('done')
+    await expect(dispatch(dispatcher, 'T-003', never)).rejects.toThrow('coder has claimed it by hand')
     expect((await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).startsWith(old)).toBe(true)
   })
 })

@@ -6,12 +6,12 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { openBoard } from '../../src/board/log/board.js'
 import { writeCaches } from '../../src/board/dispatch/caches.js'
-import { openDesk } from '../../src/board/dispatch/dispatcher.js'
+import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { openRun } from '../../src/board/tasks/task-fields.js'
 import type { Board, TaskEvent } from '../../src/board/log/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { created, deskOf, makeWorld, type World } from '../support/dispatcher.js'
+import { created, dispatcherOf, makeWorld, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 import { quietLog } from '../support/quiet-log.js'
 
@@ -50,10 +50,13 @@ async function leave({ root, boards }: Place): Promise<void> {
 
 async function live({ world, open }: Place, dieAt: number): Promise<string | null> {
   const gate = makeGate(dieAt)
-  const desk = openDesk(gated(gate, deskOf(world, { board: await open() })))
+  const dispatcher = createDispatcher(gated(gate, dispatcherOf(world, { board: await open() })))
   const caches = { disk: systemDisk, ids: world.ids, log: quietLog }
   for (let step = 0; step < 8; step += 1) {
-    const what = await Promise.race([autopilotStep(desk, gatedCaches(gate, caches)).then(() => 'lived'), gate.died])
+    const what = await Promise.race([
+      autopilotStep(dispatcher, gatedCaches(gate, caches)).then(() => 'lived'),
+      gate.died,
+    ])
     if (what === 'died') {
       await settle()
       return gate.where

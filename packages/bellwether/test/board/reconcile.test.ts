@@ -4,13 +4,13 @@
  */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
-import { openDesk } from '../../src/board/dispatch/dispatcher.js'
+import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { openRun } from '../../src/board/tasks/task-fields.js'
 import { abort } from '../../src/board/tasks/operator-commands.js'
 import { readiness } from '../../src/board/tasks/ready.js'
 import type { TaskEvent } from '../../src/board/log/task.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 // Past every cool-down (180 s), grace and lease (60 s); far below a person's day.
@@ -21,9 +21,12 @@ const steps = 14
 /** One life of a dispatcher. Answers where it died, or null; and how many places it passed. */
 async function live(world: World, dieAt: number, between?: (step: number) => Promise<void>) {
   const gate = makeGate(dieAt)
-  const desk = openDesk(gated(gate, deskOf(world)))
+  const dispatcher = createDispatcher(gated(gate, dispatcherOf(world)))
   for (let step = 0; step < steps; step += 1) {
-    const what = await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)).then(() => 'lived'), gate.died])
+    const what = await Promise.race([
+      autopilotStep(dispatcher, gatedCaches(gate, noCaches)).then(() => 'lived'),
+      gate.died,
+    ])
     if (what === 'died') {
       await settle()
       return { died: gate.where, passed: gate.passed }

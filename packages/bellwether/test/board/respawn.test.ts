@@ -1,11 +1,11 @@
 /** A dispatcher that died between its intent line and the spawn: started again where that is certain, a person's where not. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
-import { openDesk, type Desk } from '../../src/board/dispatch/dispatcher.js'
+import { createDispatcher, type Dispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { freeze, abort, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 /** A world whose dispatcher died right after its intent line. */
@@ -21,12 +21,12 @@ async function widowed(change: (world: World) => void = () => undefined): Promis
 
 async function dieBeforeSpawn(world: World): Promise<void> {
   const gate = makeGate('before spawner.spawn')
-  const desk = openDesk(gated(gate, deskOf(world)))
-  await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)), gate.died])
+  const dispatcher = createDispatcher(gated(gate, dispatcherOf(world)))
+  await Promise.race([autopilotStep(dispatcher, gatedCaches(gate, noCaches)), gate.died])
   await settle()
 }
 
-const step = (world: World, desk: Desk = deskOf(world)) => autopilotStep(desk, noCaches)
+const step = (world: World, dispatcher: Dispatcher = dispatcherOf(world)) => autopilotStep(dispatcher, noCaches)
 const taskOf = async (world: World) => (await boardOf(world).sync()).tasks.get('T-1')!
 const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
 
@@ -34,13 +34,13 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('is started after the grace with the same key, and done as if nothing had happened', async () => {
     const world = await widowed()
     world.kernel.script = () => ({})
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect([...world.kernel.turns.keys()]).toEqual(starts(world).map(({ eventId }) => eventId))
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(await taskOf(world)).toMatchObject({ status: 'done', runs: [{ agent: 'coder', outcome: 'success' }] })
     expect(starts(world)).toHaveLength(1)
     expect(world.alerts).toEqual([])
@@ -60,13 +60,13 @@ describe('a run whose dispatcher died before the spawn', () => {
       await world.clock.advance(61_000)
       // The one is held at each of its places in turn while the other does the whole step.
       const gate = makeGate(first)
-      const one = openDesk(gated(gate, deskOf(world, { actor: 'one' })))
+      const one = createDispatcher(gated(gate, dispatcherOf(world, { actor: 'one' })))
       const held = autopilotStep(one, gatedCaches(gate, noCaches))
       await Promise.race([held, gate.died, settle()])
-      await step(world, deskOf(world, { actor: 'two' }))
+      await step(world, dispatcherOf(world, { actor: 'two' }))
       await Promise.race([held, gate.died])
       await settle()
-      await step(world, deskOf(world, { actor: 'three' }))
+      await step(world, dispatcherOf(world, { actor: 'three' }))
       expect([...world.kernel.turns.keys()]).toEqual(starts(world).map(({ eventId }) => eventId))
       expect(world.kernel.turns.size).toBe(1)
     }
@@ -75,8 +75,8 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('both at once, call by call, start one turn', async () => {
     const world = await widowed()
     await world.clock.advance(61_000)
-    const desks = ['one', 'two', 'three'].map((actor) => deskOf(world, { actor }))
-    await Promise.all(desks.map((desk) => step(world, desk)))
+    const desks = ['one', 'two', 'three'].map((actor) => dispatcherOf(world, { actor }))
+    await Promise.all(desks.map((dispatcher) => step(world, dispatcher)))
     expect(world.kernel.turns.size).toBe(1)
     expect(world.kernel.calls.filter((call) => call.startsWith('stop'))).toEqual([])
   })
@@ -84,10 +84,10 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('hazard 20: one meant for another kernel is never started again, and a person is asked', async () => {
     const world = await widowed()
     world.kernel.forgetAll()
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect(await taskOf(world)).toMatchObject({ status: 'blocked', fields: { reasonCode: 'turn_unknown' } })
     expect(world.alerts.map(({ kind }) => kind)).toContain('turn_unknown')
@@ -99,10 +99,10 @@ describe('a run whose dispatcher died before the spawn', () => {
   ])('one that is %s is never started again', async (_name, change, afterMs) => {
     const world = await widowed(change)
     await world.clock.advance(afterMs)
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
@@ -113,10 +113,10 @@ describe('a run whose dispatcher died before the spawn', () => {
     await step(world)
     const [key] = [...world.kernel.turns.keys()]
     world.kernel.forgetOne(key!)
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
@@ -124,10 +124,10 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('a kernel that cannot tell its name is never asked to start it again', async () => {
     const world = await widowed()
     const nameless: Spawner = { ...world.kernel, kernel: async () => null }
-    const desk = deskOf(world, { spawner: nameless })
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world, { spawner: nameless })
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).status).toBe('blocked')
   })
@@ -150,10 +150,10 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('one that was aborted meanwhile is not started, and ends as aborted', async () => {
     const world = await widowed()
     await abort({ board: boardOf(world), nowMs: () => world.clock.wallMs() }, 'T-1', { by: 'ann' })
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).status).toBe('failed')
   })
@@ -164,10 +164,10 @@ describe('a run whose dispatcher died before the spawn', () => {
       await world.clock.advance(61_000)
       await dieBeforeSpawn(world)
     }
-    const desk = deskOf(world)
-    await step(world, desk)
+    const dispatcher = dispatcherOf(world)
+    await step(world, dispatcher)
     await world.clock.advance(61_000)
-    await step(world, desk)
+    await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).fields).toMatchObject({ reasonCode: 'turn_unknown', intent: { again: 3 } })
   })

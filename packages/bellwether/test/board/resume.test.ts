@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { TaskLog } from '../../src/board/log/log.js'
 import { rebuildSnapshot } from '../../src/board/repair/rebuild.js'
 import { Reader } from '../../src/board/log/replay.js'
-import { dropOldIds, writeFacts } from '../../src/board/log/resume-point.js'
+import { dropOldIds, writeResumeData } from '../../src/board/log/resume-point.js'
 import { findRoot, type TaskRoot } from '../../src/board/log/root.js'
 import { contentHash, taskLines, writeSnapshot } from '../../src/board/log/snapshot/snapshot.js'
 import { eventTypes } from '../../src/board/log/task.js'
@@ -39,7 +39,7 @@ async function snapshotNow(root: TaskRoot): Promise<boolean> {
   if (log === 'missing') throw new Error('no log')
   const reader = new Reader()
   await reader.read(log)
-  const facts = await writeFacts(reader, log, root.state, { disk, draftId: 'd', minBytes: 0 })
+  const facts = await writeResumeData(reader, log, root.state, { disk, draftId: 'd', minBytes: 0 })
   await log.close()
   await writeSnapshot(root.snapshot, reader, { disk, draftId: 'd', facts })
   await dropOldIds(root.state, facts?.ids.file, systemDisk)
@@ -119,7 +119,7 @@ describe('opening from a snapshot', () => {
         await writeFile(root.log, Buffer.concat([Buffer.from(before), after]))
         const whole = await readAll(root.log)
         const opened = await TaskLog.open(root, systemDisk, quietLog, 0)
-        if (opened.resumedAt > 0) resumed += 1
+        if (opened.resumedEvents > 0) resumed += 1
         expect(facts(opened)).toEqual(facts(whole))
         const known = new Set(lines.map(({ eventId }) => eventId))
         for (const eventId of known)
@@ -154,7 +154,11 @@ describe('opening from a snapshot', () => {
     const open = async () => {
       said.length = 0
       const opened = await TaskLog.open(root, systemDisk, log, 0)
-      const told = { resumedAt: opened.resumedAt, events: opened.fold.eventCount, tasks: opened.fold.tasks().length }
+      const told = {
+        resumedAt: opened.resumedEvents,
+        events: opened.fold.eventCount,
+        tasks: opened.fold.tasks().length,
+      }
       await opened.close()
       return { ...told, said: said.join('; ') }
     }
@@ -245,7 +249,7 @@ describe('opening from a snapshot', () => {
     expect(await snapshotNow(root)).toBe(true)
     await appendFile(root.log, `${huge}${JSON.stringify(created(2))}\n${JSON.stringify(created(3))}\n`)
     const opened = await TaskLog.open(root, systemDisk, quietLog, 0)
-    expect(opened.resumedAt).toBe(2)
+    expect(opened.resumedEvents).toBe(2)
     expect(facts(opened)).toEqual(facts(await readAll(root.log)))
     expect(opened.report.counts).toEqual({ too_long: 2, duplicate_event_id: 1 })
     await opened.close()

@@ -6,12 +6,12 @@ import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
-import { openDesk, type Desk } from '../../src/board/dispatch/dispatcher.js'
+import { createDispatcher, type Dispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { openRun } from '../../src/board/tasks/task-fields.js'
 import { blockTask, claimTask, finishTask, retryTask } from '../../src/board/tasks/task-commands.js'
 import { abort, escalate, freeze, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
 const ids = ['T-1', 'T-2', 'T-3'] as const
@@ -81,16 +81,16 @@ async function say(world: World, what: number, id: string): Promise<void> {
 }
 
 async function play(world: World, moves: readonly Move[]): Promise<void> {
-  const desks: Desk[] = [deskOf(world, { actor: 'one' }), deskOf(world, { actor: 'two' })]
+  const desks: Dispatcher[] = [dispatcherOf(world, { actor: 'one' }), dispatcherOf(world, { actor: 'two' })]
   let forgotten = 0
   for (const one of moves) {
     if (one.do === 'step') await autopilotStep(desks[one.who]!, noCaches)
     else if (one.do === 'die') {
       const gate = makeGate(one.at)
-      const desk = openDesk(gated(gate, desks[one.who]!))
-      await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)), gate.died])
+      const dispatcher = createDispatcher(gated(gate, desks[one.who]!))
+      await Promise.race([autopilotStep(dispatcher, gatedCaches(gate, noCaches)), gate.died])
       await settle()
-      desks[one.who] = deskOf(world, { actor: one.who === 0 ? 'one' : 'two' })
+      desks[one.who] = dispatcherOf(world, { actor: one.who === 0 ? 'one' : 'two' })
     } else if (one.do === 'end') {
       const key = [...world.kernel.turns.keys()][one.nth]
       if (key !== undefined) world.kernel.end(key, endings[one.how])
@@ -114,12 +114,12 @@ it('comes to rest after any schedule, with every run closed once and counted onc
       await play(world, moves)
       const spawnedBefore = world.kernel.calls.filter((call) => call.startsWith('spawn')).length
       // Faults cease, operators let go, turns end, and a week passes.
-      const desk = deskOf(world, { actor: 'last' })
+      const dispatcher = dispatcherOf(world, { actor: 'last' })
       await say(world, 4, 'T-1')
       for (const id of ids) await say(world, 2, id)
       world.kernel.script = () => ({})
       for (let day = 0; day < 30; day += 1) {
-        await autopilotStep(desk, noCaches)
+        await autopilotStep(dispatcher, noCaches)
         await world.clock.advance(day < 15 ? 400_000 : 90_000_000)
       }
       const state = await boardOf(world).sync()

@@ -1,11 +1,11 @@
 /** The board's way to the kernel, on a real database: one key is one turn, and whoever waits is told how it ended. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
-import { openDesk } from '../../src/board/dispatch/dispatcher.js'
+import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { kernelSpawner } from '../../src/runtime/spawner.js'
 import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
@@ -24,14 +24,14 @@ afterAll(() => t.drop())
 
 it('starts one turn for a key, however often it is asked, and finds it again', async () => {
   const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', budget }
-  expect(await spawner.standing(request.key)).toEqual({ standing: 'unknown' })
+  expect(await spawner.status(request.key)).toEqual({ status: 'unknown' })
   const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => spawner.spawn(request, never)))
   for (const other of others) expect(other).toEqual(first)
   // Another process, after a crash: the same key, another agent even. Nothing starts.
   const again = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
   expect(await again.spawn({ ...request, agent: 'tester' }, never)).toEqual(first)
   expect(await t.one('select count(*)::int as turns from state.agent_inbox')).toEqual({ turns: 1 })
-  expect(await spawner.standing(request.key)).toEqual({ standing: 'going', agentTurnId: first!.agentTurnId })
+  expect(await spawner.status(request.key)).toEqual({ status: 'active', agentTurnId: first!.agentTurnId })
 
   const waiting = spawner.ended(request.key, never)
   const [turn] = await t.claim()
@@ -40,7 +40,7 @@ it('starts one turn for a key, however often it is asked, and finds it again', a
   await t.kernel.record({ ...turn!, step })
   await t.kernel.deliver({ ...turn!, status: 'success', content: { text: 'done' } })
   expect(await waiting).toMatchObject({
-    standing: 'ended',
+    status: 'ended',
     agentTurnId: first!.agentTurnId,
     outcome: 'success',
     deliverable: { text: 'done' },
@@ -55,7 +55,7 @@ it('stops a turn by its key, tells whoever waits, and refuses a key that nobody 
   await spawner.spawn(request, never)
   const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
   await spawner.stop(request.key, 'not wanted any more')
-  for (const told of waiting) expect(await told).toMatchObject({ standing: 'ended', outcome: 'canceled' })
+  for (const told of waiting) expect(await told).toMatchObject({ status: 'ended', outcome: 'canceled' })
   await spawner.stop(request.key, 'again')
   await expect(spawner.stop(t.ids.next(), 'x')).rejects.toMatchObject({ code: 'unknown_turn' })
 })
@@ -66,15 +66,15 @@ it('answers how the turn stands when the wait is given up', async () => {
   const patience = new AbortController()
   const waiting = spawner.ended(request.key, patience.signal)
   patience.abort()
-  expect(await waiting).toMatchObject({ standing: 'going' })
-  expect(await spawner.ended(t.ids.next(), AbortSignal.abort())).toEqual({ standing: 'unknown' })
+  expect(await waiting).toMatchObject({ status: 'active' })
+  expect(await spawner.ended(t.ids.next(), AbortSignal.abort())).toEqual({ status: 'unknown' })
 })
 
 it('does not know the turns of another project', async () => {
   const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
-  expect(await elsewhere.standing(request.key)).toEqual({ standing: 'unknown' })
+  expect(await elsewhere.status(request.key)).toEqual({ status: 'unknown' })
 })
 
 it('names its kernel: the same for every connection and after a restart, another for another database or project', async () => {
@@ -101,14 +101,14 @@ it.each(['before spawner.kernel', 'after spawner.kernel', 'before spawner.spawn'
     const own = () => kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
     await put(world, created('T-1', { agent: 'coder' }))
     const gate = makeGate(where)
-    const desk = openDesk(gated(gate, deskOf(world, { spawner: own() })))
-    await Promise.race([autopilotStep(desk, gatedCaches(gate, noCaches)), gate.died])
+    const dispatcher = createDispatcher(gated(gate, dispatcherOf(world, { spawner: own() })))
+    await Promise.race([autopilotStep(dispatcher, gatedCaches(gate, noCaches)), gate.died])
     await settle()
     expect(gate.where).toBe(where)
     // Past the lease of a claim and the grace of an intent, by every clock.
     await t.advance(130)
     await world.clock.advance(130_000)
-    const others = [deskOf(world, { spawner: own() }), deskOf(world, { spawner: own() })]
+    const others = [dispatcherOf(world, { spawner: own() }), dispatcherOf(world, { spawner: own() })]
     await Promise.all(others.map((other) => autopilotStep(other, noCaches)))
     await Promise.all(others.map((other) => autopilotStep(other, noCaches)))
     const runs = world.root.events.filter(({ type }) => type === 'task_started').map(({ eventId }) => eventId)

@@ -147,7 +147,7 @@ async function judge(
   const outOfStep: number[] = []
   let [counted, fences, last] = [0, 0, 0]
   await reader.read(log, {
-    whole: true,
+    complete: true,
     onCounted: (bytes, start, end) => {
       const event = JSON.parse(bytes.toString('utf8', start, end)) as { type: string; payload: { count?: number } }
       if (event.type === 'board_control') fences += 1

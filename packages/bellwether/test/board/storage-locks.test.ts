@@ -2,7 +2,7 @@ import { chmod, mkdir, readFile, rename, symlink, utimes, writeFile } from 'node
 import { join } from 'node:path'
 import type { Clock } from '@bellwether/base'
 import { describe, expect, it } from 'vitest'
-import { acquire, generationName, type LockWorld } from '../../src/board/log/locks/locks.js'
+import { acquire, generationName, type LockPorts } from '../../src/board/log/locks/locks.js'
 import { recoverStaleLocks } from '../../src/board/repair/recover-locks.js'
 import { systemMachine, type Machine } from '../../src/ports/disk/machine.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
@@ -11,7 +11,7 @@ import { add, boardOf, testRoot, testWorld } from './storage-support.js'
 const terms = { owner: 'tester', ttlMs: 30_000, graceMs: 15_000, waitMs: 0 }
 
 /** A world whose time only moves when it is told to; its machine's scale and the wall clock apart. */
-function slowWorld(more: Partial<Machine> = {}): LockWorld & { pass(ms: number): void; setWall(ms: number): void } {
+function slowWorld(more: Partial<Machine> = {}): LockPorts & { pass(ms: number): void; setWall(ms: number): void } {
   let [upMs, wallMs] = [1_000_000, Date.now()]
   const pass = (ms: number) => {
     upMs += ms

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { onTestFinished } from 'vitest'
 import { openBoard, type BoardOptions } from '../../src/board/log/board.js'
-import type { LockWorld } from '../../src/board/log/locks/locks.js'
+import type { LockPorts } from '../../src/board/log/locks/locks.js'
 import type { Board, TaskEvent } from '../../src/board/log/task.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
@@ -51,7 +51,7 @@ export async function testRoot(): Promise<TestRoot> {
   }
 }
 
-export const testWorld: LockWorld = {
+export const testWorld: LockPorts = {
   disk: systemDisk,
   machine: systemMachine,
   clock: systemClock,

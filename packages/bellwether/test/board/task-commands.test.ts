@@ -18,11 +18,11 @@ import {
   dispatchRequest,
   patchRequest,
 } from '../../src/board/dispatch/requests.js'
-import { route } from '../../src/board/tasks/status-path.js'
-import { synthesize } from '../../src/board/tasks/markdown-report.js'
+import { statusPath } from '../../src/board/tasks/status-path.js'
+import { markdownReport } from '../../src/board/tasks/markdown-report.js'
 import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
 import { taskStatuses, transitions } from '../../src/board/log/task.js'
-import { boardOf, created, deskOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
+import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 
 const rules = { firstAgent: 'coder', recovery: shippedRecovery }
 const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
@@ -39,12 +39,12 @@ describe('the way from one status to another', () => {
   it('is made of legal moves only, and leads nowhere from done', () => {
     for (const from of taskStatuses)
       for (const to of taskStatuses) {
-        const way = route(from, to)
+        const way = statusPath(from, to)
         const shut = from !== to && (from === 'done' || to === 'pending')
         expect([way === null, way?.length === 0], `${from} → ${to}`).toEqual([shut, from === to])
       }
-    expect(route('pending', 'failed')).toEqual(['task_blocked', 'task_reopened', 'task_failed'])
-    expect(route('claimed', 'failed')).toEqual(['task_started', 'task_failed'])
+    expect(statusPath('pending', 'failed')).toEqual(['task_blocked', 'task_reopened', 'task_failed'])
+    expect(statusPath('claimed', 'failed')).toEqual(['task_started', 'task_failed'])
     expect(transitions.done).toEqual([])
   })
 })
@@ -101,7 +101,7 @@ describe('by hand', () => {
     await claimTask(hands(world), 'T-2', 'ann')
     expect(await refusal(() => claimTask(hands(world), 'T-2', 'bob'))).toBe('claimed')
     expect(await refusal(() => claimTask(hands(world), 'T-2', 'ann'))).toBe('done')
-    await autopilotStep(deskOf(world), noCaches)
+    await autopilotStep(dispatcherOf(world), noCaches)
     expect(await refusal(() => claimTask(hands(world), 'T-1', 'ann'))).toBe('under_way')
   })
 
@@ -123,10 +123,10 @@ describe('by hand', () => {
     const world = makeWorld()
     const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 99_999, elapsedMs: 1, retryCount: 9, updatedAt: '' }
     await put(world, created('T-1', { budget: { coder: spent } }))
-    const desk = deskOf(world)
-    expect((await autopilotStep(desk, noCaches)).overBudget).toEqual(['T-1'])
+    const dispatcher = dispatcherOf(world)
+    expect((await autopilotStep(dispatcher, noCaches)).overBudget).toEqual(['T-1'])
     await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
-    expect((await autopilotStep(desk, noCaches)).begun.length).toBe(1)
+    expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
   it('lists and reports are bounded, say what each task waits for, and words of agents stay in their cell', async () => {
@@ -146,7 +146,7 @@ describe('by hand', () => {
     expect([page.tasks.length, page.total, page.cursor, page.tasks[0]!.waitsFor]).toEqual([10, 30, null, 'r'])
     expect(listTasks(state, 0, rules, { limit: 10 }).cursor).toBe(10)
     expect(() => taskView(state, 'nope', 0, rules)).toThrow('there is no task nope')
-    const { markdown } = synthesize(state, world.clock.wallMs(), rules)
+    const { markdown } = markdownReport(state, world.clock.wallMs(), rules)
     expect(markdown).toContain('… and 10 more')
     expect(markdown).toContain('a \\| b # c &lt;script>')
     expect(markdown.split('\n').filter((line) => line.startsWith('# ')).length).toBe(1)
@@ -157,26 +157,28 @@ describe('the functions behind the routes', () => {
   it('create, change, move and dispatch, and refuse what is ambiguous', async () => {
     const world = makeWorld()
     world.kernel.script = () => ({})
-    const desk = deskOf(world)
-    expect(await createRequest(desk, { title: 'one', review: true }, 'api')).toMatchObject({
+    const dispatcher = dispatcherOf(world)
+    expect(await createRequest(dispatcher, { title: 'one', review: true }, 'api')).toMatchObject({
       taskId: 'T-1',
       status: 'pending',
       waitsFor: null,
     })
-    expect(await patchRequest(desk, 'T-1', { priority: 7 }, 'api')).toMatchObject({ priority: 7 })
-    expect(await refusal(() => patchRequest(desk, 'T-1', { priority: 7, action: 'freeze' }, 'api'))).toBe(
+    expect(await patchRequest(dispatcher, 'T-1', { priority: 7 }, 'api')).toMatchObject({ priority: 7 })
+    expect(await refusal(() => patchRequest(dispatcher, 'T-1', { priority: 7, action: 'freeze' }, 'api'))).toBe(
       'ambiguous_change',
     )
-    expect(await refusal(() => patchRequest(desk, 'T-1', { action: 'explode' }, 'api'))).toBe('invalid_task')
-    expect((await patchRequest(desk, 'T-1', { action: 'freeze', reason: 'wait' }, 'api')).waitsFor).toBe('api froze it')
-    await patchRequest(desk, 'T-1', { action: 'unfreeze' }, 'api')
-    expect(await dispatchRequest(desk, 'T-1', new AbortController().signal)).toMatchObject({ status: 'review' })
-    expect(await patchRequest(desk, 'T-1', { status: 'done' }, 'api')).toMatchObject({ status: 'done' })
-    expect(await controlRequest(desk, { paused: true }, 'api')).toEqual({ paused: true })
-    const told = await autopilotRequest(desk, noCaches, { maxSteps: 3 }, new AbortController().signal)
+    expect(await refusal(() => patchRequest(dispatcher, 'T-1', { action: 'explode' }, 'api'))).toBe('invalid_task')
+    expect((await patchRequest(dispatcher, 'T-1', { action: 'freeze', reason: 'wait' }, 'api')).waitsFor).toBe(
+      'api froze it',
+    )
+    await patchRequest(dispatcher, 'T-1', { action: 'unfreeze' }, 'api')
+    expect(await dispatchRequest(dispatcher, 'T-1', new AbortController().signal)).toMatchObject({ status: 'review' })
+    expect(await patchRequest(dispatcher, 'T-1', { status: 'done' }, 'api')).toMatchObject({ status: 'done' })
+    expect(await controlRequest(dispatcher, { paused: true }, 'api')).toEqual({ paused: true })
+    const told = await autopilotRequest(dispatcher, noCaches, { maxSteps: 3 }, new AbortController().signal)
     expect(told).toEqual({ reports: [], stoppedBecause: 'api paused the board' })
     expect(
-      await refusal(async () => autopilotRequest(desk, noCaches, { maxSteps: 0 }, new AbortController().signal)),
+      await refusal(async () => autopilotRequest(dispatcher, noCaches, { maxSteps: 0 }, new AbortController().signal)),
     ).toBe('invalid_task')
   })
 
@@ -184,26 +186,26 @@ describe('the functions behind the routes', () => {
     const world = makeWorld()
     world.verify = () => ({ exitCode: 1 })
     await put(world, created('T-1', { verify: ['npm test'] }))
-    const desk = deskOf(world)
-    expect(await refusal(() => patchRequest(desk, 'T-1', { status: 'done', files: ['none.txt'] }, 'ann'))).toBe(
+    const dispatcher = dispatcherOf(world)
+    expect(await refusal(() => patchRequest(dispatcher, 'T-1', { status: 'done', files: ['none.txt'] }, 'ann'))).toBe(
       'incomplete_output',
     )
-    expect(await refusal(() => patchRequest(desk, 'T-1', { status: 'done' }, 'ann'))).toBe('incomplete_output')
+    expect(await refusal(() => patchRequest(dispatcher, 'T-1', { status: 'done' }, 'ann'))).toBe('incomplete_output')
     expect((await taskOf(world)).status).toBe('pending')
-    expect(await patchRequest(desk, 'T-1', { status: 'done', unchecked: true }, 'ann')).toMatchObject({
+    expect(await patchRequest(dispatcher, 'T-1', { status: 'done', unchecked: true }, 'ann')).toMatchObject({
       status: 'done',
     })
   })
 
   it('every word of an operator is a line with its actor', async () => {
     const world = makeWorld()
-    const desk = deskOf(world)
-    await createRequest(desk, { title: 'one' }, 'ann')
+    const dispatcher = dispatcherOf(world)
+    await createRequest(dispatcher, { title: 'one' }, 'ann')
     await requireApproval(hands(world), 'T-1', { by: 'bob' })
-    await patchRequest(desk, 'T-1', { action: 'approve' }, 'cid')
+    await patchRequest(dispatcher, 'T-1', { action: 'approve' }, 'cid')
     await freeze(hands(world), 'T-1', { by: 'dan' })
-    await patchRequest(desk, 'T-1', { action: 'escalate', reason: 'hard' }, 'eve')
-    await patchRequest(desk, 'T-1', { action: 'abort' }, 'fay')
+    await patchRequest(dispatcher, 'T-1', { action: 'escalate', reason: 'hard' }, 'eve')
+    await patchRequest(dispatcher, 'T-1', { action: 'abort' }, 'fay')
     expect(world.root.events.map(({ actor }) => actor)).toEqual(['ann', 'bob', 'cid', 'dan', 'eve', 'fay', 'fay'])
     expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by fay' })
   })
@@ -211,11 +213,11 @@ describe('the functions behind the routes', () => {
 
 it('an abort over HTTP tells the turn at once, and the next look closes the run', async () => {
   const world = makeWorld()
-  const desk = deskOf(world)
-  await createRequest(desk, { title: 'one' }, 'ann')
-  await autopilotStep(desk, noCaches)
-  await patchRequest(desk, 'T-1', { action: 'abort', reason: 'wrong' }, 'ann')
+  const dispatcher = dispatcherOf(world)
+  await createRequest(dispatcher, { title: 'one' }, 'ann')
+  await autopilotStep(dispatcher, noCaches)
+  await patchRequest(dispatcher, 'T-1', { action: 'abort', reason: 'wrong' }, 'ann')
   expect(world.kernel.calls).toContain('stop T-1: aborted by ann')
-  await autopilotStep(desk, noCaches)
+  await autopilotStep(dispatcher, noCaches)
   expect(await taskOf(world)).toMatchObject({ status: 'failed', reason: 'aborted by ann: wrong' })
 })

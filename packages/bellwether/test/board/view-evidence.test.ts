@@ -113,7 +113,7 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
   await until(
     'the view is ready',
     async () => {
-      const [found] = await eyes.look(['old.txt'], null)
+      const [found] = await eyes.inspect(['old.txt'], null)
       return found?.found === 'present' ? true : undefined
     },
     patienceMs,
@@ -158,19 +158,19 @@ it('a view without sensors cannot tell, a wrong key is said, and nothing of it i
   const { root } = await place()
   const { url } = await openView()
   const asked = { url, key, view: 'work', path: '/', root, ids }
-  expect(await remoteEvidence(asked).look(['a.txt', '../x'], null)).toEqual([
+  expect(await remoteEvidence(asked).inspect(['a.txt', '../x'], null)).toEqual([
     { path: 'a.txt', found: 'not_ready' },
     { path: '../x', found: 'not_ready' },
   ])
   const wrongKey = remoteEvidence({ ...asked, key: 'another-key-12345' })
-  await expect(wrongKey.look(['a.txt'], null)).rejects.toMatchObject({ code: 'view_refused' })
+  await expect(wrongKey.inspect(['a.txt'], null)).rejects.toMatchObject({ code: 'view_refused' })
   await expect(remoteEvidence({ ...asked, view: 'other' }).changeToken()).rejects.toMatchObject({
     code: 'view_refused',
   })
   const nobody = remoteEvidence({ ...asked, url: 'http://127.0.0.1:9' })
-  await expect(nobody.look(['a.txt'], null)).rejects.toThrow('fetch failed')
+  await expect(nobody.inspect(['a.txt'], null)).rejects.toThrow('fetch failed')
   const stop = AbortSignal.abort(new Error('late'))
-  await expect(remoteEvidence(asked).look(['a.txt'], null, stop)).rejects.toThrow('late')
+  await expect(remoteEvidence(asked).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
 })
 
 it('settings that name half of a view are refused before anything is begun', async () => {
@@ -183,6 +183,6 @@ it('settings that name half of a view are refused before anything is begun', asy
     of({ BELLWETHER__BOARD__VIEW_URL: 'ftp://x', BELLWETHER__BOARD__VIEW: 'w', BELLWETHER__BOARD__VIEW_KEY: 'k' }),
   ).toThrow('no http')
   await writeFile(join(root, 'a.txt'), 'x')
-  expect(await of({}).look(['a.txt'], null)).toMatchObject([{ found: 'present', size: 1 }])
+  expect(await of({}).inspect(['a.txt'], null)).toMatchObject([{ found: 'present', size: 1 }])
   expect(await readFile(join(root, 'a.txt'), 'utf8')).toBe('x')
 })

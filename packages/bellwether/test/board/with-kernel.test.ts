@@ -51,14 +51,14 @@ it('[H6.3] [H6.4] [H7.2] a claimed file that is missing is found out, and the ne
   const opened = await openTaskRoot({ root, owner: 'house', settings, log: quietLog })
   const stop = new AbortController()
   const working = await hire(stop.signal)
-  const desk = openDispatcher(opened, {
+  const dispatcher = openDispatcher(opened, {
     spawner: kernelSpawner({ kernel: t.kernel, projectId: project, clock: systemClock, log: quietLog }),
     evidence: localEvidence(opened.board.root, opened.ids),
     actor: 'autopilot',
   })
-  await createRequest(desk, { title: 'Honest', instruction: 'write honest.txt' }, 'ann')
-  await createRequest(desk, { title: 'False', instruction: 'write false-1.txt', dependencies: ['T-1'] }, 'ann')
-  const autopilot = startAutopilot(desk, opened.caches, stop.signal)
+  await createRequest(dispatcher, { title: 'Honest', instruction: 'write honest.txt' }, 'ann')
+  await createRequest(dispatcher, { title: 'False', instruction: 'write false-1.txt', dependencies: ['T-1'] }, 'ann')
+  const autopilot = startAutopilot(dispatcher, opened.caches, stop.signal)
   const task = (id: string) => opened.board.state.tasks.get(id)
   await until('both are done', async () => (task('T-2')?.status === 'done' ? true : undefined))
   expect(task('T-1')?.runs).toMatchObject([{ agent: 'coder', outcome: 'success', tokenUsage: 7 }])

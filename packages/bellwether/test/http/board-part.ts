@@ -17,9 +17,9 @@ export async function boardPart({ kernel, signal, atEnd }: DoorWorld): Promise<B
   const root = await testFolder()
   const { board: settings } = loadSettings({ folder: root, env: {} })
   const opened = await openTaskRoot({ root, owner: 'test', settings, log, signal })
-  const desk = openDispatcher(opened, {
+  const dispatcher = openDispatcher(opened, {
     spawner: kernelSpawner({ kernel, projectId: project, clock: systemClock, log }),
-    evidence: { changeToken: async () => 'token', look: async () => [] },
+    evidence: { changeToken: async () => 'token', inspect: async () => [] },
     actor: 'server',
   })
   const feed = await openFeed(join(root, 'state', 'tasks.jsonl'), systemDisk)
@@ -29,5 +29,5 @@ export async function boardPart({ kernel, signal, atEnd }: DoorWorld): Promise<B
     await opened.board.close()
     await rm(root, { recursive: true, force: true })
   })
-  return { desk, caches: opened.caches, feed, projectId: project, clock: systemClock, log, signal }
+  return { dispatcher, caches: opened.caches, feed, projectId: project, clock: systemClock, log, signal }
 }

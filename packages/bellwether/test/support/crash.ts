@@ -3,7 +3,7 @@
  * and after it, unacknowledged. Whoever died never resolves again, and runs no `finally` that could tidy up.
  */
 import type { CachePorts } from '../../src/board/dispatch/caches.js'
-import type { DeskOptions } from '../../src/board/dispatch/dispatcher.js'
+import type { DispatcherOptions } from '../../src/board/dispatch/dispatcher.js'
 
 export interface Gate {
   /** How many places were passed. */
@@ -54,7 +54,7 @@ export function makeGate(dieAt: number | string): Gate {
 }
 
 /** The whole outside of a dispatcher behind one gate. */
-export function gated(gate: Gate, options: DeskOptions): DeskOptions {
+export function gated(gate: Gate, options: DispatcherOptions): DispatcherOptions {
   return {
     ...options,
     board: gate.wrap('board', options.board),

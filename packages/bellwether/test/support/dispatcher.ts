@@ -1,6 +1,11 @@
 /** A dispatcher on a board in memory, with a kernel, a disk and people that the test plays. */
 import { makeAlerts, type Alert } from '../../src/board/dispatch/alerts.js'
-import { openDesk, type Desk, type DeskOptions, type DeskPolicies } from '../../src/board/dispatch/dispatcher.js'
+import {
+  createDispatcher,
+  type Dispatcher,
+  type DispatcherOptions,
+  type DispatchPolicies,
+} from '../../src/board/dispatch/dispatcher.js'
 import type { FileEvidence } from '../../src/board/ports.js'
 import { shippedAcceptance } from '../../src/board/policies/acceptance.js'
 import { shippedBudget } from '../../src/board/policies/budget.js'
@@ -25,18 +30,18 @@ export interface World {
   readonly verified: string[]
   readonly lessons: string[]
   readonly alerts: Alert[]
-  policies: DeskPolicies
+  policies: DispatchPolicies
   verify: (command: string) => Partial<CommandResult>
 }
 
-export const policies: DeskPolicies = {
+export const policies: DispatchPolicies = {
   recovery: shippedRecovery,
   budget: shippedBudget,
   acceptance: { ...shippedAcceptance, default: { ...shippedAcceptance.default, minEvidence: 0 } },
   calls: defaultCallPolicy,
 }
 
-export function makeWorld(change: Partial<DeskPolicies> = {}): World {
+export function makeWorld(change: Partial<DispatchPolicies> = {}): World {
   let count = 0
   const clock = handClock()
   return {
@@ -57,7 +62,7 @@ export function boardOf(world: World): Board {
   return openMemoryBoard(world.root, world)
 }
 
-export function deskOf(world: World, change: Partial<DeskOptions> = {}): Desk {
+export function dispatcherOf(world: World, change: Partial<DispatcherOptions> = {}): Dispatcher {
   const alerts = makeAlerts({
     root: '/memory',
     clock: world.clock,
@@ -65,12 +70,12 @@ export function deskOf(world: World, change: Partial<DeskOptions> = {}): Desk {
     log: quietLog,
     calls: defaultCallPolicy,
   })
-  return openDesk({
+  return createDispatcher({
     board: boardOf(world),
     spawner: world.kernel,
     evidence: {
       changeToken: async () => 'token-1',
-      look: async (paths) =>
+      inspect: async (paths) =>
         paths.map((path) => {
           const told = world.files.get(path)
           return { path, changedSince: true, found: 'missing', ...(typeof told === 'string' ? { found: told } : told) }
@@ -80,7 +85,7 @@ export function deskOf(world: World, change: Partial<DeskOptions> = {}): Desk {
     knowledge: {
       hints: async () => ({
         section: '',
-        told: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
+        outcome: { degraded: false, degradeReason: null, knowledgeTags: [], backfill: null },
       }),
       backfill: async (lesson) => {
         world.lessons.push(`${lesson.taskId} ${lesson.reasonCode}`)

@@ -2,10 +2,10 @@
  * A kernel in memory that outlives the dispatchers of a test: the same key never starts a second turn, and every call is
  * counted. Turns go on until the test ends them, or until `script` says how they end.
  */
-import type { Spawner, SpawnRequest, TurnStanding } from '../../src/board/ports.js'
+import type { Spawner, SpawnRequest, TurnStatus } from '../../src/board/ports.js'
 
-export type Ended = Extract<TurnStanding, { standing: 'ended' }>
-type Ending = Partial<Omit<Ended, 'standing' | 'agentTurnId'>>
+export type Ended = Extract<TurnStatus, { status: 'ended' }>
+type Ending = Partial<Omit<Ended, 'status' | 'agentTurnId'>>
 
 interface Turn {
   readonly request: SpawnRequest
@@ -44,7 +44,7 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       if (turn === undefined) throw new Error(`no turn ${key}`)
       if (turn.ended !== null) return
       turn.ended = {
-        standing: 'ended',
+        status: 'ended',
         agentTurnId: turn.agentTurnId,
         outcome: 'success',
         error: null,
@@ -61,7 +61,7 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       folder += 1
     },
     forgetOne: (key) => void turns.delete(key),
-    kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), keepsMs: kernel.keepsMs }),
+    kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), retentionMs: kernel.keepsMs }),
     async spawn(request) {
       calls.push(`spawn ${request.taskId}`)
       const trouble = kernel.troubles.shift()
@@ -73,22 +73,22 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       turns.set(request.key, turn)
       return { agentTurnId: turn.agentTurnId }
     },
-    async standing(key) {
+    async status(key) {
       const turn = turns.get(key)
-      if (turn === undefined) return { standing: 'unknown' }
+      if (turn === undefined) return { status: 'unknown' }
       const ending = turn.ended === null ? kernel.script?.(turn.request) : null
       if (ending !== null && ending !== undefined) kernel.end(key, ending)
-      return turn.ended ?? { standing: 'going', agentTurnId: turn.agentTurnId }
+      return turn.ended ?? { status: 'active', agentTurnId: turn.agentTurnId }
     },
     async ended(key, signal) {
-      const standing = await kernel.standing(key)
+      const status = await kernel.status(key)
       const turn = turns.get(key)
-      if (standing.standing === 'ended' || turn === undefined || signal.aborted) return standing
+      if (status.status === 'ended' || turn === undefined || signal.aborted) return status
       await new Promise<void>((resolve) => {
         turn.listeners.push(resolve)
         signal.addEventListener('abort', () => resolve(), { once: true })
       })
-      return turn.ended ?? standing
+      return turn.ended ?? status
     },
     async stop(key, reason) {
       calls.push(`stop ${turns.get(key)?.request.taskId ?? '?'}: ${reason}`)

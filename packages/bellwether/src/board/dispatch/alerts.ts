@@ -22,7 +22,7 @@ export interface Alert {
   readonly kind: AlertKind
   readonly text: string
   readonly taskId?: string
-  readonly facts?: Readonly<Record<string, unknown>>
+  readonly details?: Readonly<Record<string, unknown>>
 }
 
 export interface Alerts {
@@ -76,7 +76,7 @@ export function makeAlerts(options: AlertOptions): Alerts {
     counts,
     raise(alert) {
       count(alert.kind)
-      log.warn({ alert: alert.kind, taskId: alert.taskId, ...alert.facts }, alert.text)
+      log.warn({ alert: alert.kind, taskId: alert.taskId, ...alert.details }, alert.text)
       if (webhook === undefined) return
       if (queue.length === queueMax) {
         queue.shift()

@@ -4,13 +4,13 @@
  * in each other's way no more than two steps do. The loop around it only waits: for a turn's end, or the interval.
  */
 import { loop, makeWake, type Wake } from '../../ports/loop.js'
-import { begin } from './start-run.js'
+import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
-import { choose, chooseFirst, type Choice } from '../tasks/next-task.js'
-import { roomOf, type Desk } from './dispatcher.js'
+import { nextTask, firstReady, type Choice } from '../tasks/next-task.js'
+import { concurrencyLimit, type Dispatcher } from './dispatcher.js'
 import { pausedBy } from '../tasks/task-fields.js'
-import { followed, theFirst } from './dispatch.js'
-import { lookAfterPeople, type PersonAlert } from '../tasks/reminders.js'
+import { followRun, pickNext } from './dispatch.js'
+import { dueReminders, type ReminderAlert } from '../tasks/reminders.js'
 import { reconcileAll, type Reconciled } from './reconcile.js'
 import type { DispatchReport } from './report.js'
 import type { RunName } from './settle.js'
@@ -18,52 +18,52 @@ import { openRuns } from '../tasks/open-runs.js'
 
 export interface AutopilotStep {
   readonly reconciled: readonly (RunName & { readonly what: Reconciled })[]
-  readonly begun: readonly RunName[]
+  readonly started: readonly RunName[]
   /** Tasks that the budget stopped before anything was spawned. */
   readonly overBudget: readonly string[]
   readonly choice: Choice
 }
 
 // A step that goes on for ever would never reconcile again; what is left is the next step's.
-const begunPerStepMax = 1_000
+const startsPerStepMax = 1_000
 
-export async function autopilotStep(desk: Desk, caches: CachePorts): Promise<AutopilotStep> {
-  const { board, clock, settings } = desk
+export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts): Promise<AutopilotStep> {
+  const { board, clock, settings } = dispatcher
   await board.sync()
-  const policies = await desk.policies()
+  const policies = await dispatcher.policies()
   const rules = { firstAgent: settings.firstAgent, recovery: policies.recovery }
-  const reconciled = await reconcileAll(desk, policies)
-  await rememberPeople(desk, rules)
-  const begun: RunName[] = []
+  const reconciled = await reconcileAll(dispatcher, policies)
+  await sendReminders(dispatcher, rules)
+  const started: RunName[] = []
   const overBudget: string[] = []
-  while (begun.length + overBudget.length < begunPerStepMax) {
+  while (started.length + overBudget.length < startsPerStepMax) {
     const state = board.state
     // Asked without the lock first: a quiet board is not written to, nor its lock taken, at every step.
-    if (chooseFirst(state, clock.wallMs(), rules).task === null) break
-    if (openRuns(state).length >= roomOf(desk, policies)) break
-    const one = await begin(desk, theFirst)
-    if (one.begun === 'no') break
-    if (one.begun === 'over_budget') overBudget.push(one.taskId)
-    else begun.push({ taskId: one.taskId, runId: one.runId })
+    if (firstReady(state, clock.wallMs(), rules).task === null) break
+    if (openRuns(state).length >= concurrencyLimit(dispatcher, policies)) break
+    const one = await startRun(dispatcher, pickNext)
+    if (one.started === 'no') break
+    if (one.started === 'over_budget') overBudget.push(one.taskId)
+    else started.push({ taskId: one.taskId, runId: one.runId })
   }
   await writeCaches(board, caches)
-  return { reconciled, begun, overBudget, choice: choose(board.state, clock.wallMs(), rules) }
+  return { reconciled, started, overBudget, choice: nextTask(board.state, clock.wallMs(), rules) }
 }
 
-type Rules = Parameters<typeof chooseFirst>[2]
+type Rules = Parameters<typeof firstReady>[2]
 
-async function rememberPeople(desk: Desk, rules: Rules): Promise<void> {
-  const { board, clock, actor } = desk
+async function sendReminders(dispatcher: Dispatcher, rules: Rules): Promise<void> {
+  const { board, clock, actor } = dispatcher
   // A board that stands still on somebody's word reminds nobody of what they cannot do anyway.
   if (pausedBy(board.state) !== null) return
-  if (lookAfterPeople(board.state, clock.wallMs(), rules, actor).drafts.length === 0) return
-  let alerts: readonly PersonAlert[] = []
+  if (dueReminders(board.state, clock.wallMs(), rules, actor).drafts.length === 0) return
+  let alerts: readonly ReminderAlert[] = []
   await board.write((state) => {
-    const step = lookAfterPeople(state, clock.wallMs(), rules, actor)
+    const step = dueReminders(state, clock.wallMs(), rules, actor)
     alerts = step.alerts
     return step.drafts
   })
-  for (const alert of alerts) desk.alerts.raise(alert)
+  for (const alert of alerts) dispatcher.alerts.raise(alert)
 }
 
 /**
@@ -71,47 +71,47 @@ async function rememberPeople(desk: Desk, rules: Rules): Promise<void> {
  * for by hand. Ends when nothing is ready and nothing that it began is open.
  */
 export async function runAutopilot(
-  desk: Desk,
+  dispatcher: Dispatcher,
   caches: CachePorts,
   { maxSteps, signal }: { readonly maxSteps: number; readonly signal: AbortSignal },
 ): Promise<{ readonly reports: readonly DispatchReport[]; readonly stoppedBecause: string }> {
   const reports: DispatchReport[] = []
   const open = new Set<Promise<void>>()
-  const { settings } = desk
-  let begun = 0
+  const { settings } = dispatcher
+  let started = 0
   let because = `no more than ${maxSteps} were asked for`
-  await desk.board.sync()
-  await reconcileAll(desk, await desk.policies())
-  await rememberPeople(desk, { firstAgent: settings.firstAgent, recovery: (await desk.policies()).recovery })
-  while (begun < maxSteps && !signal.aborted) {
-    const policies = await desk.policies()
+  await dispatcher.board.sync()
+  await reconcileAll(dispatcher, await dispatcher.policies())
+  await sendReminders(dispatcher, { firstAgent: settings.firstAgent, recovery: (await dispatcher.policies()).recovery })
+  while (started < maxSteps && !signal.aborted) {
+    const policies = await dispatcher.policies()
     const rules = { firstAgent: settings.firstAgent, recovery: policies.recovery }
-    await desk.board.sync()
-    const choice = choose(desk.board.state, desk.clock.wallMs(), rules)
-    const full = openRuns(desk.board.state).length >= roomOf(desk, policies)
+    await dispatcher.board.sync()
+    const choice = nextTask(dispatcher.board.state, dispatcher.clock.wallMs(), rules)
+    const full = openRuns(dispatcher.board.state).length >= concurrencyLimit(dispatcher, policies)
     if (choice.taskId === null || full) {
       because = full ? 'no more turns may be under way' : choice.because
       if (open.size === 0) break
       await Promise.race(open)
       continue
     }
-    const one = await begin(desk, theFirst)
-    if (one.begun === 'no') {
+    const one = await startRun(dispatcher, pickNext)
+    if (one.started === 'no') {
       because = one.why
       if (open.size === 0) break
       await Promise.race(open)
       continue
     }
-    begun += 1
+    started += 1
     because = `no more than ${maxSteps} were asked for`
-    const following = followed(desk, one, signal).then((report) => {
+    const following = followRun(dispatcher, one, signal).then((report) => {
       reports.push({ ...report, choice })
       open.delete(following)
     })
     open.add(following)
   }
   await Promise.all(open)
-  await writeCaches(desk.board, caches, 'now')
+  await writeCaches(dispatcher.board, caches, 'now')
   return { reports, stoppedBecause: signal.aborted ? 'it was called off' : because }
 }
 
@@ -121,26 +121,32 @@ export interface Autopilot {
 }
 
 /** Steps until the signal fires. An ended turn wakes it; everything else waits for the interval. */
-export function startAutopilot(desk: Desk, caches: CachePorts, signal: AbortSignal): Autopilot {
-  const wake = makeWake(desk.clock)
+export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal): Autopilot {
+  const wake = makeWake(dispatcher.clock)
   const listening = new Set<string>()
   const listen = ({ runId }: RunName) => {
     if (listening.has(runId)) return
     listening.add(runId)
-    desk.spawner
+    dispatcher.spawner
       .ended(runId, signal)
       .then(
         () => wake.now(),
-        (error: unknown) => desk.log.warn({ err: error, runId }, 'the end of a turn cannot be listened for'),
+        (error: unknown) => dispatcher.log.warn({ err: error, runId }, 'the end of a turn cannot be listened for'),
       )
       .finally(() => listening.delete(runId))
-      .catch((error: unknown) => desk.log.error({ err: error }, 'the autopilot could not be woken'))
+      .catch((error: unknown) => dispatcher.log.error({ err: error }, 'the autopilot could not be woken'))
   }
   const step = async () => {
-    const { begun } = await autopilotStep(desk, caches)
-    begun.forEach(listen)
+    const { started } = await autopilotStep(dispatcher, caches)
+    started.forEach(listen)
   }
-  const options = { name: 'autopilot', intervalMs: desk.settings.intervalMs, clock: desk.clock, log: desk.log, signal }
-  const ended = loop(options, step, wake).then(async () => void (await writeCaches(desk.board, caches, 'now')))
+  const options = {
+    name: 'autopilot',
+    intervalMs: dispatcher.settings.intervalMs,
+    clock: dispatcher.clock,
+    log: dispatcher.log,
+    signal,
+  }
+  const ended = loop(options, step, wake).then(async () => void (await writeCaches(dispatcher.board, caches, 'now')))
   return { wake, ended }
 }

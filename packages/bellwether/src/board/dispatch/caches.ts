@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
-import { keepUp, type Kept } from '../tasks/incremental.js'
+import { incremental, type IncrementalIndex } from '../tasks/incremental.js'
 import { budgetCacheFile, budgetEntries } from '../policies/budget.js'
 import { cacheText, type Named } from '../policies/entries.js'
 import { recoveryCacheFile, recoveryEntries } from '../policies/recovery.js'
@@ -26,7 +26,7 @@ const smallEntries = 1_000
 const everyPart = 20
 
 /** The entries of one file, by task. */
-class Entries implements Kept {
+class Entries implements IncrementalIndex {
   readonly #of: (task: Task) => readonly Named[]
   readonly #byTask = new Map<string, readonly Named[]>()
   /** Tasks that changed since the file was written; what is written first counts as all. */
@@ -38,11 +38,11 @@ class Entries implements Kept {
     this.#of = of
   }
 
-  begin(state: BoardState): void {
+  rebuild(state: BoardState): void {
     for (const task of state.tasks.values()) this.#look(task)
   }
 
-  change(_state: BoardState, tasks: readonly Task[]): void {
+  update(_state: BoardState, tasks: readonly Task[]): void {
     for (const task of tasks) this.#look(task)
     this.changed += tasks.length
   }
@@ -63,8 +63,8 @@ class Entries implements Kept {
 }
 
 const files = [
-  [recoveryCacheFile, keepUp<null, Entries>(() => new Entries(recoveryEntries))],
-  [budgetCacheFile, keepUp<null, Entries>(() => new Entries(budgetEntries))],
+  [recoveryCacheFile, incremental<null, Entries>(() => new Entries(recoveryEntries))],
+  [budgetCacheFile, incremental<null, Entries>(() => new Entries(budgetEntries))],
 ] as const
 
 /** Answers which files were written. `now`: large ones, too. */

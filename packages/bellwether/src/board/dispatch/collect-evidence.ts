@@ -5,13 +5,13 @@
  */
 import { retryCall } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
-import type { Desk, DeskPolicies } from './dispatcher.js'
+import type { Dispatcher, DispatchPolicies } from './dispatcher.js'
 import type { FileEvidence } from '../ports.js'
 import { claimsOf, commandsFor, type Claims, type Deliverable } from '../policies/acceptance.js'
 import { textField } from '../tasks/task-fields.js'
 import type { Task } from '../log/task.js'
 
-export interface Gathered {
+export interface CollectedEvidence {
   readonly claims: Claims
   readonly files: readonly FileEvidence[]
   readonly commands: readonly CommandResult[]
@@ -19,21 +19,21 @@ export interface Gathered {
   readonly waitFor: readonly string[]
 }
 
-export async function gather(
-  desk: Desk,
-  policies: DeskPolicies,
+export async function collectEvidence(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
   task: Task,
   deliverable: Deliverable | null,
-): Promise<Gathered> {
-  const claims = claimsOf(deliverable, desk.board.root)
-  const files = await look(desk, policies, claims.files, textField(task, 'changeToken'))
+): Promise<CollectedEvidence> {
+  const claims = claimsOf(deliverable, dispatcher.board.root)
+  const files = await inspectFiles(dispatcher, policies, claims.files, textField(task, 'changeToken'))
   const told = new Map(files.map((file) => [file.path, file.found]))
   const wrong = claims.refused.length > 0 || files.some((file) => file.found === 'missing')
   const waitFor = wrong ? [] : claims.files.filter((path) => (told.get(path) ?? 'not_ready') === 'not_ready')
   const commands: CommandResult[] = []
   if (!wrong && waitFor.length === 0) {
     for (const command of commandsFor(policies.acceptance, task)) {
-      const result = await desk.verify(command, policies.acceptance)
+      const result = await dispatcher.verify(command, policies.acceptance)
       commands.push(result)
       if (result.exitCode !== 0) break
     }
@@ -41,9 +41,9 @@ export async function gather(
   return { claims, files, commands, waitFor }
 }
 
-async function look(
-  desk: Desk,
-  policies: DeskPolicies,
+async function inspectFiles(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
   paths: readonly string[],
   since: string | null,
 ): Promise<readonly FileEvidence[]> {
@@ -51,9 +51,14 @@ async function look(
   try {
     // Hashing what was claimed takes longer than a word to a neighbour.
     const call = { kind: 'synthesis', name: 'the look at the evidence' } as const
-    return await retryCall(policies.calls, call, (signal) => desk.evidence.look(paths, since, signal), desk)
+    return await retryCall(
+      policies.calls,
+      call,
+      (signal) => dispatcher.evidence.inspect(paths, since, signal),
+      dispatcher,
+    )
   } catch (error) {
-    desk.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
+    dispatcher.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
     return paths.map((path) => ({ path, found: 'not_ready' as const }))
   }
 }

@@ -12,8 +12,8 @@ import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
 import { signalGroup } from '../../ports/processes/signal-group.js'
 import { runCommand } from '../../ports/processes/run-command.js'
-import { readAnswer } from './parse-result.js'
-import type { Spawner, SpawnRequest, TurnStanding } from '../ports.js'
+import { parseResult } from './parse-result.js'
+import type { Spawner, SpawnRequest, TurnStatus } from '../ports.js'
 
 export interface CommandSpawnerOptions {
   readonly root: string
@@ -112,15 +112,15 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     })
   }
 
-  async function standing(key: string): Promise<TurnStanding> {
+  async function status(key: string): Promise<TurnStatus> {
     const request = await json(key, 'request.json', requestShape)
-    if (request === null) return { standing: 'unknown' }
+    if (request === null) return { status: 'unknown' }
     const result = (await json(key, 'result.json', resultShape)) ?? (here.has(key) ? null : await orphan(key, request))
-    if (result === null) return { standing: 'going', agentTurnId: key }
-    const answer = readAnswer(await text(key, 'output'))
+    if (result === null) return { status: 'active', agentTurnId: key }
+    const answer = parseResult(await text(key, 'output'))
     const errors = (await text(key, 'errors'))?.trim() ?? ''
     const error = result.error === null ? null : [result.error, errors].filter((part) => part !== '').join(': ')
-    return { standing: 'ended', agentTurnId: key, ...result, error, ...answer }
+    return { status: 'ended', agentTurnId: key, ...result, error, ...answer }
   }
 
   /** Somebody else started it. Null: it is still going on, with or without them. */
@@ -161,7 +161,11 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       const folder = await disk.stat(runs)
       // The folder is what remembers: one that was made anew knows nothing of the runs of the old one.
       if (folder === 'missing') return null
-      return { id: `runs:${machine.host}:${folder.identity}`, nowMs: clock.wallMs(), keepsMs: Number.POSITIVE_INFINITY }
+      return {
+        id: `runs:${machine.host}:${folder.identity}`,
+        nowMs: clock.wallMs(),
+        retentionMs: Number.POSITIVE_INFINITY,
+      }
     },
     async spawn(request) {
       const { key, agent } = request
@@ -195,7 +199,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       here.set(key, { stop, done })
       return { agentTurnId: key }
     },
-    standing,
+    status,
     async ended(key, signal) {
       const going = here.get(key)
       if (going !== undefined && !signal.aborted) {
@@ -205,8 +209,8 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
         ])
       }
       for (;;) {
-        const now = await standing(key)
-        if (now.standing !== 'going' || signal.aborted) return now
+        const now = await status(key)
+        if (now.status !== 'active' || signal.aborted) return now
         // Another process's run: nobody rings here when it ends.
         await clock.sleep(500, signal)
       }
@@ -218,7 +222,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
         await going.done
         return
       }
-      if ((await standing(key)).standing !== 'going') return
+      if ((await status(key)).status !== 'active') return
       const leader = await leaderOf(key)
       if (leader !== null) signalGroup(leader, 'SIGKILL')
       await keepResult(key, { outcome: 'canceled', error: reason, elapsedMs: 0 })

@@ -42,7 +42,7 @@ export function countingContention(
       recent = [...recent.filter((at) => nowMs - at < contentionWindowMs), nowMs]
       if (recent.length < contentionMax) return
       const text = `the board's lock was not free in time, ${recent.length} times in ${contentionWindowMs / 60_000} minutes`
-      alerts.raise({ kind: 'lock_contention', text, facts: { root: inner.root, timeouts: recent.length } })
+      alerts.raise({ kind: 'lock_contention', text, details: { root: inner.root, timeouts: recent.length } })
       recent = []
     },
   }

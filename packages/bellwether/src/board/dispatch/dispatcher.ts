@@ -14,7 +14,7 @@ import type { RecoveryPolicy } from '../policies/recovery.js'
 import type { Backfill, KnowledgeOutcome, LessonSource } from '../policies/knowledge.js'
 import type { Board, Task } from '../log/task.js'
 
-export interface DeskPolicies {
+export interface DispatchPolicies {
   readonly recovery: RecoveryPolicy
   readonly budget: BudgetPolicy
   readonly acceptance: AcceptancePolicy
@@ -23,7 +23,7 @@ export interface DeskPolicies {
   readonly runtime?: { readonly explicit: { readonly maxConcurrentSpawns: number | null } }
 }
 
-export interface DeskSettings {
+export interface DispatchSettings {
   readonly firstAgent: string
   readonly maxConcurrentSpawns: number
   readonly claimLeaseMs: number
@@ -33,16 +33,16 @@ export interface DeskSettings {
 
 /** What was learned before, for the prompt; and what a failure teaches. Neither ever throws. */
 export interface Knowledge {
-  hints(task: Task): Promise<{ readonly section: string; readonly told: KnowledgeOutcome }>
+  hints(task: Task): Promise<{ readonly section: string; readonly outcome: KnowledgeOutcome }>
   backfill(lesson: LessonSource): Promise<Backfill>
 }
 
-export interface DeskOptions {
+export interface DispatcherOptions {
   readonly board: Board
   readonly spawner: Spawner
   readonly evidence: Evidence
   /** Read afresh for each step: a policy file that was mended counts at once. */
-  readonly policies: () => Promise<DeskPolicies>
+  readonly policies: () => Promise<DispatchPolicies>
   readonly knowledge: Knowledge
   readonly verify: (command: VerifyCommand, policy: AcceptancePolicy) => Promise<CommandResult>
   readonly alerts: Alerts
@@ -52,45 +52,49 @@ export interface DeskOptions {
   readonly log: Log
   /** Who signs the lines. */
   readonly actor: string
-  readonly settings: DeskSettings
+  readonly settings: DispatchSettings
 }
 
-export interface Desk extends DeskOptions {
+export interface Dispatcher extends DispatcherOptions {
   /** Runs that this process is spawning or settling at this moment: nobody else here touches them. */
-  readonly inHand: Set<string>
+  readonly busyRuns: Set<string>
   /** When this process first saw a run in a way that must not last, by `runId:what`, on the monotonic scale. */
   readonly seenSince: Map<string, number>
 }
 
 /** How many turns may be under way at once. */
-export function roomOf(desk: Desk, policies: DeskPolicies): number {
-  return policies.runtime?.explicit.maxConcurrentSpawns ?? desk.settings.maxConcurrentSpawns
+export function concurrencyLimit(dispatcher: Dispatcher, policies: DispatchPolicies): number {
+  return policies.runtime?.explicit.maxConcurrentSpawns ?? dispatcher.settings.maxConcurrentSpawns
 }
 
-export function openDesk(options: DeskOptions): Desk {
-  return { ...options, inHand: new Set(), seenSince: new Map() }
+export function createDispatcher(options: DispatcherOptions): Dispatcher {
+  return { ...options, busyRuns: new Set(), seenSince: new Map() }
 }
 
 /** For how long this process has been watching something last, itself: a jump of the wall clock ends nobody's time. */
-export function watchedMs(desk: Desk, runId: string, what: 'unknown' | 'going' | 'stopping' | 'evidence'): number {
+export function watchedMs(
+  dispatcher: Dispatcher,
+  runId: string,
+  what: 'unknown' | 'active' | 'stopping' | 'evidence',
+): number {
   const key = `${runId}:${what}`
-  const nowMs = desk.clock.monotonicMs()
-  const since = desk.seenSince.get(key)
-  if (since === undefined) desk.seenSince.set(key, nowMs)
+  const nowMs = dispatcher.clock.monotonicMs()
+  const since = dispatcher.seenSince.get(key)
+  if (since === undefined) dispatcher.seenSince.set(key, nowMs)
   return nowMs - (since ?? nowMs)
 }
 
-export function forget(desk: Desk, runId: string): void {
-  for (const what of ['unknown', 'going', 'stopping', 'evidence']) desk.seenSince.delete(`${runId}:${what}`)
+export function forgetRun(dispatcher: Dispatcher, runId: string): void {
+  for (const what of ['unknown', 'active', 'stopping', 'evidence']) dispatcher.seenSince.delete(`${runId}:${what}`)
 }
 
 /** Runs `work` unless this process already has the run in hand; then answers null. */
-export async function holding<T>(desk: Desk, runId: string, work: () => Promise<T>): Promise<T | null> {
-  if (desk.inHand.has(runId)) return null
-  desk.inHand.add(runId)
+export async function withRun<T>(dispatcher: Dispatcher, runId: string, work: () => Promise<T>): Promise<T | null> {
+  if (dispatcher.busyRuns.has(runId)) return null
+  dispatcher.busyRuns.add(runId)
   try {
     return await work()
   } finally {
-    desk.inHand.delete(runId)
+    dispatcher.busyRuns.delete(runId)
   }
 }

@@ -29,7 +29,7 @@ export function localEvidence(root: string, ids: Ids): Evidence {
         await rm(probe, { force: true })
       }
     },
-    async look(paths, since) {
+    async inspect(paths, since) {
       const real = await realpath(root)
       const found: FileEvidence[] = []
       for (const path of paths) found.push(await lookAt(real, path, since))

@@ -4,12 +4,12 @@
  */
 import { parseObject } from '../policies/inside.js'
 
-export interface Answer {
+export interface ParsedResult {
   readonly deliverable: Readonly<Record<string, unknown>> | null
   readonly tokenUsage: number
 }
 
-export function readAnswer(output: string | null): Answer {
+export function parseResult(output: string | null): ParsedResult {
   const text = output?.trim() ?? ''
   if (text === '') return { deliverable: null, tokenUsage: 0 }
   const value = objectIn(text) ?? objectIn(text.slice(text.lastIndexOf('\n') + 1))

@@ -4,7 +4,7 @@
  */
 import { spawnOf } from './report.js'
 import { textField } from '../tasks/task-fields.js'
-import { commandText, commandsFor, owedBy, roleOf, type AcceptancePolicy } from '../policies/acceptance.js'
+import { commandText, commandsFor, requirementsFor, roleOf, type AcceptancePolicy } from '../policies/acceptance.js'
 import type { Task } from '../log/task.js'
 
 // A tenth of a small model's window; whoever has more to say puts it into a file and names it.
@@ -20,7 +20,7 @@ export interface PromptParts {
 }
 
 export function promptFor({ task, policy, hints, reduced }: PromptParts): string {
-  const owed = owedBy(policy, roleOf(task))
+  const owed = requirementsFor(policy, roleOf(task))
   const commands = commandsFor(policy, task)
   const last = spawnOf(task)
   const sections = [

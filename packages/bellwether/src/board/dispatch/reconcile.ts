@@ -5,17 +5,17 @@
  * and closed even if it does not heed.
  */
 import { retryCall } from '../../ports/retry.js'
-import { watchedMs, type Desk, type DeskPolicies } from './dispatcher.js'
+import { watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, openRun } from '../tasks/task-fields.js'
-import type { TurnStanding } from '../ports.js'
-import { kernelOf } from './spawn-turn.js'
+import type { TurnStatus } from '../ports.js'
+import { kernelIdentity } from './spawn-turn.js'
 import { deadlineSecOf } from '../policies/recovery.js'
-import { isHeld, spawnableIntent, spawnAgain } from './respawn.js'
+import { isStartBlocked, spawnableIntent, respawnTurn } from './respawn.js'
 import { closeRun, settle, type RunName, type Settled } from './settle.js'
 import type { Run, Task } from '../log/task.js'
 import { openRuns } from '../tasks/open-runs.js'
 
-export type Reconciled = Settled | { readonly settled: 'going' } | { readonly settled: 'away' }
+export type Reconciled = Settled | { readonly result: 'active' } | { readonly result: 'unreachable' }
 
 // Enough to keep a kernel busy for a moment, not to drown one that has just come back.
 const atOnce = 8
@@ -23,15 +23,15 @@ const atOnce = 8
 const stopGraceMs = 60_000
 
 export async function reconcileAll(
-  desk: Desk,
-  policies: DeskPolicies,
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
 ): Promise<readonly (RunName & { readonly what: Reconciled })[]> {
-  const todo = openRuns(desk.board.state).filter(({ runId }) => !desk.inHand.has(runId))
+  const todo = openRuns(dispatcher.board.state).filter(({ runId }) => !dispatcher.busyRuns.has(runId))
   const done: (RunName & { readonly what: Reconciled })[] = []
   const lane = async () => {
     for (let next = todo.shift(); next !== undefined; next = todo.shift()) {
       const { taskId, runId } = next
-      done.push({ taskId, runId, what: await apart(desk, policies, { taskId, runId }) })
+      done.push({ taskId, runId, what: await reconcileSafely(dispatcher, policies, { taskId, runId }) })
     }
   }
   await Promise.all(Array.from({ length: Math.min(atOnce, todo.length) }, lane))
@@ -39,72 +39,90 @@ export async function reconcileAll(
 }
 
 /** The open run of one task, now: for whoever does not want to wait for the next step. */
-export async function reconcileTask(desk: Desk, taskId: string): Promise<Reconciled> {
-  const task = desk.board.state.tasks.get(taskId)
+export async function reconcileTask(dispatcher: Dispatcher, taskId: string): Promise<Reconciled> {
+  const task = dispatcher.board.state.tasks.get(taskId)
   const run = task === undefined ? null : openRun(task)
-  return run === null ? { settled: 'already' } : apart(desk, await desk.policies(), { taskId, runId: run.runId })
+  return run === null
+    ? { result: 'already_closed' }
+    : reconcileSafely(dispatcher, await dispatcher.policies(), { taskId, runId: run.runId })
 }
 
 /** One run's trouble is not the others'. */
-async function apart(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
+async function reconcileSafely(dispatcher: Dispatcher, policies: DispatchPolicies, name: RunName): Promise<Reconciled> {
   try {
-    return await reconcileRun(desk, policies, name)
+    return await reconcileRun(dispatcher, policies, name)
   } catch (error) {
-    desk.log.error({ err: error, ...name }, 'a run could not be reconciled; it is tried again at the next step')
-    return { settled: 'away' }
+    dispatcher.log.error({ err: error, ...name }, 'a run could not be reconciled; it is tried again at the next step')
+    return { result: 'unreachable' }
   }
 }
 
-export async function reconcileRun(desk: Desk, policies: DeskPolicies, name: RunName): Promise<Reconciled> {
-  const task = desk.board.state.tasks.get(name.taskId)
+export async function reconcileRun(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  name: RunName,
+): Promise<Reconciled> {
+  const task = dispatcher.board.state.tasks.get(name.taskId)
   const run = task === undefined ? null : openRun(task)
-  if (task === undefined || run?.runId !== name.runId || desk.inHand.has(name.runId)) return { settled: 'already' }
-  let standing: TurnStanding
+  if (task === undefined || run?.runId !== name.runId || dispatcher.busyRuns.has(name.runId))
+    return { result: 'already_closed' }
+  let status: TurnStatus
   try {
-    const call = { kind: 'command_routing', name: `the standing of ${name.taskId}` } as const
-    standing = await retryCall(policies.calls, call, () => desk.spawner.standing(name.runId), desk)
+    const call = { kind: 'command_routing', name: `the status of ${name.taskId}` } as const
+    status = await retryCall(policies.calls, call, () => dispatcher.spawner.status(name.runId), dispatcher)
   } catch (error) {
-    desk.log.warn({ err: error, ...name }, 'the kernel does not say how a turn stands')
-    return { settled: 'away' }
+    dispatcher.log.warn({ err: error, ...name }, 'the kernel does not say how a turn stands')
+    return { result: 'unreachable' }
   }
-  if (standing.standing === 'ended') return settle(desk, policies, name, standing)
-  if (standing.standing === 'unknown') return lost(desk, policies, name, task)
-  return goingOn(desk, policies, name, task, run)
+  if (status.status === 'ended') return settle(dispatcher, policies, name, status)
+  if (status.status === 'unknown') return handleUnknown(dispatcher, policies, name, task)
+  return checkActive(dispatcher, policies, name, task, run)
 }
 
 /**
  * The kernel has never heard of it. Meant for this kernel and not started: it is started now, with the same key. Otherwise
  * never again: nobody can tell whether it did its work somewhere else.
  */
-async function lost(desk: Desk, policies: DeskPolicies, name: RunName, task: Task): Promise<Reconciled> {
-  const { spawnGraceMs } = desk.settings
-  const watched = watchedMs(desk, name.runId, 'unknown')
-  const kernel = await kernelOf(desk, policies)
+async function handleUnknown(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  name: RunName,
+  task: Task,
+): Promise<Reconciled> {
+  const { spawnGraceMs } = dispatcher.settings
+  const watched = watchedMs(dispatcher, name.runId, 'unknown')
+  const kernel = await kernelIdentity(dispatcher, policies)
   const found = spawnableIntent(task, name.runId, kernel)
   // Whoever wrote the intent may be about to spawn: it has half of the grace for that, by its own clock.
-  if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { settled: 'going' }
+  if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { result: 'active' }
   if (found !== null && kernel !== null) {
-    if (!isHeld(desk.board.state, task)) await spawnAgain(desk, policies, name, kernel)
-    return { settled: 'going' }
+    if (!isStartBlocked(dispatcher.board.state, task)) await respawnTurn(dispatcher, policies, name, kernel)
+    return { result: 'active' }
   }
   const detail = 'this kernel does not know the turn: it was never started, or ran elsewhere, or is past retention'
-  const closed = await closeRun(desk, policies, name, {
-    ...unheard,
+  const closed = await closeRun(dispatcher, policies, name, {
+    ...noUsage,
     outcome: 'unknown',
     error: detail,
     verdict: { is: 'person', reasonCode: 'turn_unknown', detail },
   })
-  if (closed.settled === 'closed') {
-    desk.alerts.raise({ kind: 'turn_unknown', taskId: name.taskId, text: `${name.taskId}: ${detail}` })
+  if (closed.result === 'closed') {
+    dispatcher.alerts.raise({ kind: 'turn_unknown', taskId: name.taskId, text: `${name.taskId}: ${detail}` })
   }
   return closed
 }
 
-const unheard = { agentTurnId: null, tokenUsage: 0, elapsedMs: 0 } as const
+const noUsage = { agentTurnId: null, tokenUsage: 0, elapsedMs: 0 } as const
 
-async function goingOn(desk: Desk, policies: DeskPolicies, name: RunName, task: Task, run: Run): Promise<Reconciled> {
-  desk.seenSince.delete(`${name.runId}:unknown`)
-  const goingMs = watchedMs(desk, name.runId, 'going')
+async function checkActive(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  name: RunName,
+  task: Task,
+  run: Run,
+): Promise<Reconciled> {
+  dispatcher.seenSince.delete(`${name.runId}:unknown`)
+  const goingMs = watchedMs(dispatcher, name.runId, 'active')
   const late = goingMs > deadlineSecOf(policies.recovery, run.agent) * 1_000
   const abort = abortOf(task)
   const why =
@@ -115,18 +133,18 @@ async function goingOn(desk: Desk, policies: DeskPolicies, name: RunName, task: 
         : late
           ? 'the deadline of its hop has passed'
           : null
-  if (why === null) return { settled: 'going' }
-  const stoppingMs = watchedMs(desk, name.runId, 'stopping')
+  if (why === null) return { result: 'active' }
+  const stoppingMs = watchedMs(dispatcher, name.runId, 'stopping')
   try {
     const call = { kind: 'command_routing', name: `the stop of ${name.taskId}` } as const
-    await retryCall(policies.calls, call, () => desk.spawner.stop(name.runId, why), desk)
+    await retryCall(policies.calls, call, () => dispatcher.spawner.stop(name.runId, why), dispatcher)
   } catch (error) {
-    desk.log.warn({ err: error, ...name }, 'a turn could not be told to stop')
+    dispatcher.log.warn({ err: error, ...name }, 'a turn could not be told to stop')
   }
-  if (stoppingMs < stopGraceMs) return { settled: 'going' }
-  desk.log.error({ ...name }, 'a turn does not stop; its task no longer waits for it')
-  return closeRun(desk, policies, name, {
-    ...unheard,
+  if (stoppingMs < stopGraceMs) return { result: 'active' }
+  dispatcher.log.error({ ...name }, 'a turn does not stop; its task no longer waits for it')
+  return closeRun(dispatcher, policies, name, {
+    ...noUsage,
     outcome: 'timeout',
     error: why,
     elapsedMs: Math.ceil(goingMs),

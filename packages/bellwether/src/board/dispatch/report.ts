@@ -2,7 +2,7 @@
  * What dispatch and autopilot answer, in the names that other programs rely on. Always: `spawn` is written into the log with
  * the line that closes the run, so that whoever asks later gets the same answer. Pure.
  */
-import type { TurnStanding } from '../ports.js'
+import type { TurnStatus } from '../ports.js'
 import type { DegradeAction, ExceededKey } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '../policies/knowledge.js'
 import type { RecoveryDecision } from '../policies/recovery.js'
@@ -40,7 +40,7 @@ export interface DispatchReport {
   readonly choice?: Choice
 }
 
-export type Ended = Extract<TurnStanding, { standing: 'ended' }>
+export type Ended = Extract<TurnStatus, { status: 'ended' }>
 
 export function spawnReport(
   about: Pick<SpawnReport, 'runId' | 'agent' | 'agentTurnId' | 'outcome' | 'error'>,

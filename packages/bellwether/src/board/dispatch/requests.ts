@@ -5,7 +5,7 @@
 import { z } from 'zod'
 import { runAutopilot } from './autopilot.js'
 import type { CachePorts } from './caches.js'
-import type { Desk } from './dispatcher.js'
+import type { Dispatcher } from './dispatcher.js'
 import { dispatch } from './dispatch.js'
 import { finishChecked } from './finish.js'
 import { addTask, blockTask, changeTask, claimTask, retryTask } from '../tasks/task-commands.js'
@@ -53,23 +53,28 @@ const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as co
 const autopilotShape = z.strictObject({ maxSteps: z.number().int().min(1).max(1_000).optional() })
 const controlShape = z.strictObject({ paused: z.boolean(), reason: z.string().max(2_000).optional() })
 
-async function rulesOf(desk: Desk): Promise<ReadyRules> {
-  return { firstAgent: desk.settings.firstAgent, recovery: (await desk.policies()).recovery }
+async function rulesOf(dispatcher: Dispatcher): Promise<ReadyRules> {
+  return { firstAgent: dispatcher.settings.firstAgent, recovery: (await dispatcher.policies()).recovery }
 }
 
-async function view(desk: Desk, taskId: string): Promise<TaskView> {
-  return taskView(desk.board.state, taskId, desk.clock.wallMs(), await rulesOf(desk))
+async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
+  return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), await rulesOf(dispatcher))
 }
 
-const portsOf = (desk: Desk) => ({ board: desk.board, nowMs: () => desk.clock.wallMs() })
+const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: () => dispatcher.clock.wallMs() })
 
 /** POST /board/tasks */
-export async function createRequest(desk: Desk, body: unknown, by: string): Promise<TaskView> {
-  return view(desk, await addTask(portsOf(desk), checked(newTaskShape, body, 'the task'), by))
+export async function createRequest(dispatcher: Dispatcher, body: unknown, by: string): Promise<TaskView> {
+  return view(dispatcher, await addTask(portsOf(dispatcher), checked(newTaskShape, body, 'the task'), by))
 }
 
 /** PATCH /board/tasks/{id}: words of the task, or one action. */
-export async function patchRequest(desk: Desk, taskId: string, body: unknown, by: string): Promise<TaskView> {
+export async function patchRequest(
+  dispatcher: Dispatcher,
+  taskId: string,
+  body: unknown,
+  by: string,
+): Promise<TaskView> {
   const { action, status, reason, files, unchecked, freshBudget, ...words } = checked(patchShape, body, 'the change')
   const wanted = action ?? (status === undefined ? undefined : statusActions[status])
   const { agent, ...change } = words
@@ -77,17 +82,17 @@ export async function patchRequest(desk: Desk, taskId: string, body: unknown, by
     throw refused('one request changes words or makes a move, not both', 'ambiguous_change', 'send two requests')
   }
   if (wanted === undefined) {
-    await changeTask(portsOf(desk), taskId, words, by)
-    return view(desk, taskId)
+    await changeTask(portsOf(dispatcher), taskId, words, by)
+    return view(dispatcher, taskId)
   }
-  const ports = portsOf(desk)
+  const ports = portsOf(dispatcher)
   const word = { by, ...(reason === undefined ? {} : { reason }) }
   switch (wanted) {
     case 'claim':
       await claimTask(ports, taskId, by)
       break
     case 'done':
-      await finishChecked(desk, taskId, {
+      await finishChecked(dispatcher, taskId, {
         by,
         ...(files === undefined ? {} : { files }),
         ...(reason === undefined ? {} : { note: reason }),
@@ -98,7 +103,7 @@ export async function patchRequest(desk: Desk, taskId: string, body: unknown, by
       await blockTask(ports, taskId, word)
       break
     case 'escalate':
-      await escalate({ ...ports, recovery: (await desk.policies()).recovery }, taskId, word)
+      await escalate({ ...ports, recovery: (await dispatcher.policies()).recovery }, taskId, word)
       break
     case 'freeze':
       await freeze(ports, taskId, word)
@@ -115,39 +120,43 @@ export async function patchRequest(desk: Desk, taskId: string, body: unknown, by
     case 'abort':
       await abort(ports, taskId, word)
       // The word counts whatever comes of this; the turn is only told sooner.
-      await reconcileTask(desk, taskId)
+      await reconcileTask(dispatcher, taskId)
       break
     case 'retry':
-      await retryTask({ ...ports, firstAgent: desk.settings.firstAgent }, taskId, {
+      await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, {
         ...word,
         ...(agent === undefined ? {} : { agent }),
         ...(freshBudget === undefined ? {} : { freshBudget }),
       })
       break
   }
-  return view(desk, taskId)
+  return view(dispatcher, taskId)
 }
 
 /** POST /board/tasks/{id}/dispatch */
-export function dispatchRequest(desk: Desk, taskId: string, signal: AbortSignal): Promise<DispatchReport> {
-  return dispatch(desk, taskId, signal)
+export function dispatchRequest(dispatcher: Dispatcher, taskId: string, signal: AbortSignal): Promise<DispatchReport> {
+  return dispatch(dispatcher, taskId, signal)
 }
 
 /** POST /board/autopilot */
 export function autopilotRequest(
-  desk: Desk,
+  dispatcher: Dispatcher,
   caches: CachePorts,
   body: unknown,
   signal: AbortSignal,
 ): ReturnType<typeof runAutopilot> {
   const { maxSteps = 1 } = checked(autopilotShape, body ?? {}, 'the request')
-  return runAutopilot(desk, caches, { maxSteps, signal })
+  return runAutopilot(dispatcher, caches, { maxSteps, signal })
 }
 
 /** Pause or resume the whole board. */
-export async function controlRequest(desk: Desk, body: unknown, by: string): Promise<{ readonly paused: boolean }> {
+export async function controlRequest(
+  dispatcher: Dispatcher,
+  body: unknown,
+  by: string,
+): Promise<{ readonly paused: boolean }> {
   const { paused, reason } = checked(controlShape, body, 'the request')
   const word = { by, ...(reason === undefined ? {} : { reason }) }
-  await (paused ? pause(portsOf(desk), word) : resume(portsOf(desk), word))
+  await (paused ? pause(portsOf(dispatcher), word) : resume(portsOf(dispatcher), word))
   return { paused }
 }

@@ -4,10 +4,10 @@
  * line says that one was; so there are never two turns for one line (hazard 20). Everything else is a person's.
  */
 import { z } from 'zod'
-import { holding, type Desk, type DeskPolicies } from './dispatcher.js'
+import { withRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, frozenOf, openRun, pausedBy } from '../tasks/task-fields.js'
-import { launch, promptOf } from './spawn-turn.js'
-import type { KernelFacts } from '../ports.js'
+import { spawnTurn, buildPrompt } from './spawn-turn.js'
+import type { KernelIdentity } from '../ports.js'
 import type { RunName } from './settle.js'
 import type { BoardState, Task } from '../log/task.js'
 
@@ -28,7 +28,7 @@ const ageMaxMs = 86_400_000
 export function spawnableIntent(
   task: Task,
   runId: string,
-  kernel: KernelFacts | null,
+  kernel: KernelIdentity | null,
 ): { readonly intent: Intent; readonly ageMs: number } | null {
   const intent = intentShape.safeParse(task.fields['intent']).data
   const run = openRun(task)
@@ -37,34 +37,35 @@ export function spawnableIntent(
   if (run.agentTurnId !== undefined || intent.again >= againMax) return null
   if (task.status !== 'in_progress' || abortOf(task) !== null) return null
   const ageMs = kernel.nowMs - intent.atMs
-  return ageMs >= 0 && ageMs < Math.min(ageMaxMs, kernel.keepsMs) ? { intent, ageMs } : null
+  return ageMs >= 0 && ageMs < Math.min(ageMaxMs, kernel.retentionMs) ? { intent, ageMs } : null
 }
 
 /** Somebody's word that nothing begins. */
-export const isHeld = (state: BoardState, task: Task): boolean => pausedBy(state) !== null || frozenOf(task) !== null
+export const isStartBlocked = (state: BoardState, task: Task): boolean =>
+  pausedBy(state) !== null || frozenOf(task) !== null
 
 /** Whether it was spawned; false: the board has moved on, or it is in hand. */
-export async function spawnAgain(
-  desk: Desk,
-  policies: DeskPolicies,
+export async function respawnTurn(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
   { taskId, runId }: RunName,
-  kernel: KernelFacts,
+  kernel: KernelIdentity,
 ): Promise<boolean> {
-  const again = await holding(desk, runId, async () => {
-    const beforeMs = desk.clock.monotonicMs()
-    const lines = await desk.board.write((state) => {
+  const again = await withRun(dispatcher, runId, async () => {
+    const beforeMs = dispatcher.clock.monotonicMs()
+    const lines = await dispatcher.board.write((state) => {
       const task = state.tasks.get(taskId)
       const found = task === undefined ? null : spawnableIntent(task, runId, kernel)
-      if (task === undefined || found === null || isHeld(state, task)) return []
+      if (task === undefined || found === null || isStartBlocked(state, task)) return []
       const intent = { ...found.intent, again: found.intent.again + 1 }
-      return [{ taskId, type: 'task_noted', actor: desk.actor, payload: { intent } }]
+      return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { intent } }]
     })
-    const task = desk.board.state.tasks.get(taskId)
+    const task = dispatcher.board.state.tasks.get(taskId)
     const run = task === undefined ? null : openRun(task)
     if (lines.length === 0 || task === undefined || run?.runId !== runId) return false
-    desk.log.warn({ taskId, runId }, 'a run was never started, and is started now')
-    const { prompt } = await promptOf(desk, policies, task)
-    await launch(desk, policies, { taskId, agent: run.agent }, { runId, prompt, beforeMs })
+    dispatcher.log.warn({ taskId, runId }, 'a run was never started, and is started now')
+    const { prompt } = await buildPrompt(dispatcher, policies, task)
+    await spawnTurn(dispatcher, policies, { taskId, agent: run.agent }, { runId, prompt, beforeMs })
     return true
   })
   return again ?? false

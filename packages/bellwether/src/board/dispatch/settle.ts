@@ -5,15 +5,15 @@
  */
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { holding, forget, watchedMs, type Desk, type DeskPolicies } from './dispatcher.js'
+import { withRun, forgetRun, watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
-import { gather } from './collect-evidence.js'
-import { personEntry } from '../tasks/reminders.js'
+import { collectEvidence } from './collect-evidence.js'
+import { handoffEntry } from '../tasks/reminders.js'
 import { parseObject } from '../policies/inside.js'
 import { accept, blockedSignal, type EvidenceRecord } from '../policies/acceptance.js'
 import { budgetOf, budgetPayload, recordAndCheckBudget, type BudgetVerdict } from '../policies/budget.js'
 import type { Backfill, LessonSource } from '../policies/knowledge.js'
-import { recover, recoveryForgotten, recoveryOf, recoveryPayload } from '../policies/recovery.js'
+import { recover, recoveryCleared, recoveryOf, recoveryPayload } from '../policies/recovery.js'
 import { recoveryFields, spawnReport, type Ended, type SpawnReport } from './report.js'
 import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
 
@@ -37,11 +37,11 @@ export interface Closing {
 }
 
 export type Settled =
-  | { readonly settled: 'closed'; readonly status: Task['status']; readonly backfill: Backfill | null }
+  | { readonly result: 'closed'; readonly status: Task['status']; readonly backfill: Backfill | null }
   /** Somebody else closed it, or has it in hand. */
-  | { readonly settled: 'already' }
+  | { readonly result: 'already_closed' }
   /** The evidence cannot be looked at yet. */
-  | { readonly settled: 'waiting'; readonly why: readonly string[] }
+  | { readonly result: 'waiting'; readonly why: readonly string[] }
 
 export interface RunName {
   readonly taskId: string
@@ -53,20 +53,25 @@ const deliverableMaxChars = 16_384
 const evidenceFilesMax = 100
 const reasonMaxChars = 2_000
 
-export async function settle(desk: Desk, policies: DeskPolicies, run: RunName, ended: Ended): Promise<Settled> {
-  const settled = await holding(desk, run.runId, async (): Promise<Settled> => {
-    const task = desk.board.state.tasks.get(run.taskId)
-    if (task === undefined || openRun(task)?.runId !== run.runId) return { settled: 'already' }
-    const verdict = await judge(desk, policies, task, run.runId, ended)
-    if ('waiting' in verdict) return { settled: 'waiting', why: verdict.waiting }
-    return closeRun(desk, policies, run, { ...ended, verdict })
+export async function settle(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  run: RunName,
+  ended: Ended,
+): Promise<Settled> {
+  const settled = await withRun(dispatcher, run.runId, async (): Promise<Settled> => {
+    const task = dispatcher.board.state.tasks.get(run.taskId)
+    if (task === undefined || openRun(task)?.runId !== run.runId) return { result: 'already_closed' }
+    const verdict = await judge(dispatcher, policies, task, run.runId, ended)
+    if ('waiting' in verdict) return { result: 'waiting', why: verdict.waiting }
+    return closeRun(dispatcher, policies, run, { ...ended, verdict })
   })
-  return settled ?? { settled: 'already' }
+  return settled ?? { result: 'already_closed' }
 }
 
 async function judge(
-  desk: Desk,
-  policies: DeskPolicies,
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
   task: Task,
   runId: string,
   ended: Ended,
@@ -80,10 +85,10 @@ async function judge(
   if (abortOf(task) !== null) return { is: 'failed', reasonCode: 'aborted', detail: 'it was aborted' }
   const blocked = blockedSignal(ended.deliverable)
   if (blocked !== null) return { is: 'failed', reasonCode: 'blocked_signal', detail: blocked }
-  const findings = await gather(desk, policies, task, ended.deliverable)
+  const findings = await collectEvidence(dispatcher, policies, task, ended.deliverable)
   if (findings.waitFor.length > 0) {
     // Judged only when all of it can be looked at: a view that is not ready proves nothing, not even that it is missing.
-    const overdue = watchedMs(desk, runId, 'evidence') >= policies.acceptance.maxWaitSec * 1_000
+    const overdue = watchedMs(dispatcher, runId, 'evidence') >= policies.acceptance.maxWaitSec * 1_000
     const why = findings.waitFor.map((path) => `${path} cannot be looked at yet`)
     return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
   }
@@ -93,26 +98,33 @@ async function judge(
 }
 
 /** Writes the one line that closes the run, then tells those who only want to know. */
-export async function closeRun(desk: Desk, policies: DeskPolicies, run: RunName, closing: Closing): Promise<Settled> {
+export async function closeRun(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  run: RunName,
+  closing: Closing,
+): Promise<Settled> {
   const write = (told: Closing) =>
-    desk.board.write((state) => closingDrafts(state, policies, run, told, desk.clock.wallMs(), desk.actor))
+    dispatcher.board.write((state) =>
+      closingDrafts(state, policies, run, told, dispatcher.clock.wallMs(), dispatcher.actor),
+    )
   let lines: readonly TaskEvent[]
   try {
     lines = await write(closing)
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
     // Something in it cannot stand in a line. A run that can never be closed would be worse than one that a person looks at.
-    desk.log.error({ err: error, ...run }, 'how a run ended cannot be written down as it is')
+    dispatcher.log.error({ err: error, ...run }, 'how a run ended cannot be written down as it is')
     const detail = `its end cannot be written down: ${error.message.slice(0, 200)}`
     const { deliverable: _dropped, ...rest } = closing
     lines = await write({ ...rest, verdict: { is: 'person', reasonCode: 'unrecordable', detail } })
   }
-  forget(desk, run.runId)
-  const task = desk.board.state.tasks.get(run.taskId)
-  if (lines.length === 0 || task === undefined) return { settled: 'already' }
+  forgetRun(dispatcher, run.runId)
+  const task = dispatcher.board.state.tasks.get(run.taskId)
+  if (lines.length === 0 || task === undefined) return { result: 'already_closed' }
   const spawn = lines.at(-1)?.payload['spawn'] as SpawnReport | undefined
   if (spawn?.recoveryState === 'escalated_to_human')
-    desk.alerts.raise({
+    dispatcher.alerts.raise({
       kind: 'escalated',
       taskId: run.taskId,
       text: `${run.taskId} needs a person: ${task.reason ?? ''}`,
@@ -121,19 +133,19 @@ export async function closeRun(desk: Desk, policies: DeskPolicies, run: RunName,
   const backfill =
     done || spawn === undefined
       ? null
-      : await taught(desk, {
+      : await backfillLesson(dispatcher, {
           taskId: run.taskId,
           agent: spawn.agent,
           reasonCode: spawn.reasonCode ?? closing.outcome,
           detail: spawn.error ?? '',
         })
-  return { settled: 'closed', status: task.status, backfill }
+  return { result: 'closed', status: task.status, backfill }
 }
 
 /** Best effort: the run is closed, whatever becomes of the lesson. */
-async function taught(desk: Desk, lesson: LessonSource): Promise<Backfill> {
+async function backfillLesson(dispatcher: Dispatcher, lesson: LessonSource): Promise<Backfill> {
   try {
-    return await desk.knowledge.backfill(lesson)
+    return await dispatcher.knowledge.backfill(lesson)
   } catch (error) {
     const reason = errorMessage(error)
     return { written: false, mistakes: 0, patterns: 0, tags: [], reason }
@@ -143,7 +155,7 @@ async function taught(desk: Desk, lesson: LessonSource): Promise<Backfill> {
 /** Pure. No draft: the run is closed already. */
 export function closingDrafts(
   state: BoardState,
-  policies: DeskPolicies,
+  policies: DispatchPolicies,
   { taskId, runId }: RunName,
   closing: Closing,
   nowMs: number,
@@ -153,7 +165,7 @@ export function closingDrafts(
   const run = task === undefined ? null : openRun(task)
   if (task === undefined || run?.runId !== runId) return []
   const { outcome, verdict } = closing
-  const [tokenUsage, elapsedMs] = [counted(closing.tokenUsage), counted(closing.elapsedMs)]
+  const [tokenUsage, elapsedMs] = [usageCount(closing.tokenUsage), usageCount(closing.elapsedMs)]
   const usage = { taskId, agent: run.agent, tokenUsage, elapsedMs }
   const budget = recordAndCheckBudget(policies.budget, budgetOf(task, run.agent), usage, iso(nowMs))
   const ending = {
@@ -163,7 +175,7 @@ export function closingDrafts(
     elapsedMs,
     ...(closing.agentTurnId === null ? {} : { agentTurnId: closing.agentTurnId }),
     ...budgetPayload(task, budget.entry),
-    ...(closing.deliverable === undefined ? {} : { deliverable: bounded(closing.deliverable) }),
+    ...(closing.deliverable === undefined ? {} : { deliverable: boundedDeliverable(closing.deliverable) }),
   }
   const error = verdict.is === 'done' ? null : verdict.detail.slice(0, reasonMaxChars)
   const about = { runId, agent: run.agent, agentTurnId: closing.agentTurnId ?? run.agentTurnId ?? null, outcome, error }
@@ -189,9 +201,9 @@ export function closingDrafts(
   }
   if (verdict.is === 'over_budget' || !budget.verdict.allowed) {
     const over = overBudget(budget.verdict)
-    const entry = personEntry(policies.recovery, taskId, 'budget_exceeded', nowMs, 'escalate')
+    const entry = handoffEntry(policies.recovery, taskId, 'budget_exceeded', nowMs, 'escalate')
     const spawn = spawnReport(about, { metrics, ...over, recoveryState: entry.recoveryState })
-    const accepted = verdict.is === 'done' ? { evidence: kept(verdict.evidence) } : {}
+    const accepted = verdict.is === 'done' ? { evidence: boundedEvidence(verdict.evidence) } : {}
     return [
       blocked(task, actor, 'budget_exceeded', 'budget_exceeded', {
         ...ending,
@@ -210,13 +222,19 @@ export function closingDrafts(
         taskId,
         type,
         actor,
-        payload: { ...ending, evidence: kept(verdict.evidence), reasonCode: null, spawn, ...recoveryForgotten },
+        payload: {
+          ...ending,
+          evidence: boundedEvidence(verdict.evidence),
+          reasonCode: null,
+          spawn,
+          ...recoveryCleared,
+        },
       },
     ]
   }
   if (verdict.is === 'person') {
     const { reasonCode } = verdict
-    const entry = personEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
+    const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
     const { nextAssignee, action, recoveryState } = entry
     const spawn = spawnReport(about, { metrics, reasonCode, nextAssignee, action, recoveryState })
     return [
@@ -241,7 +259,7 @@ interface Parts {
 function failed(
   task: Task,
   run: Run,
-  policies: DeskPolicies,
+  policies: DispatchPolicies,
   verdict: Extract<Verdict, { is: 'failed' }>,
   parts: Parts,
 ): Draft {
@@ -283,7 +301,7 @@ function attempts(task: Task): number {
   return task.runs.length
 }
 
-function bounded(deliverable: Readonly<Record<string, unknown>> | null): unknown {
+function boundedDeliverable(deliverable: Readonly<Record<string, unknown>> | null): unknown {
   if (deliverable === null) return null
   const text = JSON.stringify(deliverable)
   if (text.length <= deliverableMaxChars && 'value' in parseObject(text)) return deliverable
@@ -291,11 +309,11 @@ function bounded(deliverable: Readonly<Record<string, unknown>> | null): unknown
 }
 
 /** A line has a longest length; what was found beyond a hundred files is counted, not listed. */
-function kept(evidence: EvidenceRecord): Readonly<Record<string, unknown>> {
+function boundedEvidence(evidence: EvidenceRecord): Readonly<Record<string, unknown>> {
   const { files, commands, fields } = evidence
   const more = files.length - evidenceFilesMax
   return { files: files.slice(0, evidenceFilesMax), commands, fields, ...(more > 0 ? { moreFiles: more } : {}) }
 }
 
 /** What an executor reports is not trusted to be a number. */
-const counted = (value: number): number => (Number.isFinite(value) ? Math.max(0, Math.ceil(value)) : 0)
+const usageCount = (value: number): number => (Number.isFinite(value) ? Math.max(0, Math.ceil(value)) : 0)

@@ -4,11 +4,11 @@
  * process that slept between intent and spawn leaves the run to the reconciler. How a run ends is left to settle.ts.
  */
 import { retryCall } from '../../ports/retry.js'
-import { holding, roomOf, type Desk, type DeskPolicies } from './dispatcher.js'
+import { withRun, concurrencyLimit, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, claimOf, frozenOf, iso, pausedBy } from '../tasks/task-fields.js'
-import { kernelOf, launch, promptOf } from './spawn-turn.js'
-import type { KernelFacts } from '../ports.js'
-import { personEntry } from '../tasks/reminders.js'
+import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
+import type { KernelIdentity } from '../ports.js'
+import { handoffEntry } from '../tasks/reminders.js'
 import { budgetOf, precheckBudget } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '../policies/knowledge.js'
 import { recoveryPayload } from '../policies/recovery.js'
@@ -18,18 +18,18 @@ import type { BoardState, Draft, Task } from '../log/task.js'
 import { inFlight } from '../tasks/open-runs.js'
 
 /** Which task, decided under the lock; a text says why none. */
-export type Pick = (
+export type TaskPicker = (
   state: BoardState,
   nowMs: number,
   rules: ReadyRules,
 ) => { readonly task: Task; readonly readiness: Readiness } | { readonly none: string }
 
-export type Begun =
-  | { readonly begun: 'no'; readonly why: string }
+export type StartResult =
+  | { readonly started: 'no'; readonly why: string }
   /** The budget forbade it; the task is blocked, nothing was spawned. */
-  | { readonly begun: 'over_budget'; readonly taskId: string }
+  | { readonly started: 'over_budget'; readonly taskId: string }
   | {
-      readonly begun: 'yes'
+      readonly started: 'yes'
       readonly taskId: string
       readonly runId: string
       readonly knowledge: KnowledgeOutcome
@@ -45,38 +45,39 @@ interface Claimed {
   readonly allowed: boolean
 }
 
-export async function begin(desk: Desk, pick: Pick): Promise<Begun> {
-  const policies = await desk.policies()
-  const claimed = await claim(desk, policies, pick)
-  if (typeof claimed === 'string') return { begun: 'no', why: claimed }
+export async function startRun(dispatcher: Dispatcher, pick: TaskPicker): Promise<StartResult> {
+  const policies = await dispatcher.policies()
+  const claimed = await claim(dispatcher, policies, pick)
+  if (typeof claimed === 'string') return { started: 'no', why: claimed }
   const { taskId } = claimed
-  if (!claimed.allowed) return { begun: 'over_budget', taskId }
-  const task = desk.board.state.tasks.get(taskId)!
-  const { prompt, told } = await promptOf(desk, policies, task)
-  const changeToken = await takeToken(desk, policies)
-  const kernel = await kernelOf(desk, policies)
-  const runId = desk.ids.next()
-  const begun = await holding(desk, runId, async (): Promise<Begun> => {
-    const beforeMs = desk.clock.monotonicMs()
-    const refusal = await intend(desk, policies, claimed, { runId, changeToken, kernel, knowledge: told })
-    if (refusal !== null) return { begun: 'no', why: refusal }
-    await launch(desk, policies, claimed, { runId, prompt, beforeMs })
-    return { begun: 'yes', taskId, runId, knowledge: told }
+  if (!claimed.allowed) return { started: 'over_budget', taskId }
+  const task = dispatcher.board.state.tasks.get(taskId)!
+  const { prompt, told } = await buildPrompt(dispatcher, policies, task)
+  const changeToken = await takeChangeToken(dispatcher, policies)
+  const kernel = await kernelIdentity(dispatcher, policies)
+  const runId = dispatcher.ids.next()
+  const started = await withRun(dispatcher, runId, async (): Promise<StartResult> => {
+    const beforeMs = dispatcher.clock.monotonicMs()
+    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge: told })
+    if (refusal !== null) return { started: 'no', why: refusal }
+    await spawnTurn(dispatcher, policies, claimed, { runId, prompt, beforeMs })
+    return { started: 'yes', taskId, runId, knowledge: told }
   })
-  return begun ?? { begun: 'no', why: 'it is in hand' }
+  return started ?? { started: 'no', why: 'it is in hand' }
 }
 
 /** The claim, and with an exhausted budget its end, as one group of lines. */
-async function claim(desk: Desk, policies: DeskPolicies, pick: Pick): Promise<Claimed | string> {
-  const { actor, settings } = desk
-  const claimId = desk.ids.next()
+async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: TaskPicker): Promise<Claimed | string> {
+  const { actor, settings } = dispatcher
+  const claimId = dispatcher.ids.next()
   let result: Claimed | string = ''
-  await desk.board.write((state) => {
-    const nowMs = desk.clock.wallMs()
+  await dispatcher.board.write((state) => {
+    const nowMs = dispatcher.clock.wallMs()
     const paused = pausedBy(state)
     if (paused !== null) return refuse(`${paused.by} paused the board`)
     const flying = inFlight(state, nowMs)
-    if (flying >= roomOf(desk, policies)) return refuse(`${flying} turns are under way, and no more may be`)
+    if (flying >= concurrencyLimit(dispatcher, policies))
+      return refuse(`${flying} turns are under way, and no more may be`)
     const picked = pick(state, nowMs, { firstAgent: settings.firstAgent, recovery: policies.recovery })
     if ('none' in picked) return refuse(picked.none)
     const { task, readiness } = picked
@@ -91,7 +92,7 @@ async function claim(desk: Desk, policies: DeskPolicies, pick: Pick): Promise<Cl
     const drafts: Draft[] = [{ taskId, type, actor, payload: { assignee: agent, claim: hold } }]
     if (verdict.allowed) return drafts
     const { reasonCode, nextAssignee, action, degradeAction, exceededKeys } = verdict
-    const entry = personEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
+    const entry = handoffEntry(policies.recovery, taskId, reasonCode, nowMs, 'escalate')
     const spent = budgetOf(task, agent)
     const spawn = spawnReport(
       { runId: null, agent, agentTurnId: null, outcome: 'not_spawned', error: null },
@@ -116,14 +117,14 @@ async function claim(desk: Desk, policies: DeskPolicies, pick: Pick): Promise<Cl
   }
 }
 
-async function takeToken(desk: Desk, policies: DeskPolicies): Promise<string | null> {
+async function takeChangeToken(dispatcher: Dispatcher, policies: DispatchPolicies): Promise<string | null> {
   try {
     const call = { kind: 'local_state', name: 'the change token' } as const
-    const token = await retryCall(policies.calls, call, (signal) => desk.evidence.changeToken(signal), desk)
+    const token = await retryCall(policies.calls, call, (signal) => dispatcher.evidence.changeToken(signal), dispatcher)
     return token.length <= tokenMaxChars ? token : null
   } catch (error) {
     // Without it, files cannot be told from what was there before, and acceptance says so.
-    desk.log.warn({ err: error }, 'no change token could be taken')
+    dispatcher.log.warn({ err: error }, 'no change token could be taken')
     return null
   }
 }
@@ -131,30 +132,30 @@ async function takeToken(desk: Desk, policies: DeskPolicies): Promise<string | n
 interface Intent {
   readonly runId: string
   readonly changeToken: string | null
-  readonly kernel: KernelFacts | null
+  readonly kernel: KernelIdentity | null
   readonly knowledge: KnowledgeOutcome
 }
 
 /** Writes the intent line; a text says why not. */
-async function intend(
-  desk: Desk,
-  policies: DeskPolicies,
+async function writeIntent(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
   { taskId, agent, claimId }: Claimed,
   { runId, changeToken, kernel, knowledge }: Intent,
 ): Promise<string | null> {
   let refused: string | null = null
-  const lines = await desk.board.write((state) => {
+  const lines = await dispatcher.board.write((state) => {
     // Decided again when the lock was lost meanwhile: what was thought before does not count.
     refused = null
     const task = state.tasks.get(taskId)
     const hold = task === undefined ? null : claimOf(task)
     if (task?.status !== 'claimed' || hold?.id !== claimId) return refuse('somebody else has taken it meanwhile')
     const stop = pausedBy(state) ?? frozenOf(task) ?? abortOf(task)
-    const crowded = inFlight(state, desk.clock.wallMs()) > roomOf(desk, policies)
+    const crowded = inFlight(state, dispatcher.clock.wallMs()) > concurrencyLimit(dispatcher, policies)
     if (stop !== null || crowded) {
       refused = stop === null ? 'too many turns are under way' : `${stop.by} stopped it`
       const over = { ...hold, until: hold.since }
-      return [{ taskId, type: 'task_noted', actor: desk.actor, payload: { claim: over } }]
+      return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { claim: over } }]
     }
     const payload = {
       run: { agent },
@@ -166,7 +167,7 @@ async function intend(
       intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs, again: 0 },
       knowledge: { knowledgeTags: knowledge.knowledgeTags, degraded: knowledge.degraded },
     }
-    return [{ eventId: runId, taskId, type: 'task_started', actor: desk.actor, payload }]
+    return [{ eventId: runId, taskId, type: 'task_started', actor: dispatcher.actor, payload }]
   })
   return refused ?? (lines.length === 0 ? 'somebody else has taken it meanwhile' : null)
 

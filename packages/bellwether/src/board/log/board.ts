@@ -11,10 +11,10 @@ import { systemMachine, type Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
 import { makeEvent, prepare, type Group } from './prepare-events.js'
 import { iso, lockGraceMs } from './locks/lock-status.js'
-import { acquire, type Held, type LockWorld } from './locks/locks.js'
+import { acquire, type Lease, type LockPorts } from './locks/locks.js'
 import { TaskLog } from './log.js'
 import { findRoot, type TaskRoot } from './root.js'
-import { Scribe } from './snapshot/snapshot-writer.js'
+import { SnapshotWriter } from './snapshot/snapshot-writer.js'
 import type { Board, BoardState, Draft, TaskEvent } from './task.js'
 
 export interface BoardOptions {
@@ -44,7 +44,7 @@ const lossesMax = 5
 
 export async function openBoard(options: BoardOptions): Promise<Board> {
   const { disk = systemDisk, machine = systemMachine, clock, ids, log } = options
-  const world: LockWorld = { disk, machine, clock, ids, log }
+  const world: LockPorts = { disk, machine, clock, ids, log }
   const root = await findRoot(options.root, world, 'make')
   return new OpenBoard(root, options, world, await TaskLog.open(root, disk, log, options.resumeMinBytes))
 }
@@ -52,20 +52,20 @@ export async function openBoard(options: BoardOptions): Promise<Board> {
 class OpenBoard implements Board {
   readonly root: string
   readonly #folder: TaskRoot
-  readonly #terms
-  readonly #world: LockWorld
+  readonly #lockOptions
+  readonly #ports: LockPorts
   readonly #log: TaskLog
-  readonly #scribe: Scribe | undefined
+  readonly #snapshotWriter: SnapshotWriter | undefined
   #queue: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  constructor(folder: TaskRoot, options: BoardOptions, world: LockWorld, log: TaskLog) {
+  constructor(folder: TaskRoot, options: BoardOptions, world: LockPorts, log: TaskLog) {
     this.root = folder.path
     this.#folder = folder
-    this.#world = world
+    this.#ports = world
     this.#log = log
-    this.#scribe = options.snapshots === false ? undefined : new Scribe(folder, world)
-    this.#terms = {
+    this.#snapshotWriter = options.snapshots === false ? undefined : new SnapshotWriter(folder, world)
+    this.#lockOptions = {
       owner: options.owner,
       ttlMs: options.lockTtlMs ?? holdMs,
       graceMs: options.lockGraceMs ?? lockGraceMs,
@@ -78,32 +78,32 @@ class OpenBoard implements Board {
   }
 
   sync(): Promise<BoardState> {
-    return this.#inLine(async () => {
+    return this.#enqueue(async () => {
       await this.#log.sync()
       return this.state
     })
   }
 
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {
-    return this.#inLine(async () => {
+    return this.#enqueue(async () => {
       const events = await this.#write(decide)
-      if (events.length > 0) await this.#scribe?.afterWrite(this.#log)
+      if (events.length > 0) await this.#snapshotWriter?.afterWrite(this.#log)
       return events
     })
   }
 
   async close(): Promise<void> {
-    await this.#inLine(async () => {
+    await this.#enqueue(async () => {
       this.#closed = true
       try {
-        await this.#scribe?.atEnd(this.#log)
+        await this.#snapshotWriter?.onClose(this.#log)
       } finally {
         await this.#log.close()
       }
     })
   }
 
-  #inLine<T>(work: () => Promise<T>): Promise<T> {
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#queue.then(() => {
       if (this.#closed) throw new InvalidInput('the board is closed', { code: 'board_closed' })
       return work()
@@ -115,14 +115,14 @@ class OpenBoard implements Board {
 
   async #write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {
     for (let losses = 0; losses < lossesMax; losses += 1) {
-      const held = await acquire(this.#folder.locks, this.#log.fold.token, this.#terms, this.#world)
+      const held = await acquire(this.#folder.locks, this.#log.fold.token, this.#lockOptions, this.#ports)
       try {
         const events = await this.#writeUnder(held, decide)
         if (events !== 'lost') return events
       } finally {
         await held.release()
       }
-      this.#world.log.warn({ token: held.token }, 'the lock was lost before the lines were written: deciding again')
+      this.#ports.log.warn({ token: held.token }, 'the lock was lost before the lines were written: deciding again')
     }
     throw new Retryable('the lock was lost again and again before the lines were written', {
       code: 'lock_lost',
@@ -132,7 +132,7 @@ class OpenBoard implements Board {
   }
 
   async #writeUnder(
-    held: Held,
+    held: Lease,
     decide: (state: BoardState) => readonly Draft[],
   ): Promise<readonly TaskEvent[] | 'lost'> {
     await this.#log.sync()
@@ -143,25 +143,25 @@ class OpenBoard implements Board {
     const drafts = decide(state)
     if (drafts.length === 0) return []
     const stamp = {
-      at: iso(this.#world.clock.wallMs() / 1_000),
+      at: iso(this.#ports.clock.wallMs() / 1_000),
       token: held.token,
-      nextId: () => this.#world.ids.next(),
+      nextId: () => this.#ports.ids.next(),
     }
-    const group = prepare(drafts, state, await this.#known(drafts), stamp)
+    const group = prepare(drafts, state, await this.#knownEvents(drafts), stamp)
     if (group.fresh.length === 0) return group.events
     if (held.expired()) return 'lost'
     await this.#log.append(group.bytes)
-    return (await this.#counted(group)) ? group.events : 'lost'
+    return (await this.#allCounted(group)) ? group.events : 'lost'
   }
 
   /** From here on no line of an earlier holder counts; what it wrote before has been read. */
-  async #fence(held: Held): Promise<boolean> {
+  async #fence(held: Lease): Promise<boolean> {
     if (held.expired()) return false
-    const { clock, ids } = this.#world
+    const { clock, ids } = this.#ports
     const draft = {
       taskId: 'board',
       type: 'board_control',
-      actor: this.#terms.owner,
+      actor: this.#lockOptions.owner,
       payload: { fence: held.token },
     } as const
     const at = iso(clock.wallMs() / 1_000)
@@ -172,7 +172,7 @@ class OpenBoard implements Board {
     return true
   }
 
-  async #known(drafts: readonly Draft[]): Promise<ReadonlyMap<string, TaskEvent>> {
+  async #knownEvents(drafts: readonly Draft[]): Promise<ReadonlyMap<string, TaskEvent>> {
     const known = new Map<string, TaskEvent>()
     for (const { eventId } of drafts) {
       const event = eventId === undefined ? undefined : await this.#log.find(eventId)
@@ -181,7 +181,7 @@ class OpenBoard implements Board {
     return known
   }
 
-  async #counted(group: Group): Promise<boolean> {
+  async #allCounted(group: Group): Promise<boolean> {
     for (const event of group.fresh) if (!(await this.#log.has(event.eventId))) return false
     return true
   }

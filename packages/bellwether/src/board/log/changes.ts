@@ -5,16 +5,16 @@
 import type { BoardState } from './task.js'
 
 /** Where a state stands in the life of its log. */
-export interface Standing {
+export interface StateVersion {
   readonly changes: Changes
   readonly at: number
 }
 
-const standings = new WeakMap<BoardState, Standing>()
+const versions = new WeakMap<BoardState, StateVersion>()
 
 /** Undefined: nobody knows where it comes from, and it is looked at whole. */
-export const standingOf = (state: BoardState): Standing | undefined => standings.get(state)
-export const stands = (state: BoardState, standing: Standing): void => void standings.set(state, standing)
+export const versionOf = (state: BoardState): StateVersion | undefined => versions.get(state)
+export const setVersion = (state: BoardState, version: StateVersion): void => void versions.set(state, version)
 
 // Whoever is further behind looks at everything again: that costs about as much.
 const rememberedMin = 10_000
@@ -28,7 +28,7 @@ export class Changes {
     return this.#forgotten + this.#ids.length
   }
 
-  tell(taskIds: readonly string[], tasks: number): void {
+  record(taskIds: readonly string[], tasks: number): void {
     for (const taskId of taskIds) this.#ids.push(taskId)
     const most = Math.max(rememberedMin, tasks)
     if (this.#ids.length <= most * 2) return

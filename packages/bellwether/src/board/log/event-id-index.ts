@@ -28,7 +28,7 @@ export interface IdRecords {
 type Ids = (tell: (bytes: Uint8Array, start: number, end: number, place: number) => void) => void
 
 /** The records of these events and of those before. */
-export async function makeRecords(ids: Ids, before: EarlierIds | undefined): Promise<IdRecords> {
+export async function buildIdRecords(ids: Ids, before: EventIdIndex | undefined): Promise<IdRecords> {
   const [high, low, places]: [number[], number[], number[]] = [[], [], []]
   ids((bytes, start, end, place) => {
     high.push(fingerprint(bytes, start, end, highSeed))
@@ -72,13 +72,13 @@ export async function makeRecords(ids: Ids, before: EarlierIds | undefined): Pro
 }
 
 /** Somebody took the file away from under us: the whole log must be read again. */
-export class IdsLost extends Retryable {
+export class EventIdIndexLost extends Retryable {
   constructor() {
     super('the ids of earlier events cannot be read any more', { code: 'ids_lost' })
   }
 }
 
-export class EarlierIds {
+export class EventIdIndex {
   readonly count: number
   readonly #file: LogFile
   readonly #log: LogFile
@@ -99,9 +99,9 @@ export class EarlierIds {
     file: LogFile,
     log: LogFile,
     promised: Pick<IdRecords, 'count' | 'sha256'>,
-  ): Promise<EarlierIds | undefined> {
+  ): Promise<EventIdIndex | undefined> {
     if ((await file.size()) !== promised.count * recordBytes) return undefined
-    const ids = new EarlierIds(file, log, promised.count)
+    const ids = new EventIdIndex(file, log, promised.count)
     const hash = createHash('sha256')
     const chunk = Buffer.from(new ArrayBuffer(Math.min(chunkRecords, Math.max(1, promised.count)) * recordBytes))
     const words = new Uint32Array(chunk.buffer)
@@ -126,7 +126,7 @@ export class EarlierIds {
   }
 
   /** False: it is certain that no such event counted. */
-  mayHold(bytes: Uint8Array, start: number, end: number): boolean {
+  mayContain(bytes: Uint8Array, start: number, end: number): boolean {
     const high = fingerprint(bytes, start, end, highSeed)
     const low = fingerprint(bytes, start, end, lowSeed)
     const mask = this.#bits.length * 32 - 1
@@ -140,13 +140,13 @@ export class EarlierIds {
   /** Where the line of this event begins; undefined: no such event counted. */
   async find(eventId: string): Promise<number | undefined> {
     const id = Buffer.from(eventId)
-    if (!this.mayHold(id, 0, id.length)) return undefined
+    if (!this.mayContain(id, 0, id.length)) return undefined
     const high = fingerprint(id, 0, id.length, highSeed)
     const low = fingerprint(id, 0, id.length, lowSeed)
     for (let page = this.#pageBefore(high); page < this.#firsts.length && this.#firsts[page]! <= high; page += 1) {
       const records = Math.min(pageRecords, this.count - page * pageRecords)
       const bytes = Buffer.from(new ArrayBuffer(records * recordBytes))
-      if (!(await filled(this.#file, bytes, page * pageRecords * recordBytes))) throw new IdsLost()
+      if (!(await filled(this.#file, bytes, page * pageRecords * recordBytes))) throw new EventIdIndexLost()
       const [words, doubles] = [new Uint32Array(bytes.buffer), new Float64Array(bytes.buffer)]
       for (let at = 0; at < records; at += 1) {
         if (words[at * 4] !== high || words[at * 4 + 1] !== low) continue
@@ -178,7 +178,7 @@ export class EarlierIds {
   async all(): Promise<Buffer> {
     const bytes = Buffer.from(new ArrayBuffer(this.count * recordBytes))
     if (await filled(this.#file, bytes, 0)) return bytes
-    throw new IdsLost()
+    throw new EventIdIndexLost()
   }
 
   close(): Promise<void> {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { dependencyCycles } from '../tasks/cycles.js'
 import { Fold, foldEvents } from './fold.js'
-import { fieldsMax, runsKept } from './reduce.js'
+import { fieldsMax, runsMax } from './reduce.js'
 import {
   eventTypes,
   leadsTo,
@@ -123,12 +123,12 @@ describe('the fold', () => {
 
   it('keeps a task bounded, however long it is tried and whatever is put on it', () => {
     const events = [event('task_created'), event('task_claimed')]
-    for (let at = 0; at < runsKept + 10; at += 1)
+    for (let at = 0; at < runsMax + 10; at += 1)
       events.push(event('task_started', { run: { agent: `a${at}` } }), event('task_blocked'), event('task_claimed'))
     for (let at = 0; at < fieldsMax * 2; at += 1) events.push(event('task_noted', { [`f${at}`]: at }))
     const task = foldEvents(events).tasks.get('T')!
-    expect(task.runs).toHaveLength(runsKept)
-    expect(task.runs.at(-1)!.agent).toBe(`a${runsKept + 9}`)
+    expect(task.runs).toHaveLength(runsMax)
+    expect(task.runs.at(-1)!.agent).toBe(`a${runsMax + 9}`)
     expect(Object.keys(task.fields)).toHaveLength(fieldsMax)
   })
 

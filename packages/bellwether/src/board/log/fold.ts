@@ -5,11 +5,11 @@
  * replay.ts, one line's bytes to line.ts, one task to reduce.ts.
  */
 import { ByteTable } from './byte-table.js'
-import { Changes, stands } from './changes.js'
-import type { EarlierIds } from './event-id-index.js'
+import { Changes, setVersion } from './changes.js'
+import type { EventIdIndex } from './event-id-index.js'
 import { Line, type LineProblem } from './line.js'
-import { Stamps } from './timestamps.js'
-import { controlAfter, created, moved, statusAfter, type Mutable } from './reduce.js'
+import { Timestamps } from './timestamps.js'
+import { controlAfter, createTask, applyEvent, statusAfter, type Mutable } from './reduce.js'
 import { TaskMap } from './task-map.js'
 import { eventTypes, type BoardState, type Task, type TaskEvent } from './task.js'
 
@@ -34,13 +34,13 @@ export class Fold {
   readonly #taskIds = new ByteTable()
   #eventIds = new ByteTable()
   /** The ids of events that were folded before those in the table; absent: the table has them all. */
-  #earlier: EarlierIds | undefined
+  #idIndex: EventIdIndex | undefined
   /** Where each counted event's line begins: what an idempotency key is looked up by. */
   #places = new Float64Array(1_024)
   #tasks: Mutable<Task>[] = []
   #eventCount = 0
-  readonly #stamps = new Stamps()
-  readonly #lastStamp = new Stamps()
+  readonly #timestamps = new Timestamps()
+  readonly #lastTimestamp = new Timestamps()
   #lastEventAt: string | null = null
   #token = 0
   #unfenced = 0
@@ -74,7 +74,7 @@ export class Fold {
   }
 
   get lastEventAt(): string | null {
-    this.#lastStamp.settle((_, text) => (this.#lastEventAt = text))
+    this.#lastTimestamp.flush((_, text) => (this.#lastEventAt = text))
     return this.#lastEventAt
   }
 
@@ -86,9 +86,9 @@ export class Fold {
   }
 
   /** A fold that stands where another stood when these were written down. */
-  static at(past: Past): Fold {
+  static from(past: FoldCheckpoint): Fold {
     const fold = new Fold()
-    fold.#earlier = past.earlier
+    fold.#idIndex = past.idIndex
     fold.#eventCount = past.events
     fold.#lastEventAt = past.lastEventAt
     fold.#token = past.token
@@ -104,14 +104,14 @@ export class Fold {
   }
 
   /** Every id that was folded so far is in `earlier` now: this many bytes of memory less for each. */
-  forgetIds(earlier: EarlierIds): void {
-    this.#earlier = earlier
+  forgetIds(earlier: EventIdIndex): void {
+    this.#idIndex = earlier
     this.#eventIds = new ByteTable()
     this.#places = new Float64Array(1_024)
   }
 
-  get earlier(): EarlierIds | undefined {
-    return this.#earlier
+  get idIndex(): EventIdIndex | undefined {
+    return this.#idIndex
   }
 
   /** Every event since `earlier`: its id's bytes and its place. */
@@ -144,7 +144,7 @@ export class Fold {
     if (line.token >= 0) this.#token = line.token
     else this.#unfenced += 1
     this.#eventCount += 1
-    if (!this.#lastStamp.note(0, line.bytes, line.atStart, line.atEnd)) this.#lastEventAt = line.at()
+    if (!this.#lastTimestamp.set(0, line.bytes, line.atStart, line.atEnd)) this.#lastEventAt = line.at()
     this.#state = undefined
     return undefined
   }
@@ -159,13 +159,13 @@ export class Fold {
       this.detail = line.text(line.eventIdStart, line.eventIdEnd)
       return 'duplicate_event_id'
     }
-    if (!fresh && this.#earlier?.mayHold(line.bytes, line.eventIdStart, line.eventIdEnd) === true) {
+    if (!fresh && this.#idIndex?.mayContain(line.bytes, line.eventIdStart, line.eventIdEnd) === true) {
       this.detail = line.text(line.eventIdStart, line.eventIdEnd)
       return 'unsure'
     }
     if (line.type < 0) return 'unknown_type'
     if (line.type === controlType) {
-      this.#control = controlAfter(this.#control, line.said)
+      this.#control = controlAfter(this.#control, line.payload)
       return undefined
     }
     const known = this.#taskIds.find(line.bytes, line.taskIdStart, line.taskIdEnd)
@@ -180,7 +180,7 @@ export class Fold {
         return 'invalid_transition'
       }
       this.#taskIds.addMissing(line.bytes, line.taskIdStart, line.taskIdEnd)
-      this.#tasks.push(created(taskId, line))
+      this.#tasks.push(createTask(taskId, line))
       return undefined
     }
     const before = this.#tasks[known]
@@ -189,15 +189,15 @@ export class Fold {
       return 'missing_task'
     }
     const type = eventTypes[line.type]!
-    const status = statusAfter(before.status, type, line.said)
+    const status = statusAfter(before.status, type, line.payload)
     if (status === undefined) {
       this.detail = `${before.taskId}: ${type} in status ${before.status}`
       return 'invalid_transition'
     }
     const task = this.#own(known, before)
-    moved(task, type, status, line)
+    applyEvent(task, type, status, line)
     // Once states are handed out, few lines come between two of them: noting their times for later gains nothing.
-    if (this.#handedOut !== undefined || !this.#stamps.note(known, line.bytes, line.atStart, line.atEnd))
+    if (this.#handedOut !== undefined || !this.#timestamps.set(known, line.bytes, line.atStart, line.atEnd))
       task.updatedAt = line.at()
     return undefined
   }
@@ -220,7 +220,7 @@ export class Fold {
 
   /** In the order in which they were created. For reading only. */
   tasks(): readonly Task[] {
-    this.#stamps.settle((number, text) => (this.#tasks[number]!.updatedAt = text))
+    this.#timestamps.flush((number, text) => (this.#tasks[number]!.updatedAt = text))
     return this.#tasks
   }
 
@@ -232,7 +232,7 @@ export class Fold {
     for (let number = this.#shared; number < all.length; number += 1) changed.push(all[number]!)
     const tasks = this.#handedOut === undefined ? TaskMap.of(all) : this.#handedOut.with(changed)
     if (this.#handedOut !== undefined)
-      this.#changes.tell(
+      this.#changes.record(
         changed.map(({ taskId }) => taskId),
         all.length,
       )
@@ -246,20 +246,20 @@ export class Fold {
       token: this.#token,
       control: this.#control,
     }
-    stands(this.#state, { changes: this.#changes, at: this.#changes.now })
+    setVersion(this.#state, { changes: this.#changes, at: this.#changes.now })
     return this.#state
   }
 }
 
 /** What a fold is made of but for its memory of ids. */
-export interface Past {
+export interface FoldCheckpoint {
   readonly tasks: Iterable<Task>
   readonly control: Readonly<Record<string, unknown>>
   readonly events: number
   readonly lastEventAt: string | null
   readonly token: number
   readonly unfenced: number
-  readonly earlier: EarlierIds
+  readonly idIndex: EventIdIndex
 }
 
 /** The state after these events; for a handful of them. */

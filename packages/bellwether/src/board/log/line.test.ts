@@ -26,7 +26,7 @@ function read(text: string | Buffer) {
     at: line.at(),
     type: line.type,
     token: line.token,
-    payload: line.said.payload,
+    payload: line.payload.raw,
   }
 }
 

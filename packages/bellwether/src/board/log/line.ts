@@ -5,7 +5,7 @@
  * is a named problem, never an exception. What a line does to a task is left to the fold.
  */
 import { isUtf8 } from 'node:buffer'
-import { nothing, Said } from './payload.js'
+import { emptyPayload, Payload } from './payload.js'
 import { eventTypes } from './task.js'
 
 export type LineProblem = 'broken_json' | 'missing_keys' | 'not_utf8' | 'too_long' | 'too_deep'
@@ -22,7 +22,7 @@ export class Line {
   bytes: Buffer = Buffer.alloc(0)
   #ascii = true
   /** What a line says that nobody keeps: read before the next line is. */
-  readonly #scratch = new Said({})
+  readonly #scratch = new Payload({})
   #at: string | undefined
   eventIdStart = 0
   eventIdEnd = 0
@@ -36,7 +36,7 @@ export class Line {
   type = -1
   /** -1: the line has none. */
   token = -1
-  said: Said = nothing
+  payload: Payload = emptyPayload
   detail = ''
 
   /** Its time, made into text once. */
@@ -66,7 +66,7 @@ export class Line {
     this.actorStart = this.actorEnd = this.atStart = this.atEnd = -1
     this.type = -2
     this.token = -1
-    this.said = missing
+    this.payload = missing
   }
 
   /** Whether the line was plain, and is now taken apart. */
@@ -140,7 +140,7 @@ export class Line {
   #plainPayload(bytes: Buffer, start: number, end: number): number {
     if (bytes[start] !== brace) return -1
     if (bytes[start + 1] === braceEnd) {
-      this.said = nothing
+      this.payload = emptyPayload
       return start + 2
     }
     let depth = 0
@@ -176,7 +176,7 @@ export class Line {
     const slot = (hashed ^ (hashed >>> 15)) & (knownSlots - 1)
     const before = known[slot]
     if (before !== undefined && equals(bytes, start, i + 1, before.bytes)) {
-      this.said = before.said
+      this.payload = before.said
       return i + 1
     }
     if (!ascii && !isUtf8(bytes.subarray(start, i + 1))) return -1
@@ -185,8 +185,8 @@ export class Line {
     if (odd || i - start > digitsMax) writable(parsed)
     // Only what comes a second time is kept: most payloads that are met once are never met again.
     const isSecond = i - start < knownMaxBytes && knownHash[slot] === hashed
-    this.said = isSecond ? new Said(parsed) : this.#scratch.read(parsed)
-    if (isSecond) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), said: this.said }
+    this.payload = isSecond ? new Payload(parsed) : this.#scratch.read(parsed)
+    if (isSecond) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), said: this.payload }
     knownHash[slot] = hashed
     return i + 1
   }
@@ -222,7 +222,7 @@ export class Line {
       at += part.length
     }
     this.bytes = Buffer.concat(parts)
-    if (isObject(value['payload'])) this.said = new Said(writable(value['payload']))
+    if (isObject(value['payload'])) this.payload = new Payload(writable(value['payload']))
     const token = value['token']
     // Text: the locks of the reference have one, its lines have none; a token that is no number fences nothing.
     if (typeof token === 'number' && Number.isSafeInteger(token) && token >= 0) this.token = token
@@ -239,7 +239,7 @@ export class Line {
       this.atEnd > this.atStart &&
       this.actorStart >= 0 &&
       this.type !== -2 &&
-      this.said !== missing
+      this.payload !== missing
     )
       return undefined
     const names = []
@@ -248,13 +248,13 @@ export class Line {
     if (this.type === -2) names.push('type')
     if (this.actorStart < 0) names.push('actor')
     if (this.atEnd <= this.atStart) names.push('at')
-    if (this.said === missing) names.push('payload')
+    if (this.payload === missing) names.push('payload')
     this.detail = names.length > 0 ? names.join(', ') : `an id of more than ${nameMaxBytes} bytes`
     return 'missing_keys'
   }
 }
 
-const missing = new Said({})
+const missing = new Payload({})
 
 const [space, tab, quote, comma, colon, backslash] = [0x20, 0x09, 0x22, 0x2c, 0x3a, 0x5c]
 const [brace, braceEnd, bracket, bracketEnd, digit0, digit9, letterE, minus] = [
@@ -332,7 +332,7 @@ function depthOf(bytes: Uint8Array): number {
 // Most payloads of a board are few and small ("from claimed to done"): what was parsed often is not parsed again.
 const knownSlots = 4_096
 const knownMaxBytes = 256
-const known: ({ readonly bytes: Uint8Array; readonly said: Said } | undefined)[] = Array.from(
+const known: ({ readonly bytes: Uint8Array; readonly said: Payload } | undefined)[] = Array.from(
   { length: knownSlots },
   () => undefined,
 )

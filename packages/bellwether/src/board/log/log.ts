@@ -8,12 +8,12 @@ import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { EarlierIds, IdsLost } from './event-id-index.js'
+import { EventIdIndex, EventIdIndexLost } from './event-id-index.js'
 import type { Fold } from './fold.js'
 import { lineAt } from './line-at.js'
 import { Reader, type ReplayReport } from './replay.js'
 import { resume } from './resume.js'
-import { resumeMinBytes, writeFacts, type ResumeFacts } from './resume-point.js'
+import { resumeMinBytes, writeResumeData, type ResumeData } from './resume-point.js'
 import { explainDisk, type TaskRoot } from './root.js'
 import type { TaskEvent } from './task.js'
 
@@ -26,12 +26,12 @@ export class TaskLog {
   #file: LogFile
   #identity: string
   #reader = new Reader()
-  #resumedAt = 0
+  #resumedEvents = 0
 
   readonly #root: TaskRoot
   readonly #minBytes: number
 
-  private constructor({ root, disk, log, minBytes }: Opening, file: LogFile, identity: string) {
+  private constructor({ root, disk, log, minBytes }: LogOptions, file: LogFile, identity: string) {
     this.#root = root
     this.#path = root.log
     this.#disk = disk
@@ -46,14 +46,14 @@ export class TaskLog {
     const opened = new TaskLog({ root, disk, log, minBytes }, file, await file.identity())
     await opened.#start()
     await opened.sync()
-    opened.#tell()
+    opened.#logProblems()
     return opened
   }
 
   /** From the snapshot, or from the start of the log. */
   async #start(): Promise<void> {
     this.#reader = new Reader()
-    this.#resumedAt = 0
+    this.#resumedEvents = 0
     const path = this.#path
     const size = await explainDisk(path, () => this.#file.size())
     // Said only where it costs anybody anything.
@@ -61,15 +61,15 @@ export class TaskLog {
     const found = await resume(this.#root, this.#file, this.#disk)
     if ('reader' in found) {
       this.#reader = found.reader
-      this.#resumedAt = found.reader.fold.eventCount
+      this.#resumedEvents = found.reader.fold.eventCount
       this.#log.info({ path, position: this.position, size }, 'the log is read on from the snapshot')
     } else if (found.odd) this.#log.warn({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
     else this.#log.info({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
   }
 
   /** How many events the snapshot had that was gone on from; 0: the log was read from its start. */
-  get resumedAt(): number {
-    return this.#resumedAt
+  get resumedEvents(): number {
+    return this.#resumedEvents
   }
 
   get fold(): Fold {
@@ -104,23 +104,23 @@ export class TaskLog {
     } catch (error) {
       if (error instanceof Retryable) throw error
       this.#log.error({ err: error, path: this.#path }, 'an append failed: the log is opened again')
-      await this.#again(lines, error)
+      await this.#retryAppend(lines, error)
     }
     await this.#read()
   }
 
   #read(): Promise<void> {
-    return this.#withIds(() => explainDisk(this.#path, () => this.#reader.read(this.#file)))
+    return this.#withIdIndex(() => explainDisk(this.#path, () => this.#reader.read(this.#file)))
   }
 
   /** Once more from the start of the log, when the ids of earlier events are lost. */
-  async #withIds<T>(work: () => Promise<T>): Promise<T> {
+  async #withIdIndex<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work()
     } catch (error) {
-      if (!(error instanceof IdsLost)) throw error
+      if (!(error instanceof EventIdIndexLost)) throw error
       this.#log.warn({ err: error, path: this.#path }, 'the whole log is read: the ids of earlier events are lost')
-      await this.#reader.fold.earlier?.close()
+      await this.#reader.fold.idIndex?.close()
       this.#reader = new Reader()
       await explainDisk(this.#path, () => this.#reader.read(this.#file))
       return work()
@@ -128,7 +128,7 @@ export class TaskLog {
   }
 
   /** What the disk has forgotten after a failed fsync nobody knows: only new pages are certain to be written. */
-  async #again(lines: Buffer, first: unknown): Promise<void> {
+  async #retryAppend(lines: Buffer, first: unknown): Promise<void> {
     try {
       await this.#reopen()
       await this.#read()
@@ -163,7 +163,7 @@ export class TaskLog {
     const [before, file] = [this.#file, await openFile(this.#path, this.#disk)]
     this.#file = file
     this.#identity = await file.identity()
-    await this.#reader.fold.earlier?.close()
+    await this.#reader.fold.idIndex?.close()
     await this.#start()
     await before.close()
   }
@@ -174,7 +174,7 @@ export class TaskLog {
   }
 
   #placeOf(eventId: string): Promise<number | undefined> {
-    return this.#withIds(async () => this.fold.placeOf(eventId) ?? this.fold.earlier?.find(eventId))
+    return this.#withIdIndex(async () => this.fold.placeOf(eventId) ?? this.fold.idIndex?.find(eventId))
   }
 
   /** The event with this id that counted, if there is one. */
@@ -184,23 +184,23 @@ export class TaskLog {
   }
 
   /** What a snapshot of this moment says for those who go on from it; also lets go of the ids that its file has now. */
-  async facts(draftId: string): Promise<ResumeFacts | undefined> {
+  async resumeData(draftId: string): Promise<ResumeData | undefined> {
     const { fold, position, lineNumber, openEnd } = this.#reader
     const at = { fold, position, lineNumber, openEnd }
     const { state } = this.#root
     const ports = { disk: this.#disk, draftId, minBytes: this.#minBytes }
-    const facts = await writeFacts(at, this.#file, state, ports)
+    const facts = await writeResumeData(at, this.#file, state, ports)
     if (facts === undefined) return undefined
     const file = await this.#disk.openLog(join(state, facts.ids.file), 'read')
-    const earlier = file === 'missing' ? undefined : await EarlierIds.open(file, this.#file, facts.ids)
+    const earlier = file === 'missing' ? undefined : await EventIdIndex.open(file, this.#file, facts.ids)
     if (earlier === undefined) return undefined
-    const before = fold.earlier
+    const before = fold.idIndex
     fold.forgetIds(earlier)
     await before?.close()
     return facts
   }
 
-  #tell(): void {
+  #logProblems(): void {
     const { counts, torn } = this.report
     if (Object.keys(counts).length > 0)
       this.#log.warn({ path: this.#path, counts }, 'some lines of the log do not count')
@@ -208,12 +208,12 @@ export class TaskLog {
   }
 
   async close(): Promise<void> {
-    await this.#reader.fold.earlier?.close()
+    await this.#reader.fold.idIndex?.close()
     await this.#file.close()
   }
 }
 
-interface Opening {
+interface LogOptions {
   readonly root: TaskRoot
   readonly disk: Disk
   readonly log: Log

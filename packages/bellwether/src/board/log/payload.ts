@@ -2,12 +2,12 @@
  * What a payload says, taken out of it once. Always: a value of the wrong kind says nothing; whatever the board has no word for
  * of its own becomes a field under its own name. Pure. What it does to a task is left to reduce.ts.
  */
-type Payload = Readonly<Record<string, unknown>>
+type RawPayload = Readonly<Record<string, unknown>>
 
 const dependenciesMax = 1_000 // a task that waits for more is a project
 
-export class Said {
-  payload: Payload
+export class Payload {
+  raw: RawPayload
   /** The reference says in each line from where to where the task moves. */
   from: unknown = undefined
   to: unknown = undefined
@@ -29,14 +29,14 @@ export class Said {
   /** Name, value, name, value, … */
   fields: readonly unknown[] = noFields
 
-  constructor(payload: Payload) {
-    this.payload = payload
+  constructor(payload: RawPayload) {
+    this.raw = payload
     this.read(payload)
   }
 
   /** Says what this payload says, and nothing of what it said before: one object serves a million lines. */
-  read(payload: Payload): this {
-    this.payload = payload
+  read(payload: RawPayload): this {
+    this.raw = payload
     this.from = this.to = undefined
     this.title = this.reason = undefined
     this.priority = this.impact = undefined
@@ -44,7 +44,7 @@ export class Said {
     this.dependencies = undefined
     let fields: unknown[] | undefined
     const run = payload['run']
-    const nested = typeof run === 'object' && run !== null ? (run as Payload) : undefined
+    const nested = typeof run === 'object' && run !== null ? (run as RawPayload) : undefined
     this.hasRun = nested !== undefined
     const told = nested !== undefined && 'runId' in nested ? nested : payload
     this.runId = text(told['runId'])
@@ -109,7 +109,7 @@ export class Said {
 
 const noFields: readonly unknown[] = Object.freeze([])
 /** An empty payload. */
-export const nothing = new Said(Object.freeze({}))
+export const emptyPayload = new Payload(Object.freeze({}))
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined

@@ -3,14 +3,14 @@
  * whether a task may move; what a task carries is bounded; the first word on how a run ended stands. What a payload says is
  * left to said.ts, which lines count at all to the fold.
  */
-import type { Said } from './payload.js'
+import type { Payload } from './payload.js'
 import { leadsTo, transitions, type EventType, type Run, type Task, type TaskStatus } from './task.js'
 
 export type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
 /** The parts of a line that a task is made of. */
-export interface Facts {
-  readonly said: Said
+export interface EventParts {
+  readonly payload: Payload
   readonly eventIdStart: number
   readonly eventIdEnd: number
   readonly actorStart: number
@@ -20,7 +20,7 @@ export interface Facts {
 }
 
 // A task that is tried for ever must not grow for ever; the log has them all.
-export const runsKept = 20
+export const runsMax = 20
 // Far more than any policy needs; a new name in every line would otherwise fill the memory.
 export const fieldsMax = 128
 
@@ -32,7 +32,7 @@ const closers: ReadonlySet<EventType> = new Set(['task_review', 'task_done', 'ta
 export function statusAfter(
   status: TaskStatus,
   type: EventType,
-  said: Pick<Said, 'from' | 'to'>,
+  said: Pick<Payload, 'from' | 'to'>,
 ): TaskStatus | undefined {
   const plain = leadsTo[type]
   if (plain === null) return status
@@ -45,9 +45,9 @@ export function statusAfter(
   return transitions[status].includes(plain) ? plain : undefined
 }
 
-export function created(taskId: string, facts: Facts): Mutable<Task> {
+export function createTask(taskId: string, facts: EventParts): Mutable<Task> {
   const at = facts.at()
-  const { said } = facts
+  const { payload: said } = facts
   const task: Mutable<Task> = {
     taskId,
     title: said.title ?? '',
@@ -67,8 +67,8 @@ export function created(taskId: string, facts: Facts): Mutable<Task> {
 }
 
 /** Changes the task, but for its time; whoever calls owns it. */
-export function moved(task: Mutable<Task>, type: EventType, status: TaskStatus, facts: Facts): void {
-  const { said } = facts
+export function applyEvent(task: Mutable<Task>, type: EventType, status: TaskStatus, facts: EventParts): void {
+  const { payload: said } = facts
   const before = task.status
   task.status = status
   if (said.title !== undefined) task.title = said.title
@@ -90,11 +90,11 @@ export function moved(task: Mutable<Task>, type: EventType, status: TaskStatus, 
 /** An operator's word to the whole board. A fence only raises the token: it is no word. */
 export function controlAfter(
   control: Readonly<Record<string, unknown>>,
-  said: Said,
+  said: Payload,
 ): Readonly<Record<string, unknown>> {
-  if (said.payload['fence'] !== undefined) return control
+  if (said.raw['fence'] !== undefined) return control
   const after: Record<string, unknown> = { ...control }
-  for (const [key, value] of Object.entries(said.payload)) put(after, key, value)
+  for (const [key, value] of Object.entries(said.raw)) put(after, key, value)
   return after
 }
 
@@ -111,17 +111,17 @@ function put(fields: Record<string, unknown>, key: string, value: unknown): void
   fields[key] = value
 }
 
-function openRun(task: Mutable<Task>, facts: Facts): void {
+function openRun(task: Mutable<Task>, facts: EventParts): void {
   const startedAt = facts.at()
-  const { agent = task.assignee ?? '', agentTurnId } = facts.said
+  const { agent = task.assignee ?? '', agentTurnId } = facts.payload
   const runId = facts.text(facts.eventIdStart, facts.eventIdEnd)
   const run: Run = agentTurnId === undefined ? { runId, agent, startedAt } : { runId, agent, startedAt, agentTurnId }
   if (agent !== '') task.assignee = agent
-  task.runs = task.runs.length === 0 ? [run] : [...task.runs.slice(1 - runsKept), run]
+  task.runs = task.runs.length === 0 ? [run] : [...task.runs.slice(1 - runsMax), run]
 }
 
-function updateRun(task: Mutable<Task>, runId: string, closing: boolean, facts: Facts): void {
-  const { said } = facts
+function updateRun(task: Mutable<Task>, runId: string, closing: boolean, facts: EventParts): void {
+  const { payload: said } = facts
   const index = task.runs.findLastIndex((run) => run.runId === runId)
   const run = task.runs[index]
   if (run === undefined || run.endedAt !== undefined) return

@@ -7,7 +7,7 @@ import type { LogFile } from '../../ports/disk/disk.js'
 import { Fold, type Problem } from './fold.js'
 import { lineReadMaxBytes } from './line.js'
 
-export interface Trouble {
+export interface LineIssue {
   readonly line: number
   readonly kind: Problem
   readonly detail: string
@@ -18,13 +18,13 @@ export interface ReplayReport {
   lines: number
   counts: Partial<Record<Problem, number>>
   /** The first ones; `counts` has them all. */
-  troubles: Trouble[]
+  issues: LineIssue[]
   /** Whether the log ends in a piece of a line. */
   torn: boolean
 }
 
 // Enough to see what is wrong; a log of garbage must not fill the memory with complaints.
-const troublesMax = 1_000
+const issuesMax = 1_000
 // Large enough that reading is cheap, small enough that a server can answer between two of them.
 const chunkBytes = 2 ** 20
 const newline = 0x0a
@@ -34,7 +34,7 @@ const lineBytes = 220
 /** Where a reader is in a log. A new one is at the start. */
 export class Reader {
   readonly fold: Fold
-  readonly report: ReplayReport = { lines: 0, counts: {}, troubles: [], torn: false }
+  readonly report: ReplayReport = { lines: 0, counts: {}, issues: [], torn: false }
   /** Up to here everything has been taken, whole lines only. */
   position = 0
   /** Whole lines up to `position`, empty ones too. */
@@ -48,7 +48,7 @@ export class Reader {
   }
 
   /** A reader that stands where another stood, at the end of a whole line. */
-  static at(
+  static from(
     fold: Fold,
     past: Pick<ReplayReport, 'lines' | 'counts'> & { position: number; lineNumber: number },
   ): Reader {
@@ -69,11 +69,11 @@ export class Reader {
     {
       onCounted,
       onProgress,
-      whole = false,
+      complete: whole = false,
     }: {
       readonly onCounted?: (bytes: Buffer, start: number, end: number) => Promise<void> | void
       readonly onProgress?: (position: number, size: number) => void
-      readonly whole?: boolean
+      readonly complete?: boolean
     } = {},
   ): Promise<void> {
     const size = await log.size()
@@ -102,7 +102,7 @@ export class Reader {
         } else {
           const taken = this.#take(chunk, start, stop)
           // Awaited only where it must be: a million lines would pay for it.
-          if (taken === 'unsure' ? await this.#ask(chunk, start, stop) : taken) {
+          if (taken === 'unsure' ? await this.#resolveUnsure(chunk, start, stop) : taken) {
             const done = onCounted?.(chunk, start, stop)
             if (done !== undefined) await done
           }
@@ -139,7 +139,7 @@ export class Reader {
     const closed = skipping === 0 && last.lastIndexOf('}') >= 0 && isWhole(last)
     if (closed) {
       const taken = this.#take(last, 0, kept)
-      if (taken === 'unsure' ? await this.#ask(last, 0, kept) : taken) await onCounted?.(last, 0, kept)
+      if (taken === 'unsure' ? await this.#resolveUnsure(last, 0, kept) : taken) await onCounted?.(last, 0, kept)
       this.openEnd = true
       this.position += kept
       return
@@ -147,7 +147,7 @@ export class Reader {
     this.report.torn = true
     if (!whole) return
     if (skipping > 0) this.#tooLong(skipping + kept)
-    else if (this.#take(last, 0, kept) === 'unsure') await this.#ask(last, 0, kept)
+    else if (this.#take(last, 0, kept) === 'unsure') await this.#resolveUnsure(last, 0, kept)
     this.lineNumber += 1
     this.position += skipping + kept
   }
@@ -164,10 +164,10 @@ export class Reader {
   }
 
   /** The line's id looks like one of long ago: the log itself tells whether it is. */
-  async #ask(bytes: Buffer, start: number, end: number): Promise<boolean> {
+  async #resolveUnsure(bytes: Buffer, start: number, end: number): Promise<boolean> {
     const id = this.fold.detail
     const stop = bytes[end - 1] === 0x0d ? end - 1 : end
-    const known = (await this.fold.earlier?.find(id)) !== undefined
+    const known = (await this.fold.idIndex?.find(id)) !== undefined
     const problem = known ? 'duplicate_event_id' : this.fold.take(bytes, start, stop, this.position, true)
     if (problem === undefined || problem === 'unsure') return true
     this.#note(problem, known ? id : this.fold.detail)
@@ -180,9 +180,9 @@ export class Reader {
   }
 
   #note(kind: Problem, detail: string): void {
-    const { counts, troubles } = this.report
+    const { counts, issues: troubles } = this.report
     counts[kind] = (counts[kind] ?? 0) + 1
-    if (troubles.length < troublesMax) troubles.push({ line: this.lineNumber + 1, kind, detail })
+    if (troubles.length < issuesMax) troubles.push({ line: this.lineNumber + 1, kind, detail })
   }
 }
 

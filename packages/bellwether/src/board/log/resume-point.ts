@@ -6,14 +6,14 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { makeRecords, type IdRecords } from './event-id-index.js'
+import { buildIdRecords, type IdRecords } from './event-id-index.js'
 import type { Fold } from './fold.js'
 
 /** Below this a log is read in the time that it takes to open a snapshot: nothing is kept for it. */
 export const resumeMinBytes = 2 ** 20
 
 /** What a snapshot says beyond its tasks, for those who go on from it. */
-export interface ResumeFacts {
+export interface ResumeData {
   /** Whole lines of the log, empty ones too. */
   readonly lineNumber: number
   readonly unfenced: number
@@ -30,7 +30,7 @@ interface Sealed {
 }
 
 /** Over everything that the hash of the tasks leaves out. */
-export function sealOf({ version, updatedAt, replay, hash }: Sealed, facts: ResumeFacts): string {
+export function sealOf({ version, updatedAt, replay, hash }: Sealed, facts: ResumeData): string {
   const { lineNumber, unfenced, mark, ids } = facts
   const told = [version, updatedAt, replay, hash, lineNumber, unfenced, mark, ids.file, ids.count, ids.sha256]
   return createHash('sha256').update(JSON.stringify(told)).digest('hex')
@@ -64,7 +64,7 @@ export async function markOf(log: Pick<LogFile, 'read'>, position: number): Prom
   return hash.update(`${position}`).digest('hex')
 }
 
-interface Standing {
+interface LogPosition {
   readonly fold: Fold
   readonly position: number
   readonly lineNumber: number
@@ -73,14 +73,14 @@ interface Standing {
 }
 
 /** Writes the file of ids, unless it is there; undefined where nothing is to be gone on from. */
-export async function writeFacts(
-  at: Standing,
+export async function writeResumeData(
+  at: LogPosition,
   log: LogFile,
   state: string,
   { disk, draftId, minBytes = resumeMinBytes }: { disk: Disk; draftId: string; minBytes?: number | undefined },
-): Promise<ResumeFacts | undefined> {
+): Promise<ResumeData | undefined> {
   if (at.openEnd || at.position < minBytes) return undefined
-  const records = await makeRecords((tell) => at.fold.eachId(tell), at.fold.earlier)
+  const records = await buildIdRecords((tell) => at.fold.eachId(tell), at.fold.idIndex)
   const { count, sha256 } = records
   const file = idsFileOf(records)
   const path = join(state, file)

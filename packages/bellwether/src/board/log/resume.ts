@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { z } from 'zod'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
-import { EarlierIds } from './event-id-index.js'
+import { EventIdIndex } from './event-id-index.js'
 import { Fold, type Problem } from './fold.js'
 import { Reader } from './replay.js'
 import { isIdsFile, markOf, sealOf } from './resume-point.js'
@@ -37,49 +37,49 @@ const metaShape = z.object({
 })
 type Meta = z.output<typeof metaShape>
 
-export type Resumed =
+export type ResumeResult =
   | { readonly reader: Reader }
   /** `odd`: there was something to go on from, and it cannot be used. */
   | { readonly instead: string; readonly odd: boolean }
 
-const instead = (why: string, odd: boolean): Resumed => ({ instead: why, odd })
+const fullRead = (why: string, odd: boolean): ResumeResult => ({ instead: why, odd })
 
 /** Never throws for what is wrong with the snapshot or its ids: the log is there, and says it all. */
-export async function resume(root: TaskRoot, log: LogFile, disk: Disk): Promise<Resumed> {
+export async function resume(root: TaskRoot, log: LogFile, disk: Disk): Promise<ResumeResult> {
   try {
     return await fromSnapshot(root, log, disk)
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error)
-    return instead(`the snapshot cannot be read (${why})`, true)
+    return fullRead(`the snapshot cannot be read (${why})`, true)
   }
 }
 
-async function fromSnapshot(root: TaskRoot, log: LogFile, disk: Disk): Promise<Resumed> {
+async function fromSnapshot(root: TaskRoot, log: LogFile, disk: Disk): Promise<ResumeResult> {
   const file = await disk.openLog(root.snapshot, 'read')
-  if (file === 'missing') return instead('there is no snapshot', false)
+  if (file === 'missing') return fullRead('there is no snapshot', false)
   let ids: LogFile | 'missing' = 'missing'
   let used = false
   try {
     const found = await metaIn(file)
-    if (found === undefined) return instead('the snapshot does not say how to go on from it', false)
+    if (found === undefined) return fullRead('the snapshot does not say how to go on from it', false)
     const { meta, contentEnd } = found
     const { replay, resume: facts } = meta
-    if (facts.seal !== sealOf(meta, facts)) return instead('the seal of the snapshot is broken', true)
-    if (replay.position > (await log.size())) return instead('the log is shorter than the snapshot says', true)
+    if (facts.seal !== sealOf(meta, facts)) return fullRead('the seal of the snapshot is broken', true)
+    if (replay.position > (await log.size())) return fullRead('the log is shorter than the snapshot says', true)
     if ((await markOf(log, replay.position)) !== facts.mark)
-      return instead('the snapshot is of another log, or of one that was changed since', true)
+      return fullRead('the snapshot is of another log, or of one that was changed since', true)
     ids = await disk.openLog(join(root.state, facts.ids.file), 'read')
-    if (ids === 'missing') return instead('the ids of the snapshot’s events are missing', true)
-    const earlier = facts.ids.count === replay.events ? await EarlierIds.open(ids, log, facts.ids) : undefined
-    if (earlier === undefined) return instead('the ids of the snapshot’s events are not those that it names', true)
+    if (ids === 'missing') return fullRead('the ids of the snapshot’s events are missing', true)
+    const earlier = facts.ids.count === replay.events ? await EventIdIndex.open(ids, log, facts.ids) : undefined
+    if (earlier === undefined) return fullRead('the ids of the snapshot’s events are not those that it names', true)
     const content = await contentOf(file, contentEnd, meta.hash)
-    if (content === undefined) return instead('the snapshot is not what its hash says', true)
+    if (content === undefined) return fullRead('the snapshot is not what its hash says', true)
     const { events, token, position, lines } = replay
     const { unfenced, lineNumber } = facts
-    const fold = Fold.at({ ...content, events, token, unfenced, lastEventAt: meta.updatedAt, earlier })
+    const fold = Fold.from({ ...content, events, token, unfenced, lastEventAt: meta.updatedAt, idIndex: earlier })
     const counts = replay.problems as Partial<Record<Problem, number>>
     used = true
-    return { reader: Reader.at(fold, { position, lineNumber, lines, counts }) }
+    return { reader: Reader.from(fold, { position, lineNumber, lines, counts }) }
   } finally {
     await file.close()
     if (ids !== 'missing' && !used) await ids.close()

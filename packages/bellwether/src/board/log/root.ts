@@ -66,7 +66,7 @@ async function realFolder(path: string, disk: Disk): Promise<string> {
     real = await disk.realPath(path)
   } catch (error) {
     if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') throw nothing()
-    throw toldDisk(path, error)
+    throw diskError(path, error)
   }
   const entry = await disk.stat(real)
   if (entry === 'missing' || entry.kind !== 'folder') throw nothing()
@@ -99,7 +99,7 @@ export async function explainDisk<T>(path: string, work: () => Promise<T>): Prom
   try {
     return await work()
   } catch (error) {
-    throw toldDisk(path, error)
+    throw diskError(path, error)
   }
 }
 
@@ -107,7 +107,7 @@ export function errorCode(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : ''
 }
 
-function toldDisk(path: string, error: unknown): unknown {
+function diskError(path: string, error: unknown): unknown {
   const cause = { cause: error }
   switch (errorCode(error)) {
     case 'EACCES':

@@ -12,14 +12,14 @@ const overlayMax = 4_096
 export class TaskMap implements ReadonlyMap<string, Task> {
   readonly #base: ReadonlyMap<string, Task>
   /** What the base has otherwise or not at all. */
-  readonly #over: ReadonlyMap<string, Task>
+  readonly #overlay: ReadonlyMap<string, Task>
   /** The ids that the base does not have, in order. */
-  readonly #fresh: readonly string[]
+  readonly #added: readonly string[]
 
   private constructor(base: ReadonlyMap<string, Task>, over: ReadonlyMap<string, Task>, fresh: readonly string[]) {
     this.#base = base
-    this.#over = over
-    this.#fresh = fresh
+    this.#overlay = over
+    this.#added = fresh
   }
 
   static of(tasks: Iterable<Task>): TaskMap {
@@ -30,8 +30,8 @@ export class TaskMap implements ReadonlyMap<string, Task> {
 
   /** The same with these instead; those that are new come last, in the order given. */
   with(changed: Iterable<Task>): TaskMap {
-    const over = new Map(this.#over)
-    const fresh = [...this.#fresh]
+    const over = new Map(this.#overlay)
+    const fresh = [...this.#added]
     for (const task of changed) {
       if (!over.has(task.taskId) && !this.#base.has(task.taskId)) fresh.push(task.taskId)
       over.set(task.taskId, task)
@@ -42,15 +42,15 @@ export class TaskMap implements ReadonlyMap<string, Task> {
   }
 
   get size(): number {
-    return this.#base.size + this.#fresh.length
+    return this.#base.size + this.#added.length
   }
 
   get(taskId: string): Task | undefined {
-    return this.#over.get(taskId) ?? this.#base.get(taskId)
+    return this.#overlay.get(taskId) ?? this.#base.get(taskId)
   }
 
   has(taskId: string): boolean {
-    return this.#over.has(taskId) || this.#base.has(taskId)
+    return this.#overlay.has(taskId) || this.#base.has(taskId)
   }
 
   forEach(tell: (task: Task, taskId: string, map: ReadonlyMap<string, Task>) => void): void {
@@ -58,14 +58,14 @@ export class TaskMap implements ReadonlyMap<string, Task> {
   }
 
   *entries(): Generator<[string, Task], undefined> {
-    for (const [taskId, task] of this.#base) yield [taskId, this.#over.get(taskId) ?? task]
-    for (const taskId of this.#fresh) yield [taskId, this.#over.get(taskId)!]
+    for (const [taskId, task] of this.#base) yield [taskId, this.#overlay.get(taskId) ?? task]
+    for (const taskId of this.#added) yield [taskId, this.#overlay.get(taskId)!]
     return undefined
   }
 
   *keys(): Generator<string, undefined> {
     for (const taskId of this.#base.keys()) yield taskId
-    for (const taskId of this.#fresh) yield taskId
+    for (const taskId of this.#added) yield taskId
     return undefined
   }
 

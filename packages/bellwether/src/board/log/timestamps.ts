@@ -4,13 +4,13 @@
  */
 const roomEach = 32 // an ISO time has 24
 
-export class Stamps {
+export class Timestamps {
   #bytes = new Uint8Array(1_024 * roomEach)
   #lengths = new Uint8Array(1_024)
   #last = 0
 
   /** Whether it could be noted; else it is too long, and the caller keeps it as text. */
-  note(number: number, from: Uint8Array, start: number, end: number): boolean {
+  set(number: number, from: Uint8Array, start: number, end: number): boolean {
     const length = end - start
     if (length > roomEach) {
       if (number < this.#last) this.#lengths[number] = 0
@@ -25,13 +25,13 @@ export class Stamps {
   }
 
   /** Tells every time that was noted since the last time, and forgets it. */
-  settle(tell: (number: number, text: string) => void): void {
+  flush(write: (number: number, text: string) => void): void {
     const all = Buffer.from(this.#bytes.buffer)
     for (let number = 0; number < this.#last; number += 1) {
       const length = this.#lengths[number]!
       if (length === 0) continue
       this.#lengths[number] = 0
-      tell(number, all.toString('utf8', number * roomEach, number * roomEach + length))
+      write(number, all.toString('utf8', number * roomEach, number * roomEach + length))
     }
     this.#last = 0
   }

@@ -7,7 +7,7 @@ import {
   blockedSignal,
   claimsOf,
   commandsFor,
-  owedBy,
+  requirementsFor,
   roleOf,
   shippedAcceptance,
   type AcceptancePolicy,
@@ -115,7 +115,7 @@ describe('acceptance', () => {
 
   it('asks of each role what it owes', () => {
     expect(roleOf(task({ role: 'Invest-Analyst' }))).toBe('invest-analyst')
-    expect(owedBy(policy, 'constructor')).toEqual(policy.default)
+    expect(requirementsFor(policy, 'constructor')).toEqual(policy.default)
     const analyst = task({ role: 'invest-analyst' })
     expect(judge({ summary: 'Buy nothing.' }, [], [], { task: analyst }).verdict).toBe('done')
     for (const empty of [{}, { summary: '  ' }, { summary: [] }, { summary: null }])

@@ -52,7 +52,7 @@ export interface VerifyCommand {
 }
 
 /** What a role owes. */
-export interface Owed {
+export interface Requirements {
   /** Pieces of evidence of any kind: files found, commands passed, and fields where they count. */
   readonly minEvidence: number
   readonly minFiles: number
@@ -72,8 +72,8 @@ export interface Owed {
 }
 
 export interface AcceptancePolicy {
-  readonly default: Owed
-  readonly roles: Readonly<Record<string, { readonly [K in keyof Owed]?: Owed[K] | undefined }>>
+  readonly default: Requirements
+  readonly roles: Readonly<Record<string, { readonly [K in keyof Requirements]?: Requirements[K] | undefined }>>
   readonly commandTimeoutSec: number
   /** How long to wait for evidence that cannot be looked at yet before a human is asked. */
   readonly maxWaitSec: number
@@ -134,7 +134,7 @@ export function roleOf(task: Task): string {
   return (typeof own === 'string' && own.trim() !== '' ? own : (agent ?? 'default')).trim().toLowerCase()
 }
 
-export function owedBy(policy: AcceptancePolicy, role: string): Owed {
+export function requirementsFor(policy: AcceptancePolicy, role: string): Requirements {
   const own = Object.hasOwn(policy.roles, role) ? policy.roles[role] : undefined
   const given = Object.entries(own ?? {}).filter(([, value]) => value !== undefined)
   return { ...policy.default, ...Object.fromEntries(given) }
@@ -172,7 +172,7 @@ export function claimsOf(deliverable: Deliverable | null, root: string): Claims 
 const show = (text: string) => JSON.stringify(text.slice(0, 120))
 
 /** The verify commands of the task itself; `unreadable` counts those that are no commands. */
-function asked(task: Task): { readonly commands: Owed['commands']; readonly unreadable: number } {
+function ownCommands(task: Task): { readonly commands: Requirements['commands']; readonly unreadable: number } {
   const own = task.fields['verify']
   const list = Array.isArray(own) ? (own as unknown[]) : own === undefined || own === null ? [] : [own]
   const commands = list.slice(0, commandsMax).flatMap((item) => {
@@ -184,7 +184,7 @@ function asked(task: Task): { readonly commands: Owed['commands']; readonly unre
 
 /** The verify commands a task must pass: its role's, then its own (`verify`). */
 export function commandsFor(policy: AcceptancePolicy, task: Task): readonly VerifyCommand[] {
-  const all = [...owedBy(policy, roleOf(task)).commands, ...asked(task).commands]
+  const all = [...requirementsFor(policy, roleOf(task)).commands, ...ownCommands(task).commands]
   return all.map(({ command, timeoutSec, cwd }) => ({
     command,
     timeoutSec: timeoutSec ?? policy.commandTimeoutSec,
@@ -238,7 +238,7 @@ export function accept(
   deliverable: Deliverable | null,
   findings: Findings,
 ): Judgement {
-  const owed = owedBy(policy, roleOf(task))
+  const owed = requirementsFor(policy, roleOf(task))
   const tally: Tally = { failures: [...findings.claims.refused], waiting: [], files: [], commands: [], fields: [] }
   weighFiles(tally, owed, findings)
   weighCommands(tally, policy, task, findings.commands)
@@ -253,25 +253,25 @@ export function accept(
   if (failures.length > 0) return { verdict: 'incomplete_output', reasons: failures, evidence }
   if (waiting.length > 0)
     return { verdict: 'wait', reasons: waiting, overdue: (findings.waitedMs ?? 0) >= policy.maxWaitSec * 1_000 }
-  const reasons = unmet(owed, evidence)
+  const reasons = unmetRequirements(owed, evidence)
   return reasons.length > 0 ? { verdict: 'incomplete_output', reasons, evidence } : { verdict: 'done', evidence }
 }
 
-function weighFiles({ failures, waiting, files }: Tally, owed: Owed, findings: Findings): void {
+function weighFiles({ failures, waiting, files }: Tally, owed: Requirements, findings: Findings): void {
   const seen = new Map(findings.files.map((file) => [file.path, file]))
   for (const path of findings.claims.files) {
     const file = seen.get(path)
     if (file === undefined || file.found === 'not_ready') waiting.push(`${path} cannot be looked at yet`)
     else {
       const { size, sha256 } = file
-      const fault = faultOf(file, owed)
+      const fault = fileFault(file, owed)
       if (fault !== null) failures.push(`${path} ${fault}`)
       else files.push({ path, ...(size === undefined ? {} : { size }), ...(sha256 === undefined ? {} : { sha256 }) })
     }
   }
 }
 
-function faultOf({ found, size = 0, changedSince }: FileEvidence, owed: Owed): string | null {
+function fileFault({ found, size = 0, changedSince }: FileEvidence, owed: Requirements): string | null {
   if (found === 'missing') return 'is claimed and is not there'
   if (size < owed.minFileBytes) return `has ${size} bytes; at least ${owed.minFileBytes} are owed`
   if (!owed.filesMustChange || changedSince === true) return null
@@ -286,7 +286,7 @@ function weighCommands(
   task: Task,
   results: readonly CommandResult[],
 ): void {
-  const { unreadable } = asked(task)
+  const { unreadable } = ownCommands(task)
   if (unreadable > 0) failures.push(`${unreadable} verify command(s) of the task cannot be read`)
   commandsFor(policy, task).forEach((one, index) => {
     const result = results[index]
@@ -310,7 +310,7 @@ function lastLine(output: string): string {
   return line === '' ? '' : ` (${line.slice(-200).toWellFormed()})`
 }
 
-function unmet(owed: Owed, { files, commands, fields }: EvidenceRecord): string[] {
+function unmetRequirements(owed: Requirements, { files, commands, fields }: EvidenceRecord): string[] {
   const reasons: string[] = []
   if (files.length < owed.minFiles) reasons.push(`${owed.minFiles} file(s) are owed, ${files.length} found`)
   if (commands.length < owed.minCommands)

@@ -105,7 +105,7 @@ function counted(value: number): number {
 }
 const added = (left: number, right: number) => Math.min(counted(left) + counted(right), Number.MAX_SAFE_INTEGER)
 
-function used(
+function usageByKey(
   entry: BudgetEntry | undefined,
   limit: Limits,
 ): readonly (readonly [ExceededKey, number, number | null])[] {
@@ -117,14 +117,14 @@ function used(
   ]
 }
 
-function judged(
+function evaluate(
   policy: BudgetPolicy,
   agent: string,
   entry: BudgetEntry | undefined,
   beyond: (usage: number, limit: number) => boolean,
 ): BudgetVerdict {
   const limits = limitsFor(policy, agent)
-  const usage = used(entry, limits)
+  const usage = usageByKey(entry, limits)
   const [tokens, wallTimeMs, retries] = usage.map(([, use, limit]) =>
     limit === null ? null : Math.max(0, limit - use),
   )
@@ -147,7 +147,7 @@ function judged(
 
 /** Before a spawn: a limit that is reached leaves nothing to spend. */
 export function precheckBudget(policy: BudgetPolicy, entry: BudgetEntry | undefined, agent: string): BudgetVerdict {
-  return judged(policy, agent, entry, (usage, limit) => usage >= limit)
+  return evaluate(policy, agent, entry, (usage, limit) => usage >= limit)
 }
 
 /** After it: adds one execution, and judges what was crossed. `entry` is what to write down (`budgetPayload`). */
@@ -167,10 +167,10 @@ export function recordAndCheckBudget(
     updatedAt: at,
   }
   const crossed = (usage: number, limit: number) => usage > limit
-  if (judged(policy, run.agent, grown, crossed).allowed)
-    return { verdict: judged(policy, run.agent, grown, crossed), entry: grown }
+  if (evaluate(policy, run.agent, grown, crossed).allowed)
+    return { verdict: evaluate(policy, run.agent, grown, crossed), entry: grown }
   const counts = { ...grown, exceededCount: added(grown.exceededCount, 1) }
-  return { verdict: judged(policy, run.agent, counts, crossed), entry: counts }
+  return { verdict: evaluate(policy, run.agent, counts, crossed), entry: counts }
 }
 
 /** The budget that a spawn is given: what is left of tokens and time. */

@@ -9,12 +9,12 @@ import { isAbsolute, join, normalize, relative, sep } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
 
-type Lost =
+type NotRead =
   | { readonly found: 'absent' }
   /** `outside`: it leads out of the root. `unreadable`: there is something, but it cannot be used. */
   | { readonly found: 'outside' | 'unreadable'; readonly why: string }
-export type InsideBytes = { readonly found: 'bytes'; readonly bytes: Buffer; readonly realPath: string } | Lost
-export type InsideText = { readonly found: 'text'; readonly text: string } | Lost
+export type InsideBytes = { readonly found: 'bytes'; readonly bytes: Buffer; readonly realPath: string } | NotRead
+export type InsideText = { readonly found: 'text'; readonly text: string } | NotRead
 
 // A policy or a list of lessons is a few kilobytes; whatever is larger is not one, and reading it would cost memory.
 export const fileMaxBytes = 1_048_576

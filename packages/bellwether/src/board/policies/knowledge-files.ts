@@ -22,7 +22,7 @@ export interface Knowledge {
   readonly source: string | null
 }
 
-const nothing = (degradeReason: string | null): Knowledge => ({
+const noKnowledge = (degradeReason: string | null): Knowledge => ({
   degraded: degradeReason !== null,
   degradeReason,
   knowledgeTags: [],
@@ -79,7 +79,7 @@ async function search(
       await clock.sleep(pauseMs, signal)
     }
   }
-  return nothing(troubles.length === 0 ? null : troubles.join('; '))
+  return noKnowledge(troubles.length === 0 ? null : troubles.join('; '))
 }
 
 /** `trouble`: why the policy's own file could not be used, if so. */
@@ -89,17 +89,17 @@ export async function fetchKnowledge(
   clock: Clock,
   trouble: string | null = null,
 ): Promise<Knowledge> {
-  if (trouble !== null) return nothing(trouble)
-  if (!policy.enabled) return nothing(null)
-  if (!policy.readOnly) return nothing('the policy must say readOnly: sources are only ever read')
+  if (trouble !== null) return noKnowledge(trouble)
+  if (!policy.enabled) return noKnowledge(null)
+  if (!policy.readOnly) return noKnowledge('the policy must say readOnly: sources are only ever read')
   const over = new AbortController()
   const late = clock
     .sleep(policy.timeoutMs, over.signal)
-    .then(() => nothing(`the sources took longer than ${policy.timeoutMs} ms`))
+    .then(() => noKnowledge(`the sources took longer than ${policy.timeoutMs} ms`))
   try {
     return await Promise.race([search(root, policy, { clock, signal: over.signal }), late])
   } catch (error) {
-    return nothing(`the sources cannot be read: ${errorMessage(error)}`)
+    return noKnowledge(`the sources cannot be read: ${errorMessage(error)}`)
   } finally {
     over.abort()
   }

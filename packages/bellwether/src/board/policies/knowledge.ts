@@ -126,12 +126,12 @@ export interface LessonSource {
 }
 
 // The newest hundred of each: enough to see what recurs, and a file that a person can still read.
-const keptMax = 100
+const lessonsMax = 100
 
 /** The newest first, because hints are taken from the front; what is said again moves there. */
-function kept(old: unknown, added: readonly string[]): string[] {
+function newestUnique(old: unknown, added: readonly string[]): string[] {
   const all = [...added, ...texts(old)].map((text) => plain(text)).filter((text) => text !== '')
-  return [...new Set(all)].slice(0, keptMax)
+  return [...new Set(all)].slice(0, lessonsMax)
 }
 
 const tagOf = (text: string) =>
@@ -148,10 +148,10 @@ export function backfilled(
   const reason = tagOf(lesson.reasonCode)
   const tags = ['dispatch_failure', reason]
   const detail = plain(lesson.detail, 300)
-  const mistakes = kept(old['mistakes'], [
+  const mistakes = newestUnique(old['mistakes'], [
     `${lesson.agent} on ${lesson.taskId}: ${reason}${detail === '' ? '' : `: ${detail}`}`,
   ])
-  const patterns = kept(old['patterns'], [`look out for ${reason} when ${lesson.agent} has the task`])
-  const contents = { ...old, mistakes, patterns, tags: kept(old['tags'], tags), updatedAt: at }
+  const patterns = newestUnique(old['patterns'], [`look out for ${reason} when ${lesson.agent} has the task`])
+  const contents = { ...old, mistakes, patterns, tags: newestUnique(old['tags'], tags), updatedAt: at }
   return { contents, backfill: { written: true, mistakes: mistakes.length, patterns: patterns.length, tags } }
 }

@@ -21,7 +21,7 @@ export interface BoardPolicies {
   readonly budget: BudgetPolicy
   readonly knowledge: KnowledgePolicy
   /** Why config/knowledge-feedback.json could not be used: then knowledge degrades, and dispatch goes on. */
-  readonly knowledgeTrouble: string | null
+  readonly knowledgeError: string | null
   readonly acceptance: AcceptancePolicy
   readonly runtime: RuntimePolicy
 }
@@ -115,7 +115,7 @@ export async function loadPolicies(root: string): Promise<BoardPolicies> {
     recovery: withHuman(merged(shippedRecovery, recovery)),
     budget: merged(merged(shippedBudget, guardrails), budget),
     knowledge: merged(shippedKnowledge, knowledge),
-    knowledgeTrouble: unwise.length === 0 ? null : unwise.slice(0, problemsMax).join('; '),
+    knowledgeError: unwise.length === 0 ? null : unwise.slice(0, problemsMax).join('; '),
     acceptance: merged(shippedAcceptance, acceptance),
     runtime,
   }

@@ -8,7 +8,7 @@ import {
   recover,
   recoveriesOf,
   recoveryEntries,
-  recoveryForgotten,
+  recoveryCleared,
   recoveryOf,
   recoveryPayload,
   ruleFor,
@@ -86,7 +86,7 @@ describe('recovery', () => {
       recoveryState: 'recovery_scheduled',
       cooldownUntilTs: nowMs / 1_000 + 180,
     })
-    expect(recoveriesOf(task({ ...both.fields, ...recoveryForgotten })).size).toBe(0)
+    expect(recoveriesOf(task({ ...both.fields, ...recoveryCleared })).size).toBe(0)
   })
 
   it('[H6.2] reads entries of another form as none', () => {

@@ -16,7 +16,7 @@ export const human = 'human'
 /** What asks for recovery; other reasons go the same way, with the default rule. */
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
 export type RecoveryAction = 'retry' | 'human' | 'escalate'
-export type RecoveryStanding = 'recovery_scheduled' | 'human_handoff' | 'escalated_to_human'
+export type RecoveryState = 'recovery_scheduled' | 'human_handoff' | 'escalated_to_human'
 
 const rule = z.strictObject({
   maxAttempts: bounds.count(1, 1_000).optional(),
@@ -64,7 +64,7 @@ export interface RecoveryEntry {
   readonly attempt: number
   readonly nextAssignee: string
   readonly action: RecoveryAction
-  readonly recoveryState: RecoveryStanding
+  readonly recoveryState: RecoveryState
   /** Seconds since the epoch; 0: no cool-down. */
   readonly cooldownUntilTs: number
   /** Seconds since the epoch: until then `nextAssignee` has the task, afterwards see `overdue`. */
@@ -86,7 +86,7 @@ export interface RecoveryDecision {
   readonly attempt: number
   readonly nextAssignee: string
   readonly action: RecoveryAction
-  readonly recoveryState: RecoveryStanding
+  readonly recoveryState: RecoveryState
   readonly cooldownActive: boolean
   readonly cooldownUntil: string | null
   readonly entry: RecoveryEntry
@@ -118,7 +118,7 @@ export function nextInChain(policy: RecoveryPolicy, assignee: string | null): st
   return chain[at + 1] ?? human
 }
 
-const standings = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
+const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
 
 function decide(
   policy: RecoveryPolicy,
@@ -139,7 +139,7 @@ function decide(
     attempt,
     nextAssignee,
     action,
-    recoveryState: standings[action],
+    recoveryState: recoveryStates[action],
     cooldownUntilTs,
     // The hop's time starts when the cool-down lets it.
     deadlineTs: Math.max(nowTs, cooldownUntilTs) + Math.ceil(deadlineSecOf(policy, nextAssignee)),
@@ -149,7 +149,7 @@ function decide(
 
 const cooling = (entry: RecoveryEntry, nowMs: number) => nowMs < entry.cooldownUntilTs * 1_000
 
-function told(entry: RecoveryEntry, cooldownActive: boolean): RecoveryDecision {
+function decisionOf(entry: RecoveryEntry, cooldownActive: boolean): RecoveryDecision {
   const { reasonCode, attempt, nextAssignee, action, recoveryState, cooldownUntilTs } = entry
   return {
     reasonCode,
@@ -171,8 +171,8 @@ export function recover(
   failure: TaskFailure,
   nowMs: number,
 ): RecoveryDecision {
-  if (last !== undefined && cooling(last, nowMs)) return told(last, true)
-  return told(decide(policy, last, failure, nowMs), false)
+  if (last !== undefined && cooling(last, nowMs)) return decisionOf(last, true)
+  return decisionOf(decide(policy, last, failure, nowMs), false)
 }
 
 /** Asked by the autopilot for every entry that stands: a hop that let its deadline pass is followed by its next. */
@@ -180,17 +180,17 @@ export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: num
   if (nowMs < entry.deadlineTs * 1_000) return { what: 'in_time' }
   if (entry.nextAssignee !== human) {
     const failure = { taskId: entry.taskId, reasonCode: entry.reasonCode, assignee: entry.nextAssignee }
-    return { what: 'moved', decision: told(decide(policy, entry, failure, nowMs), false) }
+    return { what: 'moved', decision: decisionOf(decide(policy, entry, failure, nowMs), false) }
   }
   if (entry.reminders >= policy.humanReminders) return { what: 'given_up', reason: 'human_deadline_passed', entry }
   const reminded: RecoveryEntry = {
     ...entry,
     action: 'escalate',
-    recoveryState: standings.escalate,
+    recoveryState: recoveryStates.escalate,
     reminders: entry.reminders + 1,
     deadlineTs: Math.ceil(nowMs / 1_000) + Math.ceil(deadlineSecOf(policy, human)),
   }
-  return { what: 'reminded', decision: told(reminded, cooling(reminded, nowMs)) }
+  return { what: 'reminded', decision: decisionOf(reminded, cooling(reminded, nowMs)) }
 }
 
 const entryShape = z.object({
@@ -229,7 +229,7 @@ export function recoveryPayload(
 }
 
 /** The payload that lets a task start afresh: a person took it up, or it is done. */
-export const recoveryForgotten = { recovery: {} } as const
+export const recoveryCleared = { recovery: {} } as const
 
 /** What state/recovery.state.json says of a task. */
 export function recoveryEntries(task: Task): readonly Named[] {

@@ -103,18 +103,18 @@ function put(into: Record<string, unknown>, path: readonly string[], value: unkn
 }
 
 /** A number that was written as text is meant as a number. */
-const meant = (value: unknown): unknown =>
+const numberFromText = (value: unknown): unknown =>
   typeof value === 'string' && /^\s*\d+(?:\.\d+)?\s*$/.test(value) ? Number(value) : value
 
 /** Keys beside those that some field goes through. */
-function strangers(value: unknown, prefix: readonly string[] = []): string[] {
+function unknownKeys(value: unknown, prefix: readonly string[] = []): string[] {
   if (!isTable(value)) return []
   return Object.keys(value).flatMap((key) => {
     const path = [...prefix, key]
     if (path.join('.') === 'agents') return []
     const known = fields.filter((one) => path.every((part, index) => one.path[index] === part))
     if (known.length === 0) return [path.join('.')]
-    return known.some((one) => one.path.length === path.length) ? [] : strangers(value[key], path)
+    return known.some((one) => one.path.length === path.length) ? [] : unknownKeys(value[key], path)
   })
 }
 
@@ -176,7 +176,7 @@ export function normalize(input: Table): Normalized {
   const explicit: Record<string, unknown> = {}
   for (const { path, shape, fallback } of fields) {
     const given = at(input, path)
-    const checked = shape.safeParse(meant(given))
+    const checked = shape.safeParse(numberFromText(given))
     if (given !== undefined && !checked.success) replaced.push(path.join('.'))
     put(v2, path, given !== undefined && checked.success ? checked.data : fallback)
     if (given !== undefined && checked.success) put(explicit, path, checked.data)
@@ -189,7 +189,7 @@ export function normalize(input: Table): Normalized {
   })
   return {
     v2: v2 as unknown as RuntimeV2,
-    removed: [...removed, ...strangers(input), ...misshapen],
+    removed: [...removed, ...unknownKeys(input), ...misshapen],
     replaced,
     explicit: {
       maxConcurrentSpawns: (at(explicit, ['orchestrator', 'maxConcurrentSpawns']) as number | undefined) ?? null,

@@ -63,7 +63,7 @@ export function keysOf(schema: z.ZodType, prefix: readonly string[] = []): strin
 }
 
 /** The key that was most likely meant, written with the names that stand in the file. */
-function meant(schema: z.ZodType, path: readonly string[]): string | undefined {
+function nearestKey(schema: z.ZodType, path: readonly string[]): string | undefined {
   const known = keysOf(schema)
   const named = known.map((key) =>
     key
@@ -91,7 +91,7 @@ export function problemsOf(file: string, schema: z.ZodType, error: z.ZodError): 
     if (issue.code === 'unrecognized_keys') {
       for (const key of issue.keys) {
         const path = [...issue.path.map(String), key]
-        const suggestion = lines.length < searchedMax ? meant(schema, path) : undefined
+        const suggestion = lines.length < searchedMax ? nearestKey(schema, path) : undefined
         const hint = suggestion === undefined ? '' : `; did you mean ${suggestion}?`
         lines.push(`${file}: there is no key ${shown(dotted(path))}${hint}`)
       }

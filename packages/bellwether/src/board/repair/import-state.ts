@@ -43,7 +43,7 @@ export async function importStateFiles(board: Board, ports: Ports): Promise<Impo
   const draftOf = (state: BoardState, taskId: string): Draft | null => {
     const task = state.tasks.get(taskId)
     if (task === undefined || Object.hasOwn(task.fields, mark)) return null
-    return takenOver(task, recovery.get(taskId) ?? [], budget.get(taskId) ?? [])
+    return importDraft(task, recovery.get(taskId) ?? [], budget.get(taskId) ?? [])
   }
   const todo = ids.filter((taskId) => draftOf(board.state, taskId) !== null)
   for (let from = 0; from < todo.length; from += perWriteMax) {
@@ -68,7 +68,7 @@ export async function importStateFiles(board: Board, ports: Ports): Promise<Impo
 }
 
 /** What was there stays; what the log does not have comes from the files. */
-function takenOver(task: Task, recovery: readonly RecoveryEntry[], budget: readonly BudgetEntry[]): Draft | null {
+function importDraft(task: Task, recovery: readonly RecoveryEntry[], budget: readonly BudgetEntry[]): Draft | null {
   const [decided, used] = [recoveriesOf(task), budgetsOf(task)]
   const newDecisions = recovery.filter(({ reasonCode }) => !decided.has(reasonCode))
   const newUsage = budget.filter(({ agent }) => !used.has(agent))
@@ -121,8 +121,8 @@ async function read<E extends { readonly taskId: string }>(
   if (odd > 0 && all.length > 0) log.warn({ file, entries: odd }, 'some entries of a state file cannot be understood')
   // The file as it is, once: ours will be written in its place.
   if (told.found === 'bytes' && (byTask.size > 0 || odd > 0))
-    await disk.createExclusive(keptName(path), `${path}.${ids.next()}.draft`, told.bytes)
+    await disk.createExclusive(backupName(path), `${path}.${ids.next()}.draft`, told.bytes)
   return byTask
 }
 
-const keptName = (path: string): string => path.replace(/\.json$/, '.before-import.json')
+const backupName = (path: string): string => path.replace(/\.json$/, '.before-import.json')

@@ -8,7 +8,7 @@ import { type Clock, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Ids } from '../../ports/ids.js'
-import { plan, troubles, type Diff } from './migrate.js'
+import { plan, migrationRisks, type Diff } from './migrate.js'
 import { isoSeconds } from '../policies/entries.js'
 import { bytesInside, folderInside, replaceWhole, utf8 } from '../policies/inside.js'
 import { runtimeFile } from '../policies/runtime.js'
@@ -76,9 +76,9 @@ async function replace(
 function summaryOf(migration: Omit<Migration, 'summary'>): string {
   const { diff, changed, applied, parseError, writeError } = migration
   if (writeError !== null)
-    return `${troubles.write}: ${writeError}; check the permissions of the root and of ${runtimeFile}`
+    return `${migrationRisks.write}: ${writeError}; check the permissions of the root and of ${runtimeFile}`
   if (parseError !== null && !applied)
-    return `${troubles.parse}: ${parseError}; correct the file, or let --apply write a valid one (the original is kept)`
+    return `${migrationRisks.parse}: ${parseError}; correct the file, or let --apply write a valid one (the original is kept)`
   if (!changed) return 'already of the second version; nothing to do'
   const counts = `${diff.added} added, ${diff.changed} changed, ${diff.removed} removed`
   return applied ? `migrated: ${counts}` : `would migrate: ${counts}; --apply writes it`
@@ -109,7 +109,7 @@ export async function migrateConfig(root: string, apply: boolean, ports: Migrati
     wouldWrite,
     path: runtimeFile,
     diff,
-    risks: writeError === null ? risks : [...risks, troubles.write],
+    risks: writeError === null ? risks : [...risks, migrationRisks.write],
     backup,
     rollbackHint: applied ? (backup === null ? `rm ${runtimeFile}` : `cp ${backup} ${runtimeFile}`) : null,
     parseError,

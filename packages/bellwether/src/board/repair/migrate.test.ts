@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { plan, troubles } from './migrate.js'
+import { plan, migrationRisks } from './migrate.js'
 import { asRuntimePolicy } from '../policies/runtime.js'
 
 const full = {
@@ -76,7 +76,7 @@ describe('the second version of runtime-policy.json', () => {
         retryPolicy: { ...full.orchestrator.retryPolicy, sleep: 1 },
       },
     })
-    expect(risks).toEqual([troubles.removes])
+    expect(risks).toEqual([migrationRisks.removes])
     expect([...diff.sampleRemoved].sort()).toEqual(
       [
         'agents.0.color',
@@ -97,13 +97,16 @@ describe('the second version of runtime-policy.json', () => {
     for (const text of ['{broken', '[]', '7', '', '{"a":'.repeat(100) + '1' + '}'.repeat(100)])
       expect(plan(text)).toMatchObject({
         changed: true,
-        risks: [troubles.parse, troubles.empty],
+        risks: [migrationRisks.parse, migrationRisks.empty],
         parseError: expect.any(String),
       })
     expect(plan(undefined).parseError).toBe('it is not UTF-8')
-    expect(of({ ...full, agents: [] }).risks).toEqual([troubles.empty])
+    expect(of({ ...full, agents: [] }).risks).toEqual([migrationRisks.empty])
     const odd = { ...full, orchestrator: { ...full.orchestrator, maxConcurrentSpawns: -1 } }
-    expect(of(odd)).toMatchObject({ risks: [troubles.replaces], target: { orchestrator: { maxConcurrentSpawns: 4 } } })
+    expect(of(odd)).toMatchObject({
+      risks: [migrationRisks.replaces],
+      target: { orchestrator: { maxConcurrentSpawns: 4 } },
+    })
     const texts = { ...full, orchestrator: { ...full.orchestrator, maxConcurrentSpawns: '4' } }
     expect(of(texts)).toMatchObject({ risks: [], changed: true, target: { orchestrator: { maxConcurrentSpawns: 4 } } })
     expect(of({ ...full, orchestrator: [] }).diff.sampleRemoved).toEqual(['orchestrator'])

@@ -7,7 +7,7 @@ import { parseObject } from '../policies/inside.js'
 import { normalize, type RuntimeV2 } from '../policies/runtime.js'
 
 /** The troubles by the names that people look for. */
-export const troubles = {
+export const migrationRisks = {
   parse: 'parse failed',
   removes: 'migration removes unsupported/deprecated fields',
   replaces: 'migration replaces values that cannot be used',
@@ -80,10 +80,10 @@ export function plan(text: string | null | undefined): Plan {
   const input = 'value' in parsed ? parsed.value : {}
   const { v2, removed, replaced } = normalize(input)
   const risks: string[] = []
-  if (parseError !== null) risks.push(troubles.parse)
-  if (removed.length > 0) risks.push(troubles.removes)
-  if (replaced.length > 0) risks.push(troubles.replaces)
-  if (v2.agents.length === 0) risks.push(troubles.empty)
+  if (parseError !== null) risks.push(migrationRisks.parse)
+  if (removed.length > 0) risks.push(migrationRisks.removes)
+  if (replaced.length > 0) risks.push(migrationRisks.replaces)
+  if (v2.agents.length === 0) risks.push(migrationRisks.empty)
   return {
     target: v2,
     changed: text === null || parseError !== null || !same(input, v2),

@@ -9,10 +9,10 @@ import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { compareLive, type Comparison } from '../log/snapshot/snapshot-diff.js'
 import { dependencyCycles } from '../tasks/cycles.js'
 import type { Problem } from '../log/fold.js'
-import { chooseKept, keepLive, listKept, type Kept } from '../log/snapshot/snapshot-archive.js'
-import type { LockWorld } from '../log/locks/locks.js'
-import { Reader, type Trouble } from '../log/replay.js'
-import { dropOldIds, writeFacts, type ResumeFacts } from '../log/resume-point.js'
+import { chooseArchived, archiveLive, listArchived, type ArchivedSnapshot } from '../log/snapshot/snapshot-archive.js'
+import type { LockPorts } from '../log/locks/locks.js'
+import { Reader, type LineIssue } from '../log/replay.js'
+import { dropOldIds, writeResumeData, type ResumeData } from '../log/resume-point.js'
 import { explainDisk, findRoot, type TaskRoot } from '../log/root.js'
 import { contentHash, metaOf, taskLines, writeSnapshot, type SnapshotMeta } from '../log/snapshot/snapshot.js'
 
@@ -43,20 +43,20 @@ export interface RebuildReport {
     readonly total: number
     readonly counts: Readonly<Partial<Record<Problem, number>>>
     /** By line number; the first thousand. */
-    readonly items: readonly Trouble[]
+    readonly items: readonly LineIssue[]
   }
   readonly tornLastLine: boolean
   /** Lines that counted without a fencing token. */
   readonly unfenced: number
   readonly dependencyCycles: readonly (readonly string[])[]
-  readonly keptAs: string | null
+  readonly archivedAs: string | null
   readonly compacted: { readonly path: string; readonly lines: number; readonly dropped: number } | null
 }
 
 const cyclesShown = 20
 const batchBytes = 2 ** 20
 
-export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld): Promise<RebuildReport> {
+export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts): Promise<RebuildReport> {
   const { disk, clock, ids } = world
   const root = await findRoot(options.root, world)
   const log = await explainDisk(root.log, () => disk.openLog(root.log, 'read'))
@@ -69,18 +69,18 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
   const reader = new Reader()
   let compacted: RebuildReport['compacted'] = null
   let out: Compactor | undefined
-  let facts: ResumeFacts | undefined
+  let facts: ResumeData | undefined
   try {
     if (options.compactTo !== undefined) out = await compactor(options.compactTo, root, disk, ids.next())
     await explainDisk(root.log, () =>
       reader.read(log, {
-        whole: true,
+        complete: true,
         ...(out === undefined ? {} : { onCounted: out.take }),
         ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
       }),
     )
     if (out !== undefined) compacted = await out.end(reader.report.lines)
-    if (options.apply) facts = await factsOf(reader, log, root, world)
+    if (options.apply) facts = await resumeDataOf(reader, log, root, world)
   } catch (error) {
     await out?.giveUp()
     throw error
@@ -95,10 +95,10 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
   if (options.apply) {
     const beforeReplace = async ({ hash }: SnapshotMeta) => {
       compared = await compare(hash)
-      await keepLive(root, disk, clock.wallMs())
+      await archiveLive(root, disk, clock.wallMs())
     }
     meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), facts, beforeReplace })
-    keptAs = (await keepLive(root, disk, clock.wallMs())) ?? null
+    keptAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await dropOldIds(root.state, facts?.ids.file, disk)
   } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
   compared ??= await compare(meta.hash)
@@ -117,25 +117,25 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockWorld)
     tasks: fold.tasks().length,
     events: fold.eventCount,
     lines: report.lines,
-    errors: { total, counts: report.counts, items: report.troubles },
+    errors: { total, counts: report.counts, items: report.issues },
     tornLastLine: report.torn,
     unfenced: fold.unfenced,
     dependencyCycles: dependencyCycles(fold.tasks()).slice(0, cyclesShown),
-    keptAs,
+    archivedAs: keptAs,
     compacted,
   }
 }
 
 /** A torn last line was taken as a line, though its writer may be alive: nobody goes on behind it. */
-function factsOf(
+function resumeDataOf(
   reader: Reader,
   log: LogFile,
   { log: path, state }: TaskRoot,
-  { disk, ids }: LockWorld,
-): Promise<ResumeFacts | undefined> {
+  { disk, ids }: LockPorts,
+): Promise<ResumeData | undefined> {
   const { fold, position, lineNumber, report } = reader
   const at = { fold, position, lineNumber, openEnd: reader.openEnd || report.torn }
-  return explainDisk(path, () => writeFacts(at, log, state, { disk, draftId: ids.next() }))
+  return explainDisk(path, () => writeResumeData(at, log, state, { disk, draftId: ids.next() }))
 }
 
 interface Compactor {
@@ -205,26 +205,26 @@ export interface RestoreReport {
   readonly root: string
   readonly applied: boolean
   readonly chosen: string
-  readonly kept: readonly Kept[]
+  readonly archived: readonly ArchivedSnapshot[]
   /** What was live until now, kept under this name. */
-  readonly replacedKeptAs: string | null
+  readonly replacedArchivedAs: string | null
 }
 
 export async function restoreSnapshot(
   options: { readonly root: string; readonly apply: boolean; readonly snapshot?: string | undefined },
-  world: LockWorld,
+  world: LockPorts,
 ): Promise<RestoreReport> {
   const { disk, clock, ids } = world
   const root = await findRoot(options.root, world)
-  const kept = await listKept(root, disk)
-  const chosen = chooseKept(kept, options.snapshot)
+  const kept = await listArchived(root, disk)
+  const chosen = chooseArchived(kept, options.snapshot)
   let replacedKeptAs: string | null = null
   if (options.apply) {
     const path = join(root.state, chosen.name)
     const draft = join(root.state, `.restore.${ids.next()}.draft`)
     // A second name first: keeping the live one may let the oldest go, and that may be the one that was chosen.
     await explainDisk(path, () => disk.link(path, draft))
-    replacedKeptAs = (await keepLive(root, disk, clock.wallMs())) ?? null
+    replacedKeptAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await explainDisk(root.snapshot, () => disk.move(draft, root.snapshot))
   }
   return {
@@ -233,7 +233,7 @@ export async function restoreSnapshot(
     root: root.path,
     applied: options.apply,
     chosen: chosen.name,
-    kept,
-    replacedKeptAs,
+    archived: kept,
+    replacedArchivedAs: replacedKeptAs,
   }
 }

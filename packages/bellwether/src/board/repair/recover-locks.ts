@@ -5,8 +5,8 @@
  */
 import { join } from 'node:path'
 import type { LogFile } from '../../ports/disk/disk.js'
-import { iso, judge, lockGraceMs, type Judgement, type LockFile } from '../log/locks/lock-status.js'
-import { generationName, generations, readLock, type LockWorld } from '../log/locks/locks.js'
+import { iso, lockStatus, lockGraceMs, type LockStatus, type LockFile } from '../log/locks/lock-status.js'
+import { generationName, generations, readLock, type LockPorts } from '../log/locks/locks.js'
 import { errorCode, explainDisk, findRoot, type TaskRoot } from '../log/root.js'
 
 export interface RecoverOptions {
@@ -17,7 +17,7 @@ export interface RecoverOptions {
   readonly graceMs?: number
 }
 
-export interface LockSeen {
+export interface LockInfo {
   readonly path: string
   readonly resource: string | null
   readonly owner: string | null
@@ -40,30 +40,30 @@ export interface RecoverReport {
   readonly root: string
   readonly graceSec: number
   readonly scanned: number
-  readonly candidates: readonly LockSeen[]
+  readonly candidates: readonly LockInfo[]
   /** Locks that hold. */
-  readonly held: readonly LockSeen[]
-  readonly reclaimed: readonly LockSeen[]
+  readonly held: readonly LockInfo[]
+  readonly reclaimed: readonly LockInfo[]
   /** Why nothing was done, though asked for. */
   readonly refused: string | null
   readonly errors: readonly { readonly path: string; readonly error: string }[]
 }
 
 interface Found {
-  readonly seen: LockSeen
+  readonly info: LockInfo
   readonly name: string
   readonly identity: string
 }
 
-export async function recoverStaleLocks(options: RecoverOptions, world: LockWorld): Promise<RecoverReport> {
+export async function recoverStaleLocks(options: RecoverOptions, world: LockPorts): Promise<RecoverReport> {
   const root = await findRoot(options.root, world)
   const graceMs = options.graceMs ?? lockGraceMs
   const found = await scan(root, options.force, graceMs, world)
-  const candidates = found.filter(({ seen }) => seen.reason !== null)
+  const candidates = found.filter(({ info: seen }) => seen.reason !== null)
   const bulk = candidates.length > 1 && !options.yes
   const refused =
     options.apply && bulk ? `${candidates.length} locks would be reclaimed at once: look at each, then add --yes` : null
-  const reclaimed: LockSeen[] = []
+  const reclaimed: LockInfo[] = []
   const errors: { path: string; error: string }[] = []
   if (options.apply && refused === null && candidates.length > 0) {
     const audit = await explainDisk(root.audit, () => world.disk.openLog(root.audit, 'append'))
@@ -71,10 +71,10 @@ export async function recoverStaleLocks(options: RecoverOptions, world: LockWorl
     try {
       for (const one of candidates) {
         try {
-          if (await reclaim(one, root, audit, world)) reclaimed.push(one.seen)
-          else errors.push({ path: one.seen.path, error: 'it is no longer the lock that was judged' })
+          if (await reclaim(one, root, audit, world)) reclaimed.push(one.info)
+          else errors.push({ path: one.info.path, error: 'it is no longer the lock that was judged' })
         } catch (error) {
-          errors.push({ path: one.seen.path, error: error instanceof Error ? error.message : errorCode(error) })
+          errors.push({ path: one.info.path, error: error instanceof Error ? error.message : errorCode(error) })
         }
       }
     } finally {
@@ -87,15 +87,15 @@ export async function recoverStaleLocks(options: RecoverOptions, world: LockWorl
     root: root.path,
     graceSec: graceMs / 1_000,
     scanned: found.length,
-    candidates: candidates.map(({ seen }) => seen),
-    held: found.filter(({ seen }) => seen.reason === null).map(({ seen }) => seen),
+    candidates: candidates.map(({ info: seen }) => seen),
+    held: found.filter(({ info: seen }) => seen.reason === null).map(({ info: seen }) => seen),
     reclaimed,
     refused,
     errors,
   }
 }
 
-async function scan(root: TaskRoot, force: boolean, graceMs: number, world: LockWorld): Promise<Found[]> {
+async function scan(root: TaskRoot, force: boolean, graceMs: number, world: LockPorts): Promise<Found[]> {
   const { disk, machine, clock } = world
   const found: Found[] = []
   for (const name of (await explainDisk(root.locks, () => disk.list(root.locks))).toSorted()) {
@@ -105,15 +105,15 @@ async function scan(root: TaskRoot, force: boolean, graceMs: number, world: Lock
     if (entry === 'missing') continue
     const file = await readLock(disk, path)
     if (file === 'missing') continue
-    const judged = judge(file, { nowMs: clock.wallMs(), graceMs, machine })
+    const judged = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
     // A folder holds who knows what: it is shown, and left alone.
     const reason = entry.kind === 'folder' ? null : judged.stale !== false ? judged.stale : force ? 'forced' : null
-    found.push({ seen: describe(path, file, judged, reason), name, identity: entry.identity })
+    found.push({ info: describe(path, file, judged, reason), name, identity: entry.identity })
   }
   return found
 }
 
-function describe(path: string, file: LockFile, judged: Judgement, reason: LockSeen['reason']): LockSeen {
+function describe(path: string, file: LockFile, judged: LockStatus, reason: LockInfo['reason']): LockInfo {
   const { record } = file
   return {
     path,
@@ -133,8 +133,8 @@ function describe(path: string, file: LockFile, judged: Judgement, reason: LockS
 }
 
 /** Whether it was reclaimed; false: it was no longer the same. */
-async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: LockWorld): Promise<boolean> {
-  const { seen, name, identity } = found
+async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: LockPorts): Promise<boolean> {
+  const { info: seen, name, identity } = found
   await note(audit, 'reclaimed', seen, world)
   const { disk, ids } = world
   const [generation] = generations([name])
@@ -154,7 +154,7 @@ async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: Lock
   return false
 }
 
-async function note(audit: LogFile, action: string, seen: LockSeen, { clock, machine }: LockWorld): Promise<void> {
+async function note(audit: LogFile, action: string, seen: LockInfo, { clock, machine }: LockPorts): Promise<void> {
   const { path, owner, reason, ...rest } = seen
   const line = {
     at: iso(clock.wallMs() / 1_000),

@@ -45,7 +45,7 @@ function named(key: string, value: Readonly<Record<string, unknown>>): Found {
 
 const count = z.number().finite().min(0)
 const actions = ['retry', 'human', 'escalate'] as const
-const standings = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
+const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
 
 const recoveryShape = z.object({
   attempt: count,
@@ -64,7 +64,7 @@ export function referenceRecovery({ taskId, name: reasonCode, value }: Found): R
   const told = recoveryShape.safeParse(value).data
   if (told === undefined || taskId === '' || reasonCode === '') return undefined
   const { attempt, nextAssignee, cooldownUntilTs } = told
-  const escalated = told.recoveryState === standings.escalate
+  const escalated = told.recoveryState === recoveryStates.escalate
   const action = told.action ?? (escalated ? 'escalate' : nextAssignee === human ? 'human' : 'retry')
   const shown = Date.parse(told.cooldownUntil ?? '') / 1_000
   const untilTs = cooldownUntilTs ?? (Number.isFinite(shown) ? shown : 0)
@@ -74,7 +74,7 @@ export function referenceRecovery({ taskId, name: reasonCode, value }: Found): R
     attempt: Math.floor(attempt),
     nextAssignee,
     action,
-    recoveryState: standings[action],
+    recoveryState: recoveryStates[action],
     cooldownUntilTs: Math.ceil(untilTs > secondsMax ? untilTs / 1_000 : untilTs),
     // It has no date for whoever is next: the board gives one when it first looks.
     deadlineTs: 0,

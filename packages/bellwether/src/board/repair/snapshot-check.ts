@@ -8,13 +8,13 @@ import { Reader } from '../log/replay.js'
 import type { RebuildReport } from './rebuild.js'
 import { contentHash, taskLines } from '../log/snapshot/snapshot.js'
 
-export type SnapshotStanding = 'same' | 'missing' | 'behind' | 'mismatch'
+export type SnapshotStatus = 'same' | 'missing' | 'behind' | 'mismatch'
 
 const metaShape = z.object({ replay: z.object({ position: z.number().int().min(0) }) })
 // The meta comes last and is a few hundred bytes, or a few thousand with every kind of problem counted.
 const tailBytes = 65_536
 
-export async function standingOf(report: RebuildReport, logPath: string, disk: Disk): Promise<SnapshotStanding> {
+export async function snapshotStatus(report: RebuildReport, logPath: string, disk: Disk): Promise<SnapshotStatus> {
   if (report.match) return 'same'
   if (report.live === 'missing') return 'missing'
   if (report.live !== 'ours' || report.liveHash === null) return 'mismatch'
@@ -25,7 +25,7 @@ export async function standingOf(report: RebuildReport, logPath: string, disk: D
   try {
     if (position > (await log.size())) return 'mismatch'
     const reader = new Reader()
-    await reader.read(upTo(log, position), { whole: true })
+    await reader.read(upTo(log, position), { complete: true })
     return contentHash(taskLines(reader.fold.tasks()), reader.fold.control) === report.liveHash ? 'behind' : 'mismatch'
   } finally {
     await log.close()

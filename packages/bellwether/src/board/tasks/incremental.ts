@@ -1,37 +1,37 @@
 /**
  * Answers about all tasks that are kept up with the few that changed. Always: an answer for a state is the one that a look at
- * all of its tasks would give; a state that is older than the answer, or has no standing, gets an answer of its own.
+ * all of its tasks would give; a state that is older than the answer, or has no version, gets an answer of its own.
  */
-import { standingOf, type Changes } from '../log/changes.js'
+import { versionOf, type Changes } from '../log/changes.js'
 import type { BoardState, Task } from '../log/task.js'
 
-export interface Kept {
+export interface IncrementalIndex {
   /** Everything anew. */
-  begin(state: BoardState): void
+  rebuild(state: BoardState): void
   /** These tasks are other ones than before, or are there for the first time. */
-  change(state: BoardState, tasks: readonly Task[]): void
+  update(state: BoardState, tasks: readonly Task[]): void
 }
 
 /** `make` builds an empty answer for a question; a question with another `key` begins anew. */
-export function keepUp<Q, A extends Kept>(
+export function incremental<Q, A extends IncrementalIndex>(
   make: (question: Q) => A,
 ): (state: BoardState, question: Q, key?: string) => A {
   const kept = new WeakMap<Changes, { readonly key: string; readonly answer: A; at: number }>()
   return (state, question, key = '') => {
-    const standing = standingOf(state)
-    const last = standing === undefined ? undefined : kept.get(standing.changes)
-    if (standing !== undefined && last?.key === key && last.at <= standing.at) {
-      const changed = standing.changes.between(last.at, standing.at)
+    const version = versionOf(state)
+    const last = version === undefined ? undefined : kept.get(version.changes)
+    if (version !== undefined && last?.key === key && last.at <= version.at) {
+      const changed = version.changes.between(last.at, version.at)
       if (changed !== null) {
-        last.at = standing.at
-        if (changed.size > 0) last.answer.change(state, tasksOf(state, changed))
+        last.at = version.at
+        if (changed.size > 0) last.answer.update(state, tasksOf(state, changed))
         return last.answer
       }
     }
     const answer = make(question)
-    answer.begin(state)
-    const isOlder = last !== undefined && standing !== undefined && last.at > standing.at
-    if (standing !== undefined && !isOlder) kept.set(standing.changes, { key, answer, at: standing.at })
+    answer.rebuild(state)
+    const isOlder = last !== undefined && version !== undefined && last.at > version.at
+    if (version !== undefined && !isOlder) kept.set(version.changes, { key, answer, at: version.at })
     return answer
   }
 }

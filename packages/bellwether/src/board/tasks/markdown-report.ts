@@ -4,14 +4,14 @@
  */
 import { openRun, pausedBy } from './task-fields.js'
 import { budgetsOf } from '../policies/budget.js'
-import { choose } from './next-task.js'
+import { nextTask } from './next-task.js'
 import { byUrgency, readiness, type ReadyRules, type WaitCode } from './ready.js'
 import { dependencyCycles } from './cycles.js'
 import { taskStatuses, type BoardState, type Task, type TaskStatus } from '../log/task.js'
 
-export interface Synthesis {
+export interface MarkdownReport {
   readonly markdown: string
-  readonly facts: Readonly<Record<string, unknown>>
+  readonly summary: Readonly<Record<string, unknown>>
 }
 
 // One screen a section: whoever wants all of it lists it.
@@ -42,7 +42,7 @@ function section(title: string, headings: readonly string[], rows: readonly (rea
   ]
 }
 
-export function synthesize(state: BoardState, nowMs: number, rules: ReadyRules): Synthesis {
+export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRules): MarkdownReport {
   const tasks = [...state.tasks.values()].sort(byUrgency)
   const counts = Object.fromEntries(taskStatuses.map((status) => [status, 0])) as Record<TaskStatus, number>
   const waiting: { task: Task; code: WaitCode; why: string }[] = []
@@ -69,7 +69,7 @@ export function synthesize(state: BoardState, nowMs: number, rules: ReadyRules):
     tasks.filter((task) => task.status === status).sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1))
   const paused = pausedBy(state)
   const cycles = dependencyCycles(state.tasks.values()).slice(0, rowsMax)
-  const choice = choose(state, nowMs, rules)
+  const choice = nextTask(state, nowMs, rules)
   const lines = [
     `# The board, ${state.lastEventAt ?? 'before its first event'}`,
     '',
@@ -117,5 +117,5 @@ export function synthesize(state: BoardState, nowMs: number, rules: ReadyRules):
     paused: paused !== null,
     waitingForPeople: forPeople.length,
   }
-  return { markdown: `${lines.join('\n').trimEnd()}\n`, facts }
+  return { markdown: `${lines.join('\n').trimEnd()}\n`, summary: facts }
 }

@@ -3,7 +3,7 @@
  * the last one, not what is on the board. Nothing here writes: dispatch.ts asks again under the lock before it claims.
  */
 import { pausedBy } from './task-fields.js'
-import { outlookOf, type Outlook } from './readiness-index.js'
+import { readinessIndex, type ReadinessIndex } from './readiness-index.js'
 import { dependsOn, weight, type ReadyRules, type WaitCode } from './ready.js'
 import type { BoardState, Task } from '../log/task.js'
 
@@ -21,7 +21,7 @@ export interface Choice {
   readonly ready: number
 }
 
-export type First =
+export type NextTask =
   | { readonly task: Task; readonly assignee: string; readonly because: string }
   | { readonly task: null; readonly because: string }
 
@@ -29,15 +29,15 @@ export type First =
 const othersMax = 20
 
 /** The one that comes first, without a word about the others. */
-export function chooseFirst(state: BoardState, nowMs: number, rules: ReadyRules): First {
-  return firstIn(outlookOf(state, nowMs, rules), state)
+export function firstReady(state: BoardState, nowMs: number, rules: ReadyRules): NextTask {
+  return firstIn(readinessIndex(state, nowMs, rules), state)
 }
 
-function firstIn({ ready, waiting }: Outlook, state: BoardState): First {
+function firstIn({ ready, waiting }: ReadinessIndex, state: BoardState): NextTask {
   const paused = pausedBy(state)
   const [best] = ready.first(1)
-  if (paused === null && best?.told.ready === true)
-    return { task: best.task, assignee: best.told.assignee, because: firstOf(best.task, ready.length) }
+  if (paused === null && best?.readiness.ready === true)
+    return { task: best.task, assignee: best.readiness.assignee, because: firstOf(best.task, ready.length) }
   const because =
     paused !== null
       ? `${paused.by} paused the board${paused.reason === undefined ? '' : `: ${paused.reason}`}`
@@ -47,8 +47,8 @@ function firstIn({ ready, waiting }: Outlook, state: BoardState): First {
   return { task: null, because }
 }
 
-export function choose(state: BoardState, nowMs: number, rules: ReadyRules): Choice {
-  const outlook = outlookOf(state, nowMs, rules)
+export function nextTask(state: BoardState, nowMs: number, rules: ReadyRules): Choice {
+  const outlook = readinessIndex(state, nowMs, rules)
   const { ready, waiting } = outlook
   const best = firstIn(outlook, state)
   const others: Choice['others'][number][] = []
@@ -63,7 +63,7 @@ export function choose(state: BoardState, nowMs: number, rules: ReadyRules): Cho
   }
   // One allowance for all: the walk along chains of dependencies is too long to be made for each.
   const steps = { left: cycleWalkMax }
-  for (const { task, told } of waiting.first(othersMax - others.length)) {
+  for (const { task, readiness: told } of waiting.first(othersMax - others.length)) {
     if (told.ready) continue
     const why = told.code === 'dependency' ? `${told.why}${inTurn(task, state, steps)}` : told.why
     others.push({ taskId: task.taskId, code: told.code, why })

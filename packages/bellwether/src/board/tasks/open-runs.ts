@@ -3,7 +3,7 @@
  * every task would tell, kept up with those that change.
  */
 import { claimOf, isOver, openRun, type DispatchClaim } from './task-fields.js'
-import { keepUp, type Kept } from './incremental.js'
+import { incremental, type IncrementalIndex } from './incremental.js'
 import type { BoardState, Run, Task } from '../log/task.js'
 
 export interface OpenRun {
@@ -12,20 +12,20 @@ export interface OpenRun {
   readonly run: Run
 }
 
-class UnderWay implements Kept {
+class OpenRunsIndex implements IncrementalIndex {
   readonly runs = new Map<string, OpenRun>()
   /** Claims of tasks that have no open run. */
   readonly claims = new Map<string, DispatchClaim>()
 
-  begin(state: BoardState): void {
-    for (const task of state.tasks.values()) this.#look(task)
+  rebuild(state: BoardState): void {
+    for (const task of state.tasks.values()) this.#reindex(task)
   }
 
-  change(_state: BoardState, tasks: readonly Task[]): void {
-    for (const task of tasks) this.#look(task)
+  update(_state: BoardState, tasks: readonly Task[]): void {
+    for (const task of tasks) this.#reindex(task)
   }
 
-  #look(task: Task): void {
+  #reindex(task: Task): void {
     const { taskId } = task
     const run = openRun(task)
     const claim = run === null && task.status === 'claimed' ? claimOf(task) : null
@@ -36,16 +36,16 @@ class UnderWay implements Kept {
   }
 }
 
-const underWay = keepUp<null, UnderWay>(() => new UnderWay())
+const openRunsIndex = incremental<null, OpenRunsIndex>(() => new OpenRunsIndex())
 
 /** Every run that nothing has closed, also of tasks that a hand has moved on since. */
 export function openRuns(state: BoardState): readonly OpenRun[] {
-  return [...underWay(state, null).runs.values()]
+  return [...openRunsIndex(state, null).runs.values()]
 }
 
 /** Turns under way, and claims about to become some. */
 export function inFlight(state: BoardState, nowMs: number): number {
-  const { runs, claims } = underWay(state, null)
+  const { runs, claims } = openRunsIndex(state, null)
   let count = runs.size
   for (const claim of claims.values()) if (!isOver(claim, nowMs)) count += 1
   return count

@@ -4,14 +4,14 @@
  * reason, never passed over; an abort is in the log before any turn is told to stop.
  */
 import { InvalidInput } from '@bellwether/protocol'
-import { abortOf, approvalOf, frozenOf, iso, needsApproval, openRun, pausedBy, type Said } from './task-fields.js'
+import { abortOf, approvalOf, frozenOf, iso, needsApproval, openRun, pausedBy, type SignedNote } from './task-fields.js'
 import { actorName, reasonText } from './input.js'
-import { personEntry, withoutWait } from './reminders.js'
+import { handoffEntry, withoutRecovery } from './reminders.js'
 import { recoveryPayload, type RecoveryPolicy } from '../policies/recovery.js'
-import { draftsAlong, route } from './status-path.js'
+import { draftsAlongPath, statusPath } from './status-path.js'
 import type { Board, BoardState, Draft, Task, TaskEvent } from '../log/task.js'
 
-export interface Word {
+export interface OperatorInput {
   readonly by: string
   readonly reason?: string
 }
@@ -36,24 +36,24 @@ export function taskIn(state: BoardState, taskId: string): Task {
   return task
 }
 
-function said({ by, reason }: Word, nowMs: number): Said {
+function signed({ by, reason }: OperatorInput, nowMs: number): SignedNote {
   const text = reasonText(reason)
   return { by: actorName(by), at: iso(nowMs), ...(text === undefined ? {} : { reason: text }) }
 }
 
-export function pause({ board, nowMs }: OperatorPorts, word: Word): Lines {
+export function pause({ board, nowMs }: OperatorPorts, word: OperatorInput): Lines {
   return board.write((state) => {
     const paused = pausedBy(state)
     if (paused !== null) throw refused(`the board is paused already, by ${paused.by} at ${paused.at}`, 'already_paused')
-    const who = said(word, nowMs())
+    const who = signed(word, nowMs())
     return [{ taskId: wholeBoard, type: 'board_control', actor: who.by, payload: { paused: who } }]
   })
 }
 
-export function resume({ board, nowMs }: OperatorPorts, word: Word): Lines {
+export function resume({ board, nowMs }: OperatorPorts, word: OperatorInput): Lines {
   return board.write((state) => {
     if (pausedBy(state) === null) throw refused('the board is not paused', 'not_paused')
-    const who = said(word, nowMs())
+    const who = signed(word, nowMs())
     return [{ taskId: wholeBoard, type: 'board_control', actor: who.by, payload: { paused: null, resumed: who } }]
   })
 }
@@ -63,59 +63,59 @@ function note(task: Task, actor: string, payload: Readonly<Record<string, unknow
 }
 
 /** A frozen task is not begun; a turn that is under way goes on. */
-export function freeze({ board, nowMs }: OperatorPorts, taskId: string, word: Word): Lines {
+export function freeze({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (task.status === 'done') throw refused(`${taskId} is done`, 'already_done')
     if (frozenOf(task) !== null) throw refused(`${taskId} is frozen already`, 'already_frozen')
-    const who = said(word, nowMs())
+    const who = signed(word, nowMs())
     return note(task, who.by, { frozen: who })
   })
 }
 
-export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, word: Word): Lines {
+export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (frozenOf(task) === null) throw refused(`${taskId} is not frozen`, 'not_frozen')
-    return note(task, said(word, nowMs()).by, { frozen: null })
+    return note(task, signed(word, nowMs()).by, { frozen: null })
   })
 }
 
-export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, word: Word): Lines {
+export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (task.status === 'done') throw refused(`${taskId} is done`, 'already_done')
-    return note(task, said(word, nowMs()).by, {
+    return note(task, signed(word, nowMs()).by, {
       requiresApproval: true,
       approval: null,
-      ...withoutWait(task, 'approval'),
+      ...withoutRecovery(task, 'approval'),
     })
   })
 }
 
-export function approve({ board, nowMs }: OperatorPorts, taskId: string, word: Word): Lines {
+export function approve({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (!needsApproval(task)) throw refused(`${taskId} needs no approval`, 'no_approval_needed')
     const given = approvalOf(task)
     if (given !== null) throw refused(`${taskId} was approved by ${given.by} at ${given.at}`, 'already_approved')
-    const who = said(word, nowMs())
-    return note(task, who.by, { approval: who, ...withoutWait(task, 'approval') })
+    const who = signed(word, nowMs())
+    return note(task, who.by, { approval: who, ...withoutRecovery(task, 'approval') })
   })
 }
 
 /** Ends a task as failed. With a turn under way this is only the word: the reconciler stops the turn and closes the run. */
-export function abort({ board, nowMs }: OperatorPorts, taskId: string, word: Word): Lines {
+export function abort({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (task.status === 'done') throw refused(`${taskId} is done; done is final`, 'already_done')
     if (task.status === 'failed') throw refused(`${taskId} has failed already`, 'already_failed')
     if (abortOf(task) !== null) throw refused(`${taskId} is being aborted already`, 'already_aborted')
-    const who = said(word, nowMs())
+    const who = signed(word, nowMs())
     if (openRun(task) !== null && task.status === 'in_progress') return note(task, who.by, { abort: who })
     const reason = `aborted by ${who.by}${who.reason === undefined ? '' : `: ${who.reason}`}`
     const payload = { reason, reasonCode: 'aborted', claim: null }
-    return draftsAlong(route(task.status, 'failed') ?? [], { taskId, actor: who.by, payload })
+    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: who.by, payload })
   })
 }
 
@@ -123,16 +123,16 @@ export function abort({ board, nowMs }: OperatorPorts, taskId: string, word: Wor
 export function escalate(
   { board, nowMs, recovery }: OperatorPorts & { readonly recovery: RecoveryPolicy },
   taskId: string,
-  word: Word,
+  word: OperatorInput,
 ): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
     if (task.status === 'done') throw refused(`${taskId} is done; done is final`, 'already_done')
-    const who = said(word, nowMs())
-    const entry = personEntry(recovery, taskId, 'escalated', nowMs(), 'escalate')
+    const who = signed(word, nowMs())
+    const entry = handoffEntry(recovery, taskId, 'escalated', nowMs(), 'escalate')
     const reason = `escalated by ${who.by}${who.reason === undefined ? '' : `: ${who.reason}`}`
     const payload = { reason, reasonCode: 'escalated', claim: null, ...recoveryPayload(task, entry) }
     if (task.status === 'blocked') return note(task, who.by, payload)
-    return draftsAlong(route(task.status, 'blocked') ?? [], { taskId, actor: who.by, payload })
+    return draftsAlongPath(statusPath(task.status, 'blocked') ?? [], { taskId, actor: who.by, payload })
   })
 }

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, it, vi } from 'vitest'
-import { choose } from './next-task.js'
+import { nextTask } from './next-task.js'
 import { Fold } from '../log/fold.js'
-import { lookAfterPeople } from './reminders.js'
+import { dueReminders } from './reminders.js'
 import { shippedRecovery } from '../policies/recovery.js'
 import { readiness, type ReadyRules } from './ready.js'
 import { TaskMap } from '../log/task-map.js'
@@ -88,8 +88,8 @@ it('tells after every change what a look at all tasks would tell: choice, people
         const rules = { firstAgent, recovery: { ...shippedRecovery, default: { maxAttempts: 2, cooldownSec } } }
         const [mine, theirs] = [kept.state(), fresh.state()]
         expect(mine).toEqual(theirs)
-        expect(choose(mine, nowMs, rules)).toEqual(choose(theirs, nowMs, rules))
-        const people = (state: BoardState) => lookAfterPeople(state, nowMs, rules, 'ann')
+        expect(nextTask(mine, nowMs, rules)).toEqual(nextTask(theirs, nowMs, rules))
+        const people = (state: BoardState) => dueReminders(state, nowMs, rules, 'ann')
         expect(people(mine)).toEqual(people(theirs))
         expect(inFlight(mine, nowMs)).toBe(inFlight(theirs, nowMs))
         const runs = (state: BoardState) =>
@@ -98,12 +98,12 @@ it('tells after every change what a look at all tasks would tell: choice, people
             .sort()
         expect(runs(mine)).toEqual(runs(theirs))
         const { ready, open } = plainly(theirs, nowMs, rules)
-        const choice = choose(mine, nowMs, rules)
+        const choice = nextTask(mine, nowMs, rules)
         expect(choice.ready).toBe(ready.length)
         expect(choice.others.length + choice.left + (choice.taskId === null ? 0 : 1)).toBe(open)
         // A state of before still answers for itself.
         const before = older[0] ?? mine
-        expect(choose(before, nowMs, rules).ready).toBe(plainly(before, nowMs, rules).ready.length)
+        expect(nextTask(before, nowMs, rules).ready).toBe(plainly(before, nowMs, rules).ready.length)
         older.unshift(mine)
       }
     }),
@@ -128,8 +128,8 @@ it('nobody walks over all tasks again for the sake of a few lines', () => {
   const rules = { firstAgent: 'coder', recovery: shippedRecovery }
   const look = (nowMs: number) => {
     const state = fold.state()
-    const people = lookAfterPeople(state, nowMs, rules, 'ann').drafts.length
-    return [choose(state, nowMs, rules).taskId, inFlight(state, nowMs), openRuns(state).length, people]
+    const people = dueReminders(state, nowMs, rules, 'ann').drafts.length
+    return [nextTask(state, nowMs, rules).taskId, inFlight(state, nowMs), openRuns(state).length, people]
   }
   expect(look(startMs)).toEqual([name(0), 0, 0, 0])
   const walks = vi.spyOn(TaskMap.prototype, 'entries')

@@ -4,34 +4,34 @@
  * from the state, the hour and the rules alone.
  */
 import { claimOf, textField } from './task-fields.js'
-import { keepUp, type Kept } from './incremental.js'
-import { personDueMs } from './reminder-due.js'
+import { incremental, type IncrementalIndex } from './incremental.js'
+import { reminderDueMs } from './reminder-due.js'
 import { recoveryOf, ruleFor } from '../policies/recovery.js'
 import { byUrgency, cooldownSlackSec, readiness, type Readiness, type ReadyRules } from './ready.js'
 import { Sorted } from './sorted.js'
 import type { BoardState, Task } from '../log/task.js'
 
-export interface Prospect {
+export interface ReadinessEntry {
   readonly task: Task
-  readonly told: Readiness
+  readonly readiness: Readiness
   /** When time alone changes what is told; null: never. */
   readonly nextMs: number | null
   /** When somebody must be asked or reminded; null: no person is waited for. */
-  readonly personMs: number | null
+  readonly reminderMs: number | null
 }
 
-const byTask = (a: Prospect, b: Prospect): number => byUrgency(a.task, b.task)
-const byName = (a: Prospect, b: Prospect): number =>
+const byTask = (a: ReadinessEntry, b: ReadinessEntry): number => byUrgency(a.task, b.task)
+const byName = (a: ReadinessEntry, b: ReadinessEntry): number =>
   a.task.taskId < b.task.taskId ? -1 : a.task.taskId > b.task.taskId ? 1 : 0
 
-export class Outlook implements Kept {
-  readonly ready = new Sorted<Prospect>(byTask)
-  readonly waiting = new Sorted<Prospect>(byTask)
-  readonly people = new Sorted<Prospect>((a, b) => a.personMs! - b.personMs! || byName(a, b))
-  readonly #timed = new Sorted<Prospect>((a, b) => a.nextMs! - b.nextMs! || byName(a, b))
-  readonly #all = new Map<string, Prospect>()
+export class ReadinessIndex implements IncrementalIndex {
+  readonly ready = new Sorted<ReadinessEntry>(byTask)
+  readonly waiting = new Sorted<ReadinessEntry>(byTask)
+  readonly reminders = new Sorted<ReadinessEntry>((a, b) => a.reminderMs! - b.reminderMs! || byName(a, b))
+  readonly #timed = new Sorted<ReadinessEntry>((a, b) => a.nextMs! - b.nextMs! || byName(a, b))
+  readonly #all = new Map<string, ReadinessEntry>()
   /** Who waits for a task, by its id. */
-  readonly #waitFor = new Map<string, Set<string>>()
+  readonly #dependents = new Map<string, Set<string>>()
   readonly #rules: ReadyRules
   #nowMs: number
 
@@ -40,80 +40,86 @@ export class Outlook implements Kept {
     this.#nowMs = nowMs
   }
 
-  begin(state: BoardState): void {
-    const [ready, waiting, people, timed]: [Prospect[], Prospect[], Prospect[], Prospect[]] = [[], [], [], []]
+  rebuild(state: BoardState): void {
+    const [ready, waiting, people, timed]: [ReadinessEntry[], ReadinessEntry[], ReadinessEntry[], ReadinessEntry[]] = [
+      [],
+      [],
+      [],
+      [],
+    ]
     for (const task of state.tasks.values()) {
-      const one = this.#prospect(task, state)
+      const one = this.#entryFor(task, state)
       if (one === null) continue
-      this.#enter(one)
-      ;(one.told.ready ? ready : waiting).push(one)
-      if (one.personMs !== null) people.push(one)
+      this.#insert(one)
+      ;(one.readiness.ready ? ready : waiting).push(one)
+      if (one.reminderMs !== null) people.push(one)
       if (one.nextMs !== null) timed.push(one)
     }
     this.ready.become(ready)
     this.waiting.become(waiting)
-    this.people.become(people)
+    this.reminders.become(people)
     this.#timed.become(timed)
   }
 
-  change(state: BoardState, tasks: readonly Task[]): void {
+  update(state: BoardState, tasks: readonly Task[]): void {
     const touched = new Set<Task>(tasks)
-    for (const { taskId } of tasks) for (const id of this.#waitFor.get(taskId) ?? []) touched.add(state.tasks.get(id)!)
-    for (const task of touched) this.#look(task, state)
+    for (const { taskId } of tasks)
+      for (const id of this.#dependents.get(taskId) ?? []) touched.add(state.tasks.get(id)!)
+    for (const task of touched) this.#reindex(task, state)
   }
 
   /** Time has passed. A clock that was set back may change whatever depends on time. */
-  pass(state: BoardState, nowMs: number): void {
+  advanceTo(state: BoardState, nowMs: number): void {
     const isBack = nowMs < this.#nowMs
     this.#nowMs = nowMs
-    const due: Prospect[] = []
+    const due: ReadinessEntry[] = []
     for (const one of this.#timed) {
       if (!isBack && one.nextMs! > nowMs) break
       due.push(one)
     }
-    if (isBack) due.push(...this.people)
-    for (const one of due) this.#look(one.task, state)
+    if (isBack) due.push(...this.reminders)
+    for (const one of due) this.#reindex(one.task, state)
   }
 
-  #look(task: Task, state: BoardState): void {
+  #reindex(task: Task, state: BoardState): void {
     const before = this.#all.get(task.taskId)
-    if (before !== undefined) this.#leave(before)
-    const one = this.#prospect(task, state)
+    if (before !== undefined) this.#remove(before)
+    const one = this.#entryFor(task, state)
     if (one === null) return
-    this.#enter(one)
-    ;(one.told.ready ? this.ready : this.waiting).add(one)
-    if (one.personMs !== null) this.people.add(one)
+    this.#insert(one)
+    ;(one.readiness.ready ? this.ready : this.waiting).add(one)
+    if (one.reminderMs !== null) this.reminders.add(one)
     if (one.nextMs !== null) this.#timed.add(one)
   }
 
   /** Null: it is done, and nobody asks any more. */
-  #prospect(task: Task, state: BoardState): Prospect | null {
+  #entryFor(task: Task, state: BoardState): ReadinessEntry | null {
     const told = readiness(task, state, this.#nowMs, this.#rules)
     if (!told.ready && told.code === 'done') return null
-    const personMs = personDueMs(task, told, this.#nowMs, this.#rules.recovery)
-    return { task, told, nextMs: nextChangeMs(task, this.#nowMs, this.#rules), personMs }
+    const personMs = reminderDueMs(task, told, this.#nowMs, this.#rules.recovery)
+    return { task, readiness: told, nextMs: nextChangeMs(task, this.#nowMs, this.#rules), reminderMs: personMs }
   }
 
-  #enter(one: Prospect): void {
+  #insert(one: ReadinessEntry): void {
     const { taskId, dependencies } = one.task
     this.#all.set(taskId, one)
     for (const id of dependencies) {
-      const waiters = this.#waitFor.get(id)
-      if (waiters === undefined) this.#waitFor.set(id, new Set([taskId]))
+      const waiters = this.#dependents.get(id)
+      if (waiters === undefined) this.#dependents.set(id, new Set([taskId]))
       else waiters.add(taskId)
     }
   }
 
-  #leave(one: Prospect): void {
+  #remove(one: ReadinessEntry): void {
     const { taskId, dependencies } = one.task
     this.#all.delete(taskId)
-    ;(one.told.ready ? this.ready : this.waiting).delete(one)
-    if (one.personMs !== null) this.people.delete(one)
+    ;(one.readiness.ready ? this.ready : this.waiting).delete(one)
+    if (one.reminderMs !== null) this.reminders.delete(one)
     if (one.nextMs !== null) this.#timed.delete(one)
     for (const id of dependencies) {
-      const waiters = this.#waitFor.get(id)
+      const waiters = this.#dependents.get(id)
       waiters?.delete(taskId)
-      if (waiters?.size === 0) this.#waitFor.delete(id)
+      if (waiters?.size === 0) this.#dependents.delete(id)
     }
   }
 }
@@ -142,7 +148,7 @@ interface Question {
   readonly nowMs: number
 }
 
-const outlooks = keepUp<Question, Outlook>(({ rules, nowMs }) => new Outlook(rules, nowMs))
+const outlooks = incremental<Question, ReadinessIndex>(({ rules, nowMs }) => new ReadinessIndex(rules, nowMs))
 const texts = new WeakMap<ReadyRules['recovery'], string>()
 
 /** Policies are read afresh for every step, and most often say the same. */
@@ -152,8 +158,8 @@ function keyOf({ firstAgent, recovery }: ReadyRules): string {
   return `${firstAgent} ${text}`
 }
 
-export function outlookOf(state: BoardState, nowMs: number, rules: ReadyRules): Outlook {
+export function readinessIndex(state: BoardState, nowMs: number, rules: ReadyRules): ReadinessIndex {
   const outlook = outlooks(state, { rules, nowMs }, keyOf(rules))
-  outlook.pass(state, nowMs)
+  outlook.advanceTo(state, nowMs)
   return outlook
 }

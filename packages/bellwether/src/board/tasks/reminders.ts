@@ -3,8 +3,8 @@
  * reminder the task fails with a reason, which ends the waiting of whoever asked. Always: the dates stand in the log, so any
  * process goes on with them; a clock that jumps ahead costs one reminder at most. Pure; the autopilot writes and alerts.
  */
-import { outlookOf } from './readiness-index.js'
-import { setBack, wanted } from './reminder-due.js'
+import { readinessIndex } from './readiness-index.js'
+import { clockWasSetBack, personNeeded } from './reminder-due.js'
 import {
   deadlineSecOf,
   human,
@@ -16,25 +16,25 @@ import {
   type RecoveryPolicy,
 } from '../policies/recovery.js'
 import type { ReadyRules } from './ready.js'
-import { draftsAlong, route } from './status-path.js'
+import { draftsAlongPath, statusPath } from './status-path.js'
 import type { BoardState, Draft, Task } from '../log/task.js'
 
-export interface PersonAlert {
+export interface ReminderAlert {
   readonly kind: 'person_reminder' | 'person_gave_up'
   readonly taskId: string
   readonly text: string
 }
 
-export interface PeopleStep {
+export interface ReminderStep {
   readonly drafts: readonly Draft[]
-  readonly alerts: readonly PersonAlert[]
+  readonly alerts: readonly ReminderAlert[]
 }
 
 // One step of a board with a long queue of people must not hold the lock for long; the rest comes with the next step.
 const perStepMax = 200
 
 /** The decisions of a task without those for these reasons: what was waited for is over. */
-export function withoutWait(
+export function withoutRecovery(
   task: Task,
   ...codes: readonly string[]
 ): { readonly recovery: Record<string, RecoveryEntry> } {
@@ -42,7 +42,7 @@ export function withoutWait(
 }
 
 /** The hop to a human, dated. */
-export function personEntry(
+export function handoffEntry(
   policy: RecoveryPolicy,
   taskId: string,
   reasonCode: string,
@@ -62,25 +62,25 @@ export function personEntry(
   }
 }
 
-export function lookAfterPeople(state: BoardState, nowMs: number, rules: ReadyRules, actor: string): PeopleStep {
+export function dueReminders(state: BoardState, nowMs: number, rules: ReadyRules, actor: string): ReminderStep {
   const drafts: Draft[] = []
-  const alerts: PersonAlert[] = []
+  const alerts: ReminderAlert[] = []
   const policy = rules.recovery
   let touched = 0
-  for (const { task, told, personMs } of outlookOf(state, nowMs, rules).people) {
+  for (const { task, readiness: told, reminderMs: personMs } of readinessIndex(state, nowMs, rules).reminders) {
     if (touched === perStepMax || personMs! > nowMs) break
-    const need = wanted(task, told)
+    const need = personNeeded(task, told)
     if (need === null) continue
     const { taskId } = task
     const note = (entry: RecoveryEntry) =>
       drafts.push({ taskId, actor, type: 'task_noted', payload: recoveryPayload(task, entry) })
     const entry = recoveryOf(task, need.code)
     if (entry?.nextAssignee !== human) {
-      note(personEntry(policy, taskId, need.code, nowMs))
+      note(handoffEntry(policy, taskId, need.code, nowMs))
       touched += 1
       continue
     }
-    const late = overdue(policy, setBack(policy, entry, nowMs) ? { ...entry, deadlineTs: 0 } : entry, nowMs)
+    const late = overdue(policy, clockWasSetBack(policy, entry, nowMs) ? { ...entry, deadlineTs: 0 } : entry, nowMs)
     if (late.what === 'in_time') continue
     touched += 1
     if (late.what !== 'given_up') {
@@ -88,10 +88,10 @@ export function lookAfterPeople(state: BoardState, nowMs: number, rules: ReadyRu
       alerts.push({ kind: 'person_reminder', taskId, text: `${taskId} waits for a person: ${need.why}` })
       continue
     }
-    const way = route(task.status, 'failed')
+    const way = statusPath(task.status, 'failed')
     if (way === null) continue
     const payload = { reason: `no_answer: ${need.why}`, reasonCode: 'no_answer' }
-    drafts.push(...draftsAlong(way, { taskId, actor, payload }))
+    drafts.push(...draftsAlongPath(way, { taskId, actor, payload }))
     alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed, because nobody answered: ${need.why}` })
   }
   return { drafts, alerts }

@@ -4,7 +4,7 @@
  */
 import { transitions, type Draft, type EventType, type TaskStatus } from '../log/task.js'
 
-const lineFor: Readonly<Record<TaskStatus, EventType>> = {
+const eventFor: Readonly<Record<TaskStatus, EventType>> = {
   pending: 'task_created',
   claimed: 'task_claimed',
   in_progress: 'task_reopened',
@@ -15,7 +15,7 @@ const lineFor: Readonly<Record<TaskStatus, EventType>> = {
 }
 
 /** The types of line that lead there; empty when it is there already, null when no way leads there. */
-export function route(from: TaskStatus, to: TaskStatus): readonly EventType[] | null {
+export function statusPath(from: TaskStatus, to: TaskStatus): readonly EventType[] | null {
   const cameFrom = new Map<TaskStatus, TaskStatus>()
   const open: TaskStatus[] = [from]
   for (let here = open.shift(); here !== undefined && here !== to; here = open.shift()) {
@@ -30,14 +30,14 @@ export function route(from: TaskStatus, to: TaskStatus): readonly EventType[] | 
   for (let here = to; here !== from;) {
     const before = cameFrom.get(here)
     if (before === undefined) return null
-    lines.unshift(here === 'in_progress' && before === 'claimed' ? 'task_started' : lineFor[here])
+    lines.unshift(here === 'in_progress' && before === 'claimed' ? 'task_started' : eventFor[here])
     here = before
   }
   return lines
 }
 
 /** Drafts along the way; the payload goes on the last one, because it is what the way was for. */
-export function draftsAlong(lines: readonly EventType[], draft: Omit<Draft, 'type' | 'eventId'>): readonly Draft[] {
+export function draftsAlongPath(lines: readonly EventType[], draft: Omit<Draft, 'type' | 'eventId'>): readonly Draft[] {
   const { payload, ...rest } = draft
   return lines.map((type, position) => ({
     ...rest,

@@ -5,12 +5,12 @@
  */
 import { claimOf, isOver, openRun, textField } from './task-fields.js'
 import { actorName, changeShape, checked, newTaskShape, type NewTask, type TaskChange } from './input.js'
-import { refused, taskIn, type OperatorPorts, type Word } from './operator-commands.js'
+import { refused, taskIn, type OperatorPorts, type OperatorInput } from './operator-commands.js'
 import type { EvidenceRecord } from '../policies/acceptance.js'
-import { recoveryForgotten, type RecoveryEntry } from '../policies/recovery.js'
-import { withoutWait } from './reminders.js'
+import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
+import { withoutRecovery } from './reminders.js'
 import { dependsOn } from './ready.js'
-import { draftsAlong, route } from './status-path.js'
+import { draftsAlongPath, statusPath } from './status-path.js'
 import type { BoardState, Draft, TaskEvent } from '../log/task.js'
 
 type Lines = Promise<readonly TaskEvent[]>
@@ -74,7 +74,7 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
     if (task.status === 'claimed' && hold !== null && !isOver(hold, nowMs())) {
       throw refused(`${hold.by} is about to start ${taskId}`, 'claimed', 'try again in a minute, or freeze it')
     }
-    const payload = { assignee: actor, claim: null, reasonCode: null, ...recoveryForgotten }
+    const payload = { assignee: actor, claim: null, reasonCode: null, ...recoveryCleared }
     if (task.status === 'claimed') {
       if (hold === null && task.assignee !== actor) {
         throw refused(`${task.assignee ?? 'somebody'} has claimed ${taskId}`, 'claimed', 'ask them, or block it first')
@@ -88,16 +88,21 @@ export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: s
   })
 }
 
-export interface Finished {
+export interface FinishInput {
   readonly evidence: EvidenceRecord | null
   readonly note?: string
 }
 
-export function finishTask({ board }: OperatorPorts, taskId: string, by: string, { evidence, note }: Finished): Lines {
+export function finishTask(
+  { board }: OperatorPorts,
+  taskId: string,
+  by: string,
+  { evidence, note }: FinishInput,
+): Lines {
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    const way = route(task.status, 'done')
+    const way = statusPath(task.status, 'done')
     if (way === null || way.length === 0) throw refused(`${taskId} is done already`, 'already_done')
     const payload = {
       evidence,
@@ -105,13 +110,13 @@ export function finishTask({ board }: OperatorPorts, taskId: string, by: string,
       claim: null,
       reasonCode: null,
       ...(note === undefined ? {} : { note }),
-      ...recoveryForgotten,
+      ...recoveryCleared,
     }
-    return draftsAlong(way, { taskId, actor, payload })
+    return draftsAlongPath(way, { taskId, actor, payload })
   })
 }
 
-export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason }: Word): Lines {
+export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason }: OperatorInput): Lines {
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
@@ -119,16 +124,16 @@ export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason
       reason: reason ?? `blocked by ${actor}`,
       reasonCode: 'blocked',
       claim: null,
-      ...withoutWait(task, 'blocked'),
+      ...withoutRecovery(task, 'blocked'),
     }
     if (task.status === 'blocked') return [{ taskId, type: 'task_noted', actor, payload }]
-    const way = route(task.status, 'blocked')
+    const way = statusPath(task.status, 'blocked')
     if (way === null) throw refused(`${taskId} is done; done is final`, 'already_done')
-    return draftsAlong(way, { taskId, actor, payload })
+    return draftsAlongPath(way, { taskId, actor, payload })
   })
 }
 
-export interface RetryWord extends Word {
+export interface RetryInput extends OperatorInput {
   /** Who is to try; absent: who would have tried first. */
   readonly agent?: string
   /** What was spent before does not count any more. */
@@ -139,7 +144,7 @@ export interface RetryWord extends Word {
 export function retryTask(
   { board, nowMs, firstAgent }: OperatorPorts & { readonly firstAgent: string },
   taskId: string,
-  { by, reason, agent, freshBudget }: RetryWord,
+  { by, reason, agent, freshBudget }: RetryInput,
 ): Lines {
   const actor = actorName(by)
   return board.write((state): readonly Draft[] => {
@@ -147,7 +152,7 @@ export function retryTask(
     const run = openRun(task)
     if (run !== null) throw refused(`${run.agent} is at ${taskId} now`, 'under_way')
     if (task.status === 'pending') throw refused(`${taskId} is pending: it is tried when it is ready`, 'not_tried_yet')
-    const way = route(task.status, 'blocked')
+    const way = statusPath(task.status, 'blocked')
     if (way === null) throw refused(`${taskId} is done; done is final`, 'already_done')
     const entry: RecoveryEntry = {
       taskId,
@@ -169,6 +174,6 @@ export function retryTask(
       ...(freshBudget === true ? { budget: {} } : {}),
     }
     if (way.length === 0) return [{ taskId, type: 'task_noted', actor, payload }]
-    return draftsAlong(way, { taskId, actor, payload })
+    return draftsAlongPath(way, { taskId, actor, payload })
   })
 }

@@ -7,13 +7,13 @@ import { z } from 'zod'
 import type { BoardState, Run, Task } from '../log/task.js'
 
 const instant = z.string().refine((text) => Number.isFinite(Date.parse(text)))
-const said = z.object({ by: z.string(), at: z.string(), reason: z.string().optional() })
+const signedNote = z.object({ by: z.string(), at: z.string(), reason: z.string().optional() })
 
 /** A dispatcher's hold on a task between choosing it and the intent line; `id` fences whoever lost it. */
 const claimShape = z.object({ id: z.string(), by: z.string(), since: instant, until: instant })
 export type DispatchClaim = z.output<typeof claimShape>
 
-export interface Said {
+export interface SignedNote {
   readonly by: string
   readonly at: string
   readonly reason?: string | undefined
@@ -30,11 +30,11 @@ export const textField = (task: Task, name: string): string | null => {
   return typeof value === 'string' && value !== '' ? value : null
 }
 export const claimOf = (task: Task): DispatchClaim | null => read(claimShape, task.fields['claim'])
-export const frozenOf = (task: Task): Said | null => read(said, task.fields['frozen'])
-export const abortOf = (task: Task): Said | null => read(said, task.fields['abort'])
-export const approvalOf = (task: Task): Said | null => read(said, task.fields['approval'])
+export const frozenOf = (task: Task): SignedNote | null => read(signedNote, task.fields['frozen'])
+export const abortOf = (task: Task): SignedNote | null => read(signedNote, task.fields['abort'])
+export const approvalOf = (task: Task): SignedNote | null => read(signedNote, task.fields['approval'])
 export const needsApproval = (task: Task): boolean => task.fields['requiresApproval'] === true
-export const pausedBy = (state: BoardState): Said | null => read(said, state.control['paused'])
+export const pausedBy = (state: BoardState): SignedNote | null => read(signedNote, state.control['paused'])
 
 /** The run that nothing has closed yet, also when a hand has moved the task on since. */
 export function openRun(task: Task): Run | null {

@@ -8,7 +8,7 @@ import type { Command } from 'commander'
 import { runAutopilot } from '../../board/dispatch/autopilot.js'
 import { writeCaches } from '../../board/dispatch/caches.js'
 import { commandSpawner } from '../../board/dispatch/command-spawner.js'
-import type { Desk } from '../../board/dispatch/dispatcher.js'
+import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
 import { dispatch } from '../../board/dispatch/dispatch.js'
 import { localEvidence } from '../../board/dispatch/local-evidence.js'
 import { reconcileAll } from '../../board/dispatch/reconcile.js'
@@ -53,11 +53,15 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
       }
       const { command } = flags
       return onRoot(flags, 'look', async (opened) => {
-        const desk = deskOf(opened, command, flags)
-        const { signal, end } = onInterrupt(desk)
+        const dispatcher = commandDispatcher(opened, command, flags)
+        const { signal, end } = onInterrupt(dispatcher)
         try {
-          await settleLeftovers(desk)
-          finish(await (id === undefined ? several(desk, opened, flags, signal) : one(desk, opened, id, flags, signal)))
+          await settleLeftovers(dispatcher)
+          finish(
+            await (id === undefined
+              ? dispatchReady(dispatcher, opened, flags, signal)
+              : dispatchOne(dispatcher, opened, id, flags, signal)),
+          )
         } finally {
           end()
         }
@@ -77,12 +81,12 @@ async function onServer(server: Client, id: string | undefined, flags: Flags): P
   if (id === undefined) {
     const body = { maxSteps: flags.max ?? 1 }
     const run = await server.ask<Run>('POST', '/board/autopilot', { body, timeoutMs })
-    answer(flags, run, () => [...run.reports.map(told), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
+    answer(flags, run, () => [...run.reports.map(reportText), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
     return codeOf(run.reports)
   }
   const path = `/board/tasks/${encodeURIComponent(id)}/dispatch`
   const report = await server.ask<DispatchReport>('POST', path, { body: {}, timeoutMs })
-  answer(flags, report, () => told(report))
+  answer(flags, report, () => reportText(report))
   return codeOf([report])
 }
 
@@ -91,7 +95,7 @@ interface Run {
   readonly stoppedBecause: string
 }
 
-function deskOf(opened: Opened, command: string, flags: Flags): Desk {
+function commandDispatcher(opened: Opened, command: string, flags: Flags): Dispatcher {
   const { board, ids, log } = opened
   const spawner = commandSpawner({
     root: board.root,
@@ -107,18 +111,32 @@ function deskOf(opened: Opened, command: string, flags: Flags): Desk {
   return openDispatcher(opened, { spawner, evidence: localEvidence(board.root, ids), actor: whoAmI(flags) })
 }
 
-async function one(desk: Desk, opened: Opened, id: string, flags: Flags, signal: AbortSignal): Promise<number> {
-  const report = await dispatch(desk, id, signal)
-  await writeCaches(desk.board, opened.caches)
-  answer(flags, { ...report }, () => told(report))
+async function dispatchOne(
+  dispatcher: Dispatcher,
+  opened: Opened,
+  id: string,
+  flags: Flags,
+  signal: AbortSignal,
+): Promise<number> {
+  const report = await dispatch(dispatcher, id, signal)
+  await writeCaches(dispatcher.board, opened.caches)
+  answer(flags, { ...report }, () => reportText(report))
   return codeOf([report])
 }
 
-async function several(desk: Desk, opened: Opened, flags: Flags, signal: AbortSignal): Promise<number> {
-  const { reports, stoppedBecause } = await runAutopilot(desk, opened.caches, { maxSteps: flags.max ?? 1, signal })
+async function dispatchReady(
+  dispatcher: Dispatcher,
+  opened: Opened,
+  flags: Flags,
+  signal: AbortSignal,
+): Promise<number> {
+  const { reports, stoppedBecause } = await runAutopilot(dispatcher, opened.caches, {
+    maxSteps: flags.max ?? 1,
+    signal,
+  })
   answer(flags, { reports, stoppedBecause }, () =>
     [
-      ...reports.map((report) => `${told(report)}\n  chosen because ${plain(report.choice?.because ?? '')}`),
+      ...reports.map((report) => `${reportText(report)}\n  chosen because ${plain(report.choice?.because ?? '')}`),
       `ended: ${plain(stoppedBecause)}`,
     ].join('\n'),
   )
@@ -128,7 +146,7 @@ async function several(desk: Desk, opened: Opened, flags: Flags, signal: AbortSi
 const codeOf = (reports: readonly DispatchReport[]) =>
   reports.every(({ status }) => status === 'done' || status === 'review') ? exitCodes.ok : exitCodes.failure
 
-function told({ taskId, status, reason, spawn, knowledge }: DispatchReport): string {
+function reportText({ taskId, status, reason, spawn, knowledge }: DispatchReport): string {
   const lines = [`${taskId} is ${status}${reason === null ? '' : ` (${reason})`}`]
   if (spawn !== null) {
     const { agent, metrics, error, nextAssignee, action, cooldownUntil } = spawn
@@ -143,26 +161,29 @@ function told({ taskId, status, reason, spawn, knowledge }: DispatchReport): str
 }
 
 /** What a dispatcher that died has left: its command may have gone on without it, and ended meanwhile. */
-async function settleLeftovers(desk: Desk): Promise<void> {
-  await desk.board.sync()
-  const nowMs = desk.clock.wallMs()
-  for (const { runId, run } of openRuns(desk.board.state)) {
+async function settleLeftovers(dispatcher: Dispatcher): Promise<void> {
+  await dispatcher.board.sync()
+  const nowMs = dispatcher.clock.wallMs()
+  for (const { runId, run } of openRuns(dispatcher.board.state)) {
     // A command that lives for one dispatch cannot watch for a minute; here the hour of the intent line must do.
     const ageMs = nowMs - Date.parse(run.startedAt)
-    if (ageMs > desk.settings.spawnGraceMs) desk.seenSince.set(`${runId}:unknown`, desk.clock.monotonicMs() - ageMs)
+    if (ageMs > dispatcher.settings.spawnGraceMs)
+      dispatcher.seenSince.set(`${runId}:unknown`, dispatcher.clock.monotonicMs() - ageMs)
   }
-  await reconcileAll(desk, await desk.policies())
+  await reconcileAll(dispatcher, await dispatcher.policies())
 }
 
-function onInterrupt(desk: Desk): { readonly signal: AbortSignal; readonly end: () => void } {
+function onInterrupt(dispatcher: Dispatcher): { readonly signal: AbortSignal; readonly end: () => void } {
   const stop = new AbortController()
   let told = false
   const interrupt = () => {
     if (told) process.exit(130)
     told = true
     process.stderr.write('stopping what runs; once more to leave at once\n')
-    for (const { runId } of openRuns(desk.board.state)) {
-      desk.spawner.stop(runId, 'interrupted').catch((error: unknown) => process.stderr.write(`${String(error)}\n`))
+    for (const { runId } of openRuns(dispatcher.board.state)) {
+      dispatcher.spawner
+        .stop(runId, 'interrupted')
+        .catch((error: unknown) => process.stderr.write(`${String(error)}\n`))
     }
   }
   const names = ['SIGINT', 'SIGTERM'] as const

@@ -14,7 +14,7 @@ import {
   requireApproval,
   resume,
   unfreeze,
-  type Word,
+  type OperatorInput,
 } from '../../board/tasks/operator-commands.js'
 import type { Spawner } from '../../board/ports.js'
 import type { TaskEvent } from '../../board/log/task.js'
@@ -78,7 +78,7 @@ export function addCommand(task: Command): void {
         const made = await server.ask<TaskView>('POST', '/board/tasks', { body: input })
         return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
-      return onRoot(flags, 'write', async ({ hands }) => {
+      return onRoot(flags, 'write', async ({ operator: hands }) => {
         const taskId = await addTask(hands, input, whoAmI(flags))
         answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
@@ -111,7 +111,7 @@ function changed(server: Client, id: string, body: object): Promise<TaskView> {
   return server.ask<TaskView>('PATCH', `/board/tasks/${encodeURIComponent(id)}`, { body })
 }
 
-type Move = (opened: Opened, id: string, word: Word) => Promise<readonly TaskEvent[]>
+type Move = (opened: Opened, id: string, word: OperatorInput) => Promise<readonly TaskEvent[]>
 interface ReasonFlags extends CommonFlags {
   readonly reason?: string
 }
@@ -139,8 +139,10 @@ function moveCommand(task: Command, name: string, description: string, past: str
 }
 
 export function moveCommands(task: Command): void {
-  moveCommand(task, 'claim', 'take a task up yourself', 'is yours', ({ hands }, id, { by }) => claimTask(hands, id, by))
-  moveCommand(task, 'block', 'mark a task as blocked', 'is blocked', ({ hands }, id, word) =>
+  moveCommand(task, 'claim', 'take a task up yourself', 'is yours', ({ operator: hands }, id, { by }) =>
+    claimTask(hands, id, by),
+  )
+  moveCommand(task, 'block', 'mark a task as blocked', 'is blocked', ({ operator: hands }, id, word) =>
     blockTask(hands, id, word),
   )
   moveCommand(
@@ -148,19 +150,26 @@ export function moveCommands(task: Command): void {
     'escalate',
     'hand a task to a person',
     'waits for a person',
-    async ({ hands, policies }, id, word) => escalate({ ...hands, recovery: (await policies()).recovery }, id, word),
+    async ({ operator: hands, policies }, id, word) =>
+      escalate({ ...hands, recovery: (await policies()).recovery }, id, word),
   )
-  moveCommand(task, 'freeze', 'let nobody begin a task', 'is frozen', ({ hands }, id, word) => freeze(hands, id, word))
-  moveCommand(task, 'unfreeze', 'let a frozen task go on', 'may go on', ({ hands }, id, word) =>
+  moveCommand(task, 'freeze', 'let nobody begin a task', 'is frozen', ({ operator: hands }, id, word) =>
+    freeze(hands, id, word),
+  )
+  moveCommand(task, 'unfreeze', 'let a frozen task go on', 'may go on', ({ operator: hands }, id, word) =>
     unfreeze(hands, id, word),
   )
-  moveCommand(task, 'approve', 'approve a task that needs it', 'is approved', ({ hands }, id, word) =>
+  moveCommand(task, 'approve', 'approve a task that needs it', 'is approved', ({ operator: hands }, id, word) =>
     approve(hands, id, word),
   )
-  moveCommand(task, 'require-approval', 'let a task wait for an approval', 'needs an approval', ({ hands }, id, word) =>
-    requireApproval(hands, id, word),
+  moveCommand(
+    task,
+    'require-approval',
+    'let a task wait for an approval',
+    'needs an approval',
+    ({ operator: hands }, id, word) => requireApproval(hands, id, word),
   )
-  moveCommand(task, 'abort', 'end a task as failed, and stop its turn', 'is aborted', ({ hands }, id, word) =>
+  moveCommand(task, 'abort', 'end a task as failed, and stop its turn', 'is aborted', ({ operator: hands }, id, word) =>
     abort(hands, id, word),
   )
 }
@@ -185,12 +194,12 @@ export function doneCommand(task: Command): void {
       }
       return onRoot(flags, 'look', async (opened) => {
         const { board, ids } = opened
-        const desk = openDispatcher(opened, {
-          spawner: nobody,
+        const dispatcher = openDispatcher(opened, {
+          spawner: noSpawner,
           evidence: evidenceOf(opened.settings, board.root, ids),
           actor: whoAmI(flags),
         })
-        await finishChecked(desk, id, {
+        await finishChecked(dispatcher, id, {
           by: whoAmI(flags),
           ...(flags.file === undefined ? {} : { files: flags.file }),
           ...(flags.note === undefined ? {} : { note: flags.note }),
@@ -203,11 +212,11 @@ export function doneCommand(task: Command): void {
 }
 
 /** Nothing is spawned by those who only say that something is done. */
-const nobody: Spawner = {
+const noSpawner: Spawner = {
   kernel: async () => null,
   spawn: () => Promise.reject(new Error('nothing is spawned here')),
-  standing: async () => ({ standing: 'unknown' }),
-  ended: async () => ({ standing: 'unknown' }),
+  status: async () => ({ status: 'unknown' }),
+  ended: async () => ({ status: 'unknown' }),
   stop: async () => undefined,
 }
 
@@ -227,7 +236,7 @@ export function retryCommand(task: Command): void {
         answer(flags, { taskId: id, status, reason }, () => plain(`${id} may be tried again: ${reason ?? ''}`))
       const server = boardServer(flags)
       if (server !== undefined) return told(await changed(server, id, { action: 'retry', ...words }))
-      return onRoot(flags, 'look', async ({ hands, settings, board }) => {
+      return onRoot(flags, 'look', async ({ operator: hands, settings, board }) => {
         await retryTask({ ...hands, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...words })
         told(board.state.tasks.get(id)!)
       })
@@ -251,7 +260,7 @@ export function boardCommands(task: Command): void {
           await server.ask('POST', '/board/control', { body: { paused, ...reason } })
           return answer(flags, { paused }, () => words)
         }
-        return onRoot(flags, 'write', async ({ hands }) => {
+        return onRoot(flags, 'write', async ({ operator: hands }) => {
           await act(hands, { by: whoAmI(flags), ...reason })
           answer(flags, { paused }, () => words)
         })

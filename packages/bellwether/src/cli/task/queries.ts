@@ -8,7 +8,7 @@ import { openFeed } from '../../board/log/feed.js'
 import { shippedRecovery } from '../../board/policies/recovery.js'
 import type { ReadyRules } from '../../board/tasks/ready.js'
 import { listTasks, taskView, type TaskPage, type TaskView } from '../../board/tasks/task-view.js'
-import { synthesize } from '../../board/tasks/markdown-report.js'
+import { markdownReport } from '../../board/tasks/markdown-report.js'
 import { taskStatuses, type TaskEvent, type TaskStatus } from '../../board/log/task.js'
 import type { Client } from '../../client/client.js'
 import { block, plain } from '../../client/sanitize.js'
@@ -38,7 +38,7 @@ export function listCommand(task: Command): void {
     .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
       const { status, limit } = flags
       const done = flags.all === true || status === 'done'
-      const told = (page: TaskPage) => answer(flags, page, () => listStory(page))
+      const told = (page: TaskPage) => answer(flags, page, () => listText(page))
       const server = boardServer(flags)
       if (server !== undefined) {
         const query = new URLSearchParams({ done: String(done), limit: String(Math.max(1, Math.min(limit, pageMax))) })
@@ -55,7 +55,7 @@ export function listCommand(task: Command): void {
 // What a server gives at once.
 const pageMax = 1_000
 
-function listStory(page: TaskPage): string {
+function listText(page: TaskPage): string {
   if (page.tasks.length === 0) return 'no tasks'
   const rows = page.tasks.map((one) => [
     one.taskId,
@@ -73,7 +73,7 @@ export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
     .description('show one task: what it waits for, its tries, what it cost')
     .action(async (id: string, flags: CommonFlags) => {
-      const told = (view: TaskView) => answer(flags, view, () => taskStory(view))
+      const told = (view: TaskView) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
       if (server !== undefined) return told(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
       return onRoot(flags, 'look', async (opened) =>
@@ -82,7 +82,7 @@ export function showCommand(task: Command): void {
     })
 }
 
-function taskStory(view: TaskView): string {
+function taskText(view: TaskView): string {
   const told = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? 'nothing: it is done' : 'nothing: it is ready')],
@@ -188,7 +188,11 @@ export function synthesizeCommand(task: Command): void {
       if (boardServer(flags) !== undefined)
         throw new InvalidInput('a report is written from files: leave --server out', { code: 'contradicting_options' })
       await onRoot(flags, 'look', async (opened) => {
-        const { markdown, facts } = synthesize(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
+        const { markdown, summary: facts } = markdownReport(
+          opened.board.state,
+          systemClock.wallMs(),
+          await rulesOf(opened),
+        )
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {
             throw new InvalidInput(`the report cannot be written to ${flags.out}: ${errorMessage(error)}`, {

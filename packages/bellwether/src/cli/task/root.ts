@@ -51,12 +51,12 @@ export function whoAmI(flags: CommonFlags): string {
   return flags.as ?? userInfo().username
 }
 
-interface Place {
+interface RootSettings {
   readonly root: string
   readonly settings: Settings['board']
 }
 
-export function placeOf(flags: CommonFlags): Place {
+export function rootSettings(flags: CommonFlags): RootSettings {
   const { board } = loadSettings({ folder: process.cwd(), env: environment() })
   return { root: resolve(flags.root ?? board.root ?? '.'), settings: board }
 }
@@ -64,17 +64,17 @@ export function placeOf(flags: CommonFlags): Place {
 /** Only what somebody should do something about: a command answers on stdout, and its exit code says the rest. */
 export const commandLog: Log = {
   info: () => undefined,
-  warn: (fields, message) => tellStderr('warning', fields, message),
-  error: (fields, message) => tellStderr('error', fields, message),
+  warn: (fields, message) => printStderr('warning', fields, message),
+  error: (fields, message) => printStderr('error', fields, message),
 }
 
-function tellStderr(word: string, fields: object, message: string): void {
+function printStderr(word: string, fields: object, message: string): void {
   const cause = 'err' in fields && fields.err instanceof Error ? `: ${fields.err.message}` : ''
   process.stderr.write(`${word}: ${plain(`${message}${cause}`)}\n`)
 }
 
 export interface Opened extends OpenRoot {
-  readonly hands: OperatorPorts
+  readonly operator: OperatorPorts
 }
 
 /** Opens the root, works, closes it. Verbs that only look do not make a root out of any folder. */
@@ -83,7 +83,7 @@ export async function onRoot<T>(
   use: 'look' | 'write',
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
-  const { root, settings } = placeOf(flags)
+  const { root, settings } = rootSettings(flags)
   if (use === 'look' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
     throw new InvalidInput(`${root} has no tasks yet`, {
       code: 'no_such_root',
@@ -93,7 +93,7 @@ export async function onRoot<T>(
   const owner = `task:${whoAmI(flags)}`
   const opened = await openTaskRoot({ root, owner, settings, log: commandLog, look: use === 'look' })
   try {
-    return await work({ ...opened, hands: { board: opened.board, nowMs: () => systemClock.wallMs() } })
+    return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {
     await opened.alerts.settled()
     await opened.board.close()

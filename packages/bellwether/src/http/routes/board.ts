@@ -7,7 +7,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { CachePorts } from '../../board/dispatch/caches.js'
-import type { Desk } from '../../board/dispatch/dispatcher.js'
+import type { Dispatcher } from '../../board/dispatch/dispatcher.js'
 import type { Feed } from '../../board/log/feed.js'
 import { openRun, pausedBy } from '../../board/tasks/task-fields.js'
 import {
@@ -28,7 +28,7 @@ import { openEventStream } from '../sse.js'
 import { costOf, momentOf, openTaskCosts, orNothing, taskFacts } from '../task-details.js'
 
 export interface BoardParts {
-  readonly desk: Desk
+  readonly dispatcher: Dispatcher
   readonly caches: CachePorts
   readonly feed: Feed
   /** The project whose agents do the tasks: a key that is limited to another does not reach the board. */
@@ -45,10 +45,10 @@ const pingMs = 15_000
 const lookMs = 500
 
 export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
-  const { desk, caches, clock, log } = parts
+  const { dispatcher, caches, clock, log } = parts
   const costs = openTaskCosts(db)
   const moment = async () =>
-    momentOf(await desk.board.sync(), clock.wallMs(), desk.settings.firstAgent, await desk.policies())
+    momentOf(await dispatcher.board.sync(), clock.wallMs(), dispatcher.settings.firstAgent, await dispatcher.policies())
   /** Who signs the line. */
   const by = ({ grant }: FastifyRequest) => (grant.name ?? grant.keyId).slice(0, 128)
   // Before the body is read, behind the hook that knows whose key it is.
@@ -100,7 +100,7 @@ export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
 
   const add = { body: z.looseObject({ title: z.string() }), summary: 'Add a task' }
   app.post('/board/tasks', { schema: add }, async (request, reply) => {
-    const task = await createRequest(desk, request.body, by(request))
+    const task = await createRequest(dispatcher, request.body, by(request))
     return reply.code(201).send(await whole(task))
   })
 
@@ -113,7 +113,7 @@ export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
     summary: 'Change a task’s words, or make one move (`action`)',
   }
   app.patch('/board/tasks/:task', { schema: patch }, (request) =>
-    patchRequest(desk, request.params.task, request.body, by(request)).then(whole),
+    patchRequest(dispatcher, request.params.task, request.body, by(request)).then(whole),
   )
 
   /** Turns may take an hour; a request does not wait that long, and what it leaves is the reconciler's. */
@@ -140,18 +140,18 @@ export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
   }
   app.post('/board/tasks/:task/dispatch', { schema: dispatch }, async (request, reply) => {
     const { task } = request.params
-    const report = await within(request, (signal) => dispatchRequest(desk, task, signal))
-    const known = desk.board.state.tasks.get(task)
+    const report = await within(request, (signal) => dispatchRequest(dispatcher, task, signal))
+    const known = dispatcher.board.state.tasks.get(task)
     return reply.code(known !== undefined && openRun(known) !== null ? 202 : 200).send(report)
   })
 
   const autopilot = { summary: 'Let the autopilot make some steps: `{maxSteps?}`' }
   app.post('/board/autopilot', { schema: autopilot }, (request) =>
-    within(request, (signal) => autopilotRequest(desk, caches, request.body, signal)),
+    within(request, (signal) => autopilotRequest(dispatcher, caches, request.body, signal)),
   )
 
   const control = { summary: 'Pause or resume the whole board: `{paused, reason?}`' }
-  app.post('/board/control', { schema: control }, (request) => controlRequest(desk, request.body, by(request)))
+  app.post('/board/control', { schema: control }, (request) => controlRequest(dispatcher, request.body, by(request)))
 
   let followers = 0
   // One reader of the log serves them all, one question at a time.

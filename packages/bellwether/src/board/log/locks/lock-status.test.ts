@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { judge, parseLock, type LockRecord } from './lock-status.js'
+import { lockStatus, parseLock, type LockRecord } from './lock-status.js'
 
 const nowMs = Date.parse('2026-02-27T00:01:00Z')
 const graceMs = 15_000
-const uptimeMs = 5_000_000
+const upMs = 5_000_000
 
 interface World {
   alive?: boolean
@@ -13,8 +13,8 @@ interface World {
 }
 
 function look(record: LockRecord, { alive = true, bootId = 'boot', ...process }: World = {}, atMs = nowMs) {
-  const machine = { host: 'here', bootId, uptimeMs: () => uptimeMs, process: () => ({ alive, ...process }) }
-  return judge({ record, changedAtMs: atMs }, { nowMs: atMs, graceMs, machine })
+  const machine = { host: 'here', bootId, uptimeMs: () => upMs, process: () => ({ alive, ...process }) }
+  return lockStatus({ record, changedAtMs: atMs }, { nowMs: atMs, graceMs, machine })
 }
 
 function lock(createdSec: number, ttlSec = 30, more: Partial<LockRecord> = {}): LockRecord {
@@ -64,7 +64,7 @@ describe('a lock', () => {
   })
 
   it('[H2.2] is not made stale, nor eternal, by a wall clock that is set', () => {
-    const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: uptimeMs - agoMs, ttlMs: 30_000 })
+    const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: upMs - agoMs, ttlMs: 30_000 })
     const day = 86_400_000
     expect(look(made(5_000), {}, nowMs + day)).toMatchObject({ stale: false, expired: false, ageMs: 5_000 })
     expect(look(made(50_000), {}, nowMs - day)).toMatchObject({ stale: 'expired', ageMs: 50_000 })
@@ -98,7 +98,7 @@ describe('a lock', () => {
       expect(parseLock(text)).toBeUndefined()
     const machine = { host: 'here', bootId: 'b', uptimeMs: () => 0, process: () => ({ alive: false }) }
     const aged = (ageMs: number) =>
-      judge({ record: undefined, broken: 'empty', changedAtMs: nowMs - ageMs }, { nowMs, graceMs, machine })
+      lockStatus({ record: undefined, broken: 'empty', changedAtMs: nowMs - ageMs }, { nowMs, graceMs, machine })
     expect(aged(44_000).stale).toBe(false)
     expect(aged(46_000).stale).toBe('expired')
   })

@@ -33,7 +33,7 @@ export interface LockFile {
   readonly changedAtMs: number
 }
 
-export interface Judgement {
+export interface LockStatus {
   readonly stale: 'expired' | 'owner-dead' | false
   /** Past its expiry: no longer younger than its TTL. */
   readonly expired: boolean
@@ -50,13 +50,13 @@ const startSlackMs = 2_000
 // A record that was edited by hand no longer says the same in all of its fields.
 const sameSpanMs = 1_500
 
-export interface JudgeFacts {
+export interface LockContext {
   readonly nowMs: number
   readonly graceMs: number
   readonly machine: Pick<Machine, 'host' | 'bootId' | 'uptimeMs' | 'process'>
 }
 
-export function judge(file: LockFile, { nowMs, graceMs, machine }: JudgeFacts): Judgement {
+export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockContext): LockStatus {
   const { record } = file
   if (record === undefined) {
     const ageMs = nowMs - file.changedAtMs

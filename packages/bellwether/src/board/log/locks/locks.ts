@@ -14,10 +14,10 @@ import type { Machine } from '../../../ports/disk/machine.js'
 import type { Ids } from '../../../ports/ids.js'
 import { backoffMs } from '../../../ports/retry.js'
 import { clearDrafts } from '../snapshot/snapshot-archive.js'
-import { iso, judge, parseLock, type LockFile, type LockRecord } from './lock-status.js'
+import { iso, lockStatus, parseLock, type LockFile, type LockRecord } from './lock-status.js'
 import { errorCode, explainDisk } from '../root.js'
 
-export interface LockWorld {
+export interface LockPorts {
   readonly disk: Disk
   readonly machine: Machine
   readonly clock: Clock
@@ -25,7 +25,7 @@ export interface LockWorld {
   readonly log: Log
 }
 
-export interface LockTerms {
+export interface LockOptions {
   readonly owner: string
   readonly ttlMs: number
   readonly graceMs: number
@@ -33,7 +33,7 @@ export interface LockTerms {
   readonly waitMs: number
 }
 
-export interface Held {
+export interface Lease {
   readonly token: number
   /** An earlier holder may still be writing: append a fence and read on, then `clearBelow`. */
   readonly mustFence: boolean
@@ -86,7 +86,7 @@ export async function readLock(disk: Disk, path: string): Promise<LockFile | 'mi
 }
 
 /** Takes the lock with a token above `floor`. Throws Retryable `lock_contention` when it was not free in time. */
-export async function acquire(folder: string, floor: number, terms: LockTerms, world: LockWorld): Promise<Held> {
+export async function acquire(folder: string, floor: number, terms: LockOptions, world: LockPorts): Promise<Lease> {
   const { clock } = world
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
@@ -105,7 +105,12 @@ export async function acquire(folder: string, floor: number, terms: LockTerms, w
 }
 
 /** A text: who holds it. */
-async function tryAcquire(folder: string, floor: number, terms: LockTerms, world: LockWorld): Promise<Held | string> {
+async function tryAcquire(
+  folder: string,
+  floor: number,
+  terms: LockOptions,
+  world: LockPorts,
+): Promise<Lease | string> {
   const { disk, machine, clock, ids } = world
   const facts = { nowMs: clock.wallMs(), graceMs: terms.graceMs, machine }
   const names = await explainDisk(folder, () => disk.list(folder))
@@ -114,7 +119,7 @@ async function tryAcquire(folder: string, floor: number, terms: LockTerms, world
     if (name === '') continue
     const file = await readLock(disk, join(folder, name))
     if (file === 'missing') return 'it has just been released'
-    const { stale, why } = judge(file, facts)
+    const { stale, why } = lockStatus(file, facts)
     if (stale === false) return `${file.record?.owner ?? name} (pid ${file.record?.pid ?? '?'}) holds it: ${why}`
   }
   const token = Math.max(top?.token ?? 0, floor) + 1
@@ -136,7 +141,7 @@ async function tryAcquire(folder: string, floor: number, terms: LockTerms, world
   const below = others.filter((one) => one.token < token)
   const mustFence = below.some((one) => one.kind !== 'free')
   const clearBelow = async () => {
-    for (const one of below) await tidyAway(join(folder, one.name), world)
+    for (const one of below) await removeOldLock(join(folder, one.name), world)
     // Somebody died here, perhaps in the middle of making a lock.
     if (mustFence) await clearDrafts(folder, await disk.list(folder), clock.wallMs(), disk)
   }
@@ -152,7 +157,7 @@ async function tryAcquire(folder: string, floor: number, terms: LockTerms, world
   }
 }
 
-async function tidyAway(path: string, { disk, log }: LockWorld): Promise<void> {
+async function removeOldLock(path: string, { disk, log }: LockPorts): Promise<void> {
   try {
     await disk.remove(path)
   } catch (error) {
@@ -161,7 +166,7 @@ async function tidyAway(path: string, { disk, log }: LockWorld): Promise<void> {
   }
 }
 
-function makeRecord(token: number, upMs: number, terms: LockTerms, { machine, clock }: LockWorld): LockRecord {
+function makeRecord(token: number, upMs: number, terms: LockOptions, { machine, clock }: LockPorts): LockRecord {
   const nowMs = clock.wallMs()
   const [createdAtTs, expiresAtTs] = [nowMs / 1_000, (nowMs + terms.ttlMs) / 1_000]
   const { startMark } = machine.process(machine.pid)

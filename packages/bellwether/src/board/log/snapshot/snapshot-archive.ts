@@ -9,18 +9,18 @@ import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../../ports/disk/disk.js'
 import { explainDisk, type TaskRoot } from '../root.js'
 
-export const snapshotsKept = 7
+export const archivedMax = 7
 const pattern = /^tasks\.snapshot\.(\d{8}T\d{6}\.\d{3}Z)\.json$/
 
-export interface Kept {
+export interface ArchivedSnapshot {
   readonly name: string
   readonly timestamp: string
   readonly size: number
 }
 
 /** The newest first. */
-export async function listKept(root: TaskRoot, disk: Disk): Promise<readonly Kept[]> {
-  const kept: Kept[] = []
+export async function listArchived(root: TaskRoot, disk: Disk): Promise<readonly ArchivedSnapshot[]> {
+  const kept: ArchivedSnapshot[] = []
   for (const name of await explainDisk(root.state, () => disk.list(root.state))) {
     const timestamp = pattern.exec(name)?.[1]
     if (timestamp === undefined) continue
@@ -34,10 +34,10 @@ const stamp = (ms: number): string => new Date(ms).toISOString().replaceAll(/[-:
 const nameOf = (ms: number): string => `tasks.snapshot.${stamp(ms)}.json`
 
 /** Gives the live snapshot a second name, and lets the oldest go. Returns the name; undefined: there was nothing to keep. */
-export async function keepLive(root: TaskRoot, disk: Disk, nowMs: number): Promise<string | undefined> {
+export async function archiveLive(root: TaskRoot, disk: Disk, nowMs: number): Promise<string | undefined> {
   const live = await disk.stat(root.snapshot)
   if (live === 'missing' || live.kind !== 'file') return undefined
-  const before = await listKept(root, disk)
+  const before = await listArchived(root, disk)
   const newest = before[0]
   if (newest !== undefined && (await same(join(root.state, newest.name), root.snapshot, disk))) return newest.name
   // Never before the newest one: a clock that was set back must not make this one the first to go.
@@ -46,7 +46,7 @@ export async function keepLive(root: TaskRoot, disk: Disk, nowMs: number): Promi
   while ((await explainDisk(root.state, () => disk.link(root.snapshot, join(root.state, nameOf(ms))))) === 'taken')
     ms += 1
   await clearDrafts(root.state, await disk.list(root.state), nowMs, disk)
-  for (const old of before.slice(snapshotsKept - 1)) await disk.remove(join(root.state, old.name))
+  for (const old of before.slice(archivedMax - 1)) await disk.remove(join(root.state, old.name))
   return nameOf(ms)
 }
 
@@ -93,7 +93,7 @@ export async function clearDrafts(folder: string, names: readonly string[], nowM
 }
 
 /** The kept one that `wanted` names; without a name the newest. */
-export function chooseKept(kept: readonly Kept[], wanted: string | undefined): Kept {
+export function chooseArchived(kept: readonly ArchivedSnapshot[], wanted: string | undefined): ArchivedSnapshot {
   const found =
     wanted === undefined
       ? kept[0]

@@ -2,8 +2,8 @@
  * When an open board writes its snapshot: now and then as the log grows, and at the end. Always: a snapshot that cannot be
  * written costs nothing but a warning, because the log is the truth. How it is written is left to snapshot.ts and kept.ts.
  */
-import { keepLive, listKept } from './snapshot-archive.js'
-import type { LockWorld } from '../locks/locks.js'
+import { archiveLive, listArchived } from './snapshot-archive.js'
+import type { LockPorts } from '../locks/locks.js'
 import type { TaskLog } from '../log.js'
 import { dropOldIds } from '../resume-point.js'
 import type { TaskRoot } from '../root.js'
@@ -16,15 +16,15 @@ const everyPart = 50
 const smallTasks = 2_000
 const smallEveryMs = 5_000
 // Seven copies of the last minute would be no help to anybody.
-const keepEveryMs = 3_600_000
+const archiveEveryMs = 3_600_000
 
-export class Scribe {
+export class SnapshotWriter {
   readonly #root: TaskRoot
-  readonly #world: LockWorld
+  readonly #world: LockPorts
   #eventsThen = -1
   #writtenMs = Number.NEGATIVE_INFINITY
 
-  constructor(root: TaskRoot, world: LockWorld) {
+  constructor(root: TaskRoot, world: LockPorts) {
     this.#root = root
     this.#world = world
   }
@@ -32,14 +32,14 @@ export class Scribe {
   async afterWrite(log: TaskLog): Promise<void> {
     const { fold } = log
     // What was read on from a snapshot counts since that snapshot: many short lives write one, too.
-    if (this.#eventsThen < 0) this.#eventsThen = Math.min(log.resumedAt, fold.eventCount - 1)
+    if (this.#eventsThen < 0) this.#eventsThen = Math.min(log.resumedEvents, fold.eventCount - 1)
     const small = fold.tasks().length <= smallTasks
     const due = small && this.#world.clock.monotonicMs() - this.#writtenMs >= smallEveryMs
     if (due || fold.eventCount - this.#eventsThen >= Math.max(everyEvents, fold.eventCount / everyPart))
       await this.#write(log)
   }
 
-  async atEnd(log: TaskLog): Promise<void> {
+  async onClose(log: TaskLog): Promise<void> {
     const { fold } = log
     const small = fold.tasks().length <= smallTasks
     if (small && this.#eventsThen >= 0 && fold.eventCount > this.#eventsThen) await this.#write(log)
@@ -50,11 +50,11 @@ export class Scribe {
     this.#eventsThen = log.fold.eventCount
     this.#writtenMs = clock.monotonicMs()
     try {
-      const newest = (await listKept(this.#root, disk))[0]
+      const newest = (await listArchived(this.#root, disk))[0]
       const entry = newest === undefined ? 'missing' : await disk.stat(`${this.#root.state}/${newest.name}`)
-      const keep = entry === 'missing' || Math.abs(clock.wallMs() - entry.changedAtMs) >= keepEveryMs
-      if (keep) await keepLive(this.#root, disk, clock.wallMs())
-      const facts = await log.facts(ids.next())
+      const keep = entry === 'missing' || Math.abs(clock.wallMs() - entry.changedAtMs) >= archiveEveryMs
+      if (keep) await archiveLive(this.#root, disk, clock.wallMs())
+      const facts = await log.resumeData(ids.next())
       await writeSnapshot(this.#root.snapshot, log, { disk, draftId: ids.next(), facts })
       await dropOldIds(this.#root.state, facts?.ids.file, disk)
     } catch (error) {

@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto'
 import { basename, dirname, join } from 'node:path'
 import type { Disk } from '../../../ports/disk/disk.js'
 import type { Fold, Problem } from '../fold.js'
-import { sealOf, type ResumeFacts } from '../resume-point.js'
+import { sealOf, type ResumeData } from '../resume-point.js'
 import { explainDisk } from '../root.js'
 import type { Run, Task } from '../task.js'
 
@@ -29,7 +29,7 @@ export interface SnapshotMeta {
   }
   readonly hash: string
   /** Absent for a log that is short, or that ends in the middle of a line: it is read from its start. */
-  readonly resume?: ResumeFacts & { readonly seal: string }
+  readonly resume?: ResumeData & { readonly seal: string }
 }
 
 /** What a snapshot is made from: a fold, and how it came about. */
@@ -112,7 +112,7 @@ export function contentHash(lines: Iterable<string>, control: Readonly<Record<st
   return hash.digest('hex')
 }
 
-export function metaOf({ fold, position, report }: Replayed, hash: string, facts?: ResumeFacts): SnapshotMeta {
+export function metaOf({ fold, position, report }: Replayed, hash: string, facts?: ResumeData): SnapshotMeta {
   const meta = {
     version: snapshotVersion,
     updatedAt: fold.lastEventAt,
@@ -156,6 +156,6 @@ export async function writeSnapshot(
 export interface WriteOptions {
   readonly disk: Disk
   readonly draftId: string
-  readonly facts?: ResumeFacts | undefined
+  readonly facts?: ResumeData | undefined
   readonly beforeReplace?: (meta: SnapshotMeta) => Promise<void>
 }
