@@ -108,8 +108,8 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
     policies: opened.policies,
     knowledge: {
       async hints() {
-        const { knowledge, knowledgeError: knowledgeTrouble } = await opened.policies()
-        const found = await fetchKnowledge(board.root, knowledge, systemClock, knowledgeTrouble)
+        const { knowledge, knowledgeError } = await opened.policies()
+        const found = await fetchKnowledge(board.root, knowledge, systemClock, knowledgeError)
         const { section, degraded, degradeReason, knowledgeTags } = found
         return { section, outcome: { degraded, degradeReason, knowledgeTags, backfill: null } }
       },

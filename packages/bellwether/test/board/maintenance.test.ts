@@ -60,17 +60,17 @@ describe('chores', () => {
   it('[H4.2] look at the locks every 15 minutes and at the snapshot daily, and once at the start', async () => {
     const { chores, clock, raised } = choresOn(await rootWithTasks())
     expect(await chores.step()).toEqual({
-      did: ['locks', 'snapshot', 'retention'],
+      ran: ['locks', 'snapshot', 'retention'],
       staleLocks: 0,
       snapshot: 'same',
-      forgotten: 0,
+      removedRuns: 0,
     })
     const seen: string[] = []
     for (let minute = 1; minute <= 24 * 60; minute += 1) {
       await clock.advance(60_000)
-      const { ran: did } = await chores.step()
-      if (did.includes('locks')) seen.push(`locks ${minute}`)
-      if (did.includes('snapshot')) seen.push(`snapshot ${minute}`)
+      const { ran } = await chores.step()
+      if (ran.includes('locks')) seen.push(`locks ${minute}`)
+      if (ran.includes('snapshot')) seen.push(`snapshot ${minute}`)
     }
     expect(seen.slice(0, 3)).toEqual(['locks 15', 'locks 30', 'locks 45'])
     expect(seen.filter((line) => line.startsWith('locks')).length).toBe(96)
@@ -92,7 +92,7 @@ describe('chores', () => {
     await writeFile(path, (await readFile(path, 'utf8')).replace('"Do T-2"', '"Do T-9"'))
     const wrong = choresOn(root)
     expect((await wrong.chores.step()).snapshot).toBe('mismatch')
-    expect(wrong.raised).toMatchObject([{ kind: 'replay_mismatch', facts: { diff: { changed: 1 } } }])
+    expect(wrong.raised).toMatchObject([{ kind: 'replay_mismatch', details: { diff: { changed: 1 } } }])
     expect(await readFile(log, 'utf8')).toBe(`${before}${late}\n`)
   })
 
@@ -109,7 +109,7 @@ describe('chores', () => {
     await writeFile(lock, JSON.stringify(old))
     const { chores, raised } = choresOn(root)
     expect((await chores.step()).staleLocks).toBe(1)
-    expect(raised).toMatchObject([{ kind: 'stale_locks', facts: { locks: [{ owner: 'gone', reason: 'expired' }] } }])
+    expect(raised).toMatchObject([{ kind: 'stale_locks', details: { locks: [{ owner: 'gone', reason: 'expired' }] } }])
     expect(await readFile(lock, 'utf8')).toBe(JSON.stringify(old))
   })
 
@@ -118,7 +118,7 @@ describe('chores', () => {
     await rm(join(root, 'state', 'tasks.jsonl'))
     const { chores, raised } = choresOn(root)
     expect((await chores.step()).ran).toEqual(['locks', 'snapshot', 'retention'])
-    expect(raised).toMatchObject([{ kind: 'chore_failed', facts: { chore: 'snapshot' } }])
+    expect(raised).toMatchObject([{ kind: 'maintenance_failed', details: { job: 'snapshot' } }])
   })
 
   it('run in a loop until they are told to stop', async () => {
@@ -168,7 +168,7 @@ describe('contention', () => {
     await fail()
     expect(raised).toEqual([])
     await fail()
-    expect(raised).toMatchObject([{ kind: 'lock_contention', facts: { timeouts: 3 } }])
+    expect(raised).toMatchObject([{ kind: 'lock_contention', details: { timeouts: 3 } }])
     expect(contention.timeouts).toBe(6)
   })
 
@@ -245,7 +245,7 @@ describe('alerts', () => {
       kind: 'replay_mismatch',
       text: 'wrong',
       root: '/r',
-      facts: { changed: 1 },
+      details: { changed: 1 },
     })
     expect([alerts.counts.get('replay_mismatch'), alerts.counts.get('unsent')]).toEqual([1, undefined])
   })

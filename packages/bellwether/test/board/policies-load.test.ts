@@ -43,7 +43,7 @@ describe('loading policies', () => {
       recovery: shippedRecovery,
       budget: shippedBudget,
       knowledge: shippedKnowledge,
-      knowledgeTrouble: null,
+      knowledgeError: null,
       acceptance: shippedAcceptance,
     })
     expect(await loadPolicies(join(root, 'nowhere'))).toMatchObject({ recovery: shippedRecovery })
@@ -102,9 +102,9 @@ describe('loading policies', () => {
 
   it('[H8.4] lets a broken knowledge policy stop nobody', async () => {
     write('knowledge-feedback.json', { enabeld: true })
-    const { knowledge, knowledgeError: knowledgeTrouble } = await loadPolicies(root)
+    const { knowledge, knowledgeError } = await loadPolicies(root)
     expect(knowledge).toEqual(shippedKnowledge)
-    expect(knowledgeTrouble).toBe('config/knowledge-feedback.json: there is no key enabeld; did you mean enabled?')
+    expect(knowledgeError).toBe('config/knowledge-feedback.json: there is no key enabeld; did you mean enabled?')
   })
 
   it('names file, key and the nearest key for each mistake, all at once', async () => {

@@ -122,9 +122,9 @@ describe('a house', () => {
     const [key] = await readdir(join(root, 'state', 'runs'))
     await utimes(join(root, 'state', 'runs', key!), 1, 1)
     expect(await openMaintenance(opened).step()).toMatchObject({
-      did: ['locks', 'snapshot', 'retention'],
+      ran: ['locks', 'snapshot', 'retention'],
       staleLocks: 0,
-      forgotten: 1,
+      removedRuns: 1,
     })
     expect(await readdir(join(root, 'state', 'runs'))).toEqual([])
     expect(opened.alerts.counts.size).toBe(0)

@@ -12,7 +12,7 @@ export type AlertKind =
   | 'replay_mismatch'
   | 'lock_contention'
   | 'stale_locks'
-  | 'chore_failed'
+  | 'maintenance_failed'
   | 'person_reminder'
   | 'person_gave_up'
   | 'escalated'

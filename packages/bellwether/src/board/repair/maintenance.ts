@@ -91,7 +91,11 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
         } catch (error) {
           log.error({ err: error, chore: name }, 'a chore failed')
           const why = errorMessage(error)
-          alerts.raise({ kind: 'chore_failed', text: `the chore "${name}" failed: ${why}`, details: { chore: name } })
+          alerts.raise({
+            kind: 'maintenance_failed',
+            text: `maintenance job "${name}" failed: ${why}`,
+            details: { job: name },
+          })
         }
       }
       return { ...told, ran: did }

@@ -90,7 +90,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts)
   const { fold, report } = reader
   const compare = (hash: string) => explainDisk(root.snapshot, () => compareLive(root.snapshot, fold, hash, disk))
   let compared: Comparison | undefined
-  let keptAs: string | null = null
+  let archivedAs: string | null = null
   let meta: SnapshotMeta
   if (options.apply) {
     const beforeReplace = async ({ hash }: SnapshotMeta) => {
@@ -98,7 +98,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts)
       await archiveLive(root, disk, clock.wallMs())
     }
     meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), facts, beforeReplace })
-    keptAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
+    archivedAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await dropOldIds(root.state, facts?.ids.file, disk)
   } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
   compared ??= await compare(meta.hash)
@@ -121,7 +121,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts)
     tornLastLine: report.torn,
     unfenced: fold.unfenced,
     dependencyCycles: dependencyCycles(fold.tasks()).slice(0, cyclesShown),
-    archivedAs: keptAs,
+    archivedAs,
     compacted,
   }
 }
@@ -218,13 +218,13 @@ export async function restoreSnapshot(
   const root = await findRoot(options.root, world)
   const kept = await listArchived(root, disk)
   const chosen = chooseArchived(kept, options.snapshot)
-  let replacedKeptAs: string | null = null
+  let replacedArchivedAs: string | null = null
   if (options.apply) {
     const path = join(root.state, chosen.name)
     const draft = join(root.state, `.restore.${ids.next()}.draft`)
     // A second name first: keeping the live one may let the oldest go, and that may be the one that was chosen.
     await explainDisk(path, () => disk.link(path, draft))
-    replacedKeptAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
+    replacedArchivedAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await explainDisk(root.snapshot, () => disk.move(draft, root.snapshot))
   }
   return {
@@ -234,6 +234,6 @@ export async function restoreSnapshot(
     applied: options.apply,
     chosen: chosen.name,
     archived: kept,
-    replacedArchivedAs: replacedKeptAs,
+    replacedArchivedAs,
   }
 }
