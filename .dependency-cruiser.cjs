@@ -29,7 +29,7 @@ const arrows = {
   index: [...below, ...middle, 'http', 'runtime'],
 }
 
-/** A part is a directory or one file: `serve/…` or `serve.ts`. */
+/** A part is a directory or one file: `runtime/…` or `index.ts`. */
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) => (packages.includes(part) ? `^packages/${part}/src/index\\.ts$` : `${src}${part}(/|\\.ts$)`)
 

@@ -20,7 +20,7 @@ function tree(files: Readonly<Record<string, string>>): string {
     all[`packages/${name}/src/index.ts`] = 'export const word = 1'
   }
   for (const part of parts) all[`packages/bellwether/src/${part}/a.ts`] = `export const ${part} = 1`
-  all['packages/bellwether/src/runtime/serve.ts'] = 'export const serve = 1'
+  all['packages/bellwether/src/runtime/runtime.ts'] = 'export const runtime = 1'
   all['packages/bellwether/test/support/a.ts'] = 'export const support = 1'
   all['packages/bellwether/sim/world.ts'] = 'export const world = 1'
   Object.assign(all, files)
@@ -53,9 +53,9 @@ describe('import arrows', () => {
       'packages/bellwether/src/board/tasks/x.ts': `export * from '../log/a.js'`,
       'packages/bellwether/src/board/log/a.ts': `export const log = 1`,
       'packages/bellwether/src/http/x.ts': `export * from '../board/x.js'\nexport * from '../kernel/a.js'`,
-      'packages/bellwether/src/runtime/serve.ts': `export * from '../http/x.js'\nexport * from '../view/a.js'`,
-      'packages/bellwether/src/demo/x.ts': `export * from '../runtime/serve.js'`,
-      'packages/bellwether/src/cli/x.ts': `export * from '../runtime/serve.js'\nexport * from '../demo/x.js'`,
+      'packages/bellwether/src/runtime/runtime.ts': `export * from '../http/x.js'\nexport * from '../view/a.js'`,
+      'packages/bellwether/src/demo/x.ts': `export * from '../runtime/runtime.js'`,
+      'packages/bellwether/src/cli/x.ts': `export * from '../runtime/runtime.js'\nexport * from '../demo/x.js'`,
       'packages/bellwether/src/kernel/x.test.ts': `import '../../test/support/a.js'`,
       'packages/bellwether/sim/x.ts': `import '../src/pmo/x.js'\nimport './world.js'`,
     })
@@ -72,7 +72,7 @@ describe('import arrows', () => {
     ['the board’s log importing its tasks', 'arrows-of-board-log', 'board/log/b.ts', `export * from '../tasks/a.js'`],
     ['the view importing the kernel', 'arrows-of-view', 'view/b.ts', `export * from '../kernel/a.js'`],
     ['the view importing the board', 'arrows-of-view', 'view/c.ts', `export * from '../board/a.js'`],
-    ['http importing the runtime', 'arrows-of-http', 'http/b.ts', `export * from '../runtime/serve.js'`],
+    ['http importing the runtime', 'arrows-of-http', 'http/b.ts', `export * from '../runtime/runtime.js'`],
     ['the runtime importing the cli', 'arrows-of-runtime', 'runtime/b.ts', `export * from '../cli/a.js'`],
     ['the runtime importing the demo', 'arrows-of-runtime', 'runtime/c.ts', `export * from '../demo/a.js'`],
     ['a type import', 'arrows-of-board', 'board/c.ts', `import type { K } from '../kernel/a.js'\nexport type A = K`],

@@ -47,9 +47,8 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'one-reader-of-the-environment',
-    protects: 'every setting in one place: only runtime/, cli/ and ports/ may read the environment',
-    applies: (path) =>
-      isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:runtime\/serve\.ts$|cli\/)/.test(path),
+    protects: 'one reader of the environment: only packages/base/src/environment.ts may read it',
+    applies: (path) => isProduct(path) && path !== 'packages/base/src/environment.ts',
     find: ({ text, code }) => [
       ...matches(code, /\bprocess\s*(?:\?\.|\.)\s*env\b|\bprocess\s*\[/g),
       ...matches(text, /\bimport\s*\{[^}]*\benv\b[^}]*\}\s*from\s*['"](?:node:)?process['"]/g),

@@ -67,7 +67,7 @@ const examples: Readonly<Record<string, Example>> = {
     path: kernel,
     bad: ['process.env.HOME', 'process?.env', `process['env']`, `import { env } from 'node:process'`],
     good: ['process.pid', 'settings.env', '// process.env', `import { pid } from 'node:process'`],
-    free: [port, 'packages/bellwether/src/runtime/serve.ts', 'packages/bellwether/src/cli/up.ts', test],
+    free: ['packages/base/src/environment.ts', test],
   },
   'one-backoff': {
     path: kernel,
@@ -168,7 +168,7 @@ const examples: Readonly<Record<string, Example>> = {
 
 const root = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))))
 
-const packages = ['protocol', 'bellwether', 'sensor', 'dashboard']
+const packages = ['base', 'protocol', 'bellwether', 'sensor', 'dashboard']
 
 function* sources(folder: string): Iterable<SourceFile> {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {

@@ -4,11 +4,10 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { errorMessage, systemClock } from '@bellwether/base'
+import { environment, errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import { openClient as open, type Address, type Client } from '../client/client.js'
-import { environment } from '../runtime/serve.js'
 import { adminKeyFile, dataFolder, upFile } from '../runtime/paths.js'
 import { nearest } from '../settings/nearest.js'
 

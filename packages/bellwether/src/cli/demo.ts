@@ -1,10 +1,10 @@
 /** `bellwether demo`: a fleet on this machine, with real crashes, for half a minute; ends with a table that SQL has checked. */
+import { environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
 import { runChaos } from '../demo/chaos/chaos.js'
 import { runDemo } from '../demo/demo.js'
-import { environment } from '../runtime/serve.js'
-import { wholeUpTo } from './numbers.js'
+import { wholeUpTo } from './options.js'
 
 interface Flags {
   readonly data: string

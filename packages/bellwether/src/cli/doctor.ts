@@ -1,7 +1,7 @@
 /** `bellwether doctor`: what could keep this folder from working, and how to mend it. Changes nothing; exit 1 when something is bad. */
 import { resolve } from 'node:path'
+import { environment } from '@bellwether/base'
 import { Command } from 'commander'
-import { environment } from '../runtime/serve.js'
 import { examine, type Finding } from '../runtime/doctor.js'
 import { exitCodes, printLine } from './output.js'
 

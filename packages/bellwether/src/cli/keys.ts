@@ -2,11 +2,11 @@
  * `bellwether keys`: makes, lists, rotates and revokes API keys; each deed is in the audit log. In the database itself where settings
  * name one, which works before any server does; otherwise through the server, with an administrator's key.
  */
+import { environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command, InvalidArgumentError } from 'commander'
 import { plain } from '../client/sanitize.js'
 import { keyRoles, type KeyRole } from '../kernel/access/api-keys.js'
-import { environment } from '../runtime/serve.js'
 import { loadSettings } from '../settings/load.js'
 import { knowsServer, openClient, serverOptions, type ServerFlags } from './client.js'
 import { tell } from './output.js'

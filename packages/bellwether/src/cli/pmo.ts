@@ -1,8 +1,9 @@
-/** `bellwether pmo`: the watchdog, the relay of the outbox and retention. Any number of them may run. */
+/** `bellwether pmo`: runs the guard, the relay of the outbox and retention. Any number may run. */
+import { defined } from '@bellwether/base'
 import { Command } from 'commander'
-import { servePmo } from '../runtime/serve.js'
+import { runPmoProcess } from '../runtime/pmo.js'
+import { parentPipe } from './options.js'
 import { printLine } from './output.js'
-import { parentPipe } from './worker.js'
 
 interface Flags {
   readonly json?: boolean
@@ -11,16 +12,12 @@ interface Flags {
 
 export function pmoCommand(finish: (code: number) => void): Command {
   return new Command('pmo')
-    .description('watch over turns and publish events, against [database] url')
+    .description('guard all turns and publish events, against [database] url')
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
-      finish(
-        await servePmo({
-          folder: process.cwd(),
-          parentPipe: flags.parentPipe ?? false,
-          ...(flags.json === true ? { onReady: printLine } : {}),
-        }),
-      )
+      const onReady = flags.json === true ? printLine : undefined
+      const folder = process.cwd()
+      finish(await runPmoProcess({ folder, ...defined({ onReady, parentPipe: flags.parentPipe }) }))
     })
 }

@@ -2,13 +2,14 @@
 import { statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
+import { aborted, defined, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
 import { Command, InvalidArgumentError } from 'commander'
-import { holdLifeline } from '../runtime/shutdown.js'
+import { listenForShutdown } from '../runtime/shutdown.js'
 import { openLog } from '../runtime/logger.js'
 import { exitCodes, printLine } from './output.js'
-import { parentPipe } from './worker.js'
+import { collect, parentPipe, required } from './options.js'
 
 interface Flags {
   readonly root?: string
@@ -46,14 +47,14 @@ export function sensorCommand(finish: (code: number) => void): Command {
 async function run(flags: Flags): Promise<number> {
   const root = directory(flags.root)
   const server = address(flags.server)
-  const keys = flags.key ?? (process.env['BELLWETHER_SENSOR_KEY'] ?? '').split(',').filter((key) => key !== '')
+  const keys = flags.key ?? (environment()['BELLWETHER_SENSOR_KEY'] ?? '').split(',').filter((key) => key !== '')
   if (keys.length === 0) {
     const hint = 'bellwether keys create --role sensor --view NAME prints one; give it with --key'
     throw new InvalidInput('a sensor needs --key KEY', { code: 'missing_option', hint })
   }
   const id = flags.id ?? hostname()
   const log = openLog(`sensor ${id}`)
-  const lifeline = holdLifeline({ parentPipe: flags.parentPipe ?? false, log })
+  const shutdown = listenForShutdown({ parentPipe: flags.parentPipe ?? false, log })
   const sensor = startSensor({
     root,
     server,
@@ -62,44 +63,36 @@ async function run(flags: Flags): Promise<number> {
     log,
     native: flags.polling !== true,
     mustBeMounted: flags.mounted ?? false,
-    ...(flags.exclude === undefined ? {} : { exclude: flags.exclude }),
-    ...(flags.source === undefined ? {} : { sourceId: flags.source }),
-    ...(flags.watchMax === undefined ? {} : { watchMax: flags.watchMax }),
-    ...(flags.threads === undefined ? {} : { scanThreads: flags.threads }),
+    ...defined({
+      exclude: flags.exclude,
+      sourceId: flags.source,
+      watchMax: flags.watchMax,
+      scanThreads: flags.threads,
+    }),
   })
   if (flags.json === true) printLine({ started: true, root, server, id, pid: process.pid })
-  await new Promise<void>((stopped) => {
-    if (lifeline.signal.aborted) stopped()
-    lifeline.signal.addEventListener('abort', () => stopped(), { once: true })
-  })
+  await aborted(shutdown.signal)
   await sensor.stop()
-  lifeline.release()
+  shutdown.release()
   return exitCodes.ok
-}
-
-function needed(value: string | undefined, option: string): string {
-  if (value !== undefined) return value
-  throw new InvalidInput(`a sensor needs ${option}`, { code: 'missing_option', hint: 'see: bellwether sensor --help' })
 }
 
 /** A root that is missing is waited for, since it may be mounted later; one that can never be a root is refused now. */
 function directory(given: string | undefined): string {
-  const root = resolve(needed(given, '--root DIR'))
+  const root = resolve(required(given, 'sensor', '--root DIR'))
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory() === false)
     throw new InvalidInput(`${root} is not a directory`, { code: 'bad_root' })
   return root
 }
 
 function address(given: string | undefined): string {
-  const server = needed(given, '--server URL')
+  const server = required(given, 'sensor', '--server URL')
   if (/^https?:\/\/[^/]/.test(server) && URL.canParse(server)) return server
   throw new InvalidInput(`${server} is not an address of a server`, {
     code: 'bad_server',
     hint: 'give it as http://host:port',
   })
 }
-
-const collect = (key: string, before: readonly string[] = []): readonly string[] => [...before, key]
 
 function wholeNumber(text: string): number {
   const number = Number(text)

@@ -10,7 +10,7 @@ import { openClient, toServer, withNearestAgent, type ServerFlags } from './clie
 import { exitCodes, printLine, tell } from './output.js'
 import { interruptedCode, untilInterrupted } from './interrupt.js'
 import { openProgress } from './live.js'
-import { wholeUpTo } from './numbers.js'
+import { wholeUpTo } from './options.js'
 import { readStdin } from './stdin.js'
 import { plain } from '../client/sanitize.js'
 import { instant } from './terminal.js'

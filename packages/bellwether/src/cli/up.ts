@@ -1,12 +1,13 @@
-/** `bellwether up`: everything on this machine, until it is told to stop. With --json one line on stdout when all of it answers. */
+/** `bellwether up`: runs everything on this machine until shutdown. */
 import { accessSync, constants, mkdirSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import { Command, Option } from 'commander'
-import { keepNurserySmall, letNurseryGrow } from '../runtime/heap-tuning.js'
+import { Command } from 'commander'
+import { allowYoungGenerationGrowth, limitYoungGeneration } from '../runtime/heap-tuning.js'
+import { dataFolder } from '../runtime/paths.js'
+import { parentPipe, portMax, wholeUpTo } from './options.js'
 import { printLine } from './output.js'
-import { wholeUpTo } from './numbers.js'
 
 interface Flags {
   readonly host?: string
@@ -21,42 +22,42 @@ export function upCommand(finish: (code: number) => void): Command {
   return new Command('up')
     .description('run everything here: database, PMO, workers, board, workspace view, HTTP and dashboard')
     .option('--host <address>', 'the address to listen on (default: server.host)')
-    .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(65_535))
-    .option('--data <dir>', 'the database, keys and run-time files', '.bellwether')
-    .option('--project <name>', 'the project that the agents of folder agents/ belong to', 'default')
-    .option('--json', 'print one line on stdout when everything answers')
-    .addOption(new Option('--parent-pipe', 'stop when stdin ends: for a parent that holds the other end'))
+    .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
+    .option('--data <dir>', 'the folder of the database, keys and run-time files', dataFolder)
+    .option('--project <name>', 'the project of the agents in folder agents/', 'default')
+    .option('--json', 'print one line on stdout when everything is ready')
+    .addOption(parentPipe())
     .action(async (flags: Flags) => {
-      // Before the parts are loaded, which is most of what the start makes.
-      keepNurserySmall()
-      const { serveUp } = await import('../runtime/serve.js')
-      const tellReady = flags.json === true ? printLine : tell
+      // Before the parts are loaded, which allocates most of the heap of a start.
+      limitYoungGeneration()
+      const { runUpProcess } = await import('../runtime/up.js')
+      const print = flags.json === true ? printLine : printReady
       finish(
-        await serveUp({
+        await runUpProcess({
           folder: process.cwd(),
-          dataDir: madeFolder(resolve(flags.data)),
+          dataDir: writableFolder(resolve(flags.data)),
           projectId: flags.project,
-          parentPipe: flags.parentPipe ?? false,
           program: [...process.execArgv, process.argv[1] ?? ''],
-          onReady: (facts) => {
-            letNurseryGrow()
-            tellReady(facts)
+          onReady(facts) {
+            allowYoungGenerationGrowth()
+            print(facts)
           },
-          ...(flags.host === undefined ? {} : { host: flags.host }),
-          ...(flags.port === undefined ? {} : { port: flags.port }),
+          host: flags.host,
+          port: flags.port,
+          ...defined({ parentPipe: flags.parentPipe }),
         }),
       )
     })
 }
 
-/** Made if it is not there; a disk that cannot be written is told before anything is started on it. */
-function madeFolder(path: string): string {
+/** Creates the folder if it is missing, and checks it before anything starts. */
+function writableFolder(path: string): string {
   try {
     mkdirSync(path, { recursive: true })
     accessSync(path, constants.W_OK | constants.X_OK)
     return path
   } catch (error) {
-    throw new InvalidInput(`${path} cannot be written: ${errorMessage(error)}`, {
+    throw new InvalidInput(`Cannot write to ${path}: ${errorMessage(error)}`, {
       code: 'cannot_write',
       cause: error,
       hint: 'give --data DIR, a folder on a local disk that this account may write',
@@ -64,14 +65,14 @@ function madeFolder(path: string): string {
   }
 }
 
-function tell(facts: Readonly<Record<string, unknown>>): void {
+function printReady(facts: Readonly<Record<string, unknown>>): void {
   const { url, adminKey, loginUrl, dataDir } = facts as Readonly<Record<string, string | undefined>>
   const lines = [
-    `Bellwether is up on ${url}`,
-    ...(loginUrl === undefined ? [] : [`open the dashboard (once, within minutes): ${loginUrl}`]),
-    ...(adminKey === undefined ? [] : [`key of the administrator: ${adminKey}`]),
-    `run-time files: ${dataDir}`,
-    'Ctrl-C drains and stops everything.',
+    `Bellwether is running on ${url}`,
+    ...(loginUrl === undefined ? [] : [`Dashboard (the link works once, for a few minutes): ${loginUrl}`]),
+    ...(adminKey === undefined ? [] : [`Administrator's key: ${adminKey}`]),
+    `Run-time files: ${dataDir}`,
+    'Press Ctrl-C to drain and stop everything.',
   ]
   process.stdout.write(`${lines.join('\n')}\n`)
 }

@@ -5,17 +5,14 @@
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
-import { environment } from '../runtime/serve.js'
-import { serveView } from '../runtime/view.js'
-import { loadSettings } from '../settings/load.js'
+import { runViewProcess } from '../runtime/view.js'
 import { printLine } from './output.js'
-import { wholeUpTo } from './numbers.js'
+import { collect, parentPipe, portMax, viewNames, wholeUpTo } from './options.js'
 import { lookCommands } from './view/queries.js'
-import { parentPipe } from './worker.js'
 
 interface Flags {
-  readonly view?: string[]
-  readonly key?: string[]
+  readonly view?: readonly string[]
+  readonly key?: readonly string[]
   readonly keysFile?: string
   readonly host?: string
   readonly port?: number
@@ -36,54 +33,44 @@ export function viewCommand(finish: (code: number) => void): Command {
     .helpCommand(false)
     // An option behind a verb is the verb’s, also where both have one of that name.
     .enablePositionalOptions()
-    .option('--view <name>', 'a view to serve; say it again for more', gather)
+    .option('--view <name>', 'a view to serve; say it again for more', collect)
     .option(
       '--key <name=key>',
       'the key of a view (of the only one: KEY alone); without it a new key is made and printed',
-      gather,
+      collect,
     )
     .option('--keys-file <file>', 'the same, one "NAME KEY" a line, so that no list of processes shows them')
     .option('--host <address>', 'the address to listen on (default: server.host)')
-    .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(65_535))
+    .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
     .option('--strict', 'each view takes one session only')
     .option('--persistent', 'stay readable when the last sensor is gone (default: as view.live says)')
     .option('--entries-max <n>', 'how many files and directories a source may have', wholeUpTo(entriesLimit))
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
-      const views = [...new Set((flags.view ?? []).map(viewName))]
+      const views = viewNames(flags.view)
       if (views.length === 0) {
         throw new InvalidInput('name a view: --view NAME', {
           code: 'missing_option',
           hint: 'a verb asks a running server (bellwether view tree); see: bellwether view --help',
         })
       }
-      const code = await serveView({
-        settings: loadSettings({ folder: process.cwd(), env: environment() }),
+      const code = await runViewProcess({
+        folder: process.cwd(),
         views,
         keys: keysOf(flags, views),
         parentPipe: flags.parentPipe ?? false,
         onReady: flags.json === true ? printLine : tell,
-        ...(flags.host === undefined ? {} : { host: flags.host }),
-        ...(flags.port === undefined ? {} : { port: flags.port }),
-        ...(flags.strict === undefined ? {} : { strict: flags.strict }),
-        ...(flags.persistent === true ? { live: false } : {}),
-        ...(flags.entriesMax === undefined ? {} : { entryMax: flags.entriesMax }),
+        host: flags.host,
+        port: flags.port,
+        strict: flags.strict,
+        live: flags.persistent === true ? false : undefined,
+        entryMax: flags.entriesMax,
       })
       finish(code)
     })
   lookCommands(view)
   return view
-}
-
-const gather = (value: string, before: string[] | undefined) => [...(before ?? []), value]
-
-function viewName(name: string): string {
-  if (/^[a-z0-9][a-z0-9_.-]{0,63}$/i.test(name)) return name
-  throw new InvalidInput(`${JSON.stringify(name)} cannot be the name of a view`, {
-    code: 'invalid_name',
-    hint: 'letters, digits, _ . and -, at most 64, beginning with a letter or digit',
-  })
 }
 
 function keysOf(flags: Flags, views: readonly string[]): [string, string][] {

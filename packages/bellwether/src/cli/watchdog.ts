@@ -6,7 +6,7 @@ import type { Client } from '../client/client.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
 import { printLine, tell } from './output.js'
 import { untilInterrupted } from './interrupt.js'
-import { wholeUpTo } from './numbers.js'
+import { wholeUpTo } from './options.js'
 import { plain } from '../client/sanitize.js'
 import { facts, instant, table } from './terminal.js'
 

@@ -8,7 +8,7 @@ import { errorMessage, type Log, systemClock, systemRandom } from '@bellwether/b
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-import { holdLifeline } from '../runtime/shutdown.js'
+import { listenForShutdown } from '../runtime/shutdown.js'
 import { auditTurns, beginning, turnsSince } from './audit.js'
 import { boasting, spending, tasks, tidyBoard } from './board-acts.js'
 import { cast, projectId, targets } from './cast.js'
@@ -51,8 +51,8 @@ export async function runDemo(options: DemoOptions): Promise<number> {
   const elapsedMs = () => systemClock.monotonicMs() - startedMs
   const screen = openScreen(process.stdout, elapsedMs)
   const model = chooseModel(options.env, options.scripted, options.model)
-  const lifeline = holdLifeline({ parentPipe: false, log: silent })
-  const { signal } = lifeline
+  const shutdown = listenForShutdown({ parentPipe: false, log: silent })
+  const { signal } = shutdown
   signal.addEventListener('abort', () => screen.say('interrupted: stopping everything'), { once: true })
   const say = (sentence: string) => (signal.aborted ? undefined : screen.say(sentence))
   let scene: Scene | undefined
@@ -77,7 +77,7 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     screen.clear()
     await scene?.close()
     if (scene !== undefined) screen.say('everything is stopped')
-    lifeline.release()
+    shutdown.release()
   }
 }
 

@@ -9,7 +9,7 @@ import type { Clock, Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { startEmbedded } from '../ports/database/embedded.js'
 import { layoutOf } from '../ports/database/layout.js'
-import { startMember, type Member } from '../runtime/child-process.js'
+import { startChild, type Child } from '../runtime/supervise/child-process.js'
 import { projectId } from './cast.js'
 import { databaseOf, type Place } from './place.js'
 
@@ -58,15 +58,15 @@ const lasting = new Set(['folder_not_ours', 'no_account', 'flock_missing', 'agen
 const logTailChars = 4_000
 
 export function openHouse({ place, program, env, clock, log, signal }: HouseOptions): House {
-  let member: Member | undefined
+  let member: Child | undefined
   let facts: HouseFacts | undefined
   let upSinceMs: number | undefined
   let port = '0'
 
-  async function once(): Promise<Member> {
+  async function once(): Promise<Child> {
     const words = ['--port', port, '--data', place.dataDir, '--project', projectId]
     // Without the signal: a house that is told to stop while it starts gets there first, and then stops in good order.
-    return startMember({ program, env, folder: place.project, logFile: place.logFile }, 'up', words)
+    return startChild({ program, env, folder: place.project, logFile: place.logFile }, 'up', words)
   }
 
   async function start(): Promise<HouseFacts> {

@@ -1,50 +1,43 @@
-/** The board's autopilot and its chores on an open house: opens the task root, runs until it is told to stop, closes it. */
+/** `bellwether task autopilot`: opens a task root and runs its autopilot and its maintenance. Any number may run on one root. */
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
-import { type Log, systemClock } from '@bellwether/base'
+import { systemClock } from '@bellwether/base'
+import { token } from '@bellwether/protocol'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
 import { runMaintenance } from '../board/repair/maintenance.js'
-import type { Settings } from '../settings/schema.js'
-import { openMaintenance, openDispatcher, openTaskRoot } from './board.js'
-import type { House } from './runtime.js'
-import { evidenceOf } from './remote-evidence.js'
-import { kernelSpawner } from './spawner.js'
+import { openMaintenance, openKernelDispatcher, openTaskRoot } from './parts/board.js'
+import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
-export interface AutopilotPartOptions {
-  readonly house: House
-  readonly settings: Settings
-  readonly log: Log
-  readonly signal: AbortSignal
-  readonly folder: string
-  /** The task root; absent: [board] root, else the folder. */
+export interface AutopilotOptions extends ProcessOptions {
+  /** The task root. Default: [board] root, else the folder. */
   readonly root?: string
+  /** The project whose agents do the tasks. */
   readonly projectId: string
-  readonly onReady?: (facts: Readonly<Record<string, unknown>>) => void
 }
 
-const dayMs = 86_400_000
+export function runAutopilotProcess(options: AutopilotOptions): Promise<number> {
+  const projectId = token(options.projectId, 'project')
+  return runProcess(options, 'autopilot', (context) => runAutopilotPart(context, { ...options, projectId }))
+}
 
-export async function runAutopilotPart(options: AutopilotPartOptions): Promise<number> {
-  const { house, settings, log, signal, projectId } = options
-  const root = resolve(options.folder, options.root ?? settings.board.root ?? '.')
-  const owner = `autopilot:${hostname()}-${process.pid}`
-  const opened = await openTaskRoot({ root, owner, settings: settings.board, log, signal })
+/** The autopilot on an open runtime; resolves after the signal aborts. */
+export async function runAutopilotPart(context: PartContext, options: AutopilotOptions): Promise<number> {
+  const { settings, log, signal } = context
+  const { projectId } = options
+  const opened = await openTaskRoot({
+    root: resolve(options.folder, options.root ?? settings.board.root ?? '.'),
+    owner: `autopilot:${hostname()}-${process.pid}`,
+    settings: settings.board,
+    log,
+    signal,
+  })
   try {
-    const dispatcher = openDispatcher(opened, {
-      spawner: kernelSpawner({
-        kernel: house.kernel,
-        projectId,
-        clock: systemClock,
-        log,
-        keepsMs: settings.pmo.retention_days * dayMs,
-      }),
-      evidence: evidenceOf(settings.board, opened.board.root, opened.ids),
-      actor: 'autopilot',
-    })
+    const dispatcher = openKernelDispatcher(opened, context, { projectId, actor: 'autopilot' })
     const autopilot = startAutopilot(dispatcher, opened.caches, signal)
     const chores = runMaintenance(openMaintenance(opened), { clock: systemClock, log }, signal)
-    options.onReady?.({ ready: true, role: 'autopilot', root: opened.board.root, pid: process.pid })
-    log.info({ root: opened.board.root, project: projectId }, 'the autopilot is ready')
+    const { root } = opened.board
+    options.onReady?.({ ready: true, role: 'autopilot', root, pid: process.pid })
+    log.info({ root, project: projectId }, 'autopilot is ready')
     await Promise.all([autopilot.ended, chores])
     return 0
   } finally {

@@ -1,8 +1,8 @@
 /**
- * Memory of a process that has nothing to do. V8 gives room back when it collects, and collects when it needs room: a process that
- * was busy, be it with its own start, keeps for good what it needed then. So the nursery is kept small while programs load, where
- * nearly everything stays, and once a process has become idle its garbage is collected, a few times, because code that is not used
- * any more goes with the sixth. A busy process is left to V8.
+ * Keeps the memory of an idle process small. V8 returns memory only when it collects, and collects only when it needs room, so a
+ * process keeps the heap of its busiest moment. Two measures: the young generation stays small while modules load, because nearly
+ * everything allocated then survives; and an idle process collects garbage several times, because V8 drops unused bytecode only
+ * after several collections. A busy process is left to V8.
  */
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -10,24 +10,28 @@ import type { Clock, Log } from '@bellwether/base'
 import { loop } from '../ports/loop.js'
 
 const smallFlag = '--semi-space-growth-factor=1'
-const usualFlag = '--semi-space-growth-factor=2'
-/** For children that wait for programs and models most of the time: half of V8's usual nursery did not slow them down. */
-export const workerFlags = [smallFlag, '--max-semi-space-size=4'] as const
+const defaultFlag = '--semi-space-growth-factor=2'
+/** For workers, which mostly wait for programs and models: half of V8's default young generation did not slow them down. */
+export const workerHeapFlags = [smallFlag, '--max-semi-space-size=4'] as const
 
-export const keepNurserySmall = (): void => setFlagsFromString(smallFlag)
-export const letNurseryGrow = (): void => setFlagsFromString(usualFlag)
+export const limitYoungGeneration = (): void => setFlagsFromString(smallFlag)
+export const allowYoungGenerationGrowth = (): void => setFlagsFromString(defaultFlag)
 
-// Looks are cheap; a collection stops the process for some 30 ms.
-const lookMs = 5_000
-// The loops of an idle house need about a hundredth of a core.
+// A check is cheap; a collection pauses the process for about 30 ms.
+const checkMs = 5_000
+// The loops of an idle process use about 1 % of a core.
 const idleShare = 0.1
 const collections = 7
 
-export function tidyWhenIdle(options: { readonly clock: Clock; readonly log: Log; readonly signal: AbortSignal }) {
+export function collectGarbageWhenIdle(options: {
+  readonly clock: Clock
+  readonly log: Log
+  readonly signal: AbortSignal
+}): Promise<void> {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void
   let [left, before, beforeMs] = [collections, process.cpuUsage(), options.clock.monotonicMs()]
-  return loop({ ...options, name: 'memory', intervalMs: lookMs, steady: true }, async () => {
+  return loop({ ...options, name: 'memory', intervalMs: checkMs, steady: true }, async () => {
     const nowMs = options.clock.monotonicMs()
     const { user, system } = process.cpuUsage(before)
     const share = (user + system) / 1_000 / Math.max(1, nowMs - beforeMs)
@@ -36,7 +40,7 @@ export function tidyWhenIdle(options: { readonly clock: Clock; readonly log: Log
     else if (left > 0) {
       left -= 1
       collect()
-      // What it cost is not work.
+      // The collection itself does not count as work.
       before = process.cpuUsage()
     }
   })

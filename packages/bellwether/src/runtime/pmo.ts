@@ -1,33 +1,29 @@
-/** The PMO on an open house: the limits that the verbs read are set, then its loops run until they are told to stop. */
-import { type Log, systemClock } from '@bellwether/base'
+/** `bellwether pmo`: stores the limits that the kernel's verbs read, then runs the guard, the relay, joins and retention. */
+import { systemClock } from '@bellwether/base'
 import { setLimits } from '../kernel/verbs/roster.js'
 import { runPmo } from '../pmo/loop.js'
-import type { Settings } from '../settings/schema.js'
-import type { House } from './runtime.js'
-import { startHouseTelemetry } from './telemetry.js'
+import { startProcessTelemetry } from './parts/telemetry.js'
+import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
-export interface PmoPartOptions {
-  readonly house: House
-  readonly settings: Settings
-  readonly log: Log
-  readonly signal: AbortSignal
-  readonly env: Readonly<Record<string, string | undefined>>
-  readonly onReady?: (facts: Readonly<Record<string, unknown>>) => void
-}
-
-// A tool command waits this long for the relay at worst; an idle look costs one indexed read.
+// The longest time a tool command waits for the relay. An idle poll costs one indexed read.
 const relayPollMs = 100
 
-export async function runPmoPart({ house, settings, log, signal, env, onReady }: PmoPartOptions): Promise<number> {
+export function runPmoProcess(options: ProcessOptions): Promise<number> {
+  return runProcess(options, 'pmo', (context) => runPmoPart(context, options.onReady))
+}
+
+/** The PMO on an open runtime; resolves after the signal aborts. */
+export async function runPmoPart(context: PartContext, onReady?: ProcessOptions['onReady']): Promise<number> {
+  const { runtime, settings, log, signal } = context
   const { pmo, worker } = settings
-  await setLimits(house.kernel.db, {
+  await setLimits(runtime.kernel.db, {
     turnDeadlineSeconds: pmo.turn_deadline_seconds,
     maxRecursionDepth: pmo.max_recursion_depth,
   })
   const running = runPmo({
-    kernel: house.kernel,
-    bell: house.bell,
-    stream: house.stream(),
+    kernel: runtime.kernel,
+    bell: runtime.bell,
+    stream: runtime.stream(),
     clock: systemClock,
     log,
     signal,
@@ -46,9 +42,9 @@ export async function runPmoPart({ house, settings, log, signal, env, onReady }:
       relayPollMs,
     },
   })
-  const telemetry = await startHouseTelemetry({ house, settings, log, signal, traces: true, env })
-  onReady?.({ ready: true, role: 'pmo', bell: house.bell.kind, pid: process.pid })
-  log.info({ bell: house.bell.kind }, 'the PMO is ready')
+  const telemetry = await startProcessTelemetry({ ...context, traces: true })
+  onReady?.({ ready: true, role: 'pmo', bell: runtime.bell.kind, pid: process.pid })
+  log.info({ bell: runtime.bell.kind }, 'PMO is ready')
   await running
   await telemetry.close()
   return 0

@@ -1,9 +1,8 @@
 /**
- * What every process of the fleet stands on: a pool, the bell, the kernel on both, and a database of this version.
- * Crash-only: a database that is away at the start is waited for, in words and not for ever; later outages are the
- * loops' to outlive. Everything opened here is closed here.
+ * Opens what every process needs: the connection pool, a migrated database, the bell, and the kernel on both. At the start it waits
+ * up to two minutes for an unavailable database; after that, the loops of the process handle outages. `close` closes everything.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { type Clock, defined, type Log, type Random } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { openKernel, type Kernel } from '../kernel/kernel.js'
 import { migrate } from '../kernel/schema/migrate.js'
@@ -21,7 +20,7 @@ import { notifyStream } from '../ports/stream/notify.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import type { Settings } from '../settings/schema.js'
 
-export interface HouseOptions {
+export interface RuntimeOptions {
   readonly settings: Settings
   readonly log: Log
   readonly clock: Clock
@@ -31,39 +30,38 @@ export interface HouseOptions {
   readonly signal: AbortSignal
 }
 
-export interface House {
+export interface Runtime {
   readonly kernel: Kernel
   readonly bell: Bell
-  /** Where a relay publishes; opened by the first who asks, closed with the house. */
+  /** The stream that a relay publishes to; opened by the first call. */
   stream(): EventStream
-  /** Where turns say what they are at; opened by the first who asks, closed with the house. */
+  /** The live output of turns; opened by the first call. */
   chunks(): Chunks
   bellStatus(): BellStatus & { readonly kind: string }
   close(): Promise<void>
 }
 
-// A supervisor starts us again after this; until then we spare it a restart loop while PostgreSQL recovers.
-const patienceMs = 120_000
-// Nobody who has just started a database wants to wait half a minute more for us.
-const patience = { backoff: { ...defaultCallPolicy.retry.backoff, maxMs: 4_000 }, maxMs: patienceMs }
+// Long enough for PostgreSQL to recover without a restart loop of this process; then its service manager restarts it.
+const startMaxMs = 120_000
+// The pause stays short, so that the process is ready soon after the database is.
+const startRetry = { backoff: { ...defaultCallPolicy.retry.backoff, maxMs: 4_000 }, maxMs: startMaxMs }
 
-export async function openHouse(options: HouseOptions): Promise<House> {
+export async function openRuntime(options: RuntimeOptions): Promise<Runtime> {
   const { settings, log, clock, random } = options
   const { url, direct_url: directUrl } = settings.database
   if (url === undefined) {
-    throw new InvalidInput('no database is named', {
+    throw new InvalidInput('No database is configured', {
       code: 'no_database',
-      hint: 'set url in section [database] of bellwether.toml, or BELLWETHER__DATABASE__URL; `bellwether demo` brings its own',
+      hint: 'set url in section [database] of bellwether.toml, or BELLWETHER__DATABASE__URL; `bellwether up` starts its own',
     })
   }
   const servers = settings.nats.url
-  const db = await databaseOnceThere({ ...options, url })
-  const away = servers === undefined ? undefined : { servers, ...(await natsAdapters()) }
-  const postgres = { url, log, clock, random, ...(directUrl === undefined ? {} : { directUrl }) }
-  const named = (name: string) => ({ log, clock, random, name })
-  const far =
-    away === undefined ? notifyBell(postgres) : away.natsBell({ servers: away.servers, ...named(options.name) })
-  const bell = inProcessBell(far, random)
+  const db = await waitForDatabase({ ...options, url })
+  const nats = servers === undefined ? undefined : await natsAdapters()
+  const postgres = { url, log, clock, random, ...defined({ directUrl }) }
+  const natsOptions = (name: string) => ({ servers: servers!, log, clock, random, name })
+  const sharedBell = nats === undefined ? notifyBell(postgres) : nats.natsBell(natsOptions(options.name))
+  const bell = inProcessBell(sharedBell, random)
   let stream: EventStream | undefined
   let chunks: Chunks | undefined
   return {
@@ -71,15 +69,12 @@ export async function openHouse(options: HouseOptions): Promise<House> {
     kernel: openKernel({ db, bell, ids: uuidv7(clock, random) }),
     stream: () =>
       (stream ??=
-        away === undefined
-          ? notifyStream({ bell: far })
-          : away.natsStream({ servers: away.servers, ...named(`${options.name} relay`) })),
+        nats === undefined
+          ? notifyStream({ bell: sharedBell })
+          : nats.natsStream(natsOptions(`${options.name} relay`))),
     chunks: () =>
-      (chunks ??=
-        away === undefined
-          ? notifyChunks(postgres)
-          : away.natsChunks({ servers: away.servers, ...named(`${options.name} chunks`) })),
-    bellStatus: () => ({ ...far.status(), kind: far.kind }),
+      (chunks ??= nats === undefined ? notifyChunks(postgres) : nats.natsChunks(natsOptions(`${options.name} chunks`))),
+    bellStatus: () => ({ ...sharedBell.status(), kind: sharedBell.kind }),
     async close() {
       const closing = async () => {
         await chunks?.close()
@@ -88,13 +83,13 @@ export async function openHouse(options: HouseOptions): Promise<House> {
         await db.close()
       }
       await withTimeout(clock, exchangeTimeoutMs, 'closing the connections', closing()).catch((error: unknown) => {
-        log.warn({ err: error }, 'the connections did not close in time')
+        log.warn({ err: error }, 'connections did not close in time')
       })
     },
   }
 }
 
-/** Its client is loaded where there is a server to talk to. */
+/** Loads the NATS client, which processes without NATS do not need. */
 async function natsAdapters() {
   const [{ natsBell }, { natsStream }, { natsChunks }] = await Promise.all([
     import('../ports/bell/nats.js'),
@@ -104,25 +99,30 @@ async function natsAdapters() {
   return { natsBell, natsStream, natsChunks }
 }
 
-async function databaseOnceThere(options: HouseOptions & { readonly url: string }): Promise<Database> {
+async function waitForDatabase(options: RuntimeOptions & { readonly url: string }): Promise<Database> {
   const { log, clock, random, signal } = options
   const onTrouble = (error: unknown, attempt: number, leftMs: number) =>
     log.warn(
       { err: error, attempt, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
-      'the database is away; trying again',
+      'database is unavailable; retrying',
     )
   try {
-    return await retryUntil(patience, () => migrated(options), { clock, random, signal, onRetry: onTrouble })
+    return await retryUntil(startRetry, () => migrated(options), { clock, random, signal, onRetry: onTrouble })
   } catch (error) {
     if (!(error instanceof Retryable)) throw error
-    throw gaveUp(error, signal.aborted)
+    if (signal.aborted) throw new Terminal('Stopped while waiting for the database', { code: 'stopped', cause: error })
+    throw new Terminal(`The database was not available within ${startMaxMs / 1_000} s: ${error.message}`, {
+      code: 'database_away',
+      cause: error,
+      hint: error.hint ?? 'check that PostgreSQL runs and that [database] url is correct',
+    })
   }
 }
 
-async function migrated(options: HouseOptions & { readonly url: string }): Promise<Database> {
+async function migrated(options: RuntimeOptions & { readonly url: string }): Promise<Database> {
   const { settings, log, url, name } = options
   const { pool_size: poolSize, statement_timeout_seconds: statementSeconds } = settings.database
-  const onLost = (error: Error) => log.warn({ err: error }, 'a connection to the database was lost')
+  const onLost = (error: Error) => log.warn({ err: error }, 'database connection lost')
   const db = await openDatabase({
     url,
     applicationName: name,
@@ -130,24 +130,14 @@ async function migrated(options: HouseOptions & { readonly url: string }): Promi
     statementTimeoutMs: statementSeconds * 1_000,
     onLost,
     onUnprepared: (error) =>
-      log.warn({ err: error }, 'a pooler does not keep prepared statements; going on without them, somewhat slower'),
+      log.warn({ err: error }, 'the connection pooler drops prepared statements; continuing without them'),
   })
   try {
     const { applied, verbsReplaced } = await migrate(db)
-    if (applied.length > 0 || verbsReplaced)
-      log.info({ applied, verbs_replaced: verbsReplaced }, 'the database was brought to this version')
+    if (applied.length > 0 || verbsReplaced) log.info({ applied, verbs_replaced: verbsReplaced }, 'database migrated')
     return db
   } catch (error) {
     await db.close()
     throw error
   }
-}
-
-function gaveUp(cause: Retryable, told: boolean): Terminal {
-  if (told) return new Terminal('stopped while waiting for the database', { code: 'stopped', cause })
-  return new Terminal(`the database did not come within ${patienceMs / 1_000} s: ${cause.message}`, {
-    code: 'database_away',
-    cause,
-    hint: cause.hint ?? 'see that PostgreSQL runs and that [database] url is right',
-  })
 }

@@ -1,102 +1,93 @@
 /**
- * Composes `bellwether server`: the HTTP API on an open house, with the keys of its database, the board of a task root and the views
- * where they are wanted, and the watchdog of workers outside. Always: a public address needs a key that was made before; what was
- * opened here is closed here; told to stop, it ends streams and waits, answers what is under way, and goes.
+ * `bellwether server`: the HTTP API with its key store, event tail and claims of remote workers, plus the board of a task root and
+ * workspace views if they are configured. A public address needs an existing key. On shutdown it ends streams and waits,
+ * answers the requests in progress, and closes what it opened.
  */
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { errorMessage, type Log, systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, subjects, token } from '@bellwether/protocol'
 import { openFeed } from '../board/log/feed.js'
-import { openKeyStore, type KeyStore } from '../http/key-store.js'
 import { openLogins, type Logins } from '../http/browser-sessions.js'
+import { openKeyStore, type KeyStore } from '../http/key-store.js'
+import { dashboardPages } from '../http/pages.js'
 import { openClaims } from '../http/remote/claims.js'
 import { openRemoteWatch } from '../http/remote/watch.js'
 import type { BoardParts } from '../http/routes/board.js'
-import { dashboardPages } from '../http/pages.js'
 import { makeServer, type ServerOptions } from '../http/server.js'
 import { openTail } from '../http/tail.js'
+import { hasKeys } from '../kernel/access/api-keys.js'
+import { pruneAudit } from '../kernel/access/audit-log.js'
 import { pruneAnswers } from '../kernel/access/idempotency.js'
-import { pruneAudit, writeAudit } from '../kernel/access/audit-log.js'
-import { createFirstKey, hasKeys, hashKey, readLiveKeys } from '../kernel/access/api-keys.js'
 import type { Database } from '../ports/database/database.js'
 import { systemDisk } from '../ports/disk/disk.js'
-import type { Ids } from '../ports/ids.js'
 import { loop } from '../ports/loop.js'
-import type { Settings } from '../settings/schema.js'
-import { openFusion } from '../view/fusion.js'
-import { openDispatcher, openTaskRoot } from './board.js'
-import type { House } from './runtime.js'
-import { adminKeyFile, dataFolder } from './paths.js'
-import { evidenceOf } from './remote-evidence.js'
-import { kernelSpawner } from './spawner.js'
-import type { PartState } from './supervisor.js'
-import { isLoopback, viewSettings } from './view.js'
+import { openKernelDispatcher, openTaskRoot } from './parts/board.js'
+import { ensureAdminKey } from './parts/key-files.js'
+import { isLoopback, listen } from './parts/listen.js'
+import { openProcessMetrics } from './parts/telemetry.js'
+import { openViews } from './parts/views.js'
+import { dataFolder } from './paths.js'
+import { type PartContext, type ProcessOptions, runProcess } from './process.js'
+import type { PartState } from './supervise/supervisor.js'
 
-export interface ServerFlags {
-  /** The project folder: [board] root and .bellwether/ are looked for here. */
-  readonly folder: string
-  readonly host?: string
-  readonly port?: number
-  /** Views to serve. */
+export interface ServerProcessOptions extends ProcessOptions {
+  readonly host?: string | undefined
+  readonly port?: number | undefined
+  /** Names of the views to serve. */
   readonly views?: readonly string[]
-  /** The task root whose board is served; absent: [board] root, else no board. */
-  readonly root?: string
-  /** Whose agents do the board's tasks. */
+  /** The task root whose board is served. Default: [board] root, else no board. */
+  readonly root?: string | undefined
+  /** The project whose agents do the tasks of the board. */
   readonly projectId?: string
-  /** Where the first admin's key is kept; absent: .bellwether in the folder. */
-  readonly dataDir?: string
-  readonly onReady?: (facts: Readonly<Record<string, unknown>>) => void
-  /** The house's own numbers, for /metrics. */
-  readonly metrics?: () => Promise<string>
-  /** The processes that somebody keeps beside the server. */
+  /** The folder of the administrator's key file. Default: .bellwether in the project folder. */
+  readonly dataDir?: string | undefined
+}
+
+export interface ServerPartOptions extends ServerProcessOptions {
+  /** The text of /metrics. */
+  readonly metrics: () => Promise<string>
+  /** The processes that `up` supervises. */
   readonly parts?: () => readonly PartState[]
-  /** The dashboard's files, say. */
+  /** The dashboard's files. Default: those of the installed dashboard. */
   readonly pages?: ServerOptions['pages']
 }
 
-export interface RunServerOptions extends ServerFlags {
-  readonly house: House
-  readonly settings: Settings
-  readonly log: Log
-  readonly signal: AbortSignal
+// The statement timeout bounds the requests in progress; service managers kill after 30 s.
+const drainMs = 15_000
+const pruneIntervalMs = 3_600_000
+// A client that repeats a request with its idempotency key does so within hours.
+const answerDays = 7
+// What one call to a prune function deletes at most.
+const pruneBatch = 5_000
+/** A published package contains the dashboard in its build; a workspace has it in the neighbouring package. */
+const dashboardFolder = ['../dashboard', '../../../dashboard/dist']
+  .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+  .find((path, index) => index === 1 || existsSync(path))!
+
+export function runServerProcess(options: ServerProcessOptions): Promise<number> {
+  return runProcess(options, 'server', async (context) => {
+    const metrics = await openProcessMetrics(context.runtime, context.log)
+    return runServerPart(context, { ...options, metrics: () => metrics.text() })
+  })
 }
 
-// In-flight requests are bounded by the statement timeout; supervisors kill after 30 s.
-const drainMs = 15_000
-const choresMs = 3_600_000
-const dayMs = 86_400_000
-// Nobody repeats a request after a week.
-const answerDays = 7
-/** In a published package the dashboard lies within the build; in the workspace beside the package, from source and build alike. */
-const dashboardFolder = ['../dashboard', '../../../dashboard/dist']
-  .map((place) => fileURLToPath(new URL(place, import.meta.url)))
-  .find((place, at) => at === 1 || existsSync(place))!
-const pruneFull = 5_000
-
-export async function runServer(options: RunServerOptions): Promise<number> {
-  const { house, settings, log, signal, views = [] } = options
-  const { kernel, bell } = house
+/** The server on an open runtime; resolves after the signal aborts. */
+export async function runServerPart(context: PartContext, options: ServerPartOptions): Promise<number> {
+  const { runtime, settings, log, signal } = context
+  const { kernel, bell } = runtime
+  const { views = [], metrics } = options
   const host = options.host ?? settings.server.host
-  const adminKey = await firstKey(options, host)
+  const adminKey = await openAdminKey(context, options, host)
   const clock = systemClock
   const common = { clock, log, signal }
   const fusion =
-    views.length === 0
-      ? undefined
-      : openFusion({
-          views: Object.fromEntries(views.map((name) => [name, viewSettings(settings.view)])),
-          clock,
-          ids: kernel.ids,
-          random: systemRandom,
-          log,
-        })
+    views.length === 0 ? undefined : openViews({ names: views, settings: settings.view, ids: kernel.ids, log })
   const keys = openKeyStore({ db: kernel.db, clock, log, onlyView: views.length === 1 ? views[0] : undefined })
   await keys.refresh()
   const tail = openTail({ db: kernel.db, clock, log })
-  const board = await openBoardPart(options)
+  const board = await openBoardPart(context, options)
   const logins = openLogins({ clock, random: systemRandom })
   const { worker } = settings
   const watch = openRemoteWatch({
@@ -139,8 +130,8 @@ export async function runServer(options: RunServerOptions): Promise<number> {
       suspendTimeoutSeconds: worker.suspend_timeout_seconds,
     },
     pages: options.pages ?? dashboardPages(dashboardFolder),
-    ...(options.metrics === undefined ? {} : { metrics: options.metrics }),
-    ...(options.parts === undefined ? {} : { parts: partFacts(options.parts) }),
+    metrics,
+    ...defined({ parts: options.parts && partFacts(options.parts) }),
   })
   if (fusion !== undefined) server.app.server.on('error', (error: Error) => fusion.receiver(error.message))
   try {
@@ -150,7 +141,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
       tail.run(signal),
       watch.run(signal),
       fusion?.run(signal),
-      loop({ ...common, name: 'the server’s chores', intervalMs: choresMs, steady: true }, () =>
+      loop({ ...common, name: 'server pruning', intervalMs: pruneIntervalMs, steady: true }, () =>
         prune(kernel.db, settings.server.audit_retention_days),
       ),
     ])
@@ -164,7 +155,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
       bell: bell.kind,
       pid: process.pid,
     })
-    log.info({ url, views, bell: bell.kind }, 'the server is ready')
+    log.info({ url, views, bell: bell.kind }, 'server is ready')
     await loops
     await server.drain(drainMs)
     return 0
@@ -177,7 +168,7 @@ export async function runServer(options: RunServerOptions): Promise<number> {
   }
 }
 
-/** For people: instants instead of milliseconds. */
+/** Instants instead of milliseconds, as HTTP responses carry them. */
 function partFacts(parts: () => readonly PartState[]) {
   const instant = (ms: number | null) => (ms === null ? null : new Date(ms).toISOString())
   return () =>
@@ -188,18 +179,7 @@ function partFacts(parts: () => readonly PartState[]) {
     }))
 }
 
-async function listen(app: ReturnType<typeof makeServer>['app'], host: string, port: number): Promise<string> {
-  await app.listen({ host, port }).catch((error: unknown) => {
-    throw new InvalidInput(`cannot listen on ${host}: ${errorMessage(error)}`, {
-      code: 'cannot_listen',
-      cause: error,
-    })
-  })
-  const address = app.server.address() as AddressInfo
-  return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`
-}
-
-/** Where a person goes first: the link signs a browser in with the admin's key, once. */
+/** A link that signs a browser in with the administrator's key, once. */
 async function loginUrl(keys: KeyStore, logins: Logins, adminKey: string, url: string): Promise<string | undefined> {
   const grant = await keys.grant(adminKey)
   return grant === undefined ? undefined : `${url}/login?token=${logins.invite(grant.keyId)}`
@@ -210,29 +190,19 @@ interface OpenBoardPart {
   close(): Promise<void>
 }
 
-async function openBoardPart(options: RunServerOptions): Promise<OpenBoardPart | undefined> {
-  const { house, settings, log, signal } = options
-  const named = options.root ?? settings.board.root
-  if (named === undefined) return undefined
+async function openBoardPart(context: PartContext, options: ServerPartOptions): Promise<OpenBoardPart | undefined> {
+  const { settings, log, signal } = context
+  const root = options.root ?? settings.board.root
+  if (root === undefined) return undefined
   const projectId = token(options.projectId ?? 'default', 'project')
   const opened = await openTaskRoot({
-    root: resolve(options.folder, named),
+    root: resolve(options.folder, root),
     owner: `server:${process.pid}`,
     settings: settings.board,
     log,
     signal,
   })
-  const dispatcher = openDispatcher(opened, {
-    spawner: kernelSpawner({
-      kernel: house.kernel,
-      projectId,
-      clock: systemClock,
-      log,
-      keepsMs: settings.pmo.retention_days * dayMs,
-    }),
-    evidence: evidenceOf(settings.board, opened.board.root, opened.ids),
-    actor: 'server',
-  })
+  const dispatcher = openKernelDispatcher(opened, context, { projectId, actor: 'server' })
   const feed = await openFeed(join(opened.board.root, 'state', 'tasks.jsonl'), systemDisk)
   return {
     parts: { dispatcher, caches: opened.caches, feed, projectId, clock: systemClock, log, signal },
@@ -245,49 +215,16 @@ async function openBoardPart(options: RunServerOptions): Promise<OpenBoardPart |
 }
 
 async function prune(db: Database, auditDays: number): Promise<void> {
-  while ((await pruneAudit(db, auditDays)) >= pruneFull);
-  while ((await pruneAnswers(db, answerDays)) >= pruneFull);
+  while ((await pruneAudit(db, auditDays)) >= pruneBatch);
+  while ((await pruneAnswers(db, answerDays)) >= pruneBatch);
 }
 
-/** The first admin's key: made when there is no key at all, kept in a file that only this account can read. */
-async function firstKey(options: RunServerOptions, host: string): Promise<string | undefined> {
-  const { kernel } = options.house
-  const { db } = kernel
-  const folder = resolve(options.folder, options.dataDir ?? dataFolder)
-  if (!isLoopback(host) && !(await hasKeys(db))) {
-    throw new InvalidInput(`${host} can be reached from other machines, and there is no key yet`, {
+async function openAdminKey({ runtime }: PartContext, options: ServerPartOptions, host: string) {
+  if (!isLoopback(host) && !(await hasKeys(runtime.kernel.db))) {
+    throw new InvalidInput(`No API key exists yet, and other machines can reach ${host}`, {
       code: 'keys_needed',
-      hint: 'make one first: bellwether keys create --role admin; or listen on 127.0.0.1',
+      hint: 'create a key first (bellwether keys create --role admin), or listen on 127.0.0.1',
     })
   }
-  return ensureFirstKey(db, kernel.ids, folder)
-}
-
-/** Made when there is none at all; answers it, now and at later starts in the same folder, while it is good. */
-export async function ensureFirstKey(db: Database, ids: Ids, folder: string): Promise<string | undefined> {
-  const file = join(folder, adminKeyFile)
-  const made = await createFirstKey(db, { ids, random: systemRandom }, 'first start')
-  if (made === undefined) return keptKey(db, file)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
-  writeFileSync(file, `${made.key}\n`, { mode: 0o600 })
-  // An older file keeps its mode when it is written again.
-  chmodSync(file, 0o600)
-  const deed = { actor: 'first start', role: null, address: null, status: 201, code: null }
-  await writeAudit(db, [{ ...deed, method: 'CREATE', path: `/keys/${made.keyId}` }])
-  return made.key
-}
-
-/** The key of an earlier start, while it is good. */
-async function keptKey(db: Database, file: string): Promise<string | undefined> {
-  let key: string
-  try {
-    key = readFileSync(file, 'utf8').trim()
-  } catch (error) {
-    // Another machine made it, or somebody took it away: both as it should be.
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
-  const hash = hashKey(key)
-  const known = await readLiveKeys(db)
-  return known.some((one) => one.role === 'admin' && one.hash.equals(hash)) ? key : undefined
+  return ensureAdminKey(runtime.kernel, resolve(options.folder, options.dataDir ?? dataFolder))
 }

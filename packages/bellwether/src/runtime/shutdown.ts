@@ -1,35 +1,35 @@
 /**
- * What ends a process: SIGTERM or SIGINT once (drain), twice (leave at once), or, when asked, the end of the parent's
- * pipe on stdin, so that a parent that dies in any way takes its children along.
+ * Turns signals into an orderly shutdown: the first SIGTERM or SIGINT drains, the second exits at once. With `parentPipe`, the end
+ * of stdin also shuts down, so that a parent that dies in any way takes its children along.
  */
 import { setMaxListeners } from 'node:events'
 import type { Log } from '@bellwether/base'
 
-export interface Lifeline {
-  /** Fires when the process should drain and go. */
+export interface Shutdown {
+  /** Aborts when the process should drain and exit. */
   readonly signal: AbortSignal
-  /** Nobody waits for us any more: a long drain helps no one. */
+  /** Whether the parent is gone, so that nothing waits for a long drain. */
   orphaned(): boolean
   release(): void
 }
 
 const numbers = { SIGINT: 2, SIGTERM: 15 } as const
 
-export function holdLifeline({ parentPipe, log }: { readonly parentPipe: boolean; readonly log: Log }): Lifeline {
+export function listenForShutdown({ parentPipe, log }: { readonly parentPipe: boolean; readonly log: Log }): Shutdown {
   const abort = new AbortController()
-  setMaxListeners(0, abort.signal) // everything in the process waits on it
+  setMaxListeners(0, abort.signal) // every part of the process listens to it
   let orphan = false
 
   function onSignal(name: NodeJS.Signals): void {
     if (abort.signal.aborted) process.exit(128 + numbers[name as keyof typeof numbers])
-    log.info({ signal: name }, 'stopping; a second signal ends it at once')
+    log.info({ signal: name }, 'shutting down; a second signal exits at once')
     abort.abort(name)
   }
 
   function onPipeClosed(): void {
     if (abort.signal.aborted) return
     orphan = true
-    log.info({}, 'the parent is gone; stopping')
+    log.info({}, 'parent process is gone; shutting down')
     abort.abort('parent_gone')
   }
 

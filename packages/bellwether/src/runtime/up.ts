@@ -1,166 +1,166 @@
 /**
- * `bellwether up`: everything on one machine. The database (embedded unless one is named), the PMO, the autopilot, the HTTP server
- * with the workspace view and the sensor live in this process; workers are child processes, one for each worker target that an
- * agent names. Always: the parts share one house and one end, and when one of them cannot be opened the others are closed in order;
- * a worker that dies is started again, and so is an embedded database, on its port; one `up` a data folder; after kill -9 of this
- * process its children go by themselves and the next start takes the database over.
+ * `bellwether up`: everything on one machine. This process holds the embedded database (unless the settings name one), the PMO, the
+ * autopilot, the HTTP server with one workspace view, and its sensor. Each worker target has a supervised child process.
+ * Only one `up` runs per data folder. If a part fails to open, the others are closed in order. After `kill -9` the children exit
+ * because their pipe closes, and the next start takes over the database.
  */
 import { setMaxListeners } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Log, systemClock, systemRandom } from '@bellwether/base'
+import { type Environment, environment, linkAbort, type Log, systemClock, systemRandom } from '@bellwether/base'
+import { token } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
-import { createKey, hashKey, readLiveKeys } from '../kernel/access/api-keys.js'
 import { takeFolderLock } from '../ports/database/folder-lock.js'
 import { loop } from '../ports/loop.js'
+import { loadSettings } from '../settings/load.js'
 import type { Settings } from '../settings/schema.js'
 import { runAutopilotPart } from './autopilot.js'
-import { openCrew } from './local-workers.js'
-import { excludedOf } from './view-excludes.js'
-import { openHouse, type House } from './runtime.js'
-import { keepDatabase, type KeptDatabase } from './database-supervisor.js'
-import type { Lifeline } from './shutdown.js'
-import { tidyWhenIdle, workerFlags } from './heap-tuning.js'
-import { lockFile, sensorKeyFile, upFile } from './paths.js'
+import { collectGarbageWhenIdle, workerHeapFlags } from './heap-tuning.js'
+import { openLog } from './logger.js'
+import { ensureAdminKey, ensureSensorKey } from './parts/key-files.js'
+import { openProcessMetrics } from './parts/telemetry.js'
+import { openUpFile } from './parts/up-file.js'
+import { viewExcludes } from './parts/view-excludes.js'
+import { lockFile, upFile } from './paths.js'
 import { runPmoPart } from './pmo.js'
-import { ensureFirstKey, runServer } from './server.js'
-import { openSupervisor } from './supervisor.js'
-import { openHouseMetrics } from './telemetry.js'
-import { openUpFile } from './up-file.js'
+import type { ProcessOptions, ReadyFacts } from './process.js'
+import { openRuntime, type Runtime } from './runtime.js'
+import { runServerPart } from './server.js'
+import { listenForShutdown, type Shutdown } from './shutdown.js'
+import { superviseDatabase, type SupervisedDatabase } from './supervise/database-supervisor.js'
+import { openLocalWorkers } from './supervise/local-workers.js'
+import { openSupervisor } from './supervise/supervisor.js'
 
-export interface UpFlags {
-  readonly folder: string
+export interface UpOptions extends ProcessOptions {
   readonly dataDir: string
   readonly projectId: string
-  /** What node runs to be this program again. */
+  /** The arguments with which node runs this program again. */
   readonly program: readonly string[]
-  readonly host?: string
-  readonly port?: number
-  readonly onReady: (facts: Readonly<Record<string, unknown>>) => void
+  readonly host?: string | undefined
+  readonly port?: number | undefined
+  readonly onReady: (facts: ReadyFacts) => void
 }
 
-export interface UpOptions extends UpFlags {
+interface UpContext extends UpOptions {
   readonly settings: Settings
   readonly log: Log
-  readonly lifeline: Lifeline
-  /** Of the workers. */
-  readonly env: Readonly<Record<string, string | undefined>>
+  readonly shutdown: Shutdown
+  /** The environment of the workers. */
+  readonly env: Environment
+  readonly databaseUrl: string
+  readonly database: SupervisedDatabase | undefined
+  /** Called when a part starts or ends. */
+  readonly listeners: Set<() => void>
 }
 
-/** The one view of `up`: the project folder. */
+/** The name of the only view of `up`, which shows the project folder. */
 const projectView = 'project'
-// Agents are put on the roster within seconds of their file; their workers may take as long.
-const lookMs = 5_000
+// Workers put agents on the roster within seconds of a new file; a worker for a new target may take as long.
+const refreshMs = 5_000
 
-export async function runUp(options: UpOptions): Promise<number> {
-  const { log, lifeline, dataDir } = options
-  const changes = new Set<() => void>()
-  const told = () => changes.forEach((tell) => tell())
-  const named = options.settings.database.url
-  // The embedded database brings a lock of its own; without it two of us would write one board and one up.json.
-  const lock = named === undefined ? undefined : await takeFolderLock(join(dataDir, lockFile))
+export async function runUpProcess(options: UpOptions): Promise<number> {
+  const projectId = token(options.projectId, 'project')
+  const env = environment()
+  const settings = loadSettings({ folder: options.folder, env })
+  const log = openLog('up')
+  const shutdown = listenForShutdown({ parentPipe: options.parentPipe ?? false, log })
+  const { url } = settings.database
   try {
-    const database = named === undefined ? await keepDatabase(dataDir, log, told) : undefined
-    const url = named ?? database!.url
-    const settings = { ...options.settings, database: { ...options.settings.database, url } }
+    // The embedded database has its own lock. With another database, two processes could write one board and one up.json.
+    const lock = url === undefined ? undefined : await takeFolderLock(join(options.dataDir, lockFile))
     try {
-      if (lifeline.signal.aborted) return 0
-      const house = await openHouse({
-        settings,
-        log,
-        clock: systemClock,
-        random: systemRandom,
-        name: 'bellwether up',
-        signal: lifeline.signal,
-      })
-      try {
-        return await inHouse({ ...options, settings, url, database, changes }, house)
-      } finally {
-        await house.close()
-      }
-    } catch (error) {
-      // Told to stop before it was there.
-      if (lifeline.signal.aborted && error instanceof Error && 'code' in error && error.code === 'stopped') return 0
-      throw error
+      return await withDatabase({ ...options, projectId, settings, log, shutdown, env })
     } finally {
-      await database?.stop()
+      await lock?.release()
     }
   } finally {
-    await lock?.release()
+    shutdown.release()
   }
 }
 
-interface HouseholdOptions extends UpOptions {
-  readonly url: string
-  readonly database: KeptDatabase | undefined
-  /** Who is told when a part comes or goes. */
-  readonly changes: Set<() => void>
+async function withDatabase(options: Omit<UpContext, 'databaseUrl' | 'database' | 'listeners'>): Promise<number> {
+  const { log, shutdown, dataDir } = options
+  const { signal } = shutdown
+  const listeners = new Set<() => void>()
+  const { url } = options.settings.database
+  const notify = () => listeners.forEach((call) => call())
+  const database = url === undefined ? await superviseDatabase(dataDir, log, notify) : undefined
+  const databaseUrl = url ?? database!.url
+  const settings = { ...options.settings, database: { ...options.settings.database, url: databaseUrl } }
+  const name = 'bellwether up'
+  try {
+    if (signal.aborted) return 0
+    const runtime = await openRuntime({ settings, log, clock: systemClock, random: systemRandom, name, signal })
+    try {
+      return await runParts({ ...options, settings, databaseUrl, database, listeners }, runtime)
+    } finally {
+      await runtime.close()
+    }
+  } catch (error) {
+    // A shutdown during the start is not a failure.
+    if (signal.aborted && error instanceof Error && 'code' in error && error.code === 'stopped') return 0
+    throw error
+  } finally {
+    await database?.stop()
+  }
 }
 
-async function inHouse(options: HouseholdOptions, house: House): Promise<number> {
-  const { folder, dataDir, projectId, settings, log, lifeline, database, changes } = options
-  // Of the parts' own, so that those that are open end when another cannot be opened.
-  const over = new AbortController()
-  const { signal } = over
-  setMaxListeners(0, signal) // everything in the house waits on it
-  const end = () => over.abort(lifeline.signal.reason)
-  lifeline.signal.addEventListener('abort', end, { once: true })
-  if (lifeline.signal.aborted) end()
-  const supervisor = openSupervisor({
-    clock: systemClock,
-    log,
-    onChange: () => changes.forEach((tell) => tell()),
-  })
-  const allParts = () => [...(database === undefined ? [] : [database.part]), ...supervisor.parts]
-  const parts = { house, settings, log, signal, folder, projectId, env: options.env }
+async function runParts(options: UpContext, runtime: Runtime): Promise<number> {
+  const { folder, dataDir, projectId, settings, log, env, shutdown, database, databaseUrl, listeners } = options
+  // A signal of the parts' own: they also end if one of them cannot be opened.
+  const stopping = linkAbort(shutdown.signal)
+  const { signal } = stopping
+  setMaxListeners(0, signal) // every part listens to it
+  const supervisor = openSupervisor({ clock: systemClock, log, onChange: () => listeners.forEach((call) => call()) })
+  const context = { runtime, settings, log, signal, env }
   const root = settings.board.root ?? '.'
   const file = openUpFile(dataDir)
-  // The administrator's comes first of all, and both before the server reads the keys that it knows.
-  await ensureFirstKey(house.kernel.db, house.kernel.ids, dataDir)
-  const key = await sensorKey(house, dataDir)
-  const metrics = await openHouseMetrics(house, log)
+  // The administrator's key must be the first key, and both must exist before the server loads its keys.
+  await ensureAdminKey(runtime.kernel, dataDir)
+  const sensorKey = await ensureSensorKey(runtime.kernel, dataDir, projectView)
+  const metrics = await openProcessMetrics(runtime, log)
   let running: readonly Promise<unknown>[] = []
   try {
-    let ready = (_facts: Readonly<Record<string, unknown>>): void => undefined
-    const listening = new Promise<Readonly<Record<string, unknown>>>((resolved) => (ready = resolved))
+    let onReady = (_facts: ReadyFacts): void => undefined
+    const listening = new Promise<ReadyFacts>((resolve) => (onReady = resolve))
     running = [
-      runPmoPart(parts),
-      runServer({
-        ...parts,
+      runPmoPart(context),
+      runServerPart(context, {
+        folder,
+        projectId,
         dataDir,
         root,
         views: [projectView],
         metrics: () => metrics.text(),
-        parts: allParts,
-        ...(options.host === undefined ? {} : { host: options.host }),
-        ...(options.port === undefined ? {} : { port: options.port }),
-        onReady: ready,
+        parts: () => [...(database === undefined ? [] : [database.part]), ...supervisor.parts],
+        host: options.host,
+        port: options.port,
+        onReady,
       }),
-      runAutopilotPart({ ...parts, root }),
+      runAutopilotPart(context, { folder, projectId, root }),
     ]
     const all = Promise.all(running)
-    // A part that cannot be opened ends the start, in its own words.
-    const facts: Readonly<Record<string, unknown>> = await Promise.race([listening, all.then(() => ({}))])
-    const { url: server } = facts
-    // Told to stop before it was there.
-    if (typeof server !== 'string') return 0
+    // A part that cannot be opened rejects `all` and ends the start with its own error.
+    const facts: ReadyFacts = await Promise.race([listening, all.then(() => ({}))])
+    const { url } = facts
+    // The server has no URL if a shutdown came first.
+    if (typeof url !== 'string') return 0
     const sensor = startSensor({
       root: folder,
-      server,
-      keys: [key],
+      server: url,
+      keys: [sensorKey],
       id: projectView,
       log,
       native: true,
       mustBeMounted: false,
-      exclude: excludedOf({ folder, dataDir, boardRoot: root, globs: settings.view.exclude }),
+      exclude: viewExcludes({ folder, dataDir, boardRoot: root, globs: settings.view.exclude }),
     })
     try {
-      const crew = openCrew({
+      const workers = openLocalWorkers({
         folder,
         projectId,
-        member: {
-          program: [...workerFlags, ...options.program],
-          env: { ...options.env, BELLWETHER__DATABASE__URL: options.url },
+        child: {
+          program: [...workerHeapFlags, ...options.program],
+          env: { ...env, BELLWETHER__DATABASE__URL: databaseUrl },
           folder,
           signal,
         },
@@ -168,52 +168,33 @@ async function inHouse(options: HouseholdOptions, house: House): Promise<number>
         log,
         signal,
       })
-      await Promise.race([crew.look(), all])
+      await Promise.race([workers.refresh(), all])
       if (signal.aborted) return 0
-      const upFacts = { url: server, pid: process.pid, project: projectId, databaseUrl: options.url }
-      const write = () => file.write(upFacts, supervisor.parts)
+      const write = () => file.write({ url, pid: process.pid, project: projectId, databaseUrl }, supervisor.parts)
       write()
-      changes.add(() => {
-        // Its readers do without: a full disk must not end the house.
+      listeners.add(() => {
+        // Commands work without the file, so a full disk must not end `up`.
         try {
           if (!signal.aborted) write()
         } catch (error) {
-          log.warn({ err: error }, `${upFile} could not be written`)
+          log.warn({ err: error, file: upFile }, 'could not write the file that commands read')
         }
       })
-      options.onReady({ ...facts, ready: true, role: 'up', databaseUrl: options.url, dataDir })
-      const steady = { name: 'worker targets', clock: systemClock, log, signal, intervalMs: lookMs, steady: true }
-      await Promise.all([all, loop(steady, () => crew.look()), tidyWhenIdle({ clock: systemClock, log, signal })])
+      options.onReady({ ...facts, ready: true, role: 'up', databaseUrl, dataDir })
+      const timing = { clock: systemClock, log, signal }
+      await Promise.all([
+        all,
+        loop({ ...timing, name: 'worker targets', intervalMs: refreshMs, steady: true }, () => workers.refresh()),
+        collectGarbageWhenIdle(timing),
+      ])
       return 0
     } finally {
       await sensor.stop()
     }
   } finally {
-    over.abort()
-    lifeline.signal.removeEventListener('abort', end)
+    stopping.abort()
     file.remove()
-    await supervisor.stop(lifeline.orphaned())
+    await supervisor.stop(shutdown.orphaned())
     await Promise.allSettled(running)
-  }
-}
-
-/** The key that our own sensor uses: kept beside the database, made again when it is no longer good. */
-async function sensorKey({ kernel }: House, dataDir: string): Promise<string> {
-  const file = join(dataDir, sensorKeyFile)
-  const kept = readText(file)?.trim()
-  const known = await readLiveKeys(kernel.db)
-  if (kept !== undefined && known.some((key) => key.role === 'sensor' && key.hash.equals(hashKey(kept)))) return kept
-  const ports = { ids: kernel.ids, random: systemRandom }
-  const { key } = await createKey(kernel.db, ports, { role: 'sensor', view: projectView, name: 'up', by: 'up' })
-  writeFileSync(file, `${key}\n`, { mode: 0o600 })
-  return key
-}
-
-function readText(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
-    throw error
   }
 }

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
-import { kernelSpawner } from '../../src/runtime/spawner.js'
+import { kernelSpawner } from '../../src/runtime/parts/spawner.js'
 import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'

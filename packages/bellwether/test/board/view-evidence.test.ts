@@ -8,7 +8,7 @@ import { Reader } from '../../src/board/log/replay.js'
 import type { Task } from '../../src/board/log/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
-import { evidenceOf, remoteEvidence } from '../../src/runtime/remote-evidence.js'
+import { openEvidence, remoteEvidence } from '../../src/runtime/parts/remote-evidence.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { runCli, type Cli } from '../support/process.js'
@@ -175,7 +175,7 @@ it('a view without sensors cannot tell, a wrong key is said, and nothing of it i
 
 it('settings that name half of a view are refused before anything is begun', async () => {
   const { root } = await place()
-  const of = (env: Record<string, string>) => evidenceOf(loadSettings({ folder: root, env }).board, root, ids)
+  const of = (env: Record<string, string>) => openEvidence(loadSettings({ folder: root, env }).board, root, ids)
   const url = { BELLWETHER__BOARD__VIEW_URL: 'http://127.0.0.1:7717' }
   expect(() => of(url)).toThrow('view is not')
   expect(() => of({ ...url, BELLWETHER__BOARD__VIEW: 'work' })).toThrow('view_key is not')

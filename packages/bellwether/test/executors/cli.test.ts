@@ -23,7 +23,7 @@ it.concurrent('a worker without agents says what it needs, and names every bad f
   }
   expect(await run()).toMatchObject({
     code: 2,
-    said: expect.stringContaining('a worker needs --agents FILE, or a folder agents/'),
+    said: expect.stringContaining('bellwether worker needs --agents FILE, or a folder agents/'),
   })
   await mkdir(join(cwd, 'agents'))
   await writeFile(join(cwd, 'agents', 'ann.md'), '---\ncomand: ls\n---\n')

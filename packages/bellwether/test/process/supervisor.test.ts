@@ -1,43 +1,36 @@
 import { fileURLToPath } from 'node:url'
-import { systemClock } from '@bellwether/base'
+import { environment, systemClock } from '@bellwether/base'
 import { expect, it, onTestFinished } from 'vitest'
-import { startMember } from '../../src/runtime/child-process.js'
-import { usualRules } from '../../src/runtime/restart-policy.js'
-import { openSupervisor, type Part, type PartState } from '../../src/runtime/supervisor.js'
+import { startChild } from '../../src/runtime/supervise/child-process.js'
+import { defaultRestartRules } from '../../src/runtime/supervise/restart-policy.js'
+import { openSupervisor, type Part, type PartState } from '../../src/runtime/supervise/supervisor.js'
+import { isAlive } from '../support/folder.js'
 import { quietLog } from '../support/quiet-log.js'
 import { testFolder } from '../support/postgres.js'
 import { until } from '../support/until.js'
 
 const program = [fileURLToPath(new URL('../support/part.mjs', import.meta.url))]
 
-async function open(rules = usualRules, stopMs = 5_000) {
+async function open(rules = defaultRestartRules, stopMs = 5_000) {
   const folder = await testFolder()
-  const told: PartState[] = []
+  const changes: PartState[] = []
   const supervisor = openSupervisor({
     clock: systemClock,
     log: quietLog,
     rules,
     stopMs,
-    onChange: (part) => told.push(part),
+    onChange: (part) => changes.push(part),
   })
   onTestFinished(() => supervisor.stop())
   const part = (name: string, how: () => string = () => 'stay'): Part => ({
     name,
-    start: () => startMember({ program, env: { PATH: process.env['PATH'] }, folder }, how(), []),
+    start: () => startChild({ program, env: { PATH: environment()['PATH'] }, folder }, how(), []),
   })
   const state = (name: string) => supervisor.parts.find((one) => one.name === name)
-  return { supervisor, part, state, told }
+  return { supervisor, part, state, changes }
 }
 
-function isThere(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch {
-    return false
-  }
-}
-
-it('starts a part again that was killed, and leaves the others alone', async () => {
+it('restarts a killed part and leaves the others alone', async () => {
   const { supervisor, part, state } = await open()
   const one = await supervisor.keep(part('one'))
   const other = await supervisor.keep(part('other'))
@@ -49,21 +42,29 @@ it('starts a part again that was killed, and leaves the others alone', async () 
   expect(state('other')).toMatchObject({ pid: other.pid, restarts: 0 })
 })
 
-it('puts a part in quarantine that ends again and again, says so, and tries again later', async () => {
-  let mended = false
-  const quick = { ...usualRules, backoff: { ...usualRules.backoff, baseMs: 1 }, loopAfter: 3, quarantineMs: 300 }
-  const { supervisor, part, state, told } = await open(quick)
-  await supervisor.keep(part('one', () => (mended ? 'stay' : 'brief')))
+it('quarantines a part in a crash loop, reports it, and retries later', async () => {
+  let repaired = false
+  const quick = {
+    ...defaultRestartRules,
+    backoff: { ...defaultRestartRules.backoff, baseMs: 1 },
+    loopAfter: 3,
+    quarantineMs: 300,
+  }
+  const { supervisor, part, state, changes } = await open(quick)
+  await supervisor.keep(part('one', () => (repaired ? 'stay' : 'brief')))
   await until('it is in quarantine', async () => (state('one')?.status === 'quarantined' ? true : undefined))
   expect(state('one')?.lastEnd).toBe('exit code 4')
-  mended = true
+  repaired = true
   await until('it is back', async () => (state('one')?.status === 'ready' ? true : undefined))
-  expect(told.filter((one) => one.status === 'quarantined').length).toBeGreaterThan(0)
+  expect(changes.filter((one) => one.status === 'quarantined').length).toBeGreaterThan(0)
 })
 
-it('goes on trying when a part cannot be started again', async () => {
+it('keeps retrying when a restart fails', async () => {
   let how = 'stay'
-  const { supervisor, part, state } = await open({ ...usualRules, backoff: { ...usualRules.backoff, baseMs: 1 } })
+  const { supervisor, part, state } = await open({
+    ...defaultRestartRules,
+    backoff: { ...defaultRestartRules.backoff, baseMs: 1 },
+  })
   const one = await supervisor.keep(part('one', () => how))
   how = 'broken'
   one.kill()
@@ -73,35 +74,38 @@ it('goes on trying when a part cannot be started again', async () => {
   expect(back.restarts).toBeGreaterThan(2)
 })
 
-it('says when the first start fails, and goes on trying', async () => {
+it('rejects when the first start fails, and keeps retrying', async () => {
   let how = 'broken'
-  const { supervisor, part, state } = await open({ ...usualRules, backoff: { ...usualRules.backoff, baseMs: 1 } })
-  await expect(supervisor.keep(part('one', () => how))).rejects.toMatchObject({ code: 'member_failed' })
+  const { supervisor, part, state } = await open({
+    ...defaultRestartRules,
+    backoff: { ...defaultRestartRules.backoff, baseMs: 1 },
+  })
+  await expect(supervisor.keep(part('one', () => how))).rejects.toMatchObject({ code: 'child_failed' })
   how = 'stay'
-  await until('it is there', async () => (state('one')?.status === 'ready' ? true : undefined))
-  expect(state('one')?.lastEnd).toMatch(/^could not be started: broken ended before/)
+  await until('it is ready', async () => (state('one')?.status === 'ready' ? true : undefined))
+  expect(state('one')?.lastEnd).toMatch(/^failed to start: The broken process ended before/)
 })
 
-it('starts a part at once that waits in quarantine when its cause may have passed', async () => {
+it('starts a quarantined part at once on retryNow', async () => {
   let how = 'brief'
-  const slow = { ...usualRules, loopAfter: 1, quarantineMs: 600_000 }
+  const slow = { ...defaultRestartRules, loopAfter: 1, quarantineMs: 600_000 }
   const { supervisor, part, state } = await open(slow)
   await supervisor.keep(part('one', () => how))
-  const kept = await until('it is in quarantine', async () =>
+  const quarantined = await until('it is in quarantine', async () =>
     state('one')?.status === 'quarantined' ? state('one') : undefined,
   )
-  expect((kept.nextStartMs ?? 0) - kept.sinceMs).toBeGreaterThan(599_000)
+  expect((quarantined.nextStartMs ?? 0) - quarantined.sinceMs).toBeGreaterThan(599_000)
   how = 'stay'
-  supervisor.nudge('one')
+  supervisor.retryNow('one')
   await until('it is back', async () => (state('one')?.status === 'ready' ? true : undefined))
   expect(state('one')).toMatchObject({ restarts: 1, nextStartMs: null })
 })
 
-it('leaves nothing behind, not even what ignores SIGTERM, and stops the newest first', async () => {
-  const { supervisor, part, told } = await open(usualRules, 300)
+it('stops the newest part first and kills a part that ignores SIGTERM', async () => {
+  const { supervisor, part, changes } = await open(defaultRestartRules, 300)
   const first = await supervisor.keep(part('first', () => 'stubborn'))
   const second = await supervisor.keep(part('second'))
   await supervisor.stop()
-  expect([isThere(first.pid), isThere(second.pid)]).toEqual([false, false])
-  expect(told.filter((one) => one.status === 'stopped').map((one) => one.name)).toEqual(['second', 'first'])
+  expect([isAlive(first.pid), isAlive(second.pid)]).toEqual([false, false])
+  expect(changes.filter((one) => one.status === 'stopped').map((one) => one.name)).toEqual(['second', 'first'])
 })

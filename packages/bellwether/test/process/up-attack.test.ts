@@ -61,7 +61,7 @@ it(
       restarts: 5,
     })
     expect(worker()).toMatchObject({ pid: null, status: 'quarantined' })
-    expect(cli.stderr()).toContain('it is in quarantine')
+    expect(cli.stderr()).toContain('part quarantined after repeated failures')
 
     await writeFile(join(folder, 'agents', 'greeter.md'), '---\ncommand: [cat]\n---\nSay it again.\n')
     await until('the worker is back', isBack, 20_000)
@@ -130,7 +130,7 @@ it(
   async () => {
     const { start, data } = await testProject()
     // While the database is made, then before the house is open, then while its parts open.
-    for (const line of ['creating the embedded database', 'the embedded database is ready', 'the server is ready']) {
+    for (const line of ['creating the embedded database', 'the embedded database is ready', 'server is ready']) {
       const cli = start()
       await until(line, async () => (cli.stderr().includes(line) || !cli.alive() ? true : undefined), 30_000)
       cli.signal('SIGTERM')

@@ -1,4 +1,4 @@
-/** A part of a house, for tests of those who keep one: says that it is ready, or ends, as its words say. */
+/** A child process for tests of the supervisor: stays, ends, or ignores SIGTERM, as its first argument says. */
 const [how = 'stay'] = process.argv.slice(2)
 if (how === 'broken') process.exit(3)
 process.stdout.write(`${JSON.stringify({ ready: true, how, pid: process.pid })}\n`)

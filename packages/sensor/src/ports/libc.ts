@@ -5,7 +5,7 @@
  */
 import { createRequire } from 'node:module'
 import { endianness } from 'node:os'
-import { errorMessage } from '@bellwether/base'
+import { environment, errorMessage } from '@bellwether/base'
 
 type Call = (...values: readonly number[]) => number
 
@@ -59,7 +59,7 @@ export function openLibc(): Libc | string {
 function load(): Libc | string {
   if (process.platform !== 'linux') return `inotify is Linux's; this is ${process.platform}`
   if (endianness() !== 'LE') return 'the native reader knows little-endian machines only'
-  if (process.env['BELLWETHER_SENSOR_NATIVE'] === 'off') return 'switched off by BELLWETHER_SENSOR_NATIVE=off'
+  if (environment()['BELLWETHER_SENSOR_NATIVE'] === 'off') return 'switched off by BELLWETHER_SENSOR_NATIVE=off'
   try {
     const pin = (bytes: Uint8Array) => {
       pinned.push(bytes)

@@ -1,8 +1,8 @@
 /** `task autopilot`: the board does its tasks by itself, with the agents of a project, until it is told to stop. */
 import type { Command } from 'commander'
-import { serveAutopilot } from '../../runtime/serve.js'
+import { runAutopilotProcess } from '../../runtime/autopilot.js'
 import { printLine } from '../output.js'
-import { parentPipe } from '../worker.js'
+import { parentPipe } from '../options.js'
 
 interface Flags {
   readonly root?: string
@@ -21,7 +21,7 @@ export function autopilotCommand(task: Command, finish: (code: number) => void):
     .addOption(parentPipe())
     .action(async ({ root, project, json, parentPipe: pipe }: Flags) => {
       finish(
-        await serveAutopilot({
+        await runAutopilotProcess({
           folder: process.cwd(),
           projectId: project,
           parentPipe: pipe ?? false,

@@ -18,7 +18,8 @@ import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
 import { systemDisk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
-import { openDispatcher } from '../../runtime/board.js'
+import { openDispatcher } from '../../runtime/parts/board.js'
+import { collect } from '../options.js'
 import { exitCodes, tell as answer } from '../output.js'
 import { wholeNumber } from './queries.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
@@ -29,8 +30,6 @@ interface Flags extends CommonFlags {
   readonly env?: string[]
   readonly max?: number
 }
-
-const collect = (value: string, before: string[] | undefined) => [...(before ?? []), value]
 
 export function dispatchCommand(task: Command, finish: (code: number) => void): void {
   withCommon(task.command('dispatch [id]'))

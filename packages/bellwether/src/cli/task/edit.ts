@@ -21,8 +21,9 @@ import type { TaskEvent } from '../../board/log/task.js'
 import type { TaskView } from '../../board/tasks/task-view.js'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
-import { openDispatcher } from '../../runtime/board.js'
-import { evidenceOf } from '../../runtime/remote-evidence.js'
+import { openDispatcher } from '../../runtime/parts/board.js'
+import { openEvidence } from '../../runtime/parts/remote-evidence.js'
+import { collect } from '../options.js'
 import { tell as answer } from '../output.js'
 import { readStdin } from '../stdin.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
@@ -41,7 +42,6 @@ interface AddFlags extends CommonFlags {
   readonly approval?: boolean
 }
 
-const collect = (value: string, before: string[] | undefined) => [...(before ?? []), value]
 const instructionMaxBytes = 100_000
 
 export function addCommand(task: Command): void {
@@ -196,7 +196,7 @@ export function doneCommand(task: Command): void {
         const { board, ids } = opened
         const dispatcher = openDispatcher(opened, {
           spawner: noSpawner,
-          evidence: evidenceOf(opened.settings, board.root, ids),
+          evidence: openEvidence(opened.settings, board.root, ids),
           actor: whoAmI(flags),
         })
         await finishChecked(dispatcher, id, {

@@ -9,7 +9,7 @@ import { Retryable } from '@bellwether/protocol'
 import type { Database } from '../../ports/database/database.js'
 import { openDatabase } from '../../ports/database/pool.js'
 import { uuidv7 } from '../../ports/ids.js'
-import { holdLifeline } from '../../runtime/shutdown.js'
+import { listenForShutdown } from '../../runtime/shutdown.js'
 import { auditTurns, beginning, turnsSince, type Audit } from '../audit.js'
 import { tidyBoard } from '../board-acts.js'
 import { projectId, targets } from '../cast.js'
@@ -75,11 +75,11 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
     () => systemClock.monotonicMs() - startedMs,
   )
   const say = (sentence: string) => screen.say(sentence)
-  const lifeline = holdLifeline({
+  const shutdown = listenForShutdown({
     parentPipe: false,
     log: { info: () => undefined, warn: () => undefined, error: () => undefined },
   })
-  lifeline.signal.addEventListener(
+  shutdown.signal.addEventListener(
     'abort',
     () => say('no more attacks; waiting for what is under way (again: leave at once)'),
     { once: true },
@@ -105,7 +105,7 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
     undo.push(() => house.stop(true))
     say(`chaos with seed ${options.seed}; starting the house in ${place.project}`)
     const facts = await house.start()
-    if (lifeline.signal.aborted) return interrupted
+    if (shutdown.signal.aborted) return interrupted
     say(`the house is up (pid ${facts.pid}); watch it live, this link works once: ${facts.loginUrl}`)
     const db = await openDatabase({
       url: facts.databaseUrl,
@@ -135,14 +135,14 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
       faults.push({ kind, at: await timeThere(db) })
       count(kind)
     }
-    const result = await attack({ options, scene, db, play, faults, note, stop: lifeline.signal, startedMs })
+    const result = await attack({ options, scene, db, play, faults, note, stop: shutdown.signal, startedMs })
     if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
     else showResult(screen, result)
     return result.ok ? 0 : 1
   } finally {
     screen.clear()
     await scene?.close()
-    lifeline.release()
+    shutdown.release()
   }
 }
 

@@ -1,5 +1,6 @@
 /** Runs a short-lived program to its end, with a bound on its time and output. Failing to start is an outcome too. */
 import { execFile } from 'node:child_process'
+import { environment } from '@bellwether/base'
 
 /** Whom a program runs as. */
 export interface Account {
@@ -25,7 +26,7 @@ export interface RunOptions {
 
 /** Nothing of the caller's PG* variables or language reaches PostgreSQL: its messages are matched, in English. */
 export function plainEnv(): NodeJS.ProcessEnv {
-  return { PATH: process.env['PATH'] ?? '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC' }
+  return { PATH: environment()['PATH'] ?? '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC' }
 }
 
 export function runProgram(file: string, args: readonly string[], options: RunOptions): Promise<Ran> {

@@ -2,6 +2,7 @@
  * What a command may see of the environment: the few variables that every program needs, the names it was allowed, and what the
  * turn says. Always: nothing else is inherited, and no setting of this product is handed on, because one of them is the database's.
  */
+import { type Environment, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { tokenName } from './token.js'
 
@@ -26,7 +27,7 @@ export function commandEnvironment(
   names: readonly string[],
   facts: Readonly<Record<string, string>>,
   token: string,
-  from: Readonly<Record<string, string | undefined>> = process.env,
+  from: Environment = environment(),
 ): Record<string, string> {
   const env: Record<string, string> = {}
   for (const name of [...usual, ...names.map(allowedName)]) {

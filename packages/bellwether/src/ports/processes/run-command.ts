@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
-import { type Clock, errorMessage } from '@bellwether/base'
+import { type Clock, environment, errorMessage } from '@bellwether/base'
 import type { Ids } from '../ids.js'
 
 export interface CommandRequest {
@@ -48,7 +48,7 @@ const tokenName = 'BELLWETHER_COMMAND'
 function environmentOf(names: readonly string[], token: string): Record<string, string> {
   const env: Record<string, string> = { [tokenName]: token }
   for (const name of [...usual, ...names]) {
-    const value = process.env[name]
+    const value = environment()[name]
     if (value !== undefined && name !== tokenName) env[name] = value
   }
   return env

@@ -2,12 +2,11 @@
  * `${NAME}` and `${NAME:-otherwise}` in declarations of tools: secrets come from the environment, never from files. Always: no
  * setting of this product can be named, because one of them is the database's; a name without a value is a problem, not an empty text.
  */
+import { type Environment, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { allowedName } from '../processes/environment.js'
 
-type Environment = Readonly<Record<string, string | undefined>>
-
-export function expandEnvironment(text: string, from: Environment = process.env): string {
+export function expandEnvironment(text: string, from: Environment = environment()): string {
   return text.replace(/\$\{([^}:]*)(?::-([^}]*))?\}/g, (_whole, name: string, otherwise: string | undefined) => {
     const value = from[allowedName(name)] ?? otherwise
     if (value !== undefined) return value

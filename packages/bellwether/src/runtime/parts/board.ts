@@ -6,27 +6,32 @@
 import { InvalidInput } from '@bellwether/protocol'
 import { join } from 'node:path'
 import { type Log, systemClock, systemRandom } from '@bellwether/base'
-import { makeAlerts, type Alerts } from '../board/dispatch/alerts.js'
-import { openBoard } from '../board/log/board.js'
-import type { CachePorts } from '../board/dispatch/caches.js'
-import { createMaintenance, type Maintenance } from '../board/repair/maintenance.js'
-import { runsFolder } from '../board/dispatch/command-spawner.js'
-import { countingContention, type Contention } from '../board/dispatch/contention.js'
-import { createDispatcher, type Dispatcher } from '../board/dispatch/dispatcher.js'
-import { importStateFiles } from '../board/repair/import-state.js'
-import type { Evidence, Spawner } from '../board/ports.js'
-import { backfillKnowledge, fetchKnowledge } from '../board/policies/knowledge-files.js'
-import { loadPolicies, type BoardPolicies } from '../board/policies/load.js'
-import type { Board } from '../board/log/task.js'
-import { openRuns } from '../board/tasks/open-runs.js'
-import { systemDisk } from '../ports/disk/disk.js'
-import { systemMachine } from '../ports/disk/machine.js'
-import { uuidv7, type Ids } from '../ports/ids.js'
-import { removeOldFolders } from '../ports/disk/remove-old-folders.js'
-import { defaultCallPolicy, type CallPolicy } from '../ports/retry.js'
-import { runCommand } from '../ports/processes/run-command.js'
-import { postJson, webhookUrl } from '../ports/webhook.js'
-import type { Settings } from '../settings/schema.js'
+import { makeAlerts, type Alerts } from '../../board/dispatch/alerts.js'
+import { openBoard } from '../../board/log/board.js'
+import type { CachePorts } from '../../board/dispatch/caches.js'
+import { createMaintenance, type Maintenance } from '../../board/repair/maintenance.js'
+import { runsFolder } from '../../board/dispatch/command-spawner.js'
+import { countingContention, type Contention } from '../../board/dispatch/contention.js'
+import { createDispatcher, type Dispatcher } from '../../board/dispatch/dispatcher.js'
+import { importStateFiles } from '../../board/repair/import-state.js'
+import type { Evidence, Spawner } from '../../board/ports.js'
+import { backfillKnowledge, fetchKnowledge } from '../../board/policies/knowledge-files.js'
+import { loadPolicies, type BoardPolicies } from '../../board/policies/load.js'
+import type { Board } from '../../board/log/task.js'
+import { openRuns } from '../../board/tasks/open-runs.js'
+import { systemDisk } from '../../ports/disk/disk.js'
+import { systemMachine } from '../../ports/disk/machine.js'
+import { uuidv7, type Ids } from '../../ports/ids.js'
+import { removeOldFolders } from '../../ports/disk/remove-old-folders.js'
+import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
+import { runCommand } from '../../ports/processes/run-command.js'
+import { postJson, webhookUrl } from '../../ports/webhook.js'
+import type { Settings } from '../../settings/schema.js'
+import type { PartContext } from '../process.js'
+import { openEvidence } from './remote-evidence.js'
+import { kernelSpawner } from './spawner.js'
+
+const dayMs = 86_400_000
 
 export interface OpenRoot {
   readonly board: Board
@@ -145,9 +150,28 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
   })
 }
 
+export interface KernelDispatcherOptions {
+  readonly projectId: string
+  readonly actor: string
+}
+
+/** A dispatcher whose runs are turns of the kernel. */
+export function openKernelDispatcher(
+  opened: OpenRoot,
+  { runtime, settings, log }: Pick<PartContext, 'runtime' | 'settings' | 'log'>,
+  { projectId, actor }: KernelDispatcherOptions,
+): Dispatcher {
+  const keepsMs = settings.pmo.retention_days * dayMs
+  return openDispatcher(opened, {
+    spawner: kernelSpawner({ kernel: runtime.kernel, projectId, clock: systemClock, log, keepsMs }),
+    evidence: openEvidence(settings.board, opened.board.root, opened.ids),
+    actor,
+  })
+}
+
 /** The chores of an open root: dry runs of its tools, and retention. */
 export function openMaintenance({ board, alerts, ids, log, settings }: OpenRoot): Maintenance {
-  const keepMs = settings.runs_retention_days * 86_400_000
+  const keepMs = settings.runs_retention_days * dayMs
   return createMaintenance({
     root: board.root,
     ports: { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log },

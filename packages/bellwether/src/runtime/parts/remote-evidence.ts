@@ -7,10 +7,10 @@
 import { posix } from 'node:path'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { localEvidence } from '../board/dispatch/local-evidence.js'
-import type { Evidence, FileEvidence } from '../board/ports.js'
-import type { Ids } from '../ports/ids.js'
-import type { Settings } from '../settings/schema.js'
+import { localEvidence } from '../../board/dispatch/local-evidence.js'
+import type { Evidence, FileEvidence } from '../../board/ports.js'
+import type { Ids } from '../../ports/ids.js'
+import type { Settings } from '../../settings/schema.js'
 
 export interface RemoteViewOptions {
   readonly url: string
@@ -41,7 +41,7 @@ const filesShape = z.object({
 })
 
 /** By the settings: a view, if one is named, else the disk of this machine. */
-export function evidenceOf(board: Settings['board'], root: string, ids: Ids): Evidence {
+export function openEvidence(board: Settings['board'], root: string, ids: Ids): Evidence {
   const { view_url: url, view_key: key, view, view_path: path, view_source: source } = board
   if (url === undefined) return localEvidence(root, ids)
   if (key === undefined || view === undefined)

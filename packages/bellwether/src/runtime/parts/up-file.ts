@@ -1,12 +1,11 @@
 /**
- * What a running `up` leaves in its data folder for the commands of its folder: how it is reached, its database, who works for it.
- * Always: whole, because it is put in place by a rename; for its own account only, because it holds the database's password; kept
- * current as parts come and go; gone when `up` has gone.
+ * Writes up.json: the URL, database and workers of a running `up`, for the commands of its folder. A rename replaces the file, so
+ * readers never see a partial one. Only its account can read it, because it contains the database's password.
  */
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { upFile } from './paths.js'
-import type { PartState } from './supervisor.js'
+import { upFile } from '../paths.js'
+import type { PartState } from '../supervise/supervisor.js'
 
 export interface UpFacts {
   readonly url: string
@@ -16,7 +15,6 @@ export interface UpFacts {
 }
 
 export interface UpFile {
-  /** Everything again, with the parts as they are now. */
   write(facts: UpFacts, parts: readonly PartState[]): void
   remove(): void
 }
@@ -35,7 +33,7 @@ export function openUpFile(dataDir: string): UpFile {
           status,
           restarts,
         }))
-      // What a crash left keeps its mode when it is written again.
+      // `mode` applies to new files only, and a crash may have left one.
       rmSync(fresh, { force: true })
       writeFileSync(fresh, `${JSON.stringify({ ...facts, workers })}\n`, { mode: 0o600 })
       renameSync(fresh, path)
@@ -46,5 +44,5 @@ export function openUpFile(dataDir: string): UpFile {
   }
 }
 
-/** What the parts that are workers are called, before their target. */
+/** The name of a worker part is this prefix and its target. */
 export const workerPart = 'worker '

@@ -5,10 +5,10 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import { parseResult, type ParsedResult } from '../board/dispatch/parse-result.js'
-import type { KernelIdentity, Spawner, TurnStatus } from '../board/ports.js'
-import type { Kernel } from '../kernel/kernel.js'
-import { backoffMs, defaultCallPolicy } from '../ports/retry.js'
+import { parseResult, type ParsedResult } from '../../board/dispatch/parse-result.js'
+import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
+import type { Kernel } from '../../kernel/kernel.js'
+import { backoffMs, defaultCallPolicy } from '../../ports/retry.js'
 
 export interface SpawnerOptions {
   readonly kernel: Kernel

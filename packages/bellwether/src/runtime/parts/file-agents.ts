@@ -8,24 +8,24 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, type Log, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { Kernel } from '../kernel/kernel.js'
-import type { Bell } from '../ports/bell/bell.js'
-import type { Chunks } from '../ports/chunks/chunks.js'
-import { loop, makeWake } from '../ports/loop.js'
-import { openGuardian } from '../ports/processes/guardian.js'
-import { readSelf } from '../ports/processes/proc.js'
-import { watchFolder } from '../ports/disk/watch-folder.js'
-import type { Settings } from '../settings/schema.js'
-import { openCommandExecutor, type CommandExecutorOptions } from '../worker/executors/command.js'
-import type { ModelExecutor } from '../worker/executors/model/executor.js'
-import { personAgent } from '../worker/executors/person/person.js'
-import type { AgentFunction } from '../worker/agent.js'
-import type { AgentSettings } from '../worker/roster/agent-file.js'
-import { openAgentFolder } from '../worker/roster/folder.js'
-import { openRoster, type Roster } from '../worker/roster/roster.js'
-import type { WorkerOptions } from '../worker/scope.js'
-import type { HostedTool } from '../worker/tools/tool.js'
-import { agentsFolder } from './paths.js'
+import type { Kernel } from '../../kernel/kernel.js'
+import type { Bell } from '../../ports/bell/bell.js'
+import type { Chunks } from '../../ports/chunks/chunks.js'
+import { loop, makeWake } from '../../ports/loop.js'
+import { openGuardian } from '../../ports/processes/guardian.js'
+import { readSelf } from '../../ports/processes/proc.js'
+import { watchFolder } from '../../ports/disk/watch-folder.js'
+import type { Settings } from '../../settings/schema.js'
+import { openCommandExecutor, type CommandExecutorOptions } from '../../worker/executors/command.js'
+import type { ModelExecutor } from '../../worker/executors/model/executor.js'
+import { personAgent } from '../../worker/executors/person/person.js'
+import type { AgentFunction } from '../../worker/agent.js'
+import type { AgentSettings } from '../../worker/roster/agent-file.js'
+import { openAgentFolder } from '../../worker/roster/folder.js'
+import { openRoster, type Roster } from '../../worker/roster/roster.js'
+import type { WorkerOptions } from '../../worker/scope.js'
+import type { HostedTool } from '../../worker/tools/tool.js'
+import { agentsFolder } from '../paths.js'
 import { openTools } from './tools.js'
 
 export interface FileAgentsOptions {
@@ -99,8 +99,8 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   let models: Promise<ModelExecutor> | undefined
   async function openModelPart(): Promise<ModelExecutor> {
     const [{ openModelExecutor }, { openModels }] = await Promise.all([
-      import('../worker/executors/model/executor.js'),
-      import('../ports/model/providers.js'),
+      import('../../worker/executors/model/executor.js'),
+      import('../../ports/model/providers.js'),
     ])
     return openModelExecutor({
       clock,

@@ -1,63 +1,63 @@
 /**
- * Child processes of this same program. Always: each holds the other end of a pipe from us, so that they go when we go,
- * however we die; each has its own group, so that Ctrl-C reaches us alone and we stop them in order. Starting one again is
- * left to whoever wants it again.
+ * Starts this program again as a child process. A child holds the other end of a pipe from its parent, so it exits if the parent
+ * dies in any way; and it has its own process group, so that Ctrl-C reaches only the parent, which stops its children in order.
+ * Restarting is the supervisor's task.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { systemClock } from '@bellwether/base'
+import { aborted, defined, systemClock } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import { withTimeout } from '../ports/retry.js'
+import { withTimeout } from '../../ports/retry.js'
 
-export interface Ended {
+export interface ChildExit {
   readonly code: number | null
   readonly signal: string | null
 }
 
-export interface Member {
+export interface Child {
   readonly role: string
   readonly pid: number
-  /** What it said when it was ready. */
+  /** The fields of its ready line. */
   readonly facts: Readonly<Record<string, unknown>>
-  readonly ended: Promise<Ended>
+  readonly ended: Promise<ChildExit>
   alive(): boolean
-  /** SIGKILL: no farewell. */
+  /** Sends SIGKILL. */
   kill(): void
-  /** SIGTERM, and SIGKILL when that is not enough. `hurry`: the pipe is closed instead, and what runs is not waited for. */
+  /** Sends SIGTERM, then SIGKILL after `graceMs`. `hurry`: closes the pipe instead, so that the child does not drain. */
   stop(hurry?: boolean, graceMs?: number): Promise<void>
 }
 
-export interface MemberOptions {
-  /** What node runs: its flags and the script of the command line. */
+export interface ChildOptions {
+  /** The arguments of node: its flags and the script of the command line. */
   readonly program: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
   readonly folder: string
-  /** What they write to stderr is appended here; absent: it goes where ours goes. */
+  /** The file that stderr is appended to. Default: the stderr of this process. */
   readonly logFile?: string
-  /** Ends the wait for a member that is still starting. */
+  /** Ends the wait for a child that is still starting. */
   readonly signal?: AbortSignal
 }
 
 const readyMs = 30_000
 const stopMs = 8_000
 
-export async function startMember(options: MemberOptions, role: string, words: readonly string[]): Promise<Member> {
+export async function startChild(options: ChildOptions, role: string, args: readonly string[]): Promise<Child> {
   const log = options.logFile === undefined ? undefined : openSync(options.logFile, 'a')
-  const child = spawn(process.execPath, [...options.program, role, ...words, '--json', '--parent-pipe'], {
+  const child = spawn(process.execPath, [...options.program, role, ...args, '--json', '--parent-pipe'], {
     cwd: options.folder,
     env: options.env,
     stdio: ['pipe', 'pipe', log ?? 'inherit'],
     detached: true,
   })
   if (log !== undefined) closeSync(log)
-  child.stdin?.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
-  const ended = new Promise<Ended>((resolve) => {
+  child.stdin?.on('error', () => undefined) // EPIPE after its exit, which `ended` reports
+  const ended = new Promise<ChildExit>((resolve) => {
     child.once('exit', (code, signal) => resolve({ code, signal }))
     child.once('error', () => resolve({ code: null, signal: null }))
   })
   const alive = () => child.exitCode === null && child.signalCode === null
-  const member = {
+  const started = {
     role,
     pid: child.pid ?? 0,
     ended,
@@ -76,9 +76,9 @@ export async function startMember(options: MemberOptions, role: string, words: r
   }
   try {
     const facts = await withTimeout(systemClock, readyMs, `starting ${role}`, readyLine(child, ended, options, role))
-    return { ...member, facts }
+    return { ...started, facts }
   } catch (error) {
-    member.kill()
+    started.kill()
     throw error
   }
 }
@@ -86,19 +86,19 @@ export async function startMember(options: MemberOptions, role: string, words: r
 async function readyLine(
   child: ChildProcess,
   ended: Promise<unknown>,
-  { logFile, signal }: MemberOptions,
+  { logFile, signal }: ChildOptions,
   role: string,
 ): Promise<Record<string, unknown>> {
   const lines = createInterface({ input: child.stdout! })
   const line = await Promise.race([
     new Promise<string>((resolve) => lines.once('line', resolve)),
     ended.then(() => undefined),
-    new Promise<undefined>((resolve) => signal?.addEventListener('abort', () => resolve(undefined), { once: true })),
+    ...(signal === undefined ? [] : [aborted(signal).then(() => undefined)]),
   ])
   if (line === undefined) {
-    throw new Terminal(`${role} ended before it was ready`, {
-      code: 'member_failed',
-      ...(logFile === undefined ? {} : { hint: `its log is in ${logFile}` }),
+    throw new Terminal(`The ${role} process ended before it was ready`, {
+      code: 'child_failed',
+      ...defined({ hint: logFile && `read its log: ${logFile}` }),
     })
   }
   return JSON.parse(line) as Record<string, unknown>

@@ -7,19 +7,19 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
-import type { Kernel } from '../kernel/kernel.js'
-import type { Bell } from '../ports/bell/bell.js'
-import type { Settings } from '../settings/schema.js'
-import type { Hydrated } from '../worker/hydrate.js'
-import type { Surroundings } from '../worker/tools/built-ins.js'
-import { openCatalogue } from '../worker/tools/catalogue.js'
-import { openToolHost } from '../worker/tools/host.js'
-import { readHttpTools } from '../worker/tools/http-tools.js'
-import type { McpOptions, OpenServer } from '../worker/tools/mcp-servers.js'
-import { runSeconds, waitSeconds } from '../worker/tools/timing.js'
-import type { HostedTool, Toolbox } from '../worker/tools/tool.js'
-import { openToolbox } from '../worker/tools/toolbox.js'
+import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
+import type { Kernel } from '../../kernel/kernel.js'
+import type { Bell } from '../../ports/bell/bell.js'
+import type { Settings } from '../../settings/schema.js'
+import type { Hydrated } from '../../worker/hydrate.js'
+import type { Surroundings } from '../../worker/tools/built-ins.js'
+import { openCatalogue } from '../../worker/tools/catalogue.js'
+import { openToolHost } from '../../worker/tools/host.js'
+import { readHttpTools } from '../../worker/tools/http-tools.js'
+import type { McpOptions, OpenServer } from '../../worker/tools/mcp-servers.js'
+import { runSeconds, waitSeconds } from '../../worker/tools/timing.js'
+import type { HostedTool, Toolbox } from '../../worker/tools/tool.js'
+import { openToolbox } from '../../worker/tools/toolbox.js'
 
 export interface ToolsOptions extends McpOptions {
   readonly kernel: Kernel
@@ -119,7 +119,7 @@ async function openServers(options: ToolsOptions): Promise<OpenServer[]> {
   const { root, log } = options
   // MCP's own library is large, and many a project declares no server.
   if (!existsSync(join(root, mcpFile))) return []
-  const { openServer, readMcpFile } = await import('../worker/tools/mcp-servers.js')
+  const { openServer, readMcpFile } = await import('../../worker/tools/mcp-servers.js')
   const { servers, problems } = readMcpFile(join(root, mcpFile))
   tell(log, mcpFile, problems)
   return [...servers].flatMap(([name, declared]) => {

@@ -1,0 +1,36 @@
+/** Starts the metrics and traces of a process as its settings ask, on the database and bell of its runtime. */
+import { type Log, systemClock } from '@bellwether/base'
+import type { Metrics } from '../../telemetry/metrics.js'
+import { startTelemetry, type Telemetry, type TelemetryOptions } from '../../telemetry/telemetry.js'
+import type { PartContext } from '../process.js'
+import type { Runtime } from '../runtime.js'
+
+export interface ProcessTelemetryOptions extends PartContext, Pick<TelemetryOptions, 'worker'> {
+  /** Whether this process may export traces. The PMO does: every installation has one, and one exporter is enough. */
+  readonly traces: boolean
+}
+
+/** The variable that every OpenTelemetry program reads; our own setting takes precedence. */
+const endpointVariable = 'OTEL_EXPORTER_OTLP_ENDPOINT'
+
+export function startProcessTelemetry(options: ProcessTelemetryOptions): Promise<Telemetry> {
+  const { runtime, settings, traces, env } = options
+  const { otlp_endpoint: configured, trace_percent: percent, metrics_port: metricsPort } = settings.telemetry
+  const inherited = env[endpointVariable]
+  const endpoint = configured ?? (inherited === '' ? undefined : inherited)
+  return startTelemetry({
+    ...options,
+    db: runtime.kernel.db,
+    clock: systemClock,
+    bell: () => runtime.bellStatus(),
+    endpoint: traces ? endpoint : undefined,
+    ratio: percent / 100,
+    metricsPort,
+  })
+}
+
+/** The metrics that the server's own /metrics shows. */
+export async function openProcessMetrics(runtime: Runtime, log: Log): Promise<Metrics> {
+  const { openMetrics } = await import('../../telemetry/metrics.js')
+  return openMetrics({ db: runtime.kernel.db, clock: systemClock, log, bell: () => runtime.bellStatus() })
+}

@@ -1,0 +1,28 @@
+/** Opens the workspace views that a process serves, with the settings of section [view]. */
+import { type Log, systemClock, systemRandom } from '@bellwether/base'
+import type { Ids } from '../../ports/ids.js'
+import type { Settings } from '../../settings/schema.js'
+import { type Fusion, openFusion } from '../../view/fusion.js'
+import type { ViewSettings } from '../../view/view.js'
+
+export interface ViewsOptions {
+  readonly names: readonly string[]
+  readonly settings: Settings['view']
+  readonly overrides?: Partial<ViewSettings>
+  readonly ids: Ids
+  readonly log: Log
+}
+
+export function openViews({ names, settings, overrides, ids, log }: ViewsOptions): Fusion {
+  const view: ViewSettings = {
+    sessionTimeoutSeconds: settings.session_timeout_seconds,
+    auditIntervalSeconds: settings.audit_interval_seconds,
+    sentinelIntervalSeconds: settings.sentinel_interval_seconds,
+    hotFileThresholdSeconds: settings.hot_file_threshold_seconds,
+    tombstoneTtlSeconds: settings.tombstone_ttl_seconds,
+    live: settings.live,
+    ...overrides,
+  }
+  const views = Object.fromEntries(names.map((name) => [name, view]))
+  return openFusion({ views, clock: systemClock, ids, random: systemRandom, log })
+}

@@ -1,0 +1,73 @@
+/**
+ * Runs one worker process per worker target that the agent files name. A target whose worker fails affects no other target, and is
+ * retried at once when an agent file changes.
+ */
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Log } from '@bellwether/base'
+import { openAgentFolder } from '../../worker/roster/folder.js'
+import { startChild, type ChildOptions } from './child-process.js'
+import { agentsFolder } from '../paths.js'
+import type { Supervisor } from './supervisor.js'
+import { workerPart } from '../parts/up-file.js'
+
+export interface LocalWorkersOptions {
+  readonly folder: string
+  readonly projectId: string
+  readonly child: ChildOptions
+  readonly supervisor: Supervisor
+  readonly log: Log
+  readonly signal: AbortSignal
+}
+
+export interface LocalWorkers {
+  /** Reads the agent files and starts missing workers; resolves when each is ready or has failed once. */
+  refresh(): Promise<void>
+}
+
+export function openLocalWorkers({
+  folder,
+  projectId,
+  child,
+  supervisor,
+  log,
+  signal,
+}: LocalWorkersOptions): LocalWorkers {
+  const path = join(folder, agentsFolder)
+  let before = ''
+
+  async function start(target: string): Promise<void> {
+    const args = ['--target', target, '--project', projectId]
+    const name = `${workerPart}${target}`
+    await supervisor.keep({ name, start: () => startChild(child, 'worker', args) }).catch((error: unknown) => {
+      log.error({ err: error, target }, 'worker failed to start; see its log lines above')
+    })
+  }
+
+  return {
+    async refresh() {
+      const agents = openAgentFolder({ folder: path, log: silent })
+      try {
+        await agents.look()
+      } catch (error) {
+        // The folder does not exist yet.
+        if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return
+        throw error
+      }
+      const targets = [...new Set([...agents.agents.values()].map((agent) => agent.settings.worker_target))].sort()
+      const now = JSON.stringify([
+        [...agents.agents.values()].map((agent) => agent.settings),
+        [...agents.problems],
+        statSync(path, { throwIfNoEntry: false })?.mtimeMs,
+      ])
+      const changed = before !== '' && before !== now
+      before = now
+      const known = new Set(supervisor.parts.map((part) => part.name))
+      if (changed) for (const target of targets) supervisor.retryNow(`${workerPart}${target}`)
+      if (signal.aborted) return
+      await Promise.all(targets.filter((target) => !known.has(`${workerPart}${target}`)).map(start))
+    },
+  }
+}
+
+const silent: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }

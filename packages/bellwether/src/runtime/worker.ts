@@ -1,0 +1,84 @@
+/** `bellwether worker`: runs the turns of one worker target until shutdown, then drains. */
+import { hostname } from 'node:os'
+import { defined, systemClock } from '@bellwether/base'
+import { token } from '@bellwether/protocol'
+import { agentFor, type Agents } from '../worker/agents.js'
+import { runWorker } from '../worker/loop.js'
+import type { HostedTool } from '../worker/tools/tool.js'
+import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
+import { openFileAgents } from './parts/file-agents.js'
+import { startProcessTelemetry } from './parts/telemetry.js'
+import { type ProcessOptions, runProcess } from './process.js'
+
+export interface WorkerProcessOptions extends ProcessOptions {
+  readonly target: string
+  readonly agents: Agents
+  /** Tools written as functions. A worker that also has agents from files hosts them. */
+  readonly tools?: readonly HostedTool[]
+  /** The project whose agents are read from files. Without it, only function agents run. */
+  readonly fileAgentsOf?: string
+  readonly concurrency?: number
+}
+
+// Shorter than the 30 s after which Kubernetes and systemd kill a process. Other workers take over turns that did not end.
+const drainSeconds = 20
+const orphanDrainSeconds = 1
+
+export function runWorkerProcess(options: WorkerProcessOptions): Promise<number> {
+  const target = token(options.target, 'worker target')
+  const { fileAgentsOf: projectId, folder, tools: functions = [] } = options
+  return runProcess(options, `worker ${target}`, async ({ runtime, settings, log, signal, env, shutdown }) => {
+    const { kernel, bell } = runtime
+    const { worker } = settings
+    const workerId = `${hostname()}-${process.pid}-${kernel.ids.next().slice(-6)}`
+    const concurrency = options.concurrency ?? worker.concurrency
+    const common = { kernel, bell, clock: systemClock, log, signal, workerId }
+    const files =
+      projectId === undefined
+        ? undefined
+        : await openFileAgents({ ...common, settings, projectId, folder, functions, env, chunks: runtime.chunks() })
+    const running = await runWorker({
+      ...common,
+      workerTarget: target,
+      agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
+      ...defined({ onBeat: files?.onBeat }),
+      settings: {
+        concurrency,
+        suspendTimeoutSeconds: worker.suspend_timeout_seconds,
+        resumeLeaseSeconds: worker.resume_lease_seconds,
+        inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
+      },
+      loop: {
+        pollSeconds: worker.poll_seconds,
+        beatSeconds: worker.beat_seconds,
+        watchdogIntervalSeconds: worker.watchdog_interval_seconds,
+        inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
+        maxAttempts: worker.max_attempts,
+        resumeLeaseSeconds: worker.resume_lease_seconds,
+        get drainSeconds() {
+          return shutdown.orphaned() ? orphanDrainSeconds : drainSeconds
+        },
+      },
+    })
+    const telemetry = await startProcessTelemetry({
+      runtime,
+      settings,
+      log,
+      signal,
+      env,
+      traces: false,
+      worker: () => ({ target, running: running.worker.running.size, concurrency }),
+    })
+    allowYoungGenerationGrowth()
+    const facts = { worker_id: workerId, target, concurrency, bell: bell.kind }
+    options.onReady?.({ ready: true, role: 'worker', ...facts, pid: process.pid })
+    log.info(facts, 'worker is ready')
+    void collectGarbageWhenIdle({ clock: systemClock, log, signal })
+    await running.ended
+    await telemetry.close()
+    await files?.close()
+    const left = running.worker.running.size
+    if (left > 0) log.warn({ turns: left }, 'drain timed out; other workers take over the remaining turns')
+    return left === 0 ? 0 : 1
+  })
+}
