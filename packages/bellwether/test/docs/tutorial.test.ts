@@ -1,33 +1,17 @@
 /** Runs every block of commands of docs/tutorial.md, one shell per block, on a real `up`. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, it, onTestFinished } from 'vitest'
 import { testFolder } from '../support/postgres.js'
-import { program, runCli } from '../support/process.js'
+import { programFor, runCli } from '../support/process.js'
 import { until } from '../support/until.js'
+import { blocksOf, repository } from './pages.js'
 
-const repository = fileURLToPath(new URL('../../../..', import.meta.url))
-const built = join(repository, 'packages/bellwether/dist/cli/main.js')
-/** Runs the build if `npm test` has just made one, else the source. */
-const words = process.env['BELLWETHER_TEST_BUILT'] === '1' ? [built] : program
-const setup = `bellwether() { "${process.execPath}" ${words.map((word) => `"${word}"`).join(' ')} "$@"; }`
-
-interface Block {
-  /** Empty: run as it is. `up`: run as the server. `until STATUS TASK`: run when the task has that status. */
-  readonly mode: string
-  readonly commands: string
-}
-
-async function blocksOf(page: string): Promise<Block[]> {
-  const text = await readFile(join(repository, page), 'utf8')
-  return [...text.matchAll(/^```sh(.*)\n([^]*?)^```$/gm)].map(([, mode, commands]) => ({
-    mode: mode!.trim(),
-    commands: commands!,
-  }))
-}
+const setup = `bellwether() { "${process.execPath}" ${programFor([])
+  .map((word) => `"${word}"`)
+  .join(' ')} "$@"; }`
 
 it(
   'the commands of the tutorial work as written: a bug is fixed and checked, a false claim is caught',
@@ -58,11 +42,11 @@ it(
       expect(code, `${commands}\n${output}`).toBe(0)
       return output
     }
-    const blocks = await blocksOf('docs/tutorial.md')
-    expect(blocks[0]).toMatchObject({ mode: 'setup', commands: expect.stringContaining('node_modules/.bin') as string })
-    expect(blocks.filter(({ mode }) => mode === 'up').map(({ commands }) => commands)).toEqual(['bellwether up\n'])
+    const blocks = blocksOf('docs/tutorial.md').filter(({ language }) => language === 'sh')
+    expect(blocks[0]).toMatchObject({ mode: 'setup', text: expect.stringContaining('node_modules/.bin') as string })
+    expect(blocks.filter(({ mode }) => mode === 'up').map(({ text }) => text)).toEqual(['bellwether up\n'])
     const outputs: string[] = []
-    for (const { mode, commands } of blocks.slice(1)) {
+    for (const { mode, text } of blocks.slice(1)) {
       if (mode === 'up') {
         const up = runCli(['up', '--json', '--parent-pipe'], { cwd: shop, env })
         onTestFinished(async () => {
@@ -85,8 +69,8 @@ it(
           60_000,
         )
       }
-      outputs.push(await type(commands))
-      cwd = commands.includes('&& cd shop') ? shop : cwd
+      outputs.push(await type(text))
+      cwd = text.includes('&& cd shop') ? shop : cwd
     }
     const all = outputs.join('\n')
     expect(all).toContain('+  for (const { price, count } of basket) cents += price * count')
