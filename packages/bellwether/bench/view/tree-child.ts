@@ -2,7 +2,7 @@
  * A process of its own for the tree's figures, so that memory is the tree's alone: `node --expose-gc … FILES`. Fills a source
  * in shuffled order through the arbiter, as realtime rows, then asks. Prints one JSON object.
  */
-import { newTally, Source } from '../../src/view/arbitration/source-state.js'
+import { newTally, SourceState } from '../../src/view/arbitration/source-state.js'
 import { search } from '../../src/view/tree/search.js'
 import { root, Tree } from '../../src/view/tree/tree.js'
 import { directoriesOf, filesPerTop, pathOf, shuffled, topOf } from './corpus.js'
@@ -19,7 +19,7 @@ const collect = () => {
 
 const before = collect()
 const tree = new Tree({ id: 'bench' })
-const source = new Source({ tree, hotSeconds: 60 })
+const source = new SourceState({ tree, hotSeconds: 60 })
 const tally = newTally()
 // Files older than the threshold, as nearly all of a real tree are: no suspects, whose list is not the tree's.
 const modified = 1_600_000_000
@@ -41,11 +41,11 @@ for (let from = 0; from < files; from += batch) {
     nowMs: 1.8e12 + from,
     monotonicMs: from,
     seenAt: 1.8e12 + from,
-    look: undefined,
+    scan: undefined,
   }
   const cpu = process.cpuUsage()
   const start = performance.now()
-  source.apply({ type: 'insert', from: 'realtime', index: 1.8e12, rows }, 0, rows.length, speaker, tally)
+  source.apply({ type: 'insert', origin: 'realtime', index: 1.8e12, rows }, 0, rows.length, speaker, tally)
   const ms = performance.now() - start
   const { user, system } = process.cpuUsage(cpu)
   cpuUs += user + system

@@ -4,7 +4,7 @@
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
-import { giveWay } from '../view/ingest/serial-queue.js'
+import { yieldToEventLoop } from '../view/ingest/serial-queue.js'
 
 // A millisecond or two of writing: below that streaming costs more than it saves.
 const wholeBytes = 512 * 1_024
@@ -28,7 +28,7 @@ const json = (reply: FastifyReply) => reply.type('application/json; charset=utf-
 async function* onward(first: Buffer, pieces: Generator<Buffer>): AsyncGenerator<Buffer> {
   yield first
   for (const piece of pieces) {
-    await giveWay()
+    await yieldToEventLoop()
     if (piece.length > 0) yield piece
   }
 }

@@ -1,12 +1,12 @@
 /**
- * All views of one process, their health, and the sweep that lets time pass for them. `openFusion` is what a server
- * composes; `step` is what tests call instead of waiting.
+ * All views of one process, with their health and their periodic sweep. Servers call `openFusion`; tests call `step` instead
+ * of waiting.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import { loop } from '../ports/loop.js'
-import { HealthBook } from './health.js'
+import { HealthRegistry } from './health.js'
 import { View, type ViewSettings } from './view.js'
 
 export interface FusionOptions {
@@ -19,28 +19,28 @@ export interface FusionOptions {
 
 export interface Fusion {
   readonly views: ReadonlyMap<string, View>
-  readonly health: HealthBook
+  readonly health: HealthRegistry
   readonly clock: Clock
   readonly log: Log
   view(name: string): View
   /** One sweep: sessions, scans, audits and suspects that are due. */
   step(): void
-  /** Sweeps until the signal fires; a sweep that fails is told and tried again. */
+  /** Sweeps until the signal aborts; a failed sweep is logged and repeated. */
   run(signal: AbortSignal): Promise<void>
-  /** The receiver is up, or why it is not. */
+  /** Reports the error of the HTTP receiver, or undefined when it works. */
   receiver(error: string | undefined): void
   close(): void
 }
 
-/** Short against every timeout, long against the cost of a sweep. */
+/** Much shorter than every timeout, much longer than one sweep takes. */
 export const sweepMs = 500
 
 export function openFusion(options: FusionOptions): Fusion {
   const { clock, ids, log, random } = options
-  const health = new HealthBook((change) => {
+  const health = new HealthRegistry((change) => {
     const fields = { ...change, health: true }
-    if (change.to === 'ok') log.info(fields, 'a health unit recovered')
-    else log.warn(fields, 'a health unit changed')
+    if (change.to === 'ok') log.info(fields, 'health unit recovered')
+    else log.warn(fields, 'health unit changed')
   })
   health.put({ kind: 'receiver', name: 'http', state: 'ok', restarts: 0, error: undefined, dependsOn: [] })
   const views = new Map<string, View>()
@@ -59,13 +59,11 @@ export function openFusion(options: FusionOptions): Fusion {
     view(name) {
       const view = views.get(name)
       if (view !== undefined) return view
-      throw new Terminal(`there is no view ${JSON.stringify(name.slice(0, 80))}`, { code: 'unknown_view' })
+      throw new Terminal(`There is no view ${JSON.stringify(name.slice(0, 80))}`, { code: 'unknown_view' })
     },
     step,
     run: (signal) =>
-      loop({ name: 'the sweep of the views', intervalMs: sweepMs, clock, log, signal, steady: true }, async () =>
-        step(),
-      ),
+      loop({ name: 'view sweep', intervalMs: sweepMs, clock, log, signal, steady: true }, async () => step()),
     receiver(error) {
       if (error === undefined) health.recover('receiver:http')
       else health.fail('receiver:http', error)
@@ -76,7 +74,7 @@ export function openFusion(options: FusionOptions): Fusion {
   }
 }
 
-/** One view alone, in this process. */
+/** Opens a single view in this process. */
 export function openView(
   options: Omit<FusionOptions, 'views'> & { readonly name: string; readonly settings: ViewSettings },
 ) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { HealthBook, judge, unitKey, type Unit } from './health.js'
+import { HealthRegistry, deriveHealth, unitKey, type Unit } from './health.js'
 
 const unit = (kind: Unit['kind'], name: string, more: Partial<Unit> = {}): Unit => ({
   kind,
@@ -14,10 +14,10 @@ const failed = { state: 'failed' } as const
 
 const effective = (...units: readonly Unit[]) =>
   Object.fromEntries(
-    [...judge(new Map(units.map((one) => [unitKey(one), one])))].map(([key, one]) => [key, one.effective]),
+    [...deriveHealth(new Map(units.map((one) => [unitKey(one), one])))].map(([key, one]) => [key, one.effective]),
   )
 
-describe('failures spread', () => {
+describe('failure cascade', () => {
   const sensor = (more: { source?: object; sender?: object; pipe?: object } = {}) => [
     unit('source', 'fs', more.source),
     unit('sender', 'http', more.sender),
@@ -25,14 +25,14 @@ describe('failures spread', () => {
     unit('sensor_pipe', 'two', { dependsOn: ['source:fs', 'sender:http'] }),
   ]
 
-  it('[V5.3] not from a pipe to another pipe', () => {
+  it('[V5.3] the failure of one pipe does not affect another pipe', () => {
     expect(effective(...sensor({ pipe: failed }))).toMatchObject({
       'sensor_pipe:one': 'failed',
       'sensor_pipe:two': 'ok',
     })
   })
 
-  it('[V5.3] from a source or a sender to all its pipes', () => {
+  it('[V5.3] a failed source or sender fails all pipes of its sensor', () => {
     for (const more of [{ source: failed }, { sender: failed }])
       expect(effective(...sensor(more))).toMatchObject({ 'sensor_pipe:one': 'failed', 'sensor_pipe:two': 'failed' })
   })
@@ -42,54 +42,54 @@ describe('failures spread', () => {
     unit('fusion_pipe', 'a', { dependsOn: ['receiver:http'], ...first }),
     unit('fusion_pipe', 'b', { dependsOn: ['receiver:http'] }),
     unit('view', 'live', { dependsOn: ['fusion_pipe:a'], live: true }),
-    unit('view', 'kept', { dependsOn: ['fusion_pipe:a'] }),
+    unit('view', 'persistent', { dependsOn: ['fusion_pipe:a'] }),
     unit('view', 'other', { dependsOn: ['fusion_pipe:b'], live: true }),
   ]
 
-  it('[V5.3] from the receiver to all fusion pipes', () => {
+  it('[V5.3] a failed receiver fails all fusion pipes', () => {
     expect(effective(...server(failed, {}))).toMatchObject({ 'fusion_pipe:a': 'failed', 'fusion_pipe:b': 'failed' })
   })
 
-  it('[V5.3] from a fusion pipe to its views: a live one is unavailable, another stays readable, others are untouched', () => {
+  it('[V5.3] a failed fusion pipe makes its live view unavailable, leaves its persistent view readable and other views ok', () => {
     expect(effective(...server({}, failed))).toEqual({
       'receiver:http': 'ok',
       'fusion_pipe:a': 'failed',
       'fusion_pipe:b': 'ok',
       'view:live': 'failed',
-      'view:kept': 'degraded',
+      'view:persistent': 'degraded',
       'view:other': 'ok',
     })
   })
 
-  it('[V5.3] and say whose failure it is', () => {
+  it('[V5.3] a derived failure names the unit that failed', () => {
     const units = server({}, failed)
-    const judged = judge(new Map(units.map((one) => [unitKey(one), one])))
-    expect(judged.get('view:live')?.because).toBe('fusion_pipe:a')
-    expect(judged.get('fusion_pipe:a')?.because).toBeUndefined()
+    const derived = deriveHealth(new Map(units.map((one) => [unitKey(one), one])))
+    expect(derived.get('view:live')?.because).toBe('fusion_pipe:a')
+    expect(derived.get('fusion_pipe:a')?.because).toBeUndefined()
   })
 })
 
-describe('the book', () => {
-  it('[V5.4] tells each change once, and counts restarts and changes', () => {
-    const told: string[] = []
-    const book = new HealthBook(({ unit: key, from, to }) => told.push(`${key} ${from} → ${to}`))
-    book.put(unit('receiver', 'http'))
-    book.put(unit('fusion_pipe', 'p', { dependsOn: ['receiver:http'] }))
-    book.put(unit('fusion_pipe', 'p', { dependsOn: ['receiver:http'] }))
-    expect(told).toEqual([])
-    book.fail('receiver:http', 'no socket')
-    expect(told).toEqual(['receiver:http ok → failed', 'fusion_pipe:p ok → failed'])
-    book.recover('receiver:http')
-    book.recover('receiver:http')
-    expect(told.slice(2)).toEqual(['receiver:http failed → ok', 'fusion_pipe:p failed → ok'])
-    expect(book.summary()).toEqual({ status: 'ok', units: 2, restarts: 1, changes: 4, troubled: {} })
+describe('the health registry', () => {
+  it('[V5.4] reports each change once and counts restarts and changes', () => {
+    const changes: string[] = []
+    const registry = new HealthRegistry(({ unit: key, from, to }) => changes.push(`${key} ${from} → ${to}`))
+    registry.put(unit('receiver', 'http'))
+    registry.put(unit('fusion_pipe', 'p', { dependsOn: ['receiver:http'] }))
+    registry.put(unit('fusion_pipe', 'p', { dependsOn: ['receiver:http'] }))
+    expect(changes).toEqual([])
+    registry.fail('receiver:http', 'no socket')
+    expect(changes).toEqual(['receiver:http ok → failed', 'fusion_pipe:p ok → failed'])
+    registry.recover('receiver:http')
+    registry.recover('receiver:http')
+    expect(changes.slice(2)).toEqual(['receiver:http failed → ok', 'fusion_pipe:p failed → ok'])
+    expect(registry.summary()).toEqual({ status: 'ok', units: 2, restarts: 1, changes: 4, troubled: {} })
   })
 
-  it('[V5.4] forgets the units of a sensor that is gone', () => {
-    const book = new HealthBook(() => undefined)
-    book.put(unit('source', 'x', failed))
-    expect(book.summary()).toMatchObject({ status: 'failed', troubled: { 'source:x': 'failed' } })
-    book.drop('source:x')
-    expect(book.summary()).toMatchObject({ status: 'ok', units: 0 })
+  it('[V5.4] drops the units of a sensor whose session ended', () => {
+    const registry = new HealthRegistry(() => undefined)
+    registry.put(unit('source', 'x', failed))
+    expect(registry.summary()).toMatchObject({ status: 'failed', troubled: { 'source:x': 'failed' } })
+    registry.drop('source:x')
+    expect(registry.summary()).toMatchObject({ status: 'ok', units: 0 })
   })
 })

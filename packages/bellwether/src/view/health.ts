@@ -1,8 +1,7 @@
 /**
- * Health units and how their failures spread (V5.3, V5.4). A unit reports its own state; what it amounts to is derived: a
- * pipe fails with the source, sender or receiver it depends on, a pipe's failure stays its own, and a view whose pipe
- * failed takes no writes: a live one is unavailable, others stay readable. `judge` is pure; the book beside it keeps
- * reports, counts restarts and tells each change once.
+ * Health units and how failures cascade (V5.3, V5.4). A unit reports its own state; its effective state is derived: a pipe
+ * fails with the source, sender or receiver it depends on, and a view whose pipe failed is unavailable if it is live and
+ * stays readable otherwise. `deriveHealth` is pure; the registry stores reports, counts restarts and reports each change once.
  */
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
 
@@ -11,26 +10,26 @@ export type UnitKind = HealthUnit['kind']
 export interface Unit {
   readonly kind: UnitKind
   readonly name: string
-  /** What it says of itself. */
+  /** The state that the unit itself reports. */
   readonly state: HealthState
   readonly restarts: number
   readonly error: string | undefined
-  /** Keys of the units it stands on. */
+  /** Keys of the units it depends on. */
   readonly dependsOn: readonly string[]
-  /** A view that is worth nothing when it is not up to date. */
+  /** A live view: unavailable unless it is up to date. */
   readonly live?: boolean
 }
 
-export interface Judged extends Unit {
-  /** What it amounts to, with what it stands on. */
+export interface DerivedUnit extends Unit {
+  /** Its own state or the one inherited from its dependencies, whichever is worse. */
   readonly effective: HealthState
-  /** The unit whose failure this is, if it is another's. */
+  /** The failed dependency, if the effective state is inherited. */
   readonly because: string | undefined
 }
 
 export const unitKey = (unit: { readonly kind: UnitKind; readonly name: string }) => `${unit.kind}:${unit.name}`
 
-/** Which kinds a failure passes through, and to what: one row a rule. */
+/** One row per rule: which dependencies' failures a kind inherits, and as which state. */
 const cascade: Readonly<
   Partial<Record<UnitKind, { readonly on: readonly UnitKind[]; readonly becomes: HealthState }>>
 > = {
@@ -39,25 +38,25 @@ const cascade: Readonly<
   view: { on: ['fusion_pipe'], becomes: 'degraded' },
 }
 
-// source → pipe → view: in this order each unit's foundations are judged before it.
+// In this order the dependencies of a unit are derived before the unit.
 const order: readonly UnitKind[] = ['source', 'sender', 'receiver', 'sensor_pipe', 'fusion_pipe', 'view']
 
-export function judge(units: ReadonlyMap<string, Unit>): Map<string, Judged> {
-  const judged = new Map<string, Judged>()
+export function deriveHealth(units: ReadonlyMap<string, Unit>): Map<string, DerivedUnit> {
+  const derived = new Map<string, DerivedUnit>()
   for (const kind of order) {
     for (const [key, unit] of units) {
       if (unit.kind !== kind) continue
       const rule = cascade[kind]
       const failed = unit.dependsOn.find((other) => {
-        const foundation = judged.get(other)
-        return foundation?.effective === 'failed' && rule?.on.includes(foundation.kind) === true
+        const dependency = derived.get(other)
+        return dependency?.effective === 'failed' && rule?.on.includes(dependency.kind) === true
       })
       const inherited = failed === undefined ? 'ok' : unit.live === true ? 'failed' : rule!.becomes
       const effective = worse(unit.state, inherited)
-      judged.set(key, { ...unit, effective, because: effective === unit.state ? undefined : failed })
+      derived.set(key, { ...unit, effective, because: effective === unit.state ? undefined : failed })
     }
   }
-  return judged
+  return derived
 }
 
 const severity: Readonly<Record<HealthState, number>> = { ok: 0, degraded: 1, failed: 2 }
@@ -68,11 +67,11 @@ export interface HealthSummary {
   readonly units: number
   readonly restarts: number
   readonly changes: number
-  /** Those that are not ok, by key; a long list is cut. */
+  /** Units that are not ok, by key; at most 20. */
   readonly troubled: Readonly<Record<string, HealthState>>
 }
 
-export type TellChange = (change: {
+export type OnHealthChange = (change: {
   readonly unit: string
   readonly from: HealthState | 'absent'
   readonly to: HealthState
@@ -80,29 +79,29 @@ export type TellChange = (change: {
   readonly because: string | undefined
 }) => void
 
-// Sessions can report up to 64 units each; a heartbeat's answer stays small.
+// A session can report 64 units; the limit keeps heartbeat responses small.
 const troubledMax = 20
 
-export class HealthBook {
+export class HealthRegistry {
   readonly #units = new Map<string, Unit>()
-  readonly #tell: TellChange
-  #judged = new Map<string, Judged>()
+  readonly #onChange: OnHealthChange
+  #derived = new Map<string, DerivedUnit>()
   #changes = 0
 
-  constructor(tell: TellChange) {
-    this.#tell = tell
+  constructor(onChange: OnHealthChange) {
+    this.#onChange = onChange
   }
 
   get changes(): number {
     return this.#changes
   }
 
-  get(key: string): Judged | undefined {
-    return this.#judged.get(key)
+  get(key: string): DerivedUnit | undefined {
+    return this.#derived.get(key)
   }
 
-  all(): Judged[] {
-    return [...this.#judged.values()]
+  all(): DerivedUnit[] {
+    return [...this.#derived.values()]
   }
 
   put(unit: Unit): void {
@@ -110,26 +109,26 @@ export class HealthBook {
     const before = this.#units.get(key)
     if (before !== undefined && sameUnit(before, unit)) return
     this.#units.set(key, unit)
-    this.#judge()
+    this.#derive()
   }
 
-  /** A unit of ours failed: its restart is counted at once, whoever restarts it calls `recover`. */
+  /** Marks a unit as failed and counts its restart at once; `recover` follows when it works again. */
   fail(key: string, error: string): void {
     const unit = this.#units.get(key)
     if (unit === undefined) return
     this.#units.set(key, { ...unit, state: 'failed', error, restarts: unit.restarts + 1 })
-    this.#judge()
+    this.#derive()
   }
 
   recover(key: string): void {
     const unit = this.#units.get(key)
     if (unit === undefined || unit.state === 'ok') return
     this.#units.set(key, { ...unit, state: 'ok', error: undefined })
-    this.#judge()
+    this.#derive()
   }
 
   drop(key: string): void {
-    if (this.#units.delete(key)) this.#judge()
+    if (this.#units.delete(key)) this.#derive()
   }
 
   summary(): HealthSummary {
@@ -137,24 +136,24 @@ export class HealthBook {
     let status: HealthState = 'ok'
     let restarts = 0
     let listed = 0
-    for (const [key, unit] of this.#judged) {
+    for (const [key, unit] of this.#derived) {
       restarts += unit.restarts
       if (unit.effective === 'ok') continue
       status = worse(status, unit.effective)
       if (listed < troubledMax) troubled[key] = unit.effective
       listed += 1
     }
-    return { status, units: this.#judged.size, restarts, changes: this.#changes, troubled }
+    return { status, units: this.#derived.size, restarts, changes: this.#changes, troubled }
   }
 
-  #judge(): void {
-    const before = this.#judged
-    this.#judged = judge(this.#units)
-    for (const [key, unit] of this.#judged) {
+  #derive(): void {
+    const before = this.#derived
+    this.#derived = deriveHealth(this.#units)
+    for (const [key, unit] of this.#derived) {
       const was = before.get(key)?.effective ?? 'absent'
       if (was === unit.effective || (was === 'absent' && unit.effective === 'ok')) continue
       this.#changes += 1
-      this.#tell({ unit: key, from: was, to: unit.effective, error: unit.error, because: unit.because })
+      this.#onChange({ unit: key, from: was, to: unit.effective, error: unit.error, because: unit.because })
     }
   }
 }

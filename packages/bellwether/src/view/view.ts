@@ -1,21 +1,21 @@
 /**
- * One view: its sources with a tree, a pipe and a leader each (V6.9), its sessions, scans and barriers. Everything that
- * happens to a session happens here, synchronously, so that a lead, an audit and a job never disagree about who is there.
- * A live view forgets a source when its last session ends; a persistent one stays readable (V6.8). HTTP, keys and loops
- * are left to others: time passes by `sweep`.
+ * One view: its sources, each with a tree, a pipe and a leader (V6.9), and its sessions, scan jobs and barriers. Session
+ * changes are synchronous, so leadership, audits and jobs always agree about which sessions exist. A live view drops a source
+ * when its last session ends; a persistent view stays readable (V6.8). Callers drive time with `sweep`; HTTP and API keys are
+ * handled elsewhere.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { onAbort, type Clock, type Log } from '@bellwether/base'
 import { Retryable, Terminal, type AgentStatus, type IngestAnswer, type PipeCommand } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import { Barriers, barriersMax, type BarrierEnd } from './sessions/barriers.js'
-import { ScanLook } from './arbitration/scans.js'
-import { Feed } from './queries/change-signal.js'
-import { unitKey, type HealthBook } from './health.js'
-import { Jobs, pendingMax, type Job } from './sessions/scan-jobs.js'
+import { OnDemandScan } from './arbitration/scans.js'
+import { ChangeSignal } from './queries/change-signal.js'
+import { unitKey, type HealthRegistry } from './health.js'
+import { ScanJobs, pendingMax, type ScanJob } from './sessions/scan-jobs.js'
 import { FusionPipe, type Ingest } from './ingest/fusion-pipe.js'
 import { negotiateTimeout, Sessions, type EndReason, type Session } from './sessions/sessions.js'
 import { SensorUnits } from './sessions/sensor-units.js'
-import { Source } from './arbitration/source-state.js'
+import { SourceState } from './arbitration/source-state.js'
 import { none, Tree } from './tree/tree.js'
 
 export interface ViewSettings {
@@ -24,11 +24,11 @@ export interface ViewSettings {
   readonly sentinelIntervalSeconds: number
   readonly hotFileThresholdSeconds: number
   readonly tombstoneTtlSeconds: number
-  /** Worth nothing when it is not up to date: empty without sessions, unavailable with a failed pipe. */
+  /** Serves only current data: empty without sessions, unavailable if its pipe failed. */
   readonly live: boolean
-  /** Takes one session. */
+  /** Accepts one session only. */
   readonly strict?: boolean
-  /** Entries a source may have. */
+  /** Maximum entries per source. */
   readonly entryMax?: number
 }
 
@@ -38,19 +38,19 @@ export interface ViewOptions {
   readonly clock: Clock
   readonly ids: Ids
   readonly log: Log
-  readonly health: HealthBook
+  readonly health: HealthRegistry
   readonly seed?: number
 }
 
-/** What a view keeps of one source. */
+/** One source of a view. */
 export interface ViewSource {
   readonly id: string
   readonly pipe: FusionPipe
   readonly tree: Tree
-  /** Whether the first look at it has been applied to its end. */
+  /** Whether its first snapshot is complete. */
   ready: boolean
   full: boolean
-  /** Where each sensor mounts it. */
+  /** Where each sensor mounts it, by sensor id. */
   readonly uris: Map<string, string>
 }
 
@@ -62,18 +62,18 @@ export interface Connect {
 }
 
 export const defaultSourceId = 'default'
-const sourcesMax = 64 // each has a tree, a leader and a place in every comparison
+const sourcesMax = 64 // each has its own tree and leader
 const jobTimeoutMs = 60_000
-const suspectsAtOnce = 2_000 // judging these takes a millisecond or two
-const tidiedAtOnce = 10_000 // a few milliseconds; a million removed entries are freed within a minute
-const settlingMax = 64 // directories; beyond, one scan of everything is cheaper for the sensor than many small ones
+const suspectsPerSweep = 2_000 // takes 1 to 2 ms
+const freedPerSweep = 10_000 // takes a few ms; one million removed entries are freed within a minute
+const settlingMax = 64 // directories; above that, one full scan costs the sensor less than many small ones
 const urisMax = 10_000
 
 export class View {
   readonly name: string
   readonly settings: ViewSettings
-  readonly feed = new Feed()
-  readonly jobs = new Jobs()
+  readonly changeSignal = new ChangeSignal()
+  readonly jobs = new ScanJobs()
   readonly sessions: Sessions
   readonly sources = new Map<string, ViewSource>()
   readonly #options: ViewOptions
@@ -86,7 +86,7 @@ export class View {
     this.settings = options.settings
     this.#units = new SensorUnits(options.name, options.health)
     this.sessions = new Sessions((session) =>
-      options.log.info({ view: this.name, ...named(session) }, 'a session leads'),
+      options.log.info({ view: this.name, ...sessionFields(session) }, 'session became leader'),
     )
     this.#putUnit('ok', undefined)
   }
@@ -104,20 +104,20 @@ export class View {
   connect(request: Connect): Session {
     const { clock, ids, log } = this.#options
     if (this.settings.strict === true && this.sessions.size > 0) {
-      throw new Terminal('this view takes one session, and has one', {
+      throw new Terminal('This view accepts one session and already has one', {
         code: 'view_taken',
-        hint: 'end that session, or wait until it times out',
+        hint: 'End that session, or wait until it times out.',
       })
     }
-    const word = (key: string) => {
+    const infoField = (key: string) => {
       const value = request.clientInfo[key]
       return typeof value === 'string' && value !== '' ? value.slice(0, 1_024) : undefined
     }
-    const sourceId = word('source_id') ?? defaultSourceId
+    const sourceId = infoField('source_id') ?? defaultSourceId
     const source = this.#source(sourceId)
-    source.pipe.source.resetBlindSpots()
-    const agentId = word('agent_id') ?? request.taskId
-    const sourceUri = word('source_uri') ?? ''
+    source.pipe.state.resetBlindSpots()
+    const agentId = infoField('agent_id') ?? request.taskId
+    const sourceUri = infoField('source_uri') ?? ''
     if (source.uris.size < urisMax) source.uris.set(agentId, sourceUri)
     const session = this.sessions.create(
       {
@@ -132,20 +132,20 @@ export class View {
       },
       clock.monotonicMs(),
     )
-    log.info({ view: this.name, ...named(session), role: session.role }, 'a session began')
+    log.info({ view: this.name, ...sessionFields(session), role: session.role }, 'session started')
     return session
   }
 
-  /** The session, or the error that tells a sensor to make a new one. */
+  /** The session, or the error that makes a sensor create a new one. */
   session(id: string): Session {
     const session = this.sessions.get(id)
     if (session !== undefined) return session
-    throw new Terminal('this session is over, or never was', { code: 'session_obsolete', hint: 'make a new session' })
+    throw sessionObsolete()
   }
 
   heartbeat(session: Session, canRealtime: boolean | undefined, status: AgentStatus | null | undefined): void {
-    this.sessions.hear(session, this.#options.clock.monotonicMs())
-    // Monotonic (V1.4): what could once follow changes is not said to be unable by an older heartbeat.
+    this.sessions.recordContact(session, this.#options.clock.monotonicMs())
+    // Monotonic (V1.4): a delayed older heartbeat does not take the capability away.
     if (canRealtime === true) session.canRealtime = true
     if (status === null || status === undefined) return
     session.agentStatus = status
@@ -153,7 +153,7 @@ export class View {
   }
 
   async ingest(session: Session, request: Ingest): Promise<IngestAnswer> {
-    this.sessions.hear(session, this.#options.clock.monotonicMs())
+    this.sessions.recordContact(session, this.#options.clock.monotonicMs())
     return this.#sourceOf(session).pipe.ingest(session, request)
   }
 
@@ -168,35 +168,40 @@ export class View {
   end(session: Session, reason: EndReason): void {
     const { clock, log } = this.#options
     this.sessions.end(session, reason, clock.monotonicMs(), () => {
-      log.info({ view: this.name, ...named(session), reason }, 'a session ended')
-      const source = this.sources.get(session.facts.sourceId)
-      if (source?.pipe.audit?.sessionId === session.id) source.pipe.abandonAudit('its session ended')
-      this.#barriers.gone(session.id)
+      log.info({ view: this.name, ...sessionFields(session), reason }, 'session ended')
+      const source = this.sources.get(session.info.sourceId)
+      if (source?.pipe.audit?.sessionId === session.id) source.pipe.abandonAudit('session ended')
+      this.#barriers.sessionEnded(session.id)
       this.#units.drop(session.id)
     })
-    const source = this.sources.get(session.facts.sourceId)
+    const source = this.sources.get(session.info.sourceId)
     if (source === undefined) return
     for (const job of this.jobs.of(session.id)) this.#sendJob(job, source)
     if (this.settings.live && this.sessions.of(source.id).length === 0) this.#forget(source)
   }
 
-  /** Asks a sensor to look at a path now; joins a question that no sensor has taken yet. */
-  scan(source: ViewSource, wanted: string, recursive: boolean, trust: 'asked' | 'settling' = 'asked'): Job {
+  /** Asks a sensor to scan a path now; joins an equal job that no sensor has taken yet. */
+  scan(
+    source: ViewSource,
+    wanted: string,
+    recursive: boolean,
+    purpose: 'requested' | 'settling' = 'requested',
+  ): ScanJob {
     const { clock, ids } = this.#options
-    // Refuses what cannot be a path: no sensor ever hears of `..`.
+    // Throws InvalidInput for an invalid path, so no sensor receives `..`.
     source.tree.find(wanted)
     const path = wanted.length > 1 && wanted.endsWith('/') ? wanted.slice(0, -1) : wanted
-    const joined = this.jobs.untaken(source.id, path, recursive, (job) => this.#isQueued(job))
-    if (joined !== undefined && joined.look.trust === trust) return joined
+    const joined = this.jobs.findQueued(source.id, path, recursive, (job) => this.#isQueued(job))
+    if (joined !== undefined && joined.scan.purpose === purpose) return joined
     if (this.jobs.pending >= pendingMax) {
-      throw new Retryable('too many scans are going on', { code: 'scans_full', afterMs: 1_000 })
+      throw new Retryable('Too many scans are running; try again later', { code: 'scans_full', afterMs: 1_000 })
     }
-    const job: Job = {
+    const job: ScanJob = {
       id: ids.next(),
       sourceId: source.id,
       path,
       recursive,
-      look: new ScanLook(source.pipe.source, source.pipe.source.begin(clock.wallMs()), trust),
+      scan: new OnDemandScan(source.pipe.state, source.pipe.state.beginScan(clock.wallMs()), purpose),
       until: clock.monotonicMs() + jobTimeoutMs,
       sessionId: '',
       state: 'pending',
@@ -210,71 +215,74 @@ export class View {
     return job
   }
 
-  /** Resolves when the job has ended or the signal fires. */
-  jobEnd(job: Job, signal: AbortSignal): Promise<void> {
+  /** Resolves when the job has ended or the signal aborts. */
+  jobEnd(job: ScanJob, signal: AbortSignal): Promise<void> {
     if (job.state !== 'pending' || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       const wake = () => {
         job.waiters.delete(wake)
-        signal.removeEventListener('abort', wake)
+        release()
         resolve()
       }
       job.waiters.add(wake)
-      signal.addEventListener('abort', wake, { once: true })
+      const release = onAbort(signal, wake)
     })
   }
 
-  /** `sync to now`: asks every realtime sensor of these sources, or their leaders only. */
+  /** `sync to now`: sends a barrier to every realtime sensor of these sources, or to their leaders only. */
   async sync(sources: readonly ViewSource[], scope: 'all' | 'leader', timeUp: Promise<void>): Promise<BarrierEnd> {
     if (this.#barriers.size >= barriersMax) {
-      throw new Retryable('too many readers wait for a barrier', { code: 'barriers_full', afterMs: 1_000 })
+      throw new Retryable('Too many readers are waiting for a barrier; try again later', {
+        code: 'barriers_full',
+        afterMs: 1_000,
+      })
     }
     const id = this.#options.ids.next()
-    const asked: string[] = []
+    const sessionIds: string[] = []
     for (const source of sources) {
       for (const session of this.sessions.of(source.id)) {
         if (scope === 'leader' ? session.role !== 'leader' : !session.canRealtime && session.role !== 'leader') continue
         session.command({ type: 'barrier', barrier_id: id })
-        asked.push(session.id)
+        sessionIds.push(session.id)
       }
     }
-    return this.#barriers.wait(id, asked, timeUp)
+    return this.#barriers.wait(id, sessionIds, timeUp)
   }
 
-  /** What is due by now. Called every `intervalMs`. */
+  /** Ends what has timed out and does due maintenance. Called every `intervalMs`. */
   sweep(intervalMs: number): void {
     const { clock, log } = this.#options
     const monotonicMs = clock.monotonicMs()
     for (const session of this.sessions.expired(monotonicMs, intervalMs)) this.end(session, 'timed out')
     for (const job of this.jobs.overdue(monotonicMs)) {
-      log.warn({ view: this.name, job_id: job.id, path: job.path }, 'a scan was not answered in time')
+      log.warn({ view: this.name, job_id: job.id, path: job.path }, 'scan timed out')
       this.jobs.end(job, 'timed_out')
     }
     for (const source of this.sources.values()) {
       source.pipe.sweep(monotonicMs)
-      const before = source.pipe.source.suspects.size
-      source.pipe.source.judgeSuspects(monotonicMs, suspectsAtOnce)
-      if (source.pipe.source.suspects.size !== before) this.feed.ring()
-      source.tree.tidy(tidiedAtOnce)
+      const before = source.pipe.state.suspects.size
+      source.pipe.state.expireSuspects(monotonicMs, suspectsPerSweep)
+      if (source.pipe.state.suspects.size !== before) this.changeSignal.ring()
+      source.tree.tidy(freedPerSweep)
     }
   }
 
-  /** Ends every session: the server stops. */
+  /** Ends every session; the server calls it when it stops. */
   close(): void {
     for (const session of [...this.sessions.all()]) this.end(session, 'closed')
   }
 
   #sourceOf(session: Session): ViewSource {
-    const source = session.ended === undefined ? this.sources.get(session.facts.sourceId) : undefined
+    const source = session.ended === undefined ? this.sources.get(session.info.sourceId) : undefined
     if (source !== undefined) return source
-    throw new Terminal('this session is over', { code: 'session_obsolete', hint: 'make a new session' })
+    throw sessionObsolete()
   }
 
   #source(id: string): ViewSource {
     const known = this.sources.get(id)
     if (known !== undefined) return known
     if (this.sources.size >= sourcesMax) {
-      throw new Terminal(`the view has ${sourcesMax} sources`, { code: 'too_many_sources' })
+      throw new Terminal(`The view already has ${sourcesMax} sources, the maximum`, { code: 'too_many_sources' })
     }
     const { clock, ids, log, health, seed } = this.#options
     const name = `${this.name}/${id}`
@@ -282,7 +290,7 @@ export class View {
     const key = unitKey({ kind: 'fusion_pipe', name })
     const pipe = new FusionPipe({
       name,
-      source: new Source({ tree, hotSeconds: this.settings.hotFileThresholdSeconds }),
+      state: new SourceState({ tree, hotSeconds: this.settings.hotFileThresholdSeconds }),
       clock,
       log,
       auditIntervalMs: this.settings.auditIntervalSeconds * 1_000,
@@ -294,11 +302,11 @@ export class View {
       onJobEnd: (job, error) => this.jobs.end(job, error === undefined ? 'done' : 'failed', error),
       onAuditEnd: () => this.settle(source),
       onBarrier: (barrierId, session) => this.#barriers.passed(barrierId, session.id),
-      onRows: () => this.feed.ring(),
-      onTrouble: (error) => {
+      onRows: () => this.changeSignal.ring(),
+      onHealthChange: (error) => {
         if (error === undefined) health.recover(key)
         else {
-          log.error({ err: error, view: this.name, source_id: id }, 'a fusion pipe failed and will restart')
+          log.error({ err: error, view: this.name, source_id: id }, 'fusion pipe failed and will restart')
           health.fail(key, error.message)
         }
       },
@@ -318,10 +326,7 @@ export class View {
   #becomeReady(source: ViewSource): void {
     if (source.ready) return
     source.ready = true
-    this.#options.log.info(
-      { view: this.name, source_id: source.id, entries: source.tree.count },
-      'a source is ready: its first snapshot is complete',
-    )
+    this.#options.log.info({ view: this.name, source_id: source.id, entries: source.tree.count }, 'source is ready')
   }
 
   #forget(source: ViewSource): void {
@@ -329,29 +334,29 @@ export class View {
     this.#options.health.drop(unitKey({ kind: 'fusion_pipe', name: `${this.name}/${source.id}` }))
     this.#putUnit('ok', undefined)
     for (const job of this.jobs.overdue(Infinity))
-      if (job.sourceId === source.id) this.jobs.end(job, 'failed', 'no sensor')
-    this.feed.ring()
+      if (job.sourceId === source.id) this.jobs.end(job, 'failed', 'No sensor is connected')
+    this.changeSignal.ring()
   }
 
-  /** Evidence disagreed (an audit's with memory, a sentinel's): the leader looks again, and that look decides. */
+  /** Has the leader scan disputed paths; the result of that scan decides. */
   settle(source: ViewSource): void {
-    const { paths, all } = source.pipe.source.takeDisputes()
+    const { paths, all } = source.pipe.state.takeDisputes()
     if (paths.length === 0 && !all) return
     try {
       if (all || paths.length > settlingMax) this.scan(source, '/', true, 'settling')
       else for (const path of paths) this.scan(source, path, false, 'settling')
     } catch (error) {
       if (!(error instanceof Retryable)) throw error
-      // No room for more commands: after the next audit.
-      for (const path of all ? ['/'] : paths) source.pipe.source.dispute(path, all)
+      // The command queue is full: dispute the paths again for the next audit.
+      for (const path of all ? ['/'] : paths) source.pipe.state.dispute(path, all)
       this.#options.log.warn({ view: this.name, source_id: source.id, paths: paths.length }, error.message)
     }
   }
 
-  #sendJob(job: Job, source: ViewSource): void {
+  #sendJob(job: ScanJob, source: ViewSource): void {
     const session = this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
     if (session === undefined) {
-      this.jobs.end(job, 'failed', 'no sensor is connected')
+      this.jobs.end(job, 'failed', 'No sensor is connected')
       return
     }
     job.sessionId = session.id
@@ -363,7 +368,7 @@ export class View {
     }
   }
 
-  #isQueued(job: Job): boolean {
+  #isQueued(job: ScanJob): boolean {
     const session = this.sessions.get(job.sessionId)
     return session?.hasQueued((command: PipeCommand) => command.type === 'scan' && command.job_id === job.id) === true
   }
@@ -381,14 +386,23 @@ export class View {
   }
 }
 
-export function named(session: Session): { session_id: string; task_id: string; agent_id: string; source_id: string } {
-  const { sessionId, taskId, agentId, sourceId } = session.facts
+const sessionObsolete = () =>
+  new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })
+
+/** The log fields of a session. */
+export function sessionFields(session: Session): {
+  session_id: string
+  task_id: string
+  agent_id: string
+  source_id: string
+} {
+  const { sessionId, taskId, agentId, sourceId } = session.info
   return { session_id: sessionId, task_id: taskId, agent_id: agentId, source_id: sourceId }
 }
 
-/** The entry, or the answer 404. */
+/** The entry at a path, or Terminal `unknown_path`. */
 export function entryAt(source: ViewSource, path: string): number {
   const node = source.tree.find(path)
   if (node !== none) return node
-  throw new Terminal(`there is no ${JSON.stringify(path.slice(0, 200))} in this view`, { code: 'unknown_path' })
+  throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, { code: 'unknown_path' })
 }

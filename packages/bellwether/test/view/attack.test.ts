@@ -219,13 +219,13 @@ describe('clients', () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
     const { pipe } = desk.fusion.view('v').sources.get('default')!
     let go = () => {}
-    const held = pipe.alone(
+    const held = pipe.runExclusive(
       () =>
         new Promise<void>((resolve) => {
           go = resolve
         }),
     )
-    const waiting = Array.from({ length: 63 }, () => pipe.alone(() => undefined))
+    const waiting = Array.from({ length: 63 }, () => pipe.runExclusive(() => undefined))
     const refused = await raw(body)
     expect([refused.status, refused.body['code'], refused.headers['retry-after']]).toEqual([429, 'busy', '1'])
     go()

@@ -311,7 +311,7 @@ describe('audits', () => {
     await leader.startAudit('a1')
     const { pipe } = desk.fusion.view('v').sources.get('default')!
     let go = () => {}
-    const held = pipe.alone(
+    const held = pipe.runExclusive(
       () =>
         new Promise<void>((resolve) => {
           go = resolve

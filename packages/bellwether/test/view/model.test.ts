@@ -276,7 +276,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
     await clock.advance(61_000)
     fusion.step()
   }
-  return { view: inOrder(told), disk: inOrder(is), suspects: source.pipe.source.suspects.size }
+  return { view: inOrder(told), disk: inOrder(is), suspects: source.pipe.state.suspects.size }
 }
 
 describe('after a last audit', () => {

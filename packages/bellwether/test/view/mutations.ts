@@ -33,8 +33,8 @@ export const viewMutations: readonly ViewMutation[] = [
   {
     name: 'an audit that says complete: false concludes all the same',
     file: 'view/ingest/fusion-pipe.ts',
-    from: 'const whole = complete ?? !audit.markers',
-    to: 'const whole = complete !== undefined || !audit.markers',
+    from: 'const isComplete = complete ?? !audit.markers',
+    to: 'const isComplete = complete !== undefined || !audit.markers',
     tests: consistency,
   },
   {
@@ -61,14 +61,14 @@ export const viewMutations: readonly ViewMutation[] = [
   {
     name: 'audits look for nothing that is missing',
     file: 'view/ingest/fusion-pipe.ts',
-    from: 'const deleted = whole ? await inSlices(audit.detectMissing()) : 0',
-    to: 'const deleted = whole ? 0 : 0',
+    from: 'const deleted = isComplete ? await runInSlices(audit.detectMissing()) : 0',
+    to: 'const deleted = isComplete ? 0 : 0',
     tests: consistency,
   },
   {
     name: 'a scan that should have settled a dispute and failed is forgotten',
     file: 'view/sessions/scan-jobs.ts',
-    from: "    if (state !== 'done') job.look.unsettled(job.path, job.recursive)\n",
+    from: "    if (state !== 'done') job.scan.reopenDispute(job.path, job.recursive)\n",
     to: '',
     tests: ['test/view/settling.test.ts', 'src/view/arbitration/marks.test.ts'],
   },

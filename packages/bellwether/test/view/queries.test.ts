@@ -215,12 +215,12 @@ describe('evidence', () => {
   it('[V4.2] says missing only after a finished look, and not ready as long as nobody can tell', async () => {
     const view = desk.fusion.view('v')
     const evidence = viewEvidence({ view, clock: desk.clock, waitMs: 5_000, hash: async () => 'abc' })
-    expect(await evidence.look(['/a'], null)).toEqual([{ path: '/a', found: 'not_ready' }])
+    expect(await evidence.checkFiles(['/a'], null)).toEqual([{ path: '/a', found: 'not_ready' }])
     await sensor.snapshot(file('/a'), file('/old'))
     const token = await evidence.changeToken()
     await desk.clock.advance(2_000)
     const heard = sensor.heartbeat({ wait_seconds: 9 })
-    const looking = evidence.look(['a', '/old', '/nobody', '../x'], token)
+    const looking = evidence.checkFiles(['a', '/old', '/nobody', '../x'], token)
     const [barrier] = (await heard).body.commands ?? []
     expect(barrier).toMatchObject({ type: 'barrier' })
     await sensor.send('realtime', [file('/a', old + 1, { size: 77 })], {
@@ -243,7 +243,7 @@ describe('evidence', () => {
       { path: '/nobody', found: 'missing' },
       { path: '../x', found: 'missing' },
     ])
-    const silent = evidence.look(['/a'], null)
+    const silent = evidence.checkFiles(['/a'], null)
     await desk.pass(6)
     expect(await silent).toEqual([{ path: '/a', found: 'not_ready' }])
   })

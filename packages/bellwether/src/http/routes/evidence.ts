@@ -39,6 +39,6 @@ export function evidenceRoutes(app: FastifyInstance, base: string, fusion: Fusio
 
   app.post(`${base}/:view/evidence`, async (request: OfView) => {
     const asked = read(evidenceQuestion, request.body, 'question')
-    return { files: await evidenceOf(request, asked.source, asked.wait).look(asked.paths, asked.since) }
+    return { files: await evidenceOf(request, asked.source, asked.wait).checkFiles(asked.paths, asked.since) }
   })
 }

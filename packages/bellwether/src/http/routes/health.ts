@@ -169,13 +169,13 @@ export function viewMetrics(fusion: Fusion): string {
       'bellwether_view_suspects',
       'gauge',
       'Files that may not be whole',
-      perSource(({ pipe }) => pipe.source.suspects.size),
+      perSource(({ pipe }) => pipe.state.suspects.size),
     ),
     metric(
       'bellwether_view_tombstones',
       'gauge',
       'Remembered deletions',
-      perSource(({ pipe }) => pipe.source.tombstones.size),
+      perSource(({ pipe }) => pipe.state.tombstones.size),
     ),
     metric(
       'bellwether_view_rows_applied_total',

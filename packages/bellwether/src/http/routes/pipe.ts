@@ -66,12 +66,12 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
     return {
       session_id: session.id,
       role: session.role,
-      session_timeout_seconds: session.facts.timeoutMs / 1_000,
+      session_timeout_seconds: session.info.timeoutMs / 1_000,
       audit_interval_sec: view.settings.auditIntervalSeconds,
       sentinel_interval_sec: view.settings.sentinelIntervalSeconds,
       hot_file_threshold_sec: view.settings.hotFileThresholdSeconds,
       view_id: view.name,
-      source_id: session.facts.sourceId,
+      source_id: session.info.sourceId,
       message: session.role === 'leader' ? 'you lead this source' : 'another session leads this source',
     }
   })
@@ -140,7 +140,7 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
   app.get(`${base}/consistency/sentinel/tasks`, async (request): Promise<SentinelTasks> => {
     const view = viewOf(request)
     const { session_id: named, source_id: wanted } = request.query as Record<string, string>
-    const sourceId = named === undefined ? wanted : view.session(named).facts.sourceId
+    const sourceId = named === undefined ? wanted : view.session(named).info.sourceId
     for (const source of view.sources.values()) {
       if (sourceId !== undefined && source.id !== sourceId) continue
       const { suspects } = suspectList([source], { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() })
@@ -154,7 +154,7 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
     const view = viewOf(request)
     const body = read(sentinelFeedback, request.body, 'sentinel feedback')
     if (body.type !== 'suspect_update') return { status: 'ignored', reason: 'unknown_type' }
-    const sourceId = body.session_id === undefined ? body.source_id : view.session(body.session_id).facts.sourceId
+    const sourceId = body.session_id === undefined ? body.source_id : view.session(body.session_id).info.sourceId
     return sentinelSaw(view, sourceId, body.updates, clock)
   })
 }
@@ -172,15 +172,15 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
     if (sourceId !== undefined && source.id !== sourceId) continue
     for (const { path, mtime, status } of updates) {
       // A suspect that is not there any more is no longer one; whether it is gone, a scan must say.
-      if (status === 'missing' && source.tree.find(path) !== none) source.pipe.source.dispute(path, false)
+      if (status === 'missing' && source.tree.find(path) !== none) source.pipe.state.dispute(path, false)
       if (mtime === null || mtime === undefined) continue
-      const saw = source.pipe.source.sentinelSaw(path, mtime, clock.monotonicMs())
+      const saw = source.pipe.state.applySentinelReport(path, mtime, clock.monotonicMs())
       if (saw === 'cleared') cleared += 1
       else if (saw === 'renewed') renewed += 1
     }
     view.settle(source)
   }
-  if (cleared + renewed > 0) view.feed.ring()
+  if (cleared + renewed > 0) view.changeSignal.ring()
   return { status: 'processed', count: updates.length, cleared, renewed }
 }
 
@@ -192,13 +192,13 @@ async function waitForNews(
   clock: Clock,
   stopping: AbortSignal,
 ): Promise<void> {
-  const waitMs = Math.min(seconds * 1_000, pipeLimits.waitSecondsMax * 1_000, session.facts.timeoutMs / 3)
+  const waitMs = Math.min(seconds * 1_000, pipeLimits.waitSecondsMax * 1_000, session.info.timeoutMs / 3)
   const over = new AbortController()
   const end = () => over.abort()
   request.raw.socket.once('close', end)
   stopping.addEventListener('abort', end, { once: true })
   if (stopping.aborted || request.raw.socket.destroyed) end()
-  await Promise.race([session.somethingToTell(), clock.sleep(waitMs, over.signal)])
+  await Promise.race([session.waitForWork(), clock.sleep(waitMs, over.signal)])
   end()
   request.raw.socket.off('close', end)
   stopping.removeEventListener('abort', end)

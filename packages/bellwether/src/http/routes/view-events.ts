@@ -5,8 +5,8 @@
 import { Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import { standing } from '../../view/queries/summaries.js'
-import { chosen } from '../../view/queries/source-selection.js'
+import { sourceSize } from '../../view/queries/summaries.js'
+import { selectSources } from '../../view/queries/source-selection.js'
 import type { Fusion } from '../../view/fusion.js'
 import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import type { View, ViewSource } from '../../view/view.js'
@@ -31,7 +31,7 @@ const gatherMs = 20 // one answer for what comes within a moment, not one for ea
 
 export function viewEventRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
   const { clock } = fusion
-  const choose = (view: View, question: Choice) => chosen([...view.sources.values()], question, standing)
+  const choose = (view: View, question: Choice) => selectSources([...view.sources.values()], question, sourceSize)
 
   let followers = 0
   app.get(`${base}/:view/events`, { exposeHeadRoute: false }, async (request: OfView, reply) => {
@@ -70,7 +70,7 @@ export function viewEventRoutes(app: FastifyInstance, base: string, { fusion, si
       await out.send({ id: token, event: 'hello', data: { token } })
     }
     while (!out.signal.aborted) {
-      const seen = view.feed.rings
+      const seen = view.changeSignal.rings
       const found = changesSince(sources(), token, clock.wallMs(), changesLimit)
       token = found.token
       if (found.fresh_instance) await out.send({ id: token, event: 'reset', data: { token } })
@@ -80,7 +80,10 @@ export function viewEventRoutes(app: FastifyInstance, base: string, { fusion, si
       const rest = new AbortController()
       const stop = () => rest.abort()
       out.signal.addEventListener('abort', stop, { once: true })
-      await Promise.race([view.feed.wait(seen, rest.signal), clock.sleep(pingMs, rest.signal).then(() => out.ping())])
+      await Promise.race([
+        view.changeSignal.wait(seen, rest.signal),
+        clock.sleep(pingMs, rest.signal).then(() => out.ping()),
+      ])
       stop()
       out.signal.removeEventListener('abort', stop)
       if (!out.signal.aborted) await clock.sleep(gatherMs, out.signal)

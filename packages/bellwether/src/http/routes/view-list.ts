@@ -33,7 +33,7 @@ function factsOf(view: View, now: Now) {
 
 function sourceFacts(view: View, source: ViewSource, stats: ReturnType<typeof viewStats>['sources'][string]) {
   const leader = view.sessions.leader(source.id)
-  const sessions = [...view.sessions.all()].filter((session) => session.facts.sourceId === source.id).length
+  const sessions = [...view.sessions.all()].filter((session) => session.info.sourceId === source.id).length
   return {
     source_id: source.id,
     ready: stats.ready,
@@ -41,7 +41,7 @@ function sourceFacts(view: View, source: ViewSource, stats: ReturnType<typeof vi
     leader:
       leader === undefined
         ? null
-        : { session_id: leader.id, agent_id: leader.facts.agentId, source_uri: leader.facts.sourceUri ?? null },
+        : { session_id: leader.id, agent_id: leader.info.agentId, source_uri: leader.info.sourceUri ?? null },
     sessions,
     item_count: stats.item_count,
     total_size: stats.total_size,

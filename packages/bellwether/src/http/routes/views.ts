@@ -9,15 +9,15 @@ import { z } from 'zod'
 import {
   blindSpotLists,
   sessionList,
-  standing,
+  sourceSize,
   suspectList,
-  unreadable,
+  whyUnreadable,
   viewStats,
 } from '../../view/queries/summaries.js'
-import { chosen } from '../../view/queries/source-selection.js'
+import { selectSources } from '../../view/queries/source-selection.js'
 import type { Fusion } from '../../view/fusion.js'
-import type { Job } from '../../view/sessions/scan-jobs.js'
-import { inSlices } from '../../view/ingest/serial-queue.js'
+import type { ScanJob } from '../../view/sessions/scan-jobs.js'
+import { runInSlices } from '../../view/ingest/serial-queue.js'
 import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render/render.js'
 import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import { diff } from '../../view/tree/diff.js'
@@ -91,9 +91,9 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
     return fusion.view(request.params.view)
   }
   const choose = (view: View, question: { readonly source?: string | undefined; readonly best?: string | undefined }) =>
-    chosen([...view.sources.values()], question, standing)
+    selectSources([...view.sources.values()], question, sourceSize)
   const readable = (view: View, sources: readonly ViewSource[]) => {
-    const why = unreadable(view, sources, health)
+    const why = whyUnreadable(view, sources, health)
     if (why !== undefined) throw why
     return sources
   }
@@ -104,7 +104,7 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
     const sources = choose(view, query)
     const asked = query['force-real-time'] === true || query.on_demand_scan === true
     if (!asked) readable(view, sources)
-    else if (sources.length === 0) throw unreadable(view, sources, health) ?? noSource()
+    else if (sources.length === 0) throw whyUnreadable(view, sources, health) ?? noSource()
     const recursive = query.recursive !== false
     const jobs = asked ? sources.map((source) => view.scan(source, query.path, recursive)) : []
     if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request)
@@ -214,7 +214,12 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
   viewEventRoutes(app, base, { fusion, signal })
   viewListRoute(app, base, fusion)
 
-  async function jobsEnd(view: View, jobs: readonly Job[], seconds: number, request: FastifyRequest): Promise<void> {
+  async function jobsEnd(
+    view: View,
+    jobs: readonly ScanJob[],
+    seconds: number,
+    request: FastifyRequest,
+  ): Promise<void> {
     const over = new AbortController()
     const end = () => over.abort()
     request.raw.socket.once('close', end)
@@ -235,7 +240,7 @@ type TreeOptions = Omit<RenderOptions, 'uriOf'>
 const uriOf = (source: ViewSource) => (agent: string | undefined) =>
   agent === undefined ? undefined : source.uris.get(agent)
 
-const jobFacts = (job: Job) => ({
+const jobFacts = (job: ScanJob) => ({
   job_id: job.id,
   job_pending: job.state === 'pending',
   job_state: job.state,
@@ -246,7 +251,13 @@ const jobFacts = (job: Job) => ({
   error: job.error ?? null,
 })
 
-function sendTree(reply: FastifyReply, source: ViewSource, wanted: string, options: TreeOptions, job: Job | undefined) {
+function sendTree(
+  reply: FastifyReply,
+  source: ViewSource,
+  wanted: string,
+  options: TreeOptions,
+  job: ScanJob | undefined,
+) {
   const node = source.tree.find(wanted)
   // A path that nobody has seen yet may be what the scan is looking for.
   if (node === none && job?.state === 'pending') return reply.code(202).send(jobFacts(job))
@@ -262,7 +273,7 @@ function sendForest(
   sources: readonly ViewSource[],
   wanted: string,
   options: TreeOptions,
-  jobs: readonly Job[],
+  jobs: readonly ScanJob[],
 ) {
   if (jobs.length === 0 && sources.every(({ tree }) => tree.find(wanted) === none)) entryAt(sources[0]!, wanted)
   const pending = jobs.some(({ state }) => state === 'pending')
@@ -325,9 +336,9 @@ function* searchPieces(
 async function compare(left: ViewSource, right: ViewSource, limit: number) {
   // Both stand still meanwhile; always taken in the same order, so that two comparisons cannot wait for each other.
   const [first, second] = left.id <= right.id ? [left, right] : [right, left]
-  const look = () => inSlices(differences(left, right, limit))
+  const look = () => runInSlices(differences(left, right, limit))
   if (first === second) return { differences: [], truncated: false }
-  return (await first.pipe.alone(async () => second.pipe.alone(look))) as Awaited<ReturnType<typeof look>>
+  return (await first.pipe.runExclusive(async () => second.pipe.runExclusive(look))) as Awaited<ReturnType<typeof look>>
 }
 
 function* differences(left: ViewSource, right: ViewSource, limit: number) {

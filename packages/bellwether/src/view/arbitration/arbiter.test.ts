@@ -1,4 +1,4 @@
-/** The rules one by one, then their properties over any sequence of rows. */
+/** Tests each rule alone, then properties over any sequence of rows. */
 import { messageSources, type MessageSource } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
@@ -6,17 +6,17 @@ import {
   decide,
   missingIsDeleted,
   type Context,
-  type Known,
+  type KnownEntry,
   type RowEvent,
   type Take,
   type Tombstone,
 } from './arbiter.js'
 import { authority } from './authority.js'
 
-const looks = messageSources.filter((from) => from !== 'realtime')
+const scans = messageSources.filter((origin) => origin !== 'realtime')
 
-const row = (from: MessageSource, more: Partial<RowEvent> = {}): RowEvent => ({
-  from,
+const row = (origin: MessageSource, more: Partial<RowEvent> = {}): RowEvent => ({
+  origin,
   isDirectory: false,
   size: 10,
   modifiedTime: 100,
@@ -33,12 +33,12 @@ const context = (more: Partial<Context> = {}): Context => ({
   parent: undefined,
   watermark: 1_000_000,
   hotSeconds: 60,
-  lookBeganAt: undefined,
-  look: 'routine',
+  scanBeganAt: undefined,
+  scanPurpose: 'routine',
   ...more,
 })
 
-const known = (more: Partial<Known> = {}): Known => ({
+const known = (more: Partial<KnownEntry> = {}): KnownEntry => ({
   isDirectory: false,
   size: 10,
   modifiedTime: 100,
@@ -56,22 +56,22 @@ const tombstone = (more: Partial<Tombstone> = {}): Tombstone => ({
   ...more,
 })
 
-const taken = (from: MessageSource, more: Partial<RowEvent> = {}, given: Partial<Context> = {}): Take => {
-  const decision = decide(row(from, more), context(given))
+const accepted = (origin: MessageSource, more: Partial<RowEvent> = {}, settings: Partial<Context> = {}): Take => {
+  const decision = decide(row(origin, more), context(settings))
   if (!decision.take) throw new Error(`kept: ${decision.reason}`)
   return decision
 }
-const why = (from: MessageSource, more: Partial<RowEvent> = {}, given: Partial<Context> = {}) => {
-  const decision = decide(row(from, more), context(given))
-  return decision.take ? 'taken' : decision.reason
+const outcome = (origin: MessageSource, more: Partial<RowEvent> = {}, settings: Partial<Context> = {}) => {
+  const decision = decide(row(origin, more), context(settings))
+  return decision.take ? 'accepted' : decision.reason
 }
 
 describe('the permission matrix', () => {
-  it('[V6.2] says of each source what it may do, and the decisions follow it', () => {
-    const table = messageSources.map((from) => {
-      const cold = taken(from)
-      const hot = taken(from, { modifiedTime: 999_990, atomic: false })
-      return [from, cold.suspect, hot.suspect, cold.blindSpot, cold.touches, cold.knownByAgent, cold.samplesClock]
+  it('[V6.2] applies the permission matrix to rows of each origin', () => {
+    const table = messageSources.map((origin) => {
+      const cold = accepted(origin)
+      const hot = accepted(origin, { modifiedTime: 999_990, atomic: false })
+      return [origin, cold.suspect, hot.suspect, cold.blindSpot, cold.touches, cold.knownByAgent, cold.samplesClock]
     })
     expect(table).toEqual([
       ['realtime', 'clear', 'mark', 'clear', true, true, true],
@@ -81,68 +81,70 @@ describe('the permission matrix', () => {
     ])
   })
 
-  it('[V6.2] lets realtime make a suspect by a partial write only, however hot the file is', () => {
-    expect(taken('realtime', { modifiedTime: 999_999, atomic: true }).suspect).toBe('clear')
-    expect(taken('realtime', { modifiedTime: 100, atomic: false }).suspect).toBe('mark')
+  it('[V6.2] marks a suspect on a realtime row only after a partial write, however recent the file is', () => {
+    expect(accepted('realtime', { modifiedTime: 999_999, atomic: true }).suspect).toBe('clear')
+    expect(accepted('realtime', { modifiedTime: 100, atomic: false }).suspect).toBe('mark')
   })
 
-  it('[V6.2] lets every source reincarnate a file that is newer than its tombstone', () => {
-    for (const from of messageSources)
-      expect(taken(from, { modifiedTime: 201 }, { tombstone: tombstone() }).reincarnates).toBe(true)
+  it('[V6.2] lets rows of every origin recreate a file that is newer than its tombstone', () => {
+    for (const origin of messageSources)
+      expect(accepted(origin, { modifiedTime: 201 }, { tombstone: tombstone() }).reincarnates).toBe(true)
   })
 })
 
 describe('tombstones', () => {
-  it('[V6.3] stop looks whose file is not newer than the deletion', () => {
-    for (const from of looks)
+  it('[V6.3] a tombstone rejects scan rows whose file is not newer than the deletion', () => {
+    for (const origin of scans)
       for (const modifiedTime of [1, 199, 200])
-        expect(why(from, { modifiedTime }, { tombstone: tombstone() })).toBe('tombstone')
+        expect(outcome(origin, { modifiedTime }, { tombstone: tombstone() })).toBe('tombstone')
   })
 
-  it('[V6.3] let a realtime row of the deleting sensor through, also with an old mtime: it came after', () => {
-    expect(why('realtime', { modifiedTime: 1 }, { tombstone: tombstone() })).toBe('taken')
+  it('[V6.3] a tombstone accepts a later realtime row of the deleting sensor, even with an old mtime', () => {
+    expect(outcome('realtime', { modifiedTime: 1 }, { tombstone: tombstone() })).toBe('accepted')
   })
 
-  it('[V6.3] stop realtime news of another sensor that was seen before the deletion, and no other', () => {
+  it('[V6.3] a tombstone rejects realtime rows of another sensor only if they were seen before the deletion', () => {
     const others = { tombstone: tombstone({ agent: 'b' }) }
-    expect(why('realtime', { modifiedTime: 1, seenAt: 1_999 }, others)).toBe('tombstone')
-    expect(why('realtime', { modifiedTime: 1, seenAt: 2_001 }, others)).toBe('taken')
+    expect(outcome('realtime', { modifiedTime: 1, seenAt: 1_999 }, others)).toBe('tombstone')
+    expect(outcome('realtime', { modifiedTime: 1, seenAt: 2_001 }, others)).toBe('accepted')
   })
 
-  it('[V6.3] yield to a scan that the view asked for to settle it, if it began after the deletion', () => {
-    const given = { tombstone: tombstone(), look: 'settling' } as const
-    expect(why('on_demand_job', { modifiedTime: 1 }, { ...given, lookBeganAt: 2_001 })).toBe('taken')
-    expect(why('on_demand_job', { modifiedTime: 1 }, { ...given, lookBeganAt: 1_999 })).toBe('tombstone')
-    expect(why('on_demand_job', { modifiedTime: 1 }, { ...given, look: 'asked', lookBeganAt: 2_001 })).toBe('tombstone')
+  it('[V6.3] a tombstone yields to a settling scan that began after the deletion', () => {
+    const settling = { tombstone: tombstone(), scanPurpose: 'settling' } as const
+    expect(outcome('on_demand_job', { modifiedTime: 1 }, { ...settling, scanBeganAt: 2_001 })).toBe('accepted')
+    expect(outcome('on_demand_job', { modifiedTime: 1 }, { ...settling, scanBeganAt: 1_999 })).toBe('tombstone')
+    expect(
+      outcome('on_demand_job', { modifiedTime: 1 }, { ...settling, scanPurpose: 'requested', scanBeganAt: 2_001 }),
+    ).toBe('tombstone')
   })
 })
 
-describe('rows of audits', () => {
-  it('[V6.6] lose against memory with the same or a newer mtime', () => {
-    expect(why('audit', { modifiedTime: 99 }, { known: known() })).toBe('memory_newer')
-    expect(why('audit', { modifiedTime: 100 }, { known: known() })).toBe('same')
-    expect(why('audit', { modifiedTime: 100, size: 11 }, { known: known() })).toBe('memory_newer')
-    expect(why('audit', { modifiedTime: 101 }, { known: known() })).toBe('taken')
+describe('audit rows', () => {
+  it('[V6.6] audit rows lose against memory with the same or a newer mtime', () => {
+    expect(outcome('audit', { modifiedTime: 99 }, { known: known() })).toBe('memory_newer')
+    expect(outcome('audit', { modifiedTime: 100 }, { known: known() })).toBe('same')
+    expect(outcome('audit', { modifiedTime: 100, size: 11 }, { known: known() })).toBe('memory_newer')
+    expect(outcome('audit', { modifiedTime: 101 }, { known: known() })).toBe('accepted')
   })
 
-  it('[V6.6] also when memory was learned before the audit: then the disagreement is noted, and a scan settles it', () => {
-    const decision = decide(row('audit', { modifiedTime: 50 }), context({ known: known(), lookBeganAt: 1_001 }))
+  it('[V6.6] memory that is older than the audit but has a newer mtime becomes a dispute, which a settling scan decides', () => {
+    const decision = decide(row('audit', { modifiedTime: 50 }), context({ known: known(), scanBeganAt: 1_001 }))
     expect(decision).toEqual({ take: false, reason: 'memory_newer', disputed: 'path' })
-    const during = decide(row('audit', { modifiedTime: 50 }), context({ known: known(), lookBeganAt: 999 }))
+    const during = decide(row('audit', { modifiedTime: 50 }), context({ known: known(), scanBeganAt: 999 }))
     expect(during).toEqual({ take: false, reason: 'memory_newer', disputed: 'no' })
-    const settling = { known: known(), lookBeganAt: 1_001, look: 'settling' } as const
-    expect(why('on_demand_job', { modifiedTime: 50 }, settling)).toBe('taken')
+    const settling = { known: known(), scanBeganAt: 1_001, scanPurpose: 'settling' } as const
+    expect(outcome('on_demand_job', { modifiedTime: 50 }, settling)).toBe('accepted')
   })
 
-  it('[V6.6] of an unknown file are dropped when memory knows its directory newer', () => {
+  it('[V6.6] audit rows of an unknown file are dropped if memory has a newer parent directory', () => {
     const parent = { modifiedTime: 500, lastUpdatedAt: 1_000 }
-    expect(why('audit', { parentMtime: 499 }, { parent })).toBe('parent_newer')
-    expect(why('audit', { parentMtime: 500 }, { parent })).toBe('taken')
-    expect(why('audit', { parentMtime: 499, modifiedTime: 101 }, { parent, known: known() })).toBe('taken')
-    expect(why('snapshot', { parentMtime: 499 }, { parent })).toBe('taken')
+    expect(outcome('audit', { parentMtime: 499 }, { parent })).toBe('parent_newer')
+    expect(outcome('audit', { parentMtime: 500 }, { parent })).toBe('accepted')
+    expect(outcome('audit', { parentMtime: 499, modifiedTime: 101 }, { parent, known: known() })).toBe('accepted')
+    expect(outcome('snapshot', { parentMtime: 499 }, { parent })).toBe('accepted')
   })
 
-  it('[V6.6] an item that was not seen is deleted, unless it is tombstoned or was updated after the audit began', () => {
+  it('[V6.6] an entry that the audit did not see is deleted unless it is tombstoned or was updated after the audit began', () => {
     expect(missingIsDeleted({ lastUpdatedAt: 0, tombstoned: false, auditBeganAt: 10 })).toBe(true)
     expect(missingIsDeleted({ lastUpdatedAt: 9, tombstoned: false, auditBeganAt: 10 })).toBe(true)
     expect(missingIsDeleted({ lastUpdatedAt: 11, tombstoned: false, auditBeganAt: 10 })).toBe(false)
@@ -151,23 +153,23 @@ describe('rows of audits', () => {
 })
 
 describe('suspects', () => {
-  it('[V6.4] are files younger than the threshold, for as long as they stay so, and at least a second', () => {
-    const seconds = (modifiedTime: number) => taken('audit', { modifiedTime }).suspectSeconds
-    expect(taken('audit', { modifiedTime: 1_000_000 - 60 }).suspect).toBe('leave')
+  it('[V6.4] scans mark files younger than the hot threshold as suspects until they pass it, for at least one second', () => {
+    const seconds = (modifiedTime: number) => accepted('audit', { modifiedTime }).suspectSeconds
+    expect(accepted('audit', { modifiedTime: 1_000_000 - 60 }).suspect).toBe('leave')
     expect(seconds(1_000_000 - 59.5)).toBe(1)
     expect(seconds(1_000_000 - 20)).toBe(40)
     expect(seconds(1_000_000)).toBe(60)
     expect(seconds(1_000_000 + 3_600)).toBe(60)
   })
 
-  it('[V6.4] are never directories', () => {
-    expect(taken('snapshot', { isDirectory: true, modifiedTime: 1_000_000 }).suspect).toBe('leave')
+  it('[V6.4] directories are never suspects', () => {
+    expect(accepted('snapshot', { isDirectory: true, modifiedTime: 1_000_000 }).suspect).toBe('leave')
   })
 })
 
-/** A file in memory, as the rules alone see it. */
+/** A file in memory, as far as the rules see it. */
 interface State {
-  readonly known: Known | undefined
+  readonly known: KnownEntry | undefined
   readonly tombstone: Tombstone | undefined
   readonly suspect: boolean
 }
@@ -202,28 +204,28 @@ function run(steps: readonly Step[], from: State = { known: undefined, tombstone
   return state
 }
 
-/** A version of a file: its size follows from its mtime, as one moment has one content. */
+/** A version of a file. Its size follows from its mtime, because a file has one content at a time. */
 const version = fc.integer({ min: 1, max: 300 }).map((modifiedTime) => ({ modifiedTime, size: modifiedTime * 7 }))
-const look = fc.constantFrom<MessageSource>(...looks)
+const scan = fc.constantFrom<MessageSource>(...scans)
 
-const sees = ({ known: file }: State) => file && { modifiedTime: file.modifiedTime, size: file.size }
+const fileOf = ({ known: file }: State) => file && { modifiedTime: file.modifiedTime, size: file.size }
 
-describe('whatever order rows come in', () => {
-  it('[V6.6] rows of equal authority end in the same file', () => {
+describe('any order of rows', () => {
+  it('[V6.6] rows of the same origin give the same file in any order', () => {
     const rows = fc.array(version, { minLength: 1, maxLength: 8 })
     const shuffled = rows.chain((all) =>
       fc.tuple(fc.constant(all), fc.shuffledSubarray(all, { minLength: all.length, maxLength: all.length })),
     )
     fc.assert(
-      fc.property(look, shuffled, (from, [one, other]) => {
-        const end = (all: typeof one) => sees(run(all.map((seen) => ({ row: row(from, seen) }))))
+      fc.property(scan, shuffled, (origin, [one, other]) => {
+        const end = (all: typeof one) => fileOf(run(all.map((seen) => ({ row: row(origin, seen) }))))
         expect(end(one)).toEqual(end(other))
       }),
     )
   })
 
-  it('[V6.2] realtime rows of several sensors end in what was seen last', () => {
-    // What is seen later is at least as new; each from a sensor of its own, so that no order of sending helps.
+  it('[V6.2] realtime rows of several sensors give the version seen last, in any order', () => {
+    // A later version is at least as new. Each row comes from its own sensor, so the order of sending does not help.
     const seen = fc
       .uniqueArray(fc.integer({ min: 1, max: 1_000 }), { minLength: 1, maxLength: 8 })
       .map((times) =>
@@ -236,7 +238,7 @@ describe('whatever order rows come in', () => {
     )
     fc.assert(
       fc.property(orders, ([inOrder, any]) => {
-        expect(sees(run(any.map((one) => ({ row: one }))))).toEqual({
+        expect(fileOf(run(any.map((one) => ({ row: one }))))).toEqual({
           modifiedTime: inOrder.at(-1)!.modifiedTime,
           size: inOrder.at(-1)!.size,
         })
@@ -244,40 +246,42 @@ describe('whatever order rows come in', () => {
     )
   })
 
-  it('[V6.3] no sequence of looks resurrects a deleted file', () => {
+  it('[V6.3] no sequence of scan rows recreates a deleted file', () => {
     const before = fc.array(fc.tuple(fc.constantFrom(...messageSources), version), { maxLength: 6 })
-    const after = fc.array(fc.tuple(look, fc.integer({ min: 0, max: 300 })), { maxLength: 12 })
+    const after = fc.array(fc.tuple(scan, fc.integer({ min: 0, max: 300 })), { maxLength: 12 })
     fc.assert(
       fc.property(before, after, (early, late) => {
         const state = run([
-          ...early.map(([from, seen]) => ({ row: row(from, seen) })),
+          ...early.map(([origin, seen]) => ({ row: row(origin, seen) })),
           { delete: tombstone({ logical: 300, agent: 'z' }) },
-          ...late.map(([from, modifiedTime]) => ({ row: row(from, { modifiedTime }) })),
+          ...late.map(([origin, modifiedTime]) => ({ row: row(origin, { modifiedTime }) })),
         ])
         expect(state.known).toBeUndefined()
       }),
     )
   })
 
-  it('[V6.2] the same row twice is the same as once', () => {
+  it('[V6.2] applying a row twice equals applying it once', () => {
     const any = fc.tuple(fc.constantFrom(...messageSources), version, fc.boolean())
     fc.assert(
-      fc.property(fc.array(any, { maxLength: 6 }), any, (history, [from, seen, atomic]) => {
-        const start = run(history.map(([of, what, whole]) => ({ row: row(of, { ...what, atomic: whole }) })))
-        const once = run([{ row: row(from, { ...seen, atomic }) }], start)
-        expect(run([{ row: row(from, { ...seen, atomic }) }], once)).toEqual(once)
+      fc.property(fc.array(any, { maxLength: 6 }), any, (history, [origin, seen, atomic]) => {
+        const start = run(
+          history.map(([origin, file, isAtomic]) => ({ row: row(origin, { ...file, atomic: isAtomic }) })),
+        )
+        const once = run([{ row: row(origin, { ...seen, atomic }) }], start)
+        expect(run([{ row: row(origin, { ...seen, atomic }) }], once)).toEqual(once)
       }),
     )
   })
 
-  it('[V6.2] only realtime and its atomic writes ever clear a suspect', () => {
-    for (const from of looks) expect(authority[from].clearsSuspect).toBe('never')
+  it('[V6.2] only atomic realtime writes clear a suspect', () => {
+    for (const origin of scans) expect(authority[origin].clearsSuspect).toBe('never')
     fc.assert(
-      fc.property(fc.array(fc.tuple(look, version), { maxLength: 8 }), (rows) => {
+      fc.property(fc.array(fc.tuple(scan, version), { maxLength: 8 }), (rows) => {
         const marked = run([{ row: row('realtime', { modifiedTime: 1, atomic: false }) }])
         expect(
           run(
-            rows.map(([from, seen]) => ({ row: row(from, seen) })),
+            rows.map(([origin, seen]) => ({ row: row(origin, seen) })),
             marked,
           ).suspect,
         ).toBe(true)

@@ -1,27 +1,27 @@
 /**
- * Who may do what: the permission matrix of the four sources of evidence, as one table (V6.2). Realtime rows are causes:
- * the kernel of a host said that something happened. Snapshot, audit and on-demand rows are looks: somebody read the
- * directory, at some moment. Everything that arbitration does with marks is read from here.
+ * The permission matrix of the four row origins as one table (V6.2). Realtime rows report a change that the kernel of a host
+ * saw happen. Snapshot, audit and on-demand rows report what a scan read from a directory at some moment. Arbitration takes
+ * every rule about marks from this table.
  */
 import type { MessageSource } from '@bellwether/protocol'
 
 export interface Authority {
-  /** When it takes the suspect mark away. */
+  /** When it clears the suspect mark. */
   readonly clearsSuspect: 'atomic write' | 'never'
-  /** Which files it makes suspects. */
+  /** Which files it marks as suspects. */
   readonly marksSuspect: 'partial write' | 'hot file'
-  /** What it does to a path in the lists of blind spots. */
+  /** What it does to the path's blind spots. */
   readonly blindSpot: 'clears' | 'leaves' | 'marks'
   readonly setsLastUpdated: boolean
-  /** What `known_by_agent` becomes when its row is taken. */
+  /** The value of `known_by_agent` after its row is accepted. */
   readonly knownByAgent: boolean
   readonly samplesClock: boolean
-  /** All may bring a deleted file back when its mtime is newer than its tombstone; realtime also when it is older. */
+  /** Every origin may recreate a deleted file whose mtime is newer than its tombstone; realtime may also if it is older. */
   readonly reincarnates: 'always' | 'newer than the tombstone'
   /** Whether memory with the same or a newer mtime wins over it (V6.6, rule 2). */
-  readonly bowsToNewerMemory: boolean
-  /** Whether an unknown file is dropped when memory knows its parent newer than the row does (V6.6, rule 3). */
-  readonly bowsToNewerParent: boolean
+  readonly yieldsToNewerMemory: boolean
+  /** Whether an unknown file is dropped if memory has a newer parent directory than the row (V6.6, rule 3). */
+  readonly yieldsToNewerParent: boolean
 }
 
 export const authority: Readonly<Record<MessageSource, Authority>> = {
@@ -33,8 +33,8 @@ export const authority: Readonly<Record<MessageSource, Authority>> = {
     knownByAgent: true,
     samplesClock: true,
     reincarnates: 'always',
-    bowsToNewerMemory: false,
-    bowsToNewerParent: false,
+    yieldsToNewerMemory: false,
+    yieldsToNewerParent: false,
   },
   snapshot: {
     clearsSuspect: 'never',
@@ -44,8 +44,8 @@ export const authority: Readonly<Record<MessageSource, Authority>> = {
     knownByAgent: true,
     samplesClock: false,
     reincarnates: 'newer than the tombstone',
-    bowsToNewerMemory: true,
-    bowsToNewerParent: false,
+    yieldsToNewerMemory: true,
+    yieldsToNewerParent: false,
   },
   audit: {
     clearsSuspect: 'never',
@@ -55,8 +55,8 @@ export const authority: Readonly<Record<MessageSource, Authority>> = {
     knownByAgent: false,
     samplesClock: false,
     reincarnates: 'newer than the tombstone',
-    bowsToNewerMemory: true,
-    bowsToNewerParent: true,
+    yieldsToNewerMemory: true,
+    yieldsToNewerParent: true,
   },
   on_demand_job: {
     clearsSuspect: 'never',
@@ -66,7 +66,7 @@ export const authority: Readonly<Record<MessageSource, Authority>> = {
     knownByAgent: false,
     samplesClock: false,
     reincarnates: 'newer than the tombstone',
-    bowsToNewerMemory: true,
-    bowsToNewerParent: false,
+    yieldsToNewerMemory: true,
+    yieldsToNewerParent: false,
   },
 }

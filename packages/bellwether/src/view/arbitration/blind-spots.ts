@@ -1,10 +1,10 @@
 /**
- * What changed where no sensor was watching (V6.5): additions are entries (by node), deletions are paths that are no more.
- * Known from audits and on-demand scans alone; cleared by realtime rows, by deletion, by seeing a deleted path again, and
- * as a whole when a session starts. Bounded: beyond it the count still grows, the list does not.
+ * Changes that no sensor saw happen (V6.5): additions are entries (by node), deletions are removed paths. Only audits and
+ * on-demand scans find them. Realtime rows, deletion, seeing a deleted path again, and a new session clear them. Above the
+ * limit the count still grows but the list does not.
  */
 
-// A list for people and for the next audit's comparison; nobody reads more than this.
+// A list for people and for the next audit's comparison.
 const deletionsMax = 100_000
 
 export class BlindSpots {
@@ -29,13 +29,13 @@ export class BlindSpots {
     return listed
   }
 
-  /** Whether another deletion would be listed, and not only counted. */
+  /** Whether another deletion would be listed instead of only counted. */
   get hasRoom(): boolean {
     return this.#deletions.size < deletionsMax
   }
 
-  /** Deletions whose paths nobody will read. */
-  alsoDeleted(count: number): void {
+  /** Counts deletions without listing their paths. */
+  countDeleted(count: number): void {
     this.#unlisted += count
   }
 

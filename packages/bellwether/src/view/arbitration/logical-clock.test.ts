@@ -5,12 +5,12 @@ import { LogicalClock } from './logical-clock.js'
 const now = 1_800_000_000
 const in2050 = 2_524_608_000
 
-describe('the clock of the files', () => {
-  it('[V6.7] is the server time as long as there are no samples', () => {
+describe('the logical clock', () => {
+  it('[V6.7] equals server time while there are no samples', () => {
     expect(new LogicalClock().watermark(now)).toBe(now)
   })
 
-  it('[V6.7] follows the most frequent difference, also when the file server is two hours off', () => {
+  it('[V6.7] follows the most frequent skew, even if the file server is two hours off', () => {
     for (const skew of [7_200, -7_200, 3]) {
       const clock = new LogicalClock()
       for (let i = 0; i < 100; i += 1) clock.sample(now + i, now + i - skew - (i % 4 === 0 ? 0.3 : 0))
@@ -19,7 +19,7 @@ describe('the clock of the files', () => {
     }
   })
 
-  it('[V6.7] is not moved by a file from 2050, not even by the first or only one', () => {
+  it('[V6.7] ignores a file dated 2050, even if it is the first or only sample', () => {
     const clock = new LogicalClock()
     for (let i = 0; i < 50; i += 1) clock.sample(now, in2050)
     expect(clock.watermark(now)).toBe(now)
@@ -29,7 +29,7 @@ describe('the clock of the files', () => {
     expect(clock.watermark(now)).toBe(now - 5)
   })
 
-  it('[V6.7] is moved by no single outlier, wherever it lies', () => {
+  it('[V6.7] a single outlier never moves the watermark', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: -100_000, max: 4_000_000 }),
@@ -44,7 +44,7 @@ describe('the clock of the files', () => {
     )
   })
 
-  it('[V6.7] forgets: after a file server was set right, the new difference wins', () => {
+  it('[V6.7] adopts the new skew after the file server’s clock is corrected', () => {
     const clock = new LogicalClock()
     for (let i = 0; i < 10_000; i += 1) clock.sample(now, now - 3_600)
     for (let i = 0; i < 10_000; i += 1) clock.sample(now, now)
@@ -52,12 +52,12 @@ describe('the clock of the files', () => {
     expect(clock.samples).toBe(8_192)
   })
 
-  it('[V6.7] agrees with a plain count of all samples', () => {
+  it('[V6.7] agrees with a full count of all samples', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: -3, max: 3 }), { minLength: 1, maxLength: 40 }), (skews) => {
         const clock = new LogicalClock()
         for (const skew of skews) clock.sample(now, now - skew)
-        // While nobody has the majority it may lag by a few samples: ask again with the same ones until it has looked.
+        // Without a majority the mode may lag by a few samples, so repeat them until the clock has recounted.
         const votes = new Map<number, number>()
         for (const skew of skews) votes.set(skew, (votes.get(skew) ?? 0) + 1)
         const most = Math.max(...votes.values())

@@ -1,15 +1,15 @@
 /**
- * The clock of the files (V6.7): what time it is where mtimes are made. Watermark = server time − the most frequent skew
- * (server time − mtime) of recent realtime rows, in whole seconds. Always: one file, whatever its mtime, cannot move it;
- * without samples it is the server's own time. It keeps no time itself: whoever asks says what time the server has.
+ * The logical clock of a source (V6.7): the time on the host that sets mtimes. Watermark = server time − the most frequent
+ * skew (server time − mtime) of recent realtime rows, in whole seconds. One file cannot move it, whatever its mtime. Without
+ * samples it equals server time, which callers pass in.
  */
 
-// Enough for the mode to be steady, few enough to follow a file server whose clock was set.
+// Enough samples for a stable mode, few enough to follow a file server whose clock was changed.
 const samplesMax = 8_192
-// No clock is further off than this; a file that is (restored from last year, touched into 2050) says nothing about clocks.
+// No clock is further off than this; a file that is (restored from last year, or touched to 2050) shows nothing about a clock.
 const skewMaxSeconds = 86_400
-// While no skew has the majority, the mode is looked for again this often at most: a look costs one pass over the buckets.
-const lookEvery = 64
+// While no skew has the majority, the mode is recounted at most once per this many samples: one pass over the buckets.
+const recountEvery = 64
 
 export class LogicalClock {
   readonly #ring = new Int32Array(samplesMax)
@@ -17,7 +17,7 @@ export class LogicalClock {
   #size = 0
   #at = 0
   #mode = 0
-  #sinceLook = 0
+  #sinceRecount = 0
 
   get samples(): number {
     return this.#size
@@ -38,10 +38,10 @@ export class LogicalClock {
     this.#at = (this.#at + 1) % samplesMax
     const count = (this.#counts.get(bucket) ?? 0) + 1
     this.#counts.set(bucket, count)
-    this.#judge(bucket, count)
+    this.#updateMode(bucket, count)
   }
 
-  /** What time it is for files, in seconds. */
+  /** The current time on the files' clock, in seconds. */
   watermark(nowSeconds: number): number {
     return nowSeconds - this.skewSeconds
   }
@@ -52,16 +52,16 @@ export class LogicalClock {
     else this.#counts.set(bucket, count)
   }
 
-  #judge(bucket: number, count: number): void {
+  #updateMode(bucket: number, count: number): void {
     const best = this.#counts.get(this.#mode) ?? 0
     if (bucket === this.#mode || best * 2 > this.#size) return
     if (better(bucket, count, this.#mode, best)) {
       this.#mode = bucket
       return
     }
-    this.#sinceLook += 1
-    if (this.#sinceLook < lookEvery) return
-    this.#sinceLook = 0
+    this.#sinceRecount += 1
+    if (this.#sinceRecount < recountEvery) return
+    this.#sinceRecount = 0
     let [mode, most] = [this.#mode, best]
     for (const [candidate, votes] of this.#counts)
       if (better(candidate, votes, mode, most)) [mode, most] = [candidate, votes]
@@ -69,7 +69,7 @@ export class LogicalClock {
   }
 }
 
-/** More votes win; with as many, the smaller correction does: doubt favours the server's clock. */
+/** More votes win; between equal counts the smaller correction wins, which favours the server's clock. */
 function better(bucket: number, votes: number, than: number, thanVotes: number): boolean {
   if (votes !== thanVotes) return votes > thanVotes
   return Math.abs(bucket) < Math.abs(than) || (Math.abs(bucket) === Math.abs(than) && bucket < than)

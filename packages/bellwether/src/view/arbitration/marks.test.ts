@@ -1,4 +1,4 @@
-/** Tombstones, suspects and blind spots by themselves. */
+/** Tests tombstones, suspects and blind spots alone. */
 import { describe, expect, it } from 'vitest'
 import { BlindSpots } from './blind-spots.js'
 import { Suspects } from './suspects.js'
@@ -7,19 +7,19 @@ import { Tombstones } from './tombstones.js'
 const deletion = (at: number) => ({ logical: at, physicalAt: at * 1_000, seenAt: at * 1_000, agent: 'a' })
 
 describe('tombstones', () => {
-  it('[V6.3] go at an audit end when they are older than their time to live and the audit began after them', () => {
+  it('[V6.3] the end of an audit drops tombstones past their time to live that are older than the audit', () => {
     const tombstones = new Tombstones()
     tombstones.put('/old', deletion(100))
     tombstones.put('/late', deletion(5_000))
     tombstones.put('/young', deletion(9_000))
-    // Older than an hour, but the audit began before it: an older look may still be on its way.
+    // Older than an hour, but the audit began before the deletion: rows of an older scan may still arrive.
     expect(tombstones.sweep(10_000_000, 3_600_000, 4_000_000)).toBe(1)
     expect([tombstones.get('/old'), tombstones.get('/late') !== undefined]).toEqual([undefined, true])
     expect(tombstones.sweep(10_000_000, 3_600_000, 9_500_000)).toBe(1)
     expect(tombstones.get('/young')).toBeDefined()
   })
 
-  it('[V6.3] cover what lies below a deleted directory, until that directory is there again', () => {
+  it('[V6.3] a tombstone covers everything below a deleted directory until that directory exists again', () => {
     const tombstones = new Tombstones()
     tombstones.put('/a/b', deletion(100))
     expect(tombstones.over('/a/b/c/d', () => true)?.logical).toBe(100)
@@ -29,7 +29,7 @@ describe('tombstones', () => {
     expect(tombstones.size).toBe(0)
   })
 
-  it('[V6.3] keep the later of two deletions, and are bounded', () => {
+  it('[V6.3] keeps the later of two deletions and drops the oldest tombstone when full', () => {
     const tombstones = new Tombstones(2)
     tombstones.put('/a', deletion(200))
     tombstones.put('/a', deletion(100))
@@ -41,7 +41,7 @@ describe('tombstones', () => {
 })
 
 describe('suspects', () => {
-  it('[V6.4] are cleared at expiry when the mtime is the one they came with, and watched again when it moved', () => {
+  it('[V6.4] clears a suspect at expiry if its mtime is unchanged and renews it otherwise', () => {
     const suspects = new Suspects()
     const mtimes = new Map([
       [1, 10],
@@ -50,28 +50,28 @@ describe('suspects', () => {
     suspects.mark(1, 10, 1_000)
     suspects.mark(2, 20, 1_000)
     const released: number[] = []
-    const judge = (nowMs: number) =>
-      suspects.judge(
+    const expire = (nowMs: number) =>
+      suspects.expire(
         nowMs,
         60_000,
         10,
         (node) => mtimes.get(node)!,
         (node) => released.push(node),
       )
-    expect(judge(999)).toMatchObject({ cleared: 0, renewed: 0 })
-    expect(judge(1_000)).toMatchObject({ cleared: 1, renewed: 1 })
+    expect(expire(999)).toMatchObject({ cleared: 0, renewed: 0 })
+    expect(expire(1_000)).toMatchObject({ cleared: 1, renewed: 1 })
     expect([released, suspects.modifiedTime(2)]).toEqual([[1], 99])
-    expect(judge(60_999)).toMatchObject({ cleared: 0, renewed: 0 })
-    expect(judge(61_000)).toMatchObject({ cleared: 1 })
+    expect(expire(60_999)).toMatchObject({ cleared: 0, renewed: 0 })
+    expect(expire(61_000)).toMatchObject({ cleared: 1 })
     expect(suspects.size).toBe(0)
   })
 
-  it('[V6.4] that are marked again wait for the later time, in any order of marks', () => {
+  it('[V6.4] a suspect that is marked again expires at the later time, in any order of marks', () => {
     const suspects = new Suspects()
     for (let i = 0; i < 1_000; i += 1) suspects.mark((i * 7_919) % 1_000, 1, 1_000 + ((i * 31) % 500))
     suspects.mark(5, 2, 9_000)
     const released: number[] = []
-    suspects.judge(
+    suspects.expire(
       2_000,
       1,
       5_000,
@@ -84,7 +84,7 @@ describe('suspects', () => {
 })
 
 describe('blind spots', () => {
-  it('[V6.5] of deletions go when the path is seen again, and all of them at a reset', () => {
+  it('[V6.5] seeing a deleted path again clears its blind spot, and a reset clears all', () => {
     const spots = new BlindSpots()
     spots.deleted('/a')
     spots.deleted('/a')
@@ -95,7 +95,7 @@ describe('blind spots', () => {
     expect(spots.deletions(10)).toEqual(['/b'])
     for (let i = 0; spots.hasRoom; i += 1) spots.deleted(`/${i}`)
     spots.deleted('/one-more')
-    spots.alsoDeleted(5)
+    spots.countDeleted(5)
     expect([spots.deletionCount, spots.deletions(1e9).length]).toEqual([100_006, 100_000])
     spots.reset()
     expect([spots.any, spots.deletionCount]).toEqual([false, 0])

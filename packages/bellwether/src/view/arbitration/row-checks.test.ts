@@ -1,71 +1,91 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { checkEvent, parentPath, wrongDeletion, wrongRow } from './row-checks.js'
+import { checkEvent, parentPath, deletionProblem, rowProblem } from './row-checks.js'
 
 const good = { path: '/a', size: 1, modified_time: 1.5, is_directory: false }
+const notAnObject = 'a row must be an object'
+const wrongSize = '"size" must be a whole number of bytes, 0 or more'
+const wrongTime = '"modified_time" must be a number of seconds since 1970'
+const wrongFlag = '"is_directory", "audit_skipped", "scan_complete" and "is_atomic_write" must be true or false'
 
 describe('rows', () => {
-  it('[V6.1] are taken when they are whole, and refused with a reason when not', () => {
-    expect(wrongRow(good)).toBeUndefined()
-    expect(
-      wrongRow({ ...good, created_time: null, parent_path: '/', parent_mtime: 2, is_atomic_write: true }),
-    ).toBeUndefined()
-    expect(wrongRow({ path: '/d', modified_time: 1, is_directory: true })).toBeUndefined()
-    const bad: unknown[] = [
-      null,
-      [],
-      'x',
-      { ...good, path: 1 },
-      { ...good, size: -1 },
-      { ...good, size: 1.5 },
-      { ...good, size: '1' },
-      { ...good, size: undefined },
-      { ...good, modified_time: undefined },
-      { ...good, modified_time: '1' },
-      { ...good, modified_time: Number.NaN },
-      { ...good, modified_time: 1_700_000_000_000_000_000 },
-      { ...good, is_directory: 'no' },
-      { ...good, is_atomic_write: 1 },
-      { ...good, parent_mtime: 'x' },
-      { ...good, parent_path: 1 },
-      { ...good, created_time: {} },
-    ]
-    for (const row of bad) expect(wrongRow(row)).toEqual(expect.any(String))
-    expect([wrongDeletion({ path: '/a' }), wrongDeletion({})]).toEqual([undefined, expect.any(String)])
+  it.each<[what: string, row: unknown]>([
+    ['a file', good],
+    ['optional fields', { ...good, created_time: null, parent_path: '/', parent_mtime: 2, is_atomic_write: true }],
+    ['a directory without a size', { path: '/d', modified_time: 1, is_directory: true }],
+  ])('[V6.1] accepts a well-formed row: %s', (_what, row) => {
+    expect(rowProblem(row)).toBeUndefined()
   })
 
-  it('[V6.1] of any shape whatever are refused or taken, never thrown upon', () => {
+  it.each<[row: unknown, problem: string]>([
+    [null, notAnObject],
+    [[], notAnObject],
+    ['x', notAnObject],
+    [{ ...good, path: 1 }, '"path" must be a string'],
+    [{ ...good, size: -1 }, wrongSize],
+    [{ ...good, size: 1.5 }, wrongSize],
+    [{ ...good, size: '1' }, wrongSize],
+    [{ ...good, size: undefined }, 'a file needs "size"'],
+    [{ ...good, modified_time: undefined }, wrongTime],
+    [{ ...good, modified_time: '1' }, wrongTime],
+    [{ ...good, modified_time: Number.NaN }, wrongTime],
+    [{ ...good, modified_time: 1_700_000_000_000_000_000 }, wrongTime],
+    [{ ...good, is_directory: 'no' }, wrongFlag],
+    [{ ...good, is_atomic_write: 1 }, wrongFlag],
+    [{ ...good, parent_mtime: 'x' }, '"parent_mtime" must be a number of seconds since 1970'],
+    [{ ...good, parent_path: 1 }, '"parent_path" must be a string'],
+    [{ ...good, created_time: {} }, '"created_time" must be a number of seconds since 1970'],
+  ])('[V6.1] rejects %j: %s', (row, problem) => {
+    expect(rowProblem(row)).toBe(problem)
+  })
+
+  it('[V6.1] requires only a path of a deletion', () => {
+    expect(deletionProblem({ path: '/a' })).toBeUndefined()
+    expect(deletionProblem({})).toBe('"path" must be a string')
+    expect(deletionProblem(null)).toBe(notAnObject)
+  })
+
+  it('[V6.1] accepts or rejects values of any shape and never throws', () => {
     fc.assert(
       fc.property(fc.anything(), (value) => {
-        const told = [wrongRow(value), wrongDeletion(value), checkEvent(value)]
-        expect(told.every((one) => one === undefined || typeof one === 'string' || Array.isArray(one.rows))).toBe(true)
+        const results = [rowProblem(value), deletionProblem(value), checkEvent(value)]
+        expect(results.every((one) => one === undefined || typeof one === 'string' || Array.isArray(one.rows))).toBe(
+          true,
+        )
       }),
     )
   })
 })
 
 describe('events', () => {
-  it('[V6.2] name their kind and source; the older spelling in capitals is understood', () => {
+  it('[V6.2] reads the type and message source of an event, upper-case types included', () => {
     expect(checkEvent({ event_type: 'UPDATE', rows: [], message_source: 'audit', index: 5 })).toEqual({
       type: 'update',
-      from: 'audit',
+      origin: 'audit',
       index: 5,
       rows: [],
     })
     expect(checkEvent({ event_type: 'insert', rows: [], index: 'x' })).toMatchObject({
-      from: 'realtime',
+      origin: 'realtime',
       index: undefined,
     })
-    for (const wrong of [
-      {},
-      { event_type: 'move', rows: [] },
-      { event_type: 'insert' },
-      { event_type: 'insert', rows: [], message_source: 'gossip' },
-    ])
-      expect(checkEvent(wrong)).toEqual(expect.any(String))
   })
 
-  it('knows the directory above', () => {
+  it.each<[event: unknown, problem: string]>([
+    [7, 'an event must be an object'],
+    [{}, '"event_type" must be insert, update or delete'],
+    [{ event_type: 'move', rows: [] }, '"event_type" must be insert, update or delete'],
+    [{ event_type: 'insert', event_schema: 'sql', rows: [] }, '"event_schema" must be fs'],
+    [{ event_type: 'insert' }, '"rows" must be a list'],
+    [
+      { event_type: 'insert', rows: [], message_source: 'gossip' },
+      '"message_source" must be realtime, snapshot, audit or on_demand_job',
+    ],
+  ])('[V6.2] rejects the event %j: %s', (event, problem) => {
+    expect(checkEvent(event)).toBe(problem)
+  })
+
+  it('finds the parent directory of a path', () => {
     expect(['/a/b', '/a', '/'].map(parentPath)).toEqual(['/a', '/', '/'])
   })
 })

@@ -1,32 +1,54 @@
 /**
- * Audit windows and scans: what was seen, which directories were read to the end, and what is concluded from what was not
- * seen (V2.2, V6.6, hazard 22). Always: one audit at a time in a source; its start, rows and end name the same session and
- * id, or do nothing; an end that does not say `complete` deletes nothing.
+ * Audit windows and on-demand scans: they record which entries were seen and which directories were listed in full, and
+ * delete what should have been seen and was not (V2.2, V6.6, hazard 22). A source has at most one audit window; its start,
+ * rows and end must name the same session and id, or they are ignored. The end deletes nothing unless it says `complete`.
  */
-import { missingIsDeleted } from './arbiter.js'
-import { readToEnd, type Look, type Source } from './source-state.js'
+import { missingIsDeleted, type ScanPurpose } from './arbiter.js'
+import type { Scan, SourceState } from './source-state.js'
 import { flag, type NodeId } from '../tree/tree.js'
 
-// Missing-item detection lets others have the event loop after this many entries.
+// Deleting missing entries yields the event loop after this many entries: about 1 ms.
 const sliceEntries = 4_000
+// More inconclusive directories than this come from a broken sensor; the further ones are not remembered.
+const inconclusiveMax = 100_000
+// Larger on-demand scans delete nothing: the next audit does.
+const scanEntriesMax = 500_000
+const scanDirectoriesMax = 100_000
 
-export class AuditWindow implements Look {
+/** Directories whose children prove nothing, because one of their rows was invalid. */
+class InconclusivePaths {
+  readonly #paths = new Set<string>()
+
+  add(path: string): void {
+    if (this.#paths.size < inconclusiveMax) this.#paths.add(path)
+  }
+
+  has(source: SourceState, directory: NodeId): boolean {
+    return this.#paths.size > 0 && this.#paths.has(source.tree.pathOf(directory))
+  }
+
+  clear(): void {
+    this.#paths.clear()
+  }
+}
+
+export class AuditWindow implements Scan {
   readonly kind = 'audit'
-  readonly trust = 'routine'
-  readonly #source: Source
+  readonly purpose = 'routine'
+  readonly #source: SourceState
   readonly #mark: number
   readonly #directories: NodeId[] = []
-  readonly #spoiled = new Set<string>()
+  readonly #inconclusive = new InconclusivePaths()
 
   constructor(
-    source: Source,
+    source: SourceState,
     readonly auditId: string,
     readonly sessionId: string,
     readonly markers: boolean,
     readonly beganAt: number,
     /** Wall clock ms, for people. */
     readonly startedAt: number,
-    /** Monotonic ms, for the time-out. */
+    /** Monotonic ms, for the timeout. */
     readonly openedAt: number,
   ) {
     this.#source = source
@@ -35,107 +57,110 @@ export class AuditWindow implements Look {
   }
 
   seen(node: NodeId): void {
-    this.#source.markSeen(node)
+    this.#source.markSeenByAudit(node)
   }
 
-  closed(node: NodeId): void {
+  fullyListed(node: NodeId): void {
     this.seen(node)
     const { tree } = this.#source
-    if (tree.has(node, readToEnd)) return
-    tree.setFlags(node, readToEnd, 0)
+    if (tree.has(node, flag.listedInFull)) return
+    tree.setFlags(node, flag.listedInFull, 0)
     this.#directories.push(node)
   }
 
-  spoiled(path: string): void {
-    if (this.#spoiled.size < 100_000) this.#spoiled.add(path)
+  inconclusive(path: string): void {
+    this.#inconclusive.add(path)
   }
 
-  /** Takes the window off the source; rows that come after it belong to no audit. */
+  /** Detaches the window from the source; later rows belong to no audit. */
   close(): void {
     if (this.#source.auditMark === this.#mark) this.#source.auditMark = 0
   }
 
-  /** Deletes what should have been seen and was not. Returns how many entries that were; yields after each slice. */
+  /** Deletes what should have been seen and was not. Returns the number of deleted entries; yields after each slice. */
   *detectMissing(): Generator<void, number> {
     const { tree } = this.#source
-    let deleted = 0
-    let looked = 0
-    for (const directory of this.#directories) {
-      // A node whose entry was removed since is another's now, and that one was not read by this audit.
-      if (tree.auditMark(directory) !== this.#mark || !tree.has(directory, readToEnd)) continue
-      if (tree.has(directory, flag.auditSkipped)) continue
-      if (this.#spoiled.size > 0 && this.#spoiled.has(tree.pathOf(directory))) continue
-      for (const child of tree.unsorted(directory)) {
-        looked += 1
-        if (tree.auditMark(child) !== this.#mark && (yield* removeMissing(this.#source, child, this.beganAt)))
-          deleted += 1
-        if (looked % sliceEntries === 0) yield
-      }
-      looked += 1
-    }
-    return deleted
+    // The entry of a node may have been removed since and the number reused: this audit did not list the new entry.
+    const isListed = (directory: NodeId) =>
+      tree.auditMark(directory) === this.#mark &&
+      tree.has(directory, flag.listedInFull) &&
+      !tree.has(directory, flag.auditSkipped) &&
+      !this.#inconclusive.has(this.#source, directory)
+    const isSeen = (node: NodeId) => tree.auditMark(node) === this.#mark
+    return yield* removeUnseen(this.#source, this.#directories, this.beganAt, isListed, isSeen)
   }
 }
 
-/** A scan of one path that somebody asked for: small, so that what it saw is a set of its own. */
-export class ScanLook implements Look {
+/** A scan of one path that a reader or the view requested: small, so it keeps its own set of seen entries. */
+export class OnDemandScan implements Scan {
   readonly kind = 'scan'
   readonly markers = true
   readonly #seen = new Set<NodeId>()
   readonly #directories = new Set<NodeId>()
-  readonly #spoiled = new Set<string>()
-  #lost = false
+  readonly #inconclusive = new InconclusivePaths()
+  #overflowed = false
 
   constructor(
-    readonly source: Source,
+    readonly source: SourceState,
     readonly beganAt: number,
-    readonly trust: 'asked' | 'settling',
+    readonly purpose: Exclude<ScanPurpose, 'routine'>,
   ) {}
 
-  /** It has ended: nobody asks what it saw any more. */
-  forget(): void {
-    for (const set of [this.#seen, this.#directories, this.#spoiled]) set.clear()
+  /** Frees the memory of a scan that has ended. */
+  clear(): void {
+    for (const set of [this.#seen, this.#directories, this.#inconclusive]) set.clear()
   }
 
-  /** It has found out nothing: what it should have settled is still open. */
-  unsettled(path: string, recursive: boolean): void {
-    if (this.trust === 'settling') this.source.dispute(path, recursive)
+  /** Disputes the path again if this scan was to settle it and failed. */
+  reopenDispute(path: string, recursive: boolean): void {
+    if (this.purpose === 'settling') this.source.dispute(path, recursive)
   }
 
   seen(node: NodeId): void {
-    // Beyond this a scan is an audit, which concludes by itself.
-    if (this.#seen.size >= 500_000) this.#lost = true
+    if (this.#seen.size >= scanEntriesMax) this.#overflowed = true
     else this.#seen.add(node)
   }
 
-  closed(node: NodeId): void {
-    if (this.#directories.size < 100_000) this.#directories.add(node)
+  fullyListed(node: NodeId): void {
+    if (this.#directories.size < scanDirectoriesMax) this.#directories.add(node)
   }
 
-  spoiled(path: string): void {
-    if (this.#spoiled.size < 100_000) this.#spoiled.add(path)
+  inconclusive(path: string): void {
+    this.#inconclusive.add(path)
   }
 
   *detectMissing(): Generator<void, number> {
     const { tree } = this.source
-    let deleted = 0
-    let looked = 0
-    if (this.#lost) return 0
-    for (const directory of this.#directories) {
-      if (!this.#seen.has(directory) || !tree.isDirectory(directory)) continue
-      if (this.#spoiled.size > 0 && this.#spoiled.has(tree.pathOf(directory))) continue
-      for (const child of tree.unsorted(directory)) {
-        looked += 1
-        if (!this.#seen.has(child) && (yield* removeMissing(this.source, child, this.beganAt))) deleted += 1
-        if (looked % sliceEntries === 0) yield
-      }
-    }
-    return deleted
+    if (this.#overflowed) return 0
+    const isSeen = (node: NodeId) => this.#seen.has(node)
+    const isListed = (directory: NodeId) =>
+      isSeen(directory) && tree.isDirectory(directory) && !this.#inconclusive.has(this.source, directory)
+    return yield* removeUnseen(this.source, this.#directories, this.beganAt, isListed, isSeen)
   }
 }
 
-/** Only the lane's own task adds and removes entries, so that what is below stays the same while others have their turn. */
-function* removeMissing(source: Source, node: NodeId, beganAt: number): Generator<void, boolean> {
+function* removeUnseen(
+  source: SourceState,
+  directories: Iterable<NodeId>,
+  beganAt: number,
+  isListed: (directory: NodeId) => boolean,
+  isSeen: (node: NodeId) => boolean,
+): Generator<void, number> {
+  let deleted = 0
+  let visited = 0
+  for (const directory of directories) {
+    if (!isListed(directory)) continue
+    for (const child of source.tree.unsorted(directory)) {
+      visited += 1
+      if (!isSeen(child) && (yield* removeMissing(source, child, beganAt))) deleted += 1
+      if (visited % sliceEntries === 0) yield
+    }
+  }
+  return deleted
+}
+
+/** Only the task that holds the source's queue adds and removes entries, so a subtree stays the same between two slices. */
+function* removeMissing(source: SourceState, node: NodeId, beganAt: number): Generator<void, boolean> {
   const { tree, blindSpots } = source
   const path = tree.pathOf(node)
   const lastUpdatedAt = source.updatedSince(node, beganAt) ? Infinity : tree.lastUpdatedAt(node)
@@ -154,7 +179,7 @@ function* removeMissing(source: Source, node: NodeId, beganAt: number): Generato
         if (left % sliceEntries === 0) yield
       }
     }
-    blindSpots.alsoDeleted(left)
+    blindSpots.countDeleted(left)
   }
   source.remove(node)
   blindSpots.deleted(path)

@@ -1,125 +1,121 @@
 /**
- * One source in memory: its tree and what arbitration needs beside it (clock of the files, tombstones, suspects, blind
- * spots, the audit that is going on). Carries out the arbiter's decisions, synchronously, row by row. Always: marks in the
- * tree and the lists beside it agree, and everything is removed through `remove`. Who may speak is left to sessions, the
- * order of batches to the lane, and what an audit concludes to `audit.ts`.
+ * One source in memory: its tree, logical clock, tombstones, suspects, blind spots and disputes. Applies rows one by one by
+ * the arbiter's decisions. The marks in the tree and the lists beside it always agree, because every removal goes through
+ * `remove`. Sessions decide who may send rows, the pipe orders batches, and `scans.ts` deletes what a scan did not see.
  */
 import { InvalidInput, Terminal, type FileRow } from '@bellwether/protocol'
-import { decide, type Keep, type Known, type Tombstone } from './arbiter.js'
+import { decide, type Keep, type KnownEntry, type ScanPurpose, type Tombstone } from './arbiter.js'
 import { authority } from './authority.js'
 import { BlindSpots } from './blind-spots.js'
 import { LogicalClock } from './logical-clock.js'
-import { parentPath, wrongDeletion, wrongRow, type CheckedEvent } from './row-checks.js'
+import { parentPath, deletionProblem, rowProblem, type CheckedEvent } from './row-checks.js'
 import { Suspects } from './suspects.js'
 import { Tombstones } from './tombstones.js'
 import { flag, none, root, type NodeId, type Tree } from '../tree/tree.js'
 
-/** A look at the disk that reports back: an audit or a scan. Rows that belong to it are counted as seen in it. */
-export interface Look {
+/** A scan whose rows the view collects: an audit or an on-demand scan. */
+export interface Scan {
   readonly kind: 'audit' | 'scan'
-  /** Server ms, on the source's own scale (`begin`). */
+  /** Server ms, from `beginScan`. */
   readonly beganAt: number
-  readonly trust: 'routine' | 'asked' | 'settling'
-  /** Whether a directory is scanned only once its closing marker has come. Without: once its own row has. */
+  readonly purpose: ScanPurpose
+  /** True: a directory counts as listed in full when its closing marker arrives. False: when its own row arrives. */
   readonly markers: boolean
   seen(node: NodeId): void
-  /** This directory's children were all reported. */
-  closed(node: NodeId): void
+  /** All children of this directory were reported. */
+  fullyListed(node: NodeId): void
   /** Nothing may be concluded about this directory's children. */
-  spoiled(path: string): void
+  inconclusive(path: string): void
 }
 
-/** Who speaks, and when. */
-export interface Speaker {
+/** Who reported the rows, and when. */
+export interface ReportContext {
   readonly agent: string
   /** Server ms now. */
   readonly nowMs: number
   readonly monotonicMs: number
-  /** Server ms at which the event was seen, as well as that is known. */
+  /** Server ms at which the sensor saw the event, by the measured clock offset. */
   readonly seenAt: number
-  readonly look: Look | undefined
+  readonly scan: Scan | undefined
 }
 
 export interface Tally {
   applied: number
   rejected: number
-  kept: number
+  unchanged: number
   firstProblem: string | undefined
-  /** Entries that found no room. */
+  /** Rows rejected because the view is full. */
   full: number
 }
 
-export const newTally = (): Tally => ({ applied: 0, rejected: 0, kept: 0, firstProblem: undefined, full: 0 })
+export const newTally = (): Tally => ({ applied: 0, rejected: 0, unchanged: 0, firstProblem: undefined, full: 0 })
 
-export interface SourceOptions {
+export interface SourceStateOptions {
   readonly tree: Tree
   readonly hotSeconds: number
 }
 
-/** On a directory: the audit whose mark it carries has read it to the end. */
-export const readToEnd = flag.spare1
-
-// Scanning the parents of these settles them; more than this many means that a whole look disagrees.
+// Each disputed path is scanned on its own; above this number one scan of the whole source is cheaper.
 const disputesMax = 10_000
 
-export class Source {
+export class SourceState {
   readonly tree: Tree
   readonly clock = new LogicalClock()
   readonly tombstones = new Tombstones()
   readonly suspects = new Suspects()
   readonly blindSpots = new BlindSpots()
-  /** Paths about which two sources of evidence disagree. */
+  /** Paths about which evidence disagrees. */
   readonly #disputes = new Set<string>()
-  /** More than can be listed, or somebody was to look at everything and did not. */
+  /** Too many paths to list, or a scan of the whole source failed. */
   #allDisputed = false
-  /** Marks entries seen while an audit is open; 0: none is. */
+  /** Marks entries seen while an audit is open; 0 if none is. */
   auditMark = 0
   readonly #hotSeconds: number
   #stamp = 0
 
-  constructor(options: SourceOptions) {
+  constructor(options: SourceStateOptions) {
     this.tree = options.tree
     this.#hotSeconds = options.hotSeconds
   }
 
-  /** Server ms of a realtime row: never goes back, and always after the looks that began before it. */
+  /** Server ms of a realtime row: never goes back, and is later than every scan that began before the row. */
   stamp(nowMs: number): number {
     this.#stamp = Math.max(nowMs, this.#stamp)
     return this.#stamp
   }
 
-  /** Server ms at which a look begins: after every row before it, before every row after it. */
-  begin(nowMs: number): number {
+  /** Server ms at which a scan begins: later than every earlier row, earlier than every later row. */
+  beginScan(nowMs: number): number {
     const at = Math.max(nowMs, this.#stamp + 1)
     this.#stamp = at + 1
     return at
   }
 
-  apply(event: CheckedEvent, from: number, to: number, speaker: Speaker, tally: Tally): void {
+  apply(event: CheckedEvent, from: number, to: number, context: ReportContext, tally: Tally): void {
     for (let at = from; at < to; at += 1) {
       const value = event.rows[at]
-      const wrong = event.type === 'delete' ? wrongDeletion(value) : wrongRow(value)
-      if (wrong !== undefined) {
-        this.#reject(value, wrong, speaker, tally)
+      const problem = event.type === 'delete' ? deletionProblem(value) : rowProblem(value)
+      if (problem !== undefined) {
+        this.#reject(value, problem, context, tally)
         continue
       }
       try {
-        const took =
+        const changed =
           event.type === 'delete'
-            ? this.#delete((value as FileRow).path, event, speaker)
-            : this.#upsert(value as FileRow, event, speaker)
-        if (took) tally.applied += 1
-        else tally.kept += 1
+            ? this.#delete((value as FileRow).path, event, context)
+            : this.#upsert(value as FileRow, event, context)
+        if (changed) tally.applied += 1
+        else tally.unchanged += 1
       } catch (error) {
         const full = error instanceof Terminal && error.code === 'view_full'
         if (!(error instanceof InvalidInput) && !full) throw error
         if (full) tally.full += 1
-        this.#reject(value, error.message, speaker, tally)
+        this.#reject(value, error.message, context, tally)
       }
     }
   }
 
-  /** The entry and all below it, with every mark on them. */
+  /** Removes the entry and everything below it, with their marks. */
   remove(node: NodeId): void {
     this.#forgetMarksWithin(node)
     this.tree.remove(node)
@@ -133,15 +129,15 @@ export class Source {
     this.takeDisputes()
   }
 
-  /** A session starts: blind spots are looked for anew (V6.5). */
+  /** Clears all blind spots; a new session does this (V6.5). */
   resetBlindSpots(): void {
     for (const node of this.blindSpots.additions) this.tree.setFlags(node, 0, flag.blindSpot)
     this.blindSpots.reset()
   }
 
-  /** Judges suspects that are due; true when more of them are (V6.4). */
-  judgeSuspects(monotonicMs: number, max: number): boolean {
-    return this.suspects.judge(
+  /** Checks suspects that are due; returns true if more are due (V6.4). */
+  expireSuspects(monotonicMs: number, max: number): boolean {
+    return this.suspects.expire(
       monotonicMs,
       this.#hotSeconds * 1_000,
       max,
@@ -150,8 +146,8 @@ export class Source {
     ).more
   }
 
-  /** What a sentinel saw of a suspect: the same mtime clears it, another one is recorded and watched for a full round. */
-  sentinelSaw(path: string, modifiedTime: number, monotonicMs: number): 'cleared' | 'renewed' | 'unknown' {
+  /** A sentinel checked a suspect: the same mtime clears it; another mtime is recorded and starts a new period. */
+  applySentinelReport(path: string, modifiedTime: number, monotonicMs: number): 'cleared' | 'renewed' | 'unknown' {
     const node = this.tree.find(path)
     const recorded = node === none ? undefined : this.suspects.modifiedTime(node)
     if (recorded === undefined) return 'unknown'
@@ -165,7 +161,7 @@ export class Source {
     return 'renewed'
   }
 
-  /** By the entries or by the marks, whichever are fewer: a million files under one mark are no reason to look at each. */
+  /** Walks the entries or the marks, whichever are fewer: a large subtree with one mark must not cost a full walk. */
   #forgetMarksWithin(node: NodeId): void {
     const { tree, suspects, blindSpots } = this
     const marks = suspects.size + blindSpots.additions.size
@@ -185,56 +181,56 @@ export class Source {
     this.blindSpots.additions.delete(node)
   }
 
-  #reject(value: unknown, problem: string, { look }: Speaker, tally: Tally): void {
+  #reject(value: unknown, problem: string, { scan }: ReportContext, tally: Tally): void {
     tally.rejected += 1
     const path = (value as { path?: unknown } | null)?.path
     tally.firstProblem ??= typeof path === 'string' ? `${problem} (${JSON.stringify(path.slice(0, 200))})` : problem
-    // It may well be there, only badly described: do not conclude that it is gone.
-    if (typeof path === 'string' && path.startsWith('/')) look?.spoiled(parentPath(path))
+    // The entry may exist although its row is invalid, so the scan must not delete it as missing.
+    if (typeof path === 'string' && path.startsWith('/')) scan?.inconclusive(parentPath(path))
   }
 
-  #upsert(row: FileRow, event: CheckedEvent, speaker: Speaker): boolean {
+  #upsert(row: FileRow, event: CheckedEvent, context: ReportContext): boolean {
     const { tree } = this
-    const { look } = speaker
+    const { scan } = context
     const path = plain(row.path)
     const node = tree.find(path)
     const isDirectory = row.is_directory === true
     const size = isDirectory ? 0 : (row.size ?? 0)
     const modifiedTime = row.modified_time ?? 0
-    if (row.scan_complete === true && event.from !== 'realtime') {
-      // Only a marker: its directory has had its own row.
-      if (node !== none && tree.isDirectory(node)) look?.closed(node)
+    if (row.scan_complete === true && event.origin !== 'realtime') {
+      // A closing marker: the directory's own row came earlier.
+      if (node !== none && tree.isDirectory(node)) scan?.fullyListed(node)
       return false
     }
-    const known = node === none ? undefined : this.#known(node)
+    const known = node === none ? undefined : this.#knownEntry(node)
     const tombstone = this.#tombstoneOver(path, node)
     const decision = decide(
       {
-        from: event.from,
+        origin: event.origin,
         isDirectory,
         size,
         modifiedTime,
         atomic: row.is_atomic_write !== false,
         parentMtime: row.parent_mtime ?? undefined,
-        agent: speaker.agent,
-        seenAt: speaker.seenAt,
+        agent: context.agent,
+        seenAt: context.seenAt,
       },
       {
         known,
         tombstone,
-        parent: known === undefined && authority[event.from].bowsToNewerParent ? this.#parent(row) : undefined,
-        watermark: this.clock.watermark(speaker.nowMs / 1_000),
+        parent: known === undefined && authority[event.origin].yieldsToNewerParent ? this.#parent(row) : undefined,
+        watermark: this.clock.watermark(context.nowMs / 1_000),
         hotSeconds: this.#hotSeconds,
-        lookBeganAt: look?.beganAt,
-        look: look?.trust ?? 'routine',
+        scanBeganAt: scan?.beganAt,
+        scanPurpose: scan?.purpose ?? 'routine',
       },
     )
     if (!decision.take) {
-      this.#keep(decision, path, node, event)
-      if (node !== none && event.from !== 'realtime') this.#sawIn(look, node, row)
+      this.#keepMemory(decision, path, node, event)
+      if (node !== none && event.origin !== 'realtime') this.#recordSeen(scan, node, row)
       return false
     }
-    if (decision.samplesClock) this.clock.sample(speaker.nowMs / 1_000, modifiedTime)
+    if (decision.samplesClock) this.clock.sample(context.nowMs / 1_000, modifiedTime)
     if (tombstone !== undefined) this.tombstones.lift(path)
     if (known !== undefined && known.isDirectory !== isDirectory && node !== root) this.remove(node)
 
@@ -251,34 +247,34 @@ export class Source {
       size,
       modifiedTime,
       createdTime: row.created_time ?? undefined,
-      lastUpdatedAt: decision.touches ? this.stamp(speaker.nowMs) : undefined,
-      agent: speaker.agent,
+      lastUpdatedAt: decision.touches ? this.stamp(context.nowMs) : undefined,
+      agent: context.agent,
       set,
       clear,
     })
     if (decision.suspect === 'mark')
-      this.suspects.mark(at, modifiedTime, speaker.monotonicMs + decision.suspectSeconds * 1_000)
+      this.suspects.mark(at, modifiedTime, context.monotonicMs + decision.suspectSeconds * 1_000)
     else if (decision.suspect === 'clear') this.suspects.clear(at)
     if (decision.blindSpot === 'mark') this.blindSpots.additions.add(at)
     else if (decision.blindSpot === 'clear') this.blindSpots.additions.delete(at)
     if (decision.blindSpot !== 'leave') this.blindSpots.seenAgain(path)
-    if (event.from !== 'realtime') this.#sawIn(look, at, row)
+    if (event.origin !== 'realtime') this.#recordSeen(scan, at, row)
     return true
   }
 
-  #keep(decision: Keep, path: string, node: NodeId, event: CheckedEvent): void {
-    if (decision.reason === 'same' && event.from === 'snapshot') this.tree.setFlags(node, flag.knownByAgent, 0)
-    if (node !== none && event.from === 'audit') this.blindSpots.seenAgain(path)
+  #keepMemory(decision: Keep, path: string, node: NodeId, event: CheckedEvent): void {
+    if (decision.reason === 'same' && event.origin === 'snapshot') this.tree.setFlags(node, flag.knownByAgent, 0)
+    if (node !== none && event.origin === 'audit') this.blindSpots.seenAgain(path)
     if (decision.disputed !== 'no') this.dispute(decision.disputed === 'path' ? path : parentPath(path), false)
   }
 
-  /** Somebody must look again: at the path, or at all that is below it too. */
+  /** Requests a settling scan of the path, or of the whole source if `recursive`. */
   dispute(path: string, recursive: boolean): void {
     if (recursive || this.#disputes.size >= disputesMax) this.#allDisputed = true
     else this.#disputes.add(path)
   }
 
-  /** What is to be looked at again; whoever takes it sees to it. */
+  /** Returns the disputes and clears them; the caller must have them scanned. */
   takeDisputes(): { readonly paths: readonly string[]; readonly all: boolean } {
     const taken = { paths: [...this.#disputes], all: this.#allDisputed }
     this.#disputes.clear()
@@ -286,36 +282,36 @@ export class Source {
     return taken
   }
 
-  /** Whatever any look sees while an audit is open is there, also for the audit. */
-  markSeen(node: NodeId): void {
+  /** An entry that any scan sees while an audit is open counts as seen by the audit. */
+  markSeenByAudit(node: NodeId): void {
     if (this.auditMark === 0 || this.tree.auditMark(node) === this.auditMark) return
     this.tree.setAuditMark(node, this.auditMark)
-    if (this.tree.has(node, readToEnd)) this.tree.setFlags(node, 0, readToEnd)
+    if (this.tree.has(node, flag.listedInFull)) this.tree.setFlags(node, 0, flag.listedInFull)
   }
 
-  #sawIn(look: Look | undefined, node: NodeId, row: FileRow): void {
-    this.markSeen(node)
-    look?.seen(node)
-    if (look?.kind !== 'audit' || !this.tree.isDirectory(node)) return
+  #recordSeen(scan: Scan | undefined, node: NodeId, row: FileRow): void {
+    this.markSeenByAudit(node)
+    scan?.seen(node)
+    if (scan?.kind !== 'audit' || !this.tree.isDirectory(node)) return
     const skipped = row.audit_skipped === true
     if (skipped !== this.tree.has(node, flag.auditSkipped))
       this.tree.setFlags(node, skipped ? flag.auditSkipped : 0, skipped ? 0 : flag.auditSkipped)
-    if (!look.markers && !skipped) look.closed(node)
+    if (!scan.markers && !skipped) scan.fullyListed(node)
   }
 
-  #delete(told: string, event: CheckedEvent, speaker: Speaker): boolean {
+  #delete(rowPath: string, event: CheckedEvent, context: ReportContext): boolean {
     const { tree } = this
-    const path = plain(told)
+    const path = plain(rowPath)
     const node = tree.find(path)
-    if (node === root) throw new InvalidInput('the root cannot be deleted', { code: 'root' })
-    if (event.from !== 'realtime') return this.#lookMissed(path, node, speaker)
-    const watermark = this.clock.watermark(speaker.nowMs / 1_000)
+    if (node === root) throw new InvalidInput('Cannot delete the root of a source', { code: 'root' })
+    if (event.origin !== 'realtime') return this.#deleteNotFound(path, node, context)
+    const watermark = this.clock.watermark(context.nowMs / 1_000)
     this.tombstones.put(path, {
-      // A file from the future must not outlive its own deletion.
+      // A file with an mtime in the future must not survive its own deletion.
       logical: node === none ? watermark : Math.max(watermark, tree.newest(node)),
-      physicalAt: this.stamp(speaker.nowMs),
-      seenAt: speaker.seenAt,
-      agent: speaker.agent,
+      physicalAt: this.stamp(context.nowMs),
+      seenAt: context.seenAt,
+      agent: context.agent,
     })
     this.blindSpots.seenAgain(path)
     if (node === none) return false
@@ -323,21 +319,21 @@ export class Source {
     return true
   }
 
-  /** A scan was asked for a path that is not there. Routine looks report what is there, and nothing else. */
-  #lookMissed(path: string, node: NodeId, { look }: Speaker): boolean {
-    if (node === none || look?.kind !== 'scan') return false
-    if (this.updatedSince(node, look.beganAt)) return false
+  /** An on-demand scan did not find the path. Audits and snapshots report only what exists. */
+  #deleteNotFound(path: string, node: NodeId, { scan }: ReportContext): boolean {
+    if (node === none || scan?.kind !== 'scan') return false
+    if (this.updatedSince(node, scan.beganAt)) return false
     this.remove(node)
     this.blindSpots.deleted(path)
     return true
   }
 
-  /** Whether a realtime row touched the entry, or anything below it, at or after `at`. */
+  /** Whether a realtime row changed the entry, or anything below it, at or after `at`. */
   updatedSince(node: NodeId, at: number): boolean {
     return this.tree.some(node, (each) => this.tree.lastUpdatedAt(each) >= at)
   }
 
-  #known(node: NodeId): Known {
+  #knownEntry(node: NodeId): KnownEntry {
     const { tree } = this
     return {
       isDirectory: tree.isDirectory(node),
@@ -363,7 +359,7 @@ export class Source {
   }
 }
 
-/** One slash at the end names the same entry. */
+/** The path without a trailing slash. */
 function plain(path: string): string {
   return path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
 }

@@ -1,7 +1,7 @@
 /**
- * Files that may not be whole yet (V6.4): when each is to be judged, and with which mtime it came in. At its expiry a file
- * whose mtime stayed the same is cleared, one whose mtime moved is watched for another round. Keyed by node: whoever
- * removes an entry says so here, since node ids are used again. The mark itself is a flag in the tree.
+ * Files that may be incomplete (V6.4), each with its expiry and its mtime when it was marked. At expiry a file whose mtime is
+ * the same is cleared; one whose mtime changed gets another period. Keyed by node: removing an entry must also clear it here,
+ * because node ids are reused. The mark itself is a flag in the tree.
  */
 
 interface Suspect {
@@ -9,7 +9,7 @@ interface Suspect {
   readonly modifiedTime: number
 }
 
-export interface Suspected {
+export interface ListedSuspect {
   readonly node: number
   readonly modifiedTime: number
   readonly expiresAt: number
@@ -17,7 +17,7 @@ export interface Suspected {
 
 export class Suspects {
   readonly #byNode = new Map<number, Suspect>()
-  /** A binary heap of [expiresAt, node] pairs; entries that no longer agree with the map are skipped when they come up. */
+  /** A binary heap of [expiresAt, node] pairs; pairs that no longer match the map are skipped when they reach the top. */
   #times: number[] = []
   #nodes: number[] = []
 
@@ -40,7 +40,7 @@ export class Suspects {
   mark(node: number, modifiedTime: number, expiresAt: number): void {
     const before = this.#byNode.get(node)
     this.#byNode.set(node, { modifiedTime, expiresAt })
-    // A file that is written all the time would fill the heap: its earlier, still pending turn looks again anyway.
+    // A file that is written constantly would fill the heap. Its earlier pending pair reads the new expiry anyway.
     if (before !== undefined && before.expiresAt <= expiresAt) return
     this.#push(expiresAt, node)
   }
@@ -55,15 +55,15 @@ export class Suspects {
     this.#nodes = []
   }
 
-  /** Soonest to be judged first. */
-  list(max: number): Suspected[] {
+  /** The soonest to expire first, if the list is cut. */
+  list(max: number): ListedSuspect[] {
     const all = Array.from(this.#byNode, ([node, suspect]) => ({ node, ...suspect }))
     if (all.length > max) all.sort((a, b) => a.expiresAt - b.expiresAt)
     return all.slice(0, max)
   }
 
-  /** Judges up to `max` that are due: `stable` says whether the mtime is still the one it came in with. */
-  judge(
+  /** Clears or renews up to `max` suspects that are due, by comparing their mtime with the recorded one. */
+  expire(
     nowMs: number,
     renewMs: number,
     max: number,

@@ -1,7 +1,7 @@
 /**
- * Remembered deletions, by path (V6.3). Bounded: when full, the oldest deletion is forgotten and counted, which costs at
- * worst a ghost until the next audit. Dropped at an audit's end when they are older than their time to live and the audit
- * began after them; never by the clock alone, because only an audit knows that no older look is still on its way.
+ * Remembered deletions, by path (V6.3). When the set is full, the oldest deletion is dropped and counted; at worst a deleted
+ * entry reappears until the next audit. The end of an audit drops tombstones that are past their time to live and older than
+ * the audit. The clock alone never does, because only an audit proves that no older scan is still being sent.
  */
 import type { Tombstone } from './arbiter.js'
 
@@ -21,7 +21,7 @@ export class Tombstones {
     return this.#byPath.size
   }
 
-  /** How many went because there was no room. */
+  /** How many tombstones were dropped because the set was full. */
   get forgotten(): number {
     return this.#forgotten
   }
@@ -30,7 +30,7 @@ export class Tombstones {
     return this.#byPath.get(path)
   }
 
-  /** The nearest deletion of `path` itself or of a directory above it, as long as `gone` says that it is not there. */
+  /** The nearest deletion of `path` or of a parent directory, as long as `gone` reports that directory as absent. */
   over(path: string, gone: (path: string) => boolean): Tombstone | undefined {
     if (this.#byPath.size === 0) return undefined
     for (let at = path; ;) {
@@ -43,7 +43,7 @@ export class Tombstones {
     }
   }
 
-  /** The later of two deletions of one path counts, whichever comes first. */
+  /** Of two deletions of one path the later one counts, whichever arrives first. */
   put(path: string, tombstone: Tombstone): void {
     const before = this.#byPath.get(path)
     this.#byPath.delete(path)
@@ -56,14 +56,14 @@ export class Tombstones {
     }
   }
 
-  /** The path is there again, and so are the directories above it. */
+  /** Removes the tombstones of a path that exists again and of its parent directories. */
   lift(path: string): void {
     for (let at = path; at.length > 1 && this.#byPath.size > 0; at = at.slice(0, at.lastIndexOf('/'))) {
       this.#byPath.delete(at)
     }
   }
 
-  /** After an audit: returns how many were dropped. */
+  /** Runs after an audit and returns how many tombstones it dropped. */
   sweep(nowMs: number, ttlMs: number, auditBeganAt: number): number {
     let dropped = 0
     for (const [path, { physicalAt }] of this.#byPath) {

@@ -1,7 +1,7 @@
 /**
- * The fusion pipe of one source: takes what sessions send, in order, and writes it into the source. Always: who speaks is
- * checked when the rows are applied, not when they arrive (hazard 22); nothing of a failed pipe stops another; a failed
- * pipe restarts itself, and refuses with a time to come back until then (V5.3). Who is connected is left to the view.
+ * The server end of a pipe: applies the requests of all sensors of one source, in order. A session is checked when its rows
+ * are applied, not when they arrive (hazard 22). A failed pipe affects no other pipe, restarts itself, and rejects requests
+ * with a retry delay until then (V5.3). The view manages sessions; `session/sensor-pipe.ts` of the sensor is the other end.
  */
 import type { Clock, Log } from '@bellwether/base'
 import {
@@ -15,11 +15,11 @@ import {
 } from '@bellwether/protocol'
 import { backoffMs } from '../../ports/retry.js'
 import { AuditWindow } from '../arbitration/scans.js'
-import { giveWay, inSlices, Lane } from './serial-queue.js'
-import type { Job } from '../sessions/scan-jobs.js'
+import { yieldToEventLoop, runInSlices, SerialQueue } from './serial-queue.js'
+import type { ScanJob } from '../sessions/scan-jobs.js'
 import { checkEvent, type CheckedEvent } from '../arbitration/row-checks.js'
 import type { Session } from '../sessions/sessions.js'
-import { newTally, type Look, type Source, type Speaker, type Tally } from '../arbitration/source-state.js'
+import { newTally, type Scan, type SourceState, type ReportContext, type Tally } from '../arbitration/source-state.js'
 
 export interface Ingest {
   readonly events: readonly unknown[]
@@ -30,26 +30,26 @@ export interface Ingest {
 
 export interface PipeOptions {
   readonly name: string
-  readonly source: Source
+  readonly state: SourceState
   readonly clock: Clock
   readonly log: Log
   readonly auditIntervalMs: number
   readonly tombstoneTtlMs: number
   readonly newId: () => string
   readonly isLeader: (session: Session) => boolean
-  readonly job: (id: string) => Job | undefined
+  readonly job: (id: string) => ScanJob | undefined
   readonly onSnapshotEnd: () => void
-  readonly onJobEnd: (job: Job, error: string | undefined) => void
+  readonly onJobEnd: (job: ScanJob, error: string | undefined) => void
   readonly onAuditEnd: () => void
   readonly onBarrier: (barrierId: string, session: Session) => void
   readonly onRows: () => void
-  /** Said when it stops working and when it works again. */
-  readonly onTrouble: (error: Error | undefined) => void
-  /** Said with each batch that found no room, and with the first one that did again. */
+  /** Called with the error when the pipe fails, and with undefined when it works again. */
+  readonly onHealthChange: (error: Error | undefined) => void
+  /** Called with the problem for each batch that did not fit, and with undefined for the first batch that fits again. */
   readonly onFull: (problem: string | undefined) => void
 }
 
-// At 2 to 4 µs a row this is how long others wait for the event loop at most: about 1 ms.
+// At 2 to 4 µs per row, other callbacks wait at most about 1 ms for the event loop.
 const sliceRows = 400
 const restarts = { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 30_000, jitterPct: 0 } as const
 
@@ -60,10 +60,10 @@ export class FusionPipe {
   auditCycles = 0
   rowsApplied = 0
   rowsRejected = 0
-  /** Monotonic ms of the last rows that were applied. */
-  heardAt: number | undefined
+  /** Monotonic ms at which rows were last applied. */
+  lastRowsAt: number | undefined
   readonly #options: PipeOptions
-  readonly #lane = new Lane()
+  readonly #queue = new SerialQueue()
   #failures = 0
   #isDown = false
   #restartAt = 0
@@ -72,14 +72,14 @@ export class FusionPipe {
     this.#options = options
   }
 
-  get source(): Source {
-    return this.#options.source
+  get state(): SourceState {
+    return this.#options.state
   }
 
   ingest(session: Session, request: Ingest): Promise<IngestAnswer> {
-    this.#refuseWhileDown()
+    this.#rejectWhileDown()
     const events = checkEvents(request.events)
-    return this.#lane.run(async () => {
+    return this.#queue.run(async () => {
       try {
         const answer = await this.#apply(session, request, events)
         this.#failures = 0
@@ -92,20 +92,20 @@ export class FusionPipe {
   }
 
   startAudit(session: Session, auditId: string | undefined): Promise<string> {
-    return this.#lane.run(() => {
-      this.#mustLead(session)
-      const { source, clock, log, newId, name } = this.#options
+    return this.#queue.run(() => {
+      this.#requireLeader(session)
+      const { state, clock, log, newId, name } = this.#options
       if (this.audit !== undefined) {
-        log.warn({ pipe: name, audit_id: this.audit.auditId }, 'an audit was begun again before it ended')
+        log.warn({ pipe: name, audit_id: this.audit.auditId }, 'audit restarted before it ended')
         this.audit.close()
       }
       const startedAt = clock.wallMs()
       this.audit = new AuditWindow(
-        source,
+        state,
         auditId ?? newId(),
         session.id,
         auditId !== undefined,
-        source.begin(startedAt),
+        state.beginScan(startedAt),
         startedAt,
         clock.monotonicMs(),
       )
@@ -115,17 +115,14 @@ export class FusionPipe {
   }
 
   endAudit(session: Session, auditId: string | undefined, complete: boolean | undefined): Promise<'ended' | 'ignored'> {
-    return this.#lane.run(() => this.#endAudit(session, auditId, complete))
+    return this.#queue.run(() => this.#endAudit(session, auditId, complete))
   }
 
-  /** Closes the window of an audit that nobody will end any more; nothing is concluded from it (V2.3). */
-  abandonAudit(why: string): void {
+  /** Closes the window of an audit whose end will not arrive, and deletes nothing (V2.3). */
+  abandonAudit(reason: string): void {
     if (this.audit === undefined) return
     const { log, name } = this.#options
-    log.warn(
-      { pipe: name, audit_id: this.audit.auditId, session_id: this.audit.sessionId, why },
-      'an audit was abandoned',
-    )
+    log.warn({ pipe: name, audit_id: this.audit.auditId, session_id: this.audit.sessionId, reason }, 'audit abandoned')
     this.audit.close()
     this.audit = undefined
   }
@@ -136,75 +133,76 @@ export class FusionPipe {
       this.abandonAudit('no end came within two audit intervals')
   }
 
-  /** Runs what must not meet half a batch. */
-  alone<T>(task: () => T): Promise<T> {
-    return this.#lane.run(task)
+  /** Runs a task while no batch is half applied. */
+  runExclusive<T>(task: () => T): Promise<T> {
+    return this.#queue.run(task)
   }
 
   async #apply(session: Session, request: Ingest, events: CheckedEvents): Promise<IngestAnswer> {
-    this.#mustBeAlive(session)
+    this.#requireLive(session)
     const { metadata, sourceType } = request
     const tally: Tally = newTally()
-    tally.rejected = events.refused
+    tally.rejected = events.rejected
     tally.firstProblem = events.problem
     if (metadata.seq !== undefined && metadata.seq <= session.seq) {
       this.#passBarriers(session, metadata)
       return { status: 'ok', count: 0, stale: true }
     }
-    if (events.good.some((event) => event.from === 'snapshot' || event.from === 'audit')) this.#mustLead(session)
+    if (events.valid.some((event) => event.origin === 'snapshot' || event.origin === 'audit'))
+      this.#requireLeader(session)
     const job = this.#jobOf(metadata)
-    const foreign = this.#foreignAudit(session, metadata)
+    const isForeign = this.#isForeignAudit(session, metadata)
     let ignored = 0
-    for (const event of events.good) {
-      if (event.from === 'audit' && foreign) {
+    for (const event of events.valid) {
+      if (event.origin === 'audit' && isForeign) {
         ignored += event.rows.length
         continue
       }
-      await this.#applyEvent(event, session, this.#lookOf(event, session, job), tally)
+      await this.#applyEvent(event, session, this.#scanOf(event, session, job), tally)
     }
     if (metadata.seq !== undefined) session.seq = metadata.seq
     this.rowsApplied += tally.applied
     this.rowsRejected += tally.rejected
-    if (job !== undefined) job.rows += tally.applied + tally.kept
-    if (tally.applied + tally.kept > 0) this.heardAt = this.#options.clock.monotonicMs()
+    if (job !== undefined) job.rows += tally.applied + tally.unchanged
+    if (tally.applied + tally.unchanged > 0) this.lastRowsAt = this.#options.clock.monotonicMs()
     this.#passBarriers(session, metadata)
     const ended = await this.#end(session, request, job)
     if (tally.rejected > 0)
       this.#options.log.warn(
         { pipe: this.#options.name, session_id: session.id, rejected: tally.rejected, problem: tally.firstProblem },
-        'malformed rows were refused',
+        'malformed rows rejected',
       )
     if (tally.full > 0 || tally.applied > 0) this.#options.onFull(tally.full > 0 ? tally.firstProblem : undefined)
-    const nothing = foreign && (ignored > 0 || ended === 'ignored')
+    const isIgnored = isForeign && (ignored > 0 || ended === 'ignored')
     return {
-      status: tally.full > 0 ? 'full' : nothing ? 'ignored' : 'ok',
-      count: tally.applied + tally.kept,
+      status: tally.full > 0 ? 'full' : isIgnored ? 'ignored' : 'ok',
+      count: tally.applied + tally.unchanged,
       ...(tally.rejected > 0 ? { rejected: tally.rejected, message: tally.firstProblem } : {}),
-      ...(foreign ? { message: `these rows belong to no audit that is open (${sourceType})` } : {}),
+      ...(isForeign ? { message: `The ${sourceType} rows do not belong to the open audit of this session` } : {}),
     }
   }
 
-  async #applyEvent(event: CheckedEvent, session: Session, look: Look | undefined, tally: Tally): Promise<void> {
-    const { source, clock, onRows } = this.#options
+  async #applyEvent(event: CheckedEvent, session: Session, scan: Scan | undefined, tally: Tally): Promise<void> {
+    const { state, clock, onRows } = this.#options
     for (let from = 0; from < event.rows.length; from += sliceRows) {
       if (from > 0) {
-        await giveWay()
-        this.#mustBeAlive(session)
+        await yieldToEventLoop()
+        this.#requireLive(session)
       }
       const nowMs = clock.wallMs()
-      const speaker: Speaker = {
-        agent: session.facts.agentId,
+      const context: ReportContext = {
+        agent: session.info.agentId,
         nowMs,
         monotonicMs: clock.monotonicMs(),
         seenAt: seenAt(session, event, nowMs),
-        look,
+        scan,
       }
-      source.apply(event, from, Math.min(event.rows.length, from + sliceRows), speaker, tally)
+      state.apply(event, from, Math.min(event.rows.length, from + sliceRows), context, tally)
       onRows()
     }
   }
 
-  async #end(session: Session, request: Ingest, job: Job | undefined): Promise<'ended' | 'ignored' | undefined> {
+  async #end(session: Session, request: Ingest, job: ScanJob | undefined): Promise<'ended' | 'ignored' | undefined> {
     const { sourceType, isEnd, metadata } = request
     if (sourceType === 'job_complete' || (sourceType === 'on_demand_job' && isEnd)) {
       if (job !== undefined) await this.#endJob(job, metadata)
@@ -212,36 +210,36 @@ export class FusionPipe {
     }
     if (!isEnd) return undefined
     if (sourceType === 'snapshot') {
-      this.#mustLead(session)
+      this.#requireLeader(session)
       this.#options.onSnapshotEnd()
     } else if (sourceType === 'audit') return this.#endAudit(session, metadata.audit_id, metadata.complete)
     return undefined
   }
 
-  async #endJob(job: Job, metadata: IngestMetadata): Promise<void> {
+  async #endJob(job: ScanJob, metadata: IngestMetadata): Promise<void> {
     if (job.state !== 'pending') return
-    const failed = metadata.error ?? (metadata.complete === false ? 'the scan was not complete' : undefined)
-    if (failed === undefined) job.deleted = await inSlices(job.look.detectMissing())
+    const failed = metadata.error ?? (metadata.complete === false ? 'The sensor could not scan everything' : undefined)
+    if (failed === undefined) job.deleted = await runInSlices(job.scan.detectMissing())
     this.#options.onJobEnd(job, failed)
   }
 
   async #endAudit(session: Session, auditId: string | undefined, complete: boolean | undefined) {
     const { audit } = this
-    const { source, clock, log, name, tombstoneTtlMs } = this.#options
+    const { state, clock, log, name, tombstoneTtlMs } = this.#options
     if (audit === undefined || audit.sessionId !== session.id || (auditId ?? audit.auditId) !== audit.auditId)
       return 'ignored'
-    this.#mustLead(session)
-    // The older protocol says nothing of completeness; the newer one must.
-    const whole = complete ?? !audit.markers
-    const deleted = whole ? await inSlices(audit.detectMissing()) : 0
-    const dropped = source.tombstones.sweep(clock.wallMs(), tombstoneTtlMs, audit.beganAt)
+    this.#requireLeader(session)
+    // Sensors that send no audit id do not report completeness either; the others must.
+    const isComplete = complete ?? !audit.markers
+    const deleted = isComplete ? await runInSlices(audit.detectMissing()) : 0
+    const dropped = state.tombstones.sweep(clock.wallMs(), tombstoneTtlMs, audit.beganAt)
     audit.close()
     this.audit = undefined
     this.lastAuditFinishedAt = clock.wallMs()
     this.auditCycles += 1
     log.info(
-      { pipe: name, audit_id: audit.auditId, complete: whole, deleted, tombstones_dropped: dropped },
-      'an audit ended',
+      { pipe: name, audit_id: audit.auditId, complete: isComplete, deleted, tombstones_dropped: dropped },
+      'audit ended',
     )
     this.#options.onRows()
     this.#options.onAuditEnd()
@@ -252,50 +250,50 @@ export class FusionPipe {
     for (const id of metadata.barriers ?? []) this.#options.onBarrier(id, session)
   }
 
-  #jobOf(metadata: IngestMetadata): Job | undefined {
+  #jobOf(metadata: IngestMetadata): ScanJob | undefined {
     const job = metadata.job_id === undefined ? undefined : this.#options.job(metadata.job_id)
-    return job?.look.source === this.source && job.state === 'pending' ? job : undefined
+    return job?.scan.source === this.state && job.state === 'pending' ? job : undefined
   }
 
-  /** Rows that name an audit which is not the open one, or not this session's. Rows that name none belong to none. */
-  #foreignAudit(session: Session, metadata: IngestMetadata): boolean {
+  /** Whether the rows name an audit that is not open or not this session's. Rows without an audit id are not foreign. */
+  #isForeignAudit(session: Session, metadata: IngestMetadata): boolean {
     if (metadata.audit_id === undefined) return false
     return this.audit?.auditId !== metadata.audit_id || this.audit.sessionId !== session.id
   }
 
-  #lookOf(event: CheckedEvent, session: Session, job: Job | undefined): Look | undefined {
-    if (event.from === 'audit') return this.audit?.sessionId === session.id ? this.audit : undefined
-    return event.from === 'on_demand_job' ? job?.look : undefined
+  #scanOf(event: CheckedEvent, session: Session, job: ScanJob | undefined): Scan | undefined {
+    if (event.origin === 'audit') return this.audit?.sessionId === session.id ? this.audit : undefined
+    return event.origin === 'on_demand_job' ? job?.scan : undefined
   }
 
-  #mustBeAlive(session: Session): void {
+  #requireLive(session: Session): void {
     if (session.ended === undefined) return
-    throw new Terminal(`the session is over: ${session.ended}`, {
+    throw new Terminal(`The session has ended: ${session.ended}`, {
       code: 'session_obsolete',
-      hint: 'make a new session',
+      hint: 'Create a new session.',
     })
   }
 
-  #mustLead(session: Session): void {
-    this.#mustBeAlive(session)
+  #requireLeader(session: Session): void {
+    this.#requireLive(session)
     if (this.#options.isLeader(session)) return
-    throw new Terminal('only the leader may send snapshots and audits', {
+    throw new Terminal('Only the leader of a source may send snapshots and audits', {
       code: 'not_leader',
-      hint: 'the next heartbeat says who leads',
+      hint: 'The next heartbeat reports the role of this session.',
     })
   }
 
-  #refuseWhileDown(): void {
+  #rejectWhileDown(): void {
     if (!this.#isDown) return
     const waitMs = this.#restartAt - this.#options.clock.monotonicMs()
     if (waitMs <= 0) return this.#restart()
-    throw new Retryable('the pipe of this source failed and is restarting', { code: 'pipe_failed', afterMs: waitMs })
+    throw new Retryable('The pipe of this source failed and is restarting', { code: 'pipe_failed', afterMs: waitMs })
   }
 
-  /** Up again; how long the next pause is depends on whether it then works. */
+  /** Keeps the failure count: the next pause grows unless a request succeeds first. */
   #restart(): void {
     this.#isDown = false
-    this.#options.onTrouble(undefined)
+    this.#options.onHealthChange(undefined)
   }
 
   #failed(error: unknown): void {
@@ -303,43 +301,43 @@ export class FusionPipe {
     this.#failures += 1
     this.#isDown = true
     this.#restartAt = this.#options.clock.monotonicMs() + backoffMs({ backoff: restarts }, this.#failures)
-    this.#options.onTrouble(error instanceof Error ? error : new Error(String(error)))
+    this.#options.onHealthChange(error instanceof Error ? error : new Error(String(error)))
   }
 }
 
 interface CheckedEvents {
-  readonly good: readonly CheckedEvent[]
-  readonly refused: number
+  readonly valid: readonly CheckedEvent[]
+  readonly rejected: number
   readonly problem: string | undefined
 }
 
 function checkEvents(values: readonly unknown[]): CheckedEvents {
-  const good: CheckedEvent[] = []
-  let refused = 0
+  const valid: CheckedEvent[] = []
+  let rejected = 0
   let rows = 0
   let problem: string | undefined
   for (const value of values) {
     const event = checkEvent(value)
     if (typeof event === 'string') {
-      refused += 1
+      rejected += 1
       problem ??= event
       continue
     }
     rows += event.rows.length
-    good.push(event)
+    valid.push(event)
   }
   if (rows > pipeLimits.rowsMax) {
-    throw new InvalidInput(`a request may hold ${pipeLimits.rowsMax} rows, this one holds ${rows}`, {
+    throw new InvalidInput(`A request may contain at most ${pipeLimits.rowsMax} rows (got ${rows})`, {
       code: 'too_many_rows',
-      hint: 'send it in parts',
+      hint: 'Send the rows in several requests.',
     })
   }
-  return { good, refused, problem }
+  return { valid, rejected, problem }
 }
 
-/** When the sensor saw it, in server ms: its own time, moved by the smallest difference between the two clocks so far. */
+/** When the sensor saw the event, in server ms: the sensor's time plus the smallest clock difference measured so far. */
 function seenAt(session: Session, event: CheckedEvent, nowMs: number): number {
   if (event.index === undefined) return nowMs
-  if (event.from === 'realtime') session.offsetMs = Math.min(session.offsetMs, nowMs - event.index)
+  if (event.origin === 'realtime') session.offsetMs = Math.min(session.offsetMs, nowMs - event.index)
   return Number.isFinite(session.offsetMs) ? event.index + session.offsetMs : nowMs
 }

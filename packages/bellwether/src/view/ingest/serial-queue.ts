@@ -1,15 +1,15 @@
 /**
- * One thing at a time, in the order of asking: everything that writes to a source goes through its lane. A long task gives
- * the event loop away between its slices, and nobody else of this lane gets in between. Bounded: past it, callers are told
- * to come back, which is what slows a flood down.
+ * Runs the writers of one source one after the other, in the order of arrival. A long task yields the event loop between its
+ * slices, but no other task of the same queue runs in between. Above its limit the queue rejects callers with a retry delay,
+ * which slows down senders.
  */
 import { setImmediate } from 'node:timers/promises'
 import { Retryable } from '@bellwether/protocol'
 
-// With 1,000 rows each about 100 ms of work: a sensor that hears "later" loses nothing, one that waits for ever may.
+// At 1,000 rows each, about 100 ms of work. A rejected sensor retries without loss; one that waits too long times out.
 const waitingMax = 64
 
-export class Lane {
+export class SerialQueue {
   #tail: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
@@ -19,31 +19,34 @@ export class Lane {
 
   run<T>(task: () => Promise<T> | T): Promise<T> {
     if (this.#waiting >= waitingMax) {
-      throw new Retryable('too many requests are waiting for this source', { code: 'busy', afterMs: 500 })
+      throw new Retryable('Too many requests are waiting for this source; try again later', {
+        code: 'busy',
+        afterMs: 500,
+      })
     }
     this.#waiting += 1
-    const mine = this.#tail.then(task).finally(() => {
+    const result = this.#tail.then(task).finally(() => {
       this.#waiting -= 1
     })
-    // The next one goes on whatever became of this one; this one's caller hears of its failure.
-    this.#tail = mine.then(
+    // The next task runs even if this one fails; the failure goes to this task's caller.
+    this.#tail = result.then(
       () => undefined,
       () => undefined,
     )
-    return mine
+    return result
   }
 }
 
-/** Lets whoever waits for the event loop have it. */
-export async function giveWay(): Promise<void> {
+/** Lets other callbacks of the event loop run. */
+export async function yieldToEventLoop(): Promise<void> {
   await setImmediate()
 }
 
-/** Runs a task that yields between its slices to its end. */
-export async function inSlices<T>(task: Generator<void, T>): Promise<T> {
+/** Runs a generator to its end and yields the event loop between its slices. */
+export async function runInSlices<T>(task: Generator<void, T>): Promise<T> {
   for (;;) {
     const step = task.next()
     if (step.done === true) return step.value
-    await giveWay()
+    await yieldToEventLoop()
   }
 }

@@ -1,9 +1,11 @@
-/** Wakes whoever follows a view's changes. It carries nothing: followers ask the tree with their token. */
-export class Feed {
+/** Wakes the followers of a view's changes. It carries no data: followers query the tree with their change token. */
+import { onAbort } from '@bellwether/base'
+
+export class ChangeSignal {
   readonly #waiting = new Set<() => void>()
   #rings = 0
 
-  /** Rises with every ring: a follower who compares it misses none between a look and a wait. */
+  /** Counts rings: a follower that reads it before a query and passes it to `wait` misses no change in between. */
   get rings(): number {
     return this.#rings
   }
@@ -16,17 +18,17 @@ export class Feed {
     for (const wake of waiting) wake()
   }
 
-  /** Resolves at the first ring after `seen`, or when the signal fires. */
+  /** Resolves at the first ring after `seen`, or when the signal aborts. */
   wait(seen: number, signal: AbortSignal): Promise<void> {
     if (this.#rings !== seen || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
       const wake = () => {
         this.#waiting.delete(wake)
-        signal.removeEventListener('abort', wake)
+        release()
         resolve()
       }
       this.#waiting.add(wake)
-      signal.addEventListener('abort', wake, { once: true })
+      const release = onAbort(signal, wake)
     })
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Change tokens of a view: one token of each source's tree, and when it was given, as one opaque word. A token that does
- * not read, or that is of another run, is not an error: it means that the reader must start again ("fresh instance").
+ * Change tokens of a view: the token of each source's tree and the time of issue, as one opaque string. A token that is
+ * malformed or from another run is not an error; it means that the reader must read everything again ("fresh instance").
  */
 import { z } from 'zod'
 import type { Change } from '../tree/tree.js'
@@ -38,7 +38,7 @@ export interface ViewChanges {
   readonly more: boolean
 }
 
-/** What changed in these sources since the token. A source that came or went since makes a fresh instance. */
+/** The changes of these sources since the token. A source that was added or dropped since makes a fresh instance. */
 export function changesSince(sources: readonly ViewSource[], text: string, nowMs: number, max: number): ViewChanges {
   const since = readToken(text)
   const fresh = (): ViewChanges => ({

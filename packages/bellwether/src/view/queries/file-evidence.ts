@@ -1,9 +1,9 @@
 /**
- * Is it really there? The view's answer for the board (hazard 21): claimed files are looked at by a scan that begins after
- * the question and after a barrier, never believed from memory. Always: whoever cannot tell says `not_ready`, which means
- * wait; `missing` is said only after a finished look. Hashes are the caller's to make, who may be able to read the file.
+ * Tells the board whether claimed files exist (hazard 21). Each path is checked by a barrier and a scan that begin after the
+ * question, never from memory alone. A path that cannot be checked is `not_ready`, which means wait; `missing` is returned
+ * only after a finished scan. The caller computes hashes, because only it may be able to read the file.
  */
-import type { Clock } from '@bellwether/base'
+import { defined, type Clock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { changesSince, readToken, tokenNow } from './change-tokens.js'
 import { flag, none } from '../tree/tree.js'
@@ -12,11 +12,11 @@ import type { View, ViewSource } from '../view.js'
 export interface EvidenceOptions {
   readonly view: View
   readonly clock: Clock
-  /** The source to look at; absent: the view's only one. */
+  /** The source to check; absent: the only source of the view. */
   readonly sourceId?: string
-  /** How long sensors may take to answer. */
+  /** How long sensors may take to respond. */
   readonly waitMs?: number
-  /** SHA-256 of the file as hex, where it can be read from here. */
+  /** SHA-256 of the file as hex, if the caller can read it. */
   readonly hash?: (path: string) => Promise<string | undefined>
 }
 
@@ -29,7 +29,7 @@ export interface FileFinding {
 }
 
 const waitMsDefault = 15_000
-// Beyond this a deliverable is a directory, and should be claimed as one.
+// A deliverable with more files should be claimed as a directory.
 const changesMax = 100_000
 
 export function viewEvidence(options: EvidenceOptions) {
@@ -39,23 +39,18 @@ export function viewEvidence(options: EvidenceOptions) {
     return view.sources.size === 1 ? [...view.sources.values()][0] : undefined
   }
 
-  async function scanned(of: ViewSource, path: string, timeUp: AbortSignal): Promise<boolean> {
+  async function isScanned(of: ViewSource, path: string, timeUp: AbortSignal): Promise<boolean> {
     const job = view.scan(of, path, false)
     await view.jobEnd(job, timeUp)
     return job.state === 'done'
   }
 
-  async function findings(of: ViewSource, path: string, isChanged: ((path: string) => boolean) | undefined) {
+  async function finding(of: ViewSource, path: string, isChanged: ((path: string) => boolean) | undefined) {
     const node = of.tree.find(path)
     if (node === none) return { path, found: 'missing' } as const
     const sha256 = of.tree.isDirectory(node) ? undefined : await options.hash?.(path)
-    return {
-      path,
-      found: 'present',
-      size: of.tree.size(node),
-      ...(sha256 === undefined ? {} : { sha256 }),
-      ...(isChanged === undefined ? {} : { changedSince: isChanged(path) }),
-    } as const
+    const changedSince = isChanged?.(path)
+    return { path, found: 'present' as const, size: of.tree.size(node), ...defined({ sha256, changedSince }) }
   }
 
   return {
@@ -64,22 +59,24 @@ export function viewEvidence(options: EvidenceOptions) {
       return tokenNow(of === undefined ? [] : [of], clock.wallMs())
     },
 
-    async look(paths: readonly string[], since: string | null): Promise<readonly FileFinding[]> {
+    async checkFiles(paths: readonly string[], since: string | null): Promise<readonly FileFinding[]> {
       const of = source()
       if (of === undefined || !of.ready) return paths.map((path) => ({ path, found: 'not_ready' }))
       const over = new AbortController()
       const timeUp = clock.sleep(waitMs, over.signal).then(() => over.abort())
       try {
         await view.sync([of], 'leader', timeUp)
-        const done = await Promise.all(paths.map((path) => known(path, (plain) => scanned(of, plain, over.signal))))
+        const done = await Promise.all(
+          paths.map((path) => ifValidPath(path, (plain) => isScanned(of, plain, over.signal))),
+        )
         const isChanged = since === null ? undefined : changed(of, since, clock.wallMs())
-        const told: FileFinding[] = []
+        const results: FileFinding[] = []
         for (const [at, path] of paths.entries()) {
-          if (done[at] === undefined) told.push({ path, found: 'missing' })
-          else if (!done[at] || of.tree !== source()?.tree) told.push({ path, found: 'not_ready' })
-          else told.push({ ...(await findings(of, absolute(path), isChanged)), path })
+          if (done[at] === undefined) results.push({ path, found: 'missing' })
+          else if (!done[at] || of.tree !== source()?.tree) results.push({ path, found: 'not_ready' })
+          else results.push({ ...(await finding(of, absolute(path), isChanged)), path })
         }
-        return told
+        return results
       } finally {
         over.abort()
       }
@@ -89,25 +86,25 @@ export function viewEvidence(options: EvidenceOptions) {
 
 const absolute = (path: string) => (path.startsWith('/') ? path : `/${path.replace(/^(?:\.\/)+/, '')}`)
 
-/** Undefined for what cannot be a path of this view: it is not there, and looking will not help. */
-async function known(path: string, look: (path: string) => Promise<boolean>): Promise<boolean | undefined> {
+/** Undefined for an invalid path: no file of this view can have it. */
+async function ifValidPath(path: string, scan: (path: string) => Promise<boolean>): Promise<boolean | undefined> {
   try {
-    return await look(absolute(path))
+    return await scan(absolute(path))
   } catch (error) {
     if (error instanceof InvalidInput) return undefined
     throw error
   }
 }
 
-/** Whether a path's content changed since the token; marks that came and went (suspect, silent) are no change of content. */
+/** Whether the content of a path changed since the token. A mark that was set or cleared does not count. */
 function changed(of: ViewSource, since: string, nowMs: number): (path: string) => boolean {
-  const told = readToken(since)
+  const issued = readToken(since)
   const found = new Set<string>()
   let token = since
   for (let more = true; more && found.size < changesMax;) {
     const next = changesSince([of], token, nowMs, changesMax)
-    // Too old, or of another run: nothing is known to be unchanged.
-    if (next.fresh_instance || told === undefined) return () => true
+    // The token is too old or from another run, so every file may have changed.
+    if (next.fresh_instance || issued === undefined) return () => true
     for (const { path } of next.changes) found.add(path)
     token = next.token
     more = next.more
@@ -116,7 +113,7 @@ function changed(of: ViewSource, since: string, nowMs: number): (path: string) =
     const node = of.tree.find(path)
     if (node === none || !found.has(path)) return false
     const { tree, pipe } = of
-    if (tree.lastUpdatedAt(node) >= told!.at || tree.has(node, flag.blindSpot)) return true
-    return tree.modifiedTime(node) >= Math.floor(pipe.source.clock.watermark(told!.at / 1_000))
+    if (tree.lastUpdatedAt(node) >= issued!.at || tree.has(node, flag.blindSpot)) return true
+    return tree.modifiedTime(node) >= Math.floor(pipe.state.clock.watermark(issued!.at / 1_000))
   }
 }

@@ -1,13 +1,13 @@
 /**
- * `sync to now`: a reader who must see its own writes asks every realtime sensor to say when whatever it had seen by then
- * has been applied. Always: a barrier ends when the last asked sensor has answered, or is gone, or the reader's time is
- * up; it is in sync only if all that were asked have answered.
+ * Barriers for `sync to now`: a reader that must see its own writes asks every realtime sensor to confirm that everything it
+ * had seen by then is applied. A barrier ends when every sensor has confirmed or disconnected, or when the reader's time is
+ * up. It is synced only if every sensor confirmed.
  */
 export interface BarrierEnd {
   readonly synced: boolean
   readonly asked: number
   readonly passed: number
-  /** Sessions that did not answer. */
+  /** Sessions that did not confirm. */
   readonly missing: readonly string[]
 }
 
@@ -18,7 +18,7 @@ interface Barrier {
   resolve: () => void
 }
 
-export const barriersMax = 256 // readers that wait at the same time; each costs every sensor a command
+export const barriersMax = 256 // concurrent readers; each one costs one command per sensor
 
 export class Barriers {
   readonly #open = new Map<string, Barrier>()
@@ -27,7 +27,7 @@ export class Barriers {
     return this.#open.size
   }
 
-  /** Waits for `sessions` to pass `id`, or for `timeUp`. */
+  /** Waits until all `sessions` have passed barrier `id`, or until `timeUp`. */
   async wait(id: string, sessions: readonly string[], timeUp: Promise<void>): Promise<BarrierEnd> {
     const barrier: Barrier = {
       waiting: new Set(sessions),
@@ -52,8 +52,8 @@ export class Barriers {
     if (barrier?.waiting.delete(sessionId) === true && barrier.waiting.size === 0) barrier.resolve()
   }
 
-  /** A session that ends cannot say what it had seen. */
-  gone(sessionId: string): void {
+  /** A session that ended can no longer confirm. */
+  sessionEnded(sessionId: string): void {
     for (const barrier of this.#open.values()) {
       if (!barrier.waiting.delete(sessionId)) continue
       barrier.lost.add(sessionId)

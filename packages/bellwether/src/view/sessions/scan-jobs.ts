@@ -1,45 +1,45 @@
 /**
- * Scans on demand (V4.1, V4.2): a reader asks, a command goes to a sensor with its next heartbeat's answer, rows come
- * back under the job's id, and `job_complete` ends it. Always: a job ends, by its answer or its time-out; a reader joins
- * an older job only while no sensor has taken it, because otherwise the look began before the reader asked.
+ * On-demand scans (V4.1, V4.2): a reader requests a scan, the sensor gets the command with its next heartbeat response, sends
+ * rows with the job id, and ends the job with `job_complete`. Every job ends, by its result or by its timeout. A reader
+ * joins an older job only while no sensor has taken it; otherwise that scan began before the reader asked.
  */
-import type { ScanLook } from '../arbitration/scans.js'
+import type { OnDemandScan } from '../arbitration/scans.js'
 
-export type JobState = 'pending' | 'done' | 'failed' | 'timed_out'
+export type ScanJobState = 'pending' | 'done' | 'failed' | 'timed_out'
 
-export interface Job {
+export interface ScanJob {
   readonly id: string
   readonly sourceId: string
   readonly path: string
   readonly recursive: boolean
-  readonly look: ScanLook
+  readonly scan: OnDemandScan
   readonly until: number
   sessionId: string
-  state: JobState
+  state: ScanJobState
   error: string | undefined
   rows: number
   deleted: number
   readonly waiters: Set<() => void>
 }
 
-// Ended jobs are kept for those who ask how they ended.
+// Ended jobs stay readable so that a client can poll their result.
 const endedMax = 1_000
-// What one view may have scanned at the same time: each is a walk on somebody's disk.
+// Concurrent scans per view: each one walks a disk.
 export const pendingMax = 256
 
-export class Jobs {
-  readonly #jobs = new Map<string, Job>()
-  readonly #pending = new Map<string, Job>()
+export class ScanJobs {
+  readonly #jobs = new Map<string, ScanJob>()
+  readonly #pending = new Map<string, ScanJob>()
 
   get pending(): number {
     return this.#pending.size
   }
 
-  get(id: string): Job | undefined {
+  get(id: string): ScanJob | undefined {
     return this.#jobs.get(id)
   }
 
-  add(job: Job): void {
+  add(job: ScanJob): void {
     this.#jobs.set(job.id, job)
     this.#pending.set(job.id, job)
     for (const id of this.#jobs.keys()) {
@@ -48,30 +48,35 @@ export class Jobs {
     }
   }
 
-  /** One for the same look that no sensor has taken yet. */
-  untaken(sourceId: string, path: string, recursive: boolean, isQueued: (job: Job) => boolean): Job | undefined {
+  /** A pending job for the same scan that no sensor has taken yet. */
+  findQueued(
+    sourceId: string,
+    path: string,
+    recursive: boolean,
+    isQueued: (job: ScanJob) => boolean,
+  ): ScanJob | undefined {
     for (const job of this.#pending.values()) {
       if (job.sourceId === sourceId && job.path === path && job.recursive === recursive && isQueued(job)) return job
     }
     return undefined
   }
 
-  of(sessionId: string): Job[] {
+  of(sessionId: string): ScanJob[] {
     return [...this.#pending.values()].filter((job) => job.sessionId === sessionId)
   }
 
-  end(job: Job, state: Exclude<JobState, 'pending'>, error?: string): void {
+  end(job: ScanJob, state: Exclude<ScanJobState, 'pending'>, error?: string): void {
     if (job.state !== 'pending') return
     job.state = state
     job.error = error
     this.#pending.delete(job.id)
-    if (state !== 'done') job.look.unsettled(job.path, job.recursive)
-    job.look.forget()
+    if (state !== 'done') job.scan.reopenDispute(job.path, job.recursive)
+    job.scan.clear()
     for (const wake of job.waiters) wake()
     job.waiters.clear()
   }
 
-  overdue(monotonicMs: number): Job[] {
+  overdue(monotonicMs: number): ScanJob[] {
     return [...this.#pending.values()].filter((job) => job.until <= monotonicMs)
   }
 }

@@ -1,26 +1,26 @@
 /**
- * The health units that sensors report in their heartbeats (V5.4), under names that say whose they are. A sensor's pipes
- * stand on its source and sender (V5.3). They go when their session does.
+ * Registers the health units that sensors report in their heartbeats (V5.4), prefixed with view and session. A sensor's pipes
+ * depend on its source and sender (V5.3). The units are dropped when their session ends.
  */
 import type { HealthUnit } from '@bellwether/protocol'
-import { unitKey, type HealthBook } from '../health.js'
+import { unitKey, type HealthRegistry } from '../health.js'
 
 export class SensorUnits {
   readonly #view: string
-  readonly #health: HealthBook
+  readonly #health: HealthRegistry
   readonly #keys = new Map<string, readonly string[]>()
 
-  constructor(view: string, health: HealthBook) {
+  constructor(view: string, health: HealthRegistry) {
     this.#view = view
     this.#health = health
   }
 
-  /** The server's own kinds are not a sensor's to report. */
-  report(sessionId: string, told: readonly HealthUnit[]): void {
-    const units = told
+  /** Ignores kinds that only the server may report. */
+  report(sessionId: string, reported: readonly HealthUnit[]): void {
+    const units = reported
       .filter(({ kind }) => kind === 'source' || kind === 'sender' || kind === 'sensor_pipe')
       .map((unit) => ({ ...unit, name: `${this.#view}/${sessionId}/${unit.name}` }))
-    const foundations = units.filter(({ kind }) => kind !== 'sensor_pipe').map(unitKey)
+    const dependencies = units.filter(({ kind }) => kind !== 'sensor_pipe').map(unitKey)
     const keys = units.map(unitKey)
     for (const gone of this.#keys.get(sessionId) ?? []) if (!keys.includes(gone)) this.#health.drop(gone)
     this.#keys.set(sessionId, keys)
@@ -31,7 +31,7 @@ export class SensorUnits {
         state,
         restarts: restarts ?? 0,
         error: error ?? undefined,
-        dependsOn: kind === 'sensor_pipe' ? foundations : [],
+        dependsOn: kind === 'sensor_pipe' ? dependencies : [],
       })
     }
   }

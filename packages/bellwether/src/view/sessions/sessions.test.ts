@@ -20,7 +20,7 @@ function make() {
       nowMs,
     )
   const end = (session: Session, nowMs = 0) => sessions.end(session, 'disconnected', nowMs, () => undefined)
-  /** Sweeps as the loop does, up to `toMs`. */
+  /** Sweeps like the loop does, up to `toMs`. */
   const watch = (fromMs: number, toMs: number) => {
     let expired: Session[] = []
     for (let at = fromMs; at <= toMs; at += 500) {
@@ -34,7 +34,7 @@ function make() {
 }
 
 describe('leadership', () => {
-  it('[V1.1] is the first session’s; later ones follow and never take it', () => {
+  it('[V1.1] the first session of a source leads; later sessions follow and never take over', () => {
     const { create, led, sessions } = make()
     const [one, two, three] = [create('1'), create('2'), create('3')]
     expect([one.role, two.role, three.role]).toEqual(['leader', 'follower', 'follower'])
@@ -42,7 +42,7 @@ describe('leadership', () => {
     expect(led).toEqual(['1'])
   })
 
-  it('[V1.2] goes to the first follower in the same call that ends the leader', () => {
+  it('[V1.2] promotes the first follower in the same call that ends the leader', () => {
     const { create, end, sessions } = make()
     const [one, two, three] = [create('1'), create('2'), create('3')]
     end(one)
@@ -54,16 +54,16 @@ describe('leadership', () => {
     expect(create('4').role).toBe('leader')
   })
 
-  it('[V1.2] prefers a follower that was heard from lately', () => {
+  it('[V1.2] prefers a follower with recent contact', () => {
     const { create, end, sessions, watch } = make()
     const [one, quiet, lively] = [create('1'), create('2'), create('3')]
     watch(0, 20_000)
-    sessions.hear(lively, 20_000)
+    sessions.recordContact(lively, 20_000)
     end(one, 20_000)
     expect([quiet.role, lively.role]).toEqual(['follower', 'leader'])
   })
 
-  it('[V6.9] is one for each source', () => {
+  it('[V6.9] each source has its own leader', () => {
     const { create } = make()
     expect([create('1', 'x').role, create('2', 'y').role, create('3', 'x').role]).toEqual([
       'leader',
@@ -72,10 +72,10 @@ describe('leadership', () => {
     ])
   })
 
-  it('[V1.2] wakes the one who waits for news', async () => {
+  it('[V1.2] wakes the heartbeat of the promoted follower', async () => {
     const { create, end } = make()
     const [one, two] = [create('1'), create('2')]
-    const news = two.somethingToTell()
+    const news = two.waitForWork()
     end(one)
     await news
     expect(two.role).toBe('leader')
@@ -83,7 +83,7 @@ describe('leadership', () => {
 })
 
 describe('timeouts', () => {
-  it('[V1.5] are the longer of what the sensor asks for and what the server is set to', () => {
+  it('[V1.5] the session timeout is the longer of the sensor’s request and the server’s setting', () => {
     expect([
       negotiateTimeout(10, 30),
       negotiateTimeout(60, 30),
@@ -92,7 +92,7 @@ describe('timeouts', () => {
     ]).toEqual([30, 60, 30, 30])
   })
 
-  it('[V1.1] end a session that was silent for longer, while the judge was watching', () => {
+  it('[V1.1] a session ends after a silence longer than its timeout while sweeps run', () => {
     const { create, watch, sessions } = make()
     const one = create('1')
     create('2', 's', 0, 60_000)
@@ -101,28 +101,28 @@ describe('timeouts', () => {
     expect(sessions.leader('s')?.id).toBe('2')
   })
 
-  it('[V1.1] do not count what nobody watched: a paused server ends nobody, and everybody has a full timeout again', () => {
+  it('[V1.1] a paused server ends no session and gives every session a full timeout again', () => {
     const { create, watch, sessions } = make()
     const one = create('1')
     watch(0, 5_000)
-    // The server slept for an hour; the heartbeats of that hour are still in its sockets.
+    // The server was paused for an hour; the heartbeats of that hour are still in its sockets.
     expect(sessions.expired(3_605_000, 500)).toEqual([])
     expect(watch(3_605_500, 3_635_000).expired).toEqual([])
     expect(watch(3_635_500, 3_636_000).expired).toEqual([one])
   })
 
-  it('[V1.1] are pushed on by each heartbeat', () => {
+  it('[V1.1] each heartbeat restarts the session timeout', () => {
     const { create, watch, sessions } = make()
     const one = create('1')
     watch(0, 29_000)
-    sessions.hear(one, 29_000)
+    sessions.recordContact(one, 29_000)
     expect(watch(29_500, 59_000).expired).toEqual([])
     expect(watch(59_500, 60_000).expired).toEqual([one])
   })
 })
 
 describe('commands', () => {
-  it('[V4.1] wait for the next heartbeat, in order, and are taken once', () => {
+  it('[V4.1] the next heartbeat takes queued commands once and in order', () => {
     const session = make().create('1')
     session.command({ type: 'audit' })
     session.command({ type: 'snapshot' })
@@ -130,7 +130,7 @@ describe('commands', () => {
     expect(session.takeCommands()).toEqual([])
   })
 
-  it('[V4.1] are bounded: a sensor that never comes for them is not filled up', () => {
+  it('[V4.1] rejects commands above the limit if the sensor never takes them', () => {
     const session = make().create('1')
     for (let i = 0; i < 256; i += 1) session.command({ type: 'audit' })
     expect(() => session.command({ type: 'audit' })).toThrow(Retryable)

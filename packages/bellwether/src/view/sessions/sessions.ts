@@ -1,12 +1,12 @@
 /**
- * Who is connected to a view, and who leads each source (V1.1, V1.2, V1.5). The first session of a source leads, later
- * ones follow; nobody takes the lead away; when the leader's session ends, the first follower gets it in the same call.
- * Silence counts only while the judge was watching (hazard 26): after a gap between two sweeps every session gets a full
- * timeout again. Time comes in as arguments, on the monotonic scale.
+ * The sessions of a view and the leader of each source (V1.1, V1.2, V1.5). The first session of a source leads, later ones
+ * follow. A leader keeps its role until its session ends; then the first follower becomes leader in the same call. Silence
+ * counts only while sweeps run (hazard 26): after a gap between two sweeps every session gets a full timeout again. Callers
+ * pass the time in, in monotonic ms.
  */
 import { pipeLimits, Retryable, type PipeCommand, type PipeRole } from '@bellwether/protocol'
 
-export interface SessionFacts {
+export interface SessionInfo {
   readonly sessionId: string
   readonly taskId: string
   readonly agentId: string
@@ -22,25 +22,25 @@ export type EndReason = 'disconnected' | 'timed out' | 'ended by force' | 'close
 export class Session {
   role: PipeRole = 'follower'
   canRealtime = false
-  heardAt: number
+  lastContactAt: number
   ended: EndReason | undefined
-  /** Highest number of a realtime request that was applied. */
+  /** Sequence number of the last applied realtime request. */
   seq = 0
-  /** Server ms − the sensor's ms: the least seen, so that delays on the way count as little as possible. */
+  /** Server ms − sensor ms: the smallest difference seen, because network delay only adds to it. */
   offsetMs = Infinity
   agentStatus: Readonly<Record<string, unknown>> | undefined
   #commands: PipeCommand[] = []
   #wake: (() => void) | undefined
 
   constructor(
-    readonly facts: SessionFacts,
+    readonly info: SessionInfo,
     monotonicMs: number,
   ) {
-    this.heardAt = monotonicMs
+    this.lastContactAt = monotonicMs
   }
 
   get id(): string {
-    return this.facts.sessionId
+    return this.info.sessionId
   }
 
   get commandCount(): number {
@@ -49,7 +49,10 @@ export class Session {
 
   command(command: PipeCommand): void {
     if (this.#commands.length >= pipeLimits.commandsMax) {
-      throw new Retryable('the sensor has too many commands waiting', { code: 'commands_full', afterMs: 1_000 })
+      throw new Retryable('Too many commands are waiting for the sensor; try again later', {
+        code: 'commands_full',
+        afterMs: 1_000,
+      })
     }
     this.#commands.push(command)
     this.wake()
@@ -65,8 +68,8 @@ export class Session {
     return taken
   }
 
-  /** Resolves when there is something to tell. A second wait ends the first. */
-  somethingToTell(): Promise<void> {
+  /** Resolves when there is a command or a role change, or the session ends. A second call ends the first wait. */
+  waitForWork(): Promise<void> {
     this.wake()
     if (this.#commands.length > 0 || this.ended !== undefined) return Promise.resolve()
     return new Promise((resolve) => {
@@ -81,7 +84,7 @@ export class Session {
   }
 }
 
-// A view with more sensors than this is several views.
+// A view with more sensors should be split into several views.
 const sessionsMax = 1_000
 const gapSweeps = 3
 
@@ -90,7 +93,7 @@ export class Sessions {
   readonly #leaders = new Map<string, Session>()
   readonly #onLead: (session: Session) => void
   #sweptAt: number | undefined
-  #watchingSince = 0
+  #sweepingSince = 0
 
   constructor(onLead: (session: Session) => void) {
     this.#onLead = onLead
@@ -104,22 +107,25 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
-  /** In the order in which they came. */
+  /** In the order of their creation. */
   all(): IterableIterator<Session> {
     return this.#byId.values()
   }
 
   of(sourceId: string): Session[] {
-    return [...this.#byId.values()].filter((session) => session.facts.sourceId === sourceId)
+    return [...this.#byId.values()].filter((session) => session.info.sourceId === sourceId)
   }
 
   leader(sourceId: string): Session | undefined {
     return this.#leaders.get(sourceId)
   }
 
-  create(facts: SessionFacts, monotonicMs: number): Session {
+  create(facts: SessionInfo, monotonicMs: number): Session {
     if (this.#byId.size >= sessionsMax) {
-      throw new Retryable(`the view has ${sessionsMax} sessions`, { code: 'too_many_sessions', afterMs: 10_000 })
+      throw new Retryable(`The view already has ${sessionsMax} sessions; try again later`, {
+        code: 'too_many_sessions',
+        afterMs: 10_000,
+      })
     }
     const session = new Session(facts, monotonicMs)
     this.#byId.set(session.id, session)
@@ -127,15 +133,15 @@ export class Sessions {
     return session
   }
 
-  hear(session: Session, monotonicMs: number): void {
-    session.heardAt = Math.max(session.heardAt, monotonicMs)
+  recordContact(session: Session, monotonicMs: number): void {
+    session.lastContactAt = Math.max(session.lastContactAt, monotonicMs)
   }
 
-  /** Ends it, and hands its lead on at once. `onEnded` runs in between, while nobody leads. */
+  /** Ends a session and promotes a follower if it led. `onEnded` runs in between, while the source has no leader. */
   end(session: Session, reason: EndReason, monotonicMs: number, onEnded: (session: Session) => void): void {
     if (!this.#byId.delete(session.id)) return
     session.ended = reason
-    const { sourceId } = session.facts
+    const { sourceId } = session.info
     const led = this.#leaders.get(sourceId) === session
     if (led) this.#leaders.delete(sourceId)
     onEnded(session)
@@ -143,25 +149,25 @@ export class Sessions {
     if (!led) return
     const followers = this.of(sourceId)
     const responsive = followers.filter(
-      (follower) => this.#silence(follower, monotonicMs) < follower.facts.timeoutMs / 2,
+      (follower) => this.#silence(follower, monotonicMs) < follower.info.timeoutMs / 2,
     )
     for (const follower of [...responsive, ...followers]) if (this.#tryBecomeLeader(follower)) return
   }
 
-  /** Sessions that were silent for longer than their timeout, under the judge's eyes. Called every `intervalMs`. */
+  /** Sessions that were silent for longer than their timeout while sweeps ran. Called every `intervalMs`. */
   expired(monotonicMs: number, intervalMs: number): Session[] {
     if (this.#sweptAt === undefined || monotonicMs - this.#sweptAt > gapSweeps * intervalMs)
-      this.#watchingSince = monotonicMs
+      this.#sweepingSince = monotonicMs
     this.#sweptAt = monotonicMs
-    return [...this.#byId.values()].filter((session) => this.#silence(session, monotonicMs) > session.facts.timeoutMs)
+    return [...this.#byId.values()].filter((session) => this.#silence(session, monotonicMs) > session.info.timeoutMs)
   }
 
   #silence(session: Session, monotonicMs: number): number {
-    return monotonicMs - Math.max(session.heardAt, this.#watchingSince)
+    return monotonicMs - Math.max(session.lastContactAt, this.#sweepingSince)
   }
 
   #tryBecomeLeader(session: Session): boolean {
-    const { sourceId } = session.facts
+    const { sourceId } = session.info
     if (this.#leaders.has(sourceId)) return false
     this.#leaders.set(sourceId, session)
     session.role = 'leader'
@@ -171,7 +177,7 @@ export class Sessions {
   }
 }
 
-/** V1.5: the longer of what the sensor asks for and what the server is set to. */
+/** V1.5: the longer of the sensor's request and the server's setting. */
 export function negotiateTimeout(hintSeconds: number | null | undefined, defaultSeconds: number): number {
   return Math.max(hintSeconds ?? 0, defaultSeconds)
 }

@@ -1,34 +1,32 @@
 /**
- * The words of an entry: what callers hand in and get back. Always holds: nothing here depends on how entries are stored.
- * Leaves to others: everything that happens to them (tree.ts).
+ * The types of tree entries: rows that callers pass in, flags and statistics. Nothing here depends on how entries are stored
+ * (`store.ts`) or changed (`tree.ts`).
  */
 import { InvalidInput } from '@bellwether/protocol'
 
 /**
- * Names an entry while it exists, through updates, moves and every tidying of memory; afterwards the number is given to
- * another entry.
+ * Identifies an entry while it exists, through updates, moves and memory compaction. After a removal the number is reused
+ * for another entry.
  */
 export type NodeId = number
 /** No such entry. */
 export const none: NodeId = -1
-/** `/`: always a directory, never removed, not counted. */
+/** `/`: always a directory, never removed, never counted. */
 export const root: NodeId = 0
 
-/** Bits of an entry. The `spare` ones are the arbitration's own; no reader sees them, and setting one is no change. */
+/** Bits of an entry. Readers do not see `listedInFull`; setting it does not count as a change. */
 export const flag = {
   knownByAgent: 1,
   integritySuspect: 2,
   auditSkipped: 4,
   blindSpot: 8,
-  /** A directory made only because a child came before its own row; that row clears it. */
+  /** A directory created because a child arrived before its own row; that row clears it. */
   placeholder: 16,
-  spare1: 256,
-  spare2: 512,
-  spare3: 1024,
-  spare4: 2048,
+  /** The audit whose mark the directory carries has listed all its children. */
+  listedInFull: 256,
 } as const
 
-/** What readers see: changing one of these is a change of the entry. */
+/** Changing one of these is a change of the entry, because readers see them. */
 export const shownFlags =
   flag.knownByAgent | flag.integritySuspect | flag.auditSkipped | flag.blindSpot | flag.placeholder
 
@@ -38,39 +36,41 @@ export interface Row {
   readonly size: number
   /** Seconds, as on the wire. */
   readonly modifiedTime: number
-  /** Left out: an existing entry keeps its own, a new one has 0 (unknown). */
+  /** Absent: an existing entry keeps its value, a new one gets 0 (unknown). */
   readonly createdTime?: number | undefined
-  /** The server's physical ms. Left out: kept (0 for a new entry). Given: a realtime row, which always is a change. */
+  /** Server ms. Absent: unchanged (0 for a new entry). Present: a realtime row, which always counts as a change. */
   readonly lastUpdatedAt?: number | undefined
-  /** Who told us. Left out: kept. */
+  /** The sensor that reported the row. Absent: unchanged. */
   readonly agent?: string | undefined
-  /** Bits to set and bits to clear in the same step; `set` wins. */
+  /** Bits to set and to clear; `set` wins. */
   readonly set?: number | undefined
   readonly clear?: number | undefined
-  /** The audit that saw it (a mark of nextAuditMark). Left out: kept (0 for a new entry). */
+  /** The mark of the audit that saw it (`nextAuditMark`). Absent: unchanged (0 for a new entry). */
   readonly auditMark?: number | undefined
 }
 
 export interface Stats {
   readonly files: number
   readonly directories: number
-  /** Sum of the files' sizes. */
+  /** Sum of file sizes in bytes. */
   readonly size: number
 }
 
-/** Throws before anything is written. */
+/** Throws InvalidInput before anything is written. */
 export function checkRow(row: Row): void {
-  if (!Number.isSafeInteger(row.size) || row.size < 0) throw wrong('size', row.size, 'a whole number of bytes from 0')
-  if (!Number.isFinite(row.modifiedTime)) throw wrong('modified_time', row.modifiedTime, 'seconds')
+  if (!Number.isSafeInteger(row.size) || row.size < 0)
+    throw invalid('size', row.size, 'a whole number of bytes, 0 or more')
+  if (!Number.isFinite(row.modifiedTime)) throw invalid('modified_time', row.modifiedTime, 'a number of seconds')
   if (row.createdTime !== undefined && !Number.isFinite(row.createdTime))
-    throw wrong('created_time', row.createdTime, 'seconds')
+    throw invalid('created_time', row.createdTime, 'a number of seconds')
   if (row.lastUpdatedAt !== undefined) checkMs(row.lastUpdatedAt)
 }
 
 export function checkMs(ms: number): void {
-  if (!Number.isSafeInteger(ms) || ms < 0 || ms >= 2 ** 48) throw wrong('last_updated_at', ms, 'whole milliseconds')
+  if (!Number.isSafeInteger(ms) || ms < 0 || ms >= 2 ** 48)
+    throw invalid('last_updated_at', ms, 'a whole number of milliseconds')
 }
 
-function wrong(what: string, value: number, hint: string): InvalidInput {
-  return new InvalidInput(`${what} cannot be ${value}`, { code: 'invalid_row', hint })
+function invalid(field: string, value: number, expected: string): InvalidInput {
+  return new InvalidInput(`"${field}" must be ${expected} (got ${value})`, { code: 'invalid_row' })
 }

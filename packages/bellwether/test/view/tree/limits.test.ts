@@ -83,7 +83,7 @@ describe('what an entry carries', () => {
       createdTime: 1_140_000_000.5,
       lastUpdatedAt: 1_763_208_000_123,
       agent: 'host-1',
-      set: flag.knownByAgent | flag.spare4,
+      set: flag.knownByAgent | flag.listedInFull,
       auditMark: 7,
     })
     tree.put('/f', { isDirectory: false, size: Number.MAX_SAFE_INTEGER, modifiedTime: 1_700_000_000.123_456_7 })
@@ -92,7 +92,7 @@ describe('what an entry carries', () => {
     expect(tree.createdTime(node)).toBe(1_140_000_000.5)
     expect(tree.lastUpdatedAt(node)).toBe(1_763_208_000_123)
     expect(tree.agentOf(node)).toBe('host-1')
-    expect(tree.flags(node)).toBe(flag.knownByAgent | flag.spare4)
+    expect(tree.flags(node)).toBe(flag.knownByAgent | flag.listedInFull)
     expect(tree.auditMark(node)).toBe(7)
   })
 
@@ -107,8 +107,8 @@ describe('what an entry carries', () => {
     const tree = make()
     const node = tree.put('/f', file())
     const seq = tree.changeSeq(node)
-    tree.put('/f', { ...file(), agent: 'x', auditMark: 3, set: flag.spare1 })
-    tree.setFlags(node, flag.spare2, 0)
+    tree.put('/f', { ...file(), agent: 'x', auditMark: 3, set: flag.listedInFull })
+    tree.setFlags(node, flag.listedInFull, 0)
     tree.setAuditMark(node, 4)
     tree.setLastUpdatedAt(node, 5)
     tree.setAgent(node, 'y')
