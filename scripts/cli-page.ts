@@ -1,7 +1,9 @@
 /** docs/reference/cli.md: every command with its arguments and options, from the command definitions themselves. */
-import type { Command, Option } from 'commander'
-import { groups } from '../packages/bellwether/src/cli/commands.js'
+import { groups, type Make } from '../packages/bellwether/src/cli/commands.js'
 import { generated, page } from './pages.js'
+
+type Command = ReturnType<Make>
+type Option = Command['options'][number]
 
 export async function cliPage(): Promise<string> {
   const sections: string[] = []
