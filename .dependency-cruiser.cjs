@@ -18,7 +18,7 @@ const arrows = {
   worker: [...below, 'kernel'],
   board: below,
   view: below,
-  telemetry: ['base', 'protocol', 'ports'],
+  telemetry: [...below, 'kernel'],
   // A running house from outside, over HTTP only; and our MCP server, which is such a client.
   client: ['base', 'protocol', 'ports'],
   mcp: ['base', 'protocol', 'ports', 'client'],

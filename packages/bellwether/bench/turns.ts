@@ -165,7 +165,7 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
       maxAttempts: 3,
     }
     // The rules of one guard step, by a guard that has watched all the time.
-    const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), setBack: false }
+    const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), clockSetBack: false }
     const step = async (): Promise<number> => {
       let ended = 0
       for (let round = reapMax; round >= reapMax;) {

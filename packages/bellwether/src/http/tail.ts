@@ -5,7 +5,7 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
+import { readEvents, visibleXid, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Queryable } from '../ports/database/database.js'
 import { loop, makeWake } from '../ports/loop.js'
 
@@ -80,12 +80,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
   const ends = new Map<string, Set<() => void>>()
 
   async function now(): Promise<string> {
-    const [row] = await db.query<{ xid: string }>({
-      name: 'bw_events_now',
-      text: 'select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric - 1)::text as xid',
-    })
-    if (row === undefined) throw new Error('the database does not know its transactions')
-    return `${row.xid}:${last.id}`
+    return `${await visibleXid(db)}:${last.id}`
   }
 
   async function place(): Promise<void> {

@@ -1,39 +1,32 @@
 /**
- * The kernel as its callers hold it: the verbs bound to one database and one bell. Each method is one round trip and one
- * transaction; the bell is rung after the commit and only wakes. Single calls that arrive together share a batch.
+ * The kernel: the verbs bound to one database and one bell. Each method is one round trip and one transaction; the kernel rings the bell
+ * after the commit, and a ring only wakes. Single calls that arrive together share a batch.
  */
 import { defaultChannel, InvalidInput, subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
-import { beat, type Beat } from './verbs/turn/beat.js'
-import { makeBox, readBoxes, readCard, type Card, type NewBox } from './verbs/cards.js'
-import { claim, reconcile, type Claimant, type ClaimedTurn } from './verbs/turn/claim.js'
+import { coalesce } from './coalesce.js'
+import { readBatch, type Batch } from './reads/batches.js'
+import { readBudget, type BudgetRow } from './reads/budgets.js'
+import { readBoxes, readCard } from './reads/cards.js'
+import { readResults, type ToolResult } from './reads/waits.js'
+import { dispatchTasks } from './verbs/batches/dispatch_tasks.js'
+import { batchIdOfCall, fork, joinTool, type OutsideBatch } from './verbs/batches/fork.js'
 import {
   commitUsage,
   openPurse,
-  readBudget,
   releaseUsage,
   reserve,
   type Ask,
-  type BudgetRow,
   type Committed,
   type Purse,
   type Reserved,
   type Used,
 } from './verbs/budgets/budgets.js'
-import { coalesce } from './coalesce.js'
-import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
-import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
-import { batchIdOfCall, dispatchTasks, fork, joinTool, type OutsideBatch } from './verbs/batches/fork.js'
-import { readBatch, type Batch } from './verbs/batches/join.js'
-import { record, type Writing } from './verbs/turn/record.js'
-import { report, type Receipt, type ReportResult } from './verbs/tools/report.js'
-import { resume, readResults, type ToolResult } from './verbs/turn/resume.js'
+import { makeBox, type Card, type NewBox } from './verbs/cards.js'
 import { putAgents, putProfile, putTool, type Agent, type Profile, type Tool } from './verbs/roster.js'
-import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
-import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
-import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
+import { report, type Receipt, type ReportResult } from './verbs/tools/report.js'
 import {
   beatTools,
   openCalls,
@@ -42,8 +35,17 @@ import {
   type OpenCallsQuery,
   type StartedTool,
 } from './verbs/tools/tool_hosts.js'
-import { uiAction, type UiAction } from './verbs/turn/ui_action.js'
-import { ringsFor, type Fence, type Verdict } from './verdict.js'
+import { beat, type Beat } from './verbs/turn/beat.js'
+import { claim, reconcile, type Claimant, type ClaimedTurn, type ClaimSideVerdict } from './verbs/turn/claim.js'
+import { deliver, delivered, deliveryRow, type Delivery, type DeliverResult } from './verbs/turn/deliver.js'
+import { enqueue, turnRow, type Enqueued, type NewTurn } from './verbs/turn/enqueue.js'
+import { record, type Writing } from './verbs/turn/record.js'
+import { resume } from './verbs/turn/resume.js'
+import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
+import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
+import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
+import { uiAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
+import { ringsFor, type Fence, type Ringable } from './verdict.js'
 
 export interface Kernel {
   readonly db: Database
@@ -55,53 +57,57 @@ export interface Kernel {
   readBoxes(boxIds: readonly (string | null)[]): Promise<Card[]>
   readCard(cardId: string): Promise<Card | undefined>
 
-  /** One turn; concurrent calls share a batch. Throws InvalidInput for a turn that cannot be taken. */
+  /** Enqueues one turn; concurrent calls share a batch. Throws InvalidInput if the turn cannot be accepted. */
   enqueue(turn: NewTurn): Promise<Enqueued>
-  /** Many turns in one transaction; a turn that cannot be taken is an InvalidInput in its place. */
+  /** Enqueues many turns in one transaction; a turn that cannot be accepted becomes an InvalidInput in its place. */
   enqueueMany(turns: readonly NewTurn[]): Promise<(Enqueued | InvalidInput)[]>
-  uiAction(
-    action: UiAction,
-  ): Promise<{ what: 'accepted' | 'busy' | 'rejected' | 'duplicate'; agentTurnId: string | null }>
+  uiAction(action: UiAction): Promise<{ what: UiActionVerdict['what']; agentTurnId: string | null }>
   stop(stopping: Stopping): Promise<StopResult>
   report(receipts: readonly Receipt[]): Promise<ReportResult[]>
   startTool(projectId: string, toolCallId: string, host: string): Promise<StartedTool | undefined>
   /** Calls that a tool host may start, for hosts that no bell reaches. */
   openCalls(query: OpenCallsQuery): Promise<OpenCall[]>
-  /** A tool host is at work on these calls; answers the ones to give up. */
+  /** A tool host reports the calls it is working on; returns the ones it must give up. */
   beatTools(projectId: string, toolCallIds: readonly string[], host: string): Promise<Set<string>>
 
-  /** `refused`: rows that named no turn or not their agent's, and receipts that came too late (T3.2b). */
-  claim(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean; refused: readonly Verdict[] }>
+  /** `refused`: rows without a turn or with another agent's turn, and late receipts (T3.2b). */
+  claim(claimant: Claimant): Promise<Claim>
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
   beat(beats: readonly Beat[], workerId: string | null): Promise<Set<string>>
   record(writing: Writing): Promise<'recorded' | 'stale'>
-  /** Compaction: a new output box for a running turn; answers its id. */
+  /** Compaction: creates a new output box for a running turn and returns its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
-  /** Calls that are forks have their tasks put in line at once. */
+  /** Enqueues the tasks of calls that are forks at once. */
   suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
-  /** A batch that no turn waits for: `readBatch` tells what becomes of it. */
+  /** Forks a batch that no turn waits for; `readBatch` returns its state. */
   fork(batch: OutsideBatch): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }>
   readBatch(projectId: string, batchId: string): Promise<Batch | undefined>
-  /** Opens a budget that turns can be paid from; opening it again changes nothing. */
+  /** Opens a budget that can pay for turns; opening it again changes nothing. */
   openPurse(purse: Purse): Promise<void>
   readBudget(budgetId: string): Promise<BudgetRow | undefined>
-  /** Sets aside what a call may use at most; then commit what it used, or release it. */
+  /** Reserves the most that a call may use; afterwards commit what it used, or release it. */
   reserve(fence: Fence, ask: Ask): Promise<Reserved>
   commitUsage(fence: Fence, used: Used): Promise<Committed>
   releaseUsage(fence: Fence, reservationId: string): Promise<Committed>
   resume(fence: Fence, workerId: string, stepId?: string): Promise<'resumed' | 'stale'>
   readResults(agentTurnId: string): Promise<ToolResult[]>
-  /** One delivery; concurrent ones share a batch. */
+  /** Delivers one turn; concurrent calls share a batch. */
   deliver(delivery: Delivery): Promise<DeliverResult>
-  /** Rings for what a watchdog's verb did. */
-  ring(verdicts: readonly Verdict[]): Promise<void>
+  /** Rings for the verdicts of a verb that was called outside the kernel. */
+  ring(verdicts: readonly Ringable[]): Promise<void>
 }
 
-// 500 rows keep a verb near 30 ms; two flights let one batch be built while the other commits.
+export interface Claim {
+  readonly turns: readonly ClaimedTurn[]
+  readonly again: boolean
+  readonly refused: readonly ClaimSideVerdict[]
+}
+
+// 500 rows keep a verb near 30 ms; with two calls in flight, one batch runs while the other commits.
 const singles = { max: 500, inFlight: 2, queueMax: 50_000 }
 
-/** One turn that cannot be taken is a refusal in its place, and no reason to refuse the others. */
-function rowOrRefusal(ids: Ids, turn: NewTurn): ReturnType<typeof turnRow> | InvalidInput {
+/** A turn that cannot be accepted becomes an InvalidInput and does not affect the others. */
+function rowOrInvalid(ids: Ids, turn: NewTurn): ReturnType<typeof turnRow> | InvalidInput {
   try {
     return turnRow(ids, turn)
   } catch (error) {
@@ -111,7 +117,7 @@ function rowOrRefusal(ids: Ids, turn: NewTurn): ReturnType<typeof turnRow> | Inv
 }
 
 export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: Ids }): Kernel {
-  async function rung<T extends readonly Verdict[]>(verdicts: T): Promise<T> {
+  async function rung<Row extends Ringable>(verdicts: readonly Row[]): Promise<readonly Row[]> {
     const rings = ringsFor(verdicts)
     if (rings.length > 0) await bell.ring(rings)
     return verdicts
@@ -123,7 +129,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     return results
   }
   async function dispatchAll(project: string, batchId: string, tasks: number): Promise<void> {
-    // A joiner that has nothing to do looks rarely: short batches would wait for it.
+    // An idle joiner polls rarely: without the ring, a short batch would wait for the poll.
     const subject = subjects.pmoCall({ project, channel: defaultChannel }, joinTool)
     await bell.ring([{ subject, payload: { batch_id: batchId } }])
     await dispatchTasks(db, batchId, [...Array(tasks).keys()], rung)
@@ -154,17 +160,14 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
       return result
     },
     async enqueueMany(turns) {
-      const rows = turns.map((turn) => rowOrRefusal(ids, turn))
-      const good = rows.filter((row): row is ReturnType<typeof turnRow> => !(row instanceof InvalidInput))
-      const results = good.length === 0 ? [] : await enqueueRows(good)
+      const rows = turns.map((turn) => rowOrInvalid(ids, turn))
+      const valid = rows.filter((row): row is ReturnType<typeof turnRow> => !(row instanceof InvalidInput))
+      const results = valid.length === 0 ? [] : await enqueueRows(valid)
       return rows.map((row) => (row instanceof InvalidInput ? row : results.shift()!))
     },
     async uiAction(action) {
       const [verdict] = await rung(await uiAction(db, ids, action))
-      return {
-        what: (verdict?.what ?? 'rejected') as 'accepted' | 'busy' | 'rejected' | 'duplicate',
-        agentTurnId: verdict?.agent_turn_id ?? null,
-      }
+      return { what: verdict?.what ?? 'rejected', agentTurnId: verdict?.agent_turn_id ?? null }
     },
     async stop(stopping) {
       const { result, verdicts } = await stop(db, ids, stopping)
@@ -206,7 +209,7 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     readBatch: (projectId, batchId) => readBatch(db, projectId, batchId),
     openPurse: (purse) => openPurse(db, purse),
     readBudget: (budgetId) => readBudget(db, budgetId),
-    reserve: (fence, asked) => reserve(db, fence, asked),
+    reserve: (fence, ask) => reserve(db, fence, ask),
     commitUsage: (fence, used) => commitUsage(db, fence, used),
     releaseUsage: (fence, reservationId) => releaseUsage(db, fence, reservationId),
     resume: (fence, workerId, stepId) => resume(db, fence, workerId, stepId),

@@ -1,13 +1,12 @@
 /**
- * What the verbs share: how a batch goes to a function in schema `state` and how its verdicts come back. One call is one
- * round trip and one transaction. Expected losses are values (`stale`, `already`, `refused`); only broken input or a broken
- * database throws.
+ * Calls the verbs, the functions of schema `state`, and types their answers. One call is one round trip and one transaction. Expected
+ * losses are values (`stale`, `already`, `refused`); only invalid input and database failures throw.
  */
 import { subjects, type Place } from '@bellwether/protocol'
 import type { Ring } from '../ports/bell/bell.js'
 import type { Queryable } from '../ports/database/database.js'
 
-/** Names one attempt at one turn. Every write names its fence; a fence that is not the head's own writes nothing. */
+/** Identifies one attempt at one turn. Every write names its fence; the database ignores a write whose fence is not the head's. */
 export interface Fence {
   readonly projectId: string
   readonly agentId: string
@@ -15,23 +14,31 @@ export interface Fence {
   readonly turnEpoch: number
 }
 
-export interface Verdict {
-  readonly what: string
+/** One row of a verb's answer: what happened to one item. Each wrapper names the values of `what` that its verb returns. */
+export interface Verdict<What extends string, Detail = unknown> {
+  readonly what: What
   readonly project_id: string
   readonly agent_id: string
   readonly agent_turn_id: string
   readonly turn_epoch: number
   readonly inbox_id: string
-  /** Not null: ring there once the transaction has committed. */
+  /** If not null, the caller rings this target after the commit. */
   readonly worker_target: string | null
   readonly channel_id: string | null
-  readonly detail: unknown
+  readonly detail: Detail
 }
 
-/** Verbs that other verbs call with rows of a type, so that no JSON is made in the database to be read there again. */
+/** The fields of a verdict that say where to ring. */
+export type Ringable = Pick<Verdict<string>, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>
+
+/** A verb that ends turns also leases the next turn of each agent. */
+export type EndingVerdict = Verdict<'ended' | 'leased'>
+
+/** Verbs that other verbs call too take rows of a composite type, which saves building and parsing JSON inside the database. */
 const rowTypes: Readonly<Record<string, string>> = { enqueue: 'state.new_turn' }
 
-export async function call<Row extends object = Verdict>(
+/** Calls a verb that takes a batch of items. */
+export async function call<Row extends Verdict<string>>(
   db: Queryable,
   verb: string,
   items: readonly object[],
@@ -55,15 +62,25 @@ export async function call<Row extends object = Verdict>(
   }
 }
 
-// Each lost race means that another turn won the box: the next look finds it held and leaves the turn in its queue (T5.3).
+// Each lost race means that another turn took the output box. The next attempt sees that and leaves the turn queued (T5.3).
 const boxRacesMax = 10
 
-/** Two leases at the same instant, of agents that share an output box: the database let one through and undid the other's call. */
+/** Two calls leased agents that share an output box at the same time; the unique index let one commit and rolled back the other. */
 function isBoxRace(error: unknown): boolean {
   return error instanceof Error && 'constraint' in error && error.constraint === 'head_active_output_box'
 }
 
-/** A fence as the verbs read it. */
+/** Calls a verb that takes plain parameters. */
+export async function callWith<Row extends object>(
+  db: Queryable,
+  verb: string,
+  ...values: readonly unknown[]
+): Promise<Row[]> {
+  const places = values.map((_, position) => `$${position + 1}`).join(', ')
+  return db.query<Row>({ name: `bw_${verb}`, text: `select * from state.${verb}(${places})`, values })
+}
+
+/** A fence in the form that verbs read. */
 export function fenceRow(fence: Fence): Record<string, unknown> {
   return {
     project_id: fence.projectId,
@@ -73,10 +90,8 @@ export function fenceRow(fence: Fence): Record<string, unknown> {
   }
 }
 
-/** The doorbells that a batch of verdicts asks for: one a target and channel, not one a row. */
-export function ringsFor(
-  verdicts: readonly Pick<Verdict, 'worker_target' | 'project_id' | 'channel_id' | 'agent_id' | 'inbox_id'>[],
-): Ring[] {
+/** The rings that a batch of verdicts asks for: one per target and channel, not one per row. */
+export function ringsFor(verdicts: readonly Ringable[]): Ring[] {
   const rings = new Map<string, Ring>()
   for (const verdict of verdicts) {
     if (verdict.worker_target === null) continue

@@ -1,40 +1,39 @@
 /**
- * W2.10, the blind judge (hazards 7 and 26): silence counts only while the judge was watching. A watchdog that was paused,
- * lost its database, or saw the clock jump begins to watch anew, and ends nothing until one full timeout has passed under
- * its eyes. Pure: time comes in as arguments.
+ * W2.10 (hazards 7 and 26): silence counts only while the watchdog was watching. A watchdog that was paused, lost its database or saw
+ * the clock jump starts a new watch window, and ends nothing until one full timeout has passed inside that window. Pure: time is an
+ * argument.
  */
 export interface Watch {
-  /** Watching without a gap since then, on the database's clock. */
+  /** The start of the watch window, on the database's clock. */
   readonly since: Date
-  /** A verb that reaches the database later than this was asked for before a pause: it must do nothing. */
+  /** A verb that reaches the database after this instant was called before a pause and must do nothing. */
   readonly validUntil: Date
-  /** The clock was set back since the last look. */
-  readonly setBack: boolean
+  /** The clock was set back since the last observation. */
+  readonly clockSetBack: boolean
 }
 
-export interface Vigil {
-  look(databaseNow: Date, monotonicMs: number): Watch
+export interface WatchWindow {
+  observe(databaseNow: Date, monotonicMs: number): Watch
 }
 
 const gapIntervals = 3
 
-export function keepVigil(intervalSeconds: number): Vigil {
+export function openWatchWindow(intervalSeconds: number): WatchWindow {
   const gapMs = gapIntervals * intervalSeconds * 1_000
   let since: number | undefined
   let lastDatabaseMs = 0
   let lastMonotonicMs = 0
   return {
-    look(databaseNow, monotonicMs) {
+    observe(databaseNow, monotonicMs) {
       const databaseMs = databaseNow.getTime()
-      const passed = monotonicMs - lastMonotonicMs
-      const claimed = databaseMs - lastDatabaseMs
-      const first = since === undefined
-      const setBack = !first && claimed < Math.min(0, passed - gapMs)
-      if (since === undefined || passed > gapMs || claimed > gapMs || setBack || claimed < passed - gapMs)
-        since = databaseMs
+      const monotonicPassed = monotonicMs - lastMonotonicMs
+      const databasePassed = databaseMs - lastDatabaseMs
+      const clockSetBack = since !== undefined && databasePassed < Math.min(0, monotonicPassed - gapMs)
+      const hasGap = monotonicPassed > gapMs || databasePassed > gapMs || databasePassed < monotonicPassed - gapMs
+      if (since === undefined || hasGap || clockSetBack) since = databaseMs
       lastDatabaseMs = databaseMs
       lastMonotonicMs = monotonicMs
-      return { since: new Date(since), validUntil: new Date(databaseMs + gapMs), setBack }
+      return { since: new Date(since), validUntil: new Date(databaseMs + gapMs), clockSetBack }
     },
   }
 }

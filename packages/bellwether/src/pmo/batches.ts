@@ -1,19 +1,19 @@
 /**
- * The joiner: brings every batch to its end. One step looks at what is due once: puts in line what its maker left behind, stops
- * children that nobody needs any more, answers parents whose batches are over. Any number of PMOs may step at the same
- * time, and each part may be repeated after a crash: what is done is read from the rows, never remembered here.
+ * The joiner brings every batch to its end. One step handles what is due: it enqueues tasks that the forking process left behind, stops
+ * children that are no longer needed, and answers the parents of closed batches. Any number of PMOs may step at the same time, and each
+ * action may be repeated after a crash, because the rows hold all the state.
  */
 import type { Clock, Log } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
-import { dispatchTasks, dueTasks, joinTool } from '../kernel/verbs/batches/fork.js'
-import { answerBatches, collectBatches, retireAgents, stopRows, type Due } from '../kernel/verbs/batches/join.js'
 import type { Kernel } from '../kernel/kernel.js'
-import { call } from '../kernel/verdict.js'
+import { dispatchTasks, dueTasks } from '../kernel/verbs/batches/dispatch_tasks.js'
+import { joinTool } from '../kernel/verbs/batches/fork.js'
+import { answerBatches, collectBatches, retireAgents, stopChildren, type Due } from '../kernel/verbs/batches/join.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop, makeWake } from '../ports/loop.js'
 
 export interface Joiner {
-  /** One look; answers in how many milliseconds the next batch is due, or nothing when there is none. */
+  /** Handles everything that is due; returns the milliseconds until the next batch is due, or undefined if there is none. */
   step(): Promise<number | undefined>
 }
 
@@ -26,7 +26,7 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
     } else if (due.what === 'answer') {
       await kernel.ring(await answerBatches(db, ids, [due.batch_id]))
     } else if (due.what === 'stop') {
-      await kernel.ring(await call(db, 'stop', stopRows(ids, due)))
+      await kernel.ring(await stopChildren(db, ids, due))
     } else if (due.what === 'settled') {
       await retireAgents(db, [due.batch_id])
     }
@@ -40,17 +40,17 @@ export function openJoiner({ kernel }: { readonly kernel: Kernel }): Joiner {
         try {
           await carryOut(due)
         } catch (error) {
-          // One batch in trouble keeps no other from its end.
+          // One failing batch does not stop the others.
           errors.push(error)
         }
       }
-      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} batches could not be brought forward`)
+      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} batch actions failed`)
       return dues.find((due) => due.what === 'look')?.due_in_ms ?? undefined
     },
   }
 }
 
-// A batch whose ring was lost waits this long at worst; an idle look costs one indexed read.
+// A batch whose ring was lost waits at most this long; an idle step costs one indexed read.
 const joinPollMs = 250
 const joinSoonestMs = 5
 
@@ -67,7 +67,7 @@ export async function runJoiner({ kernel, bell, clock, log, signal }: JoinerOpti
   const wake = makeWake(clock)
   const listening = await bell.listen(subjects.anyPmoCall(joinTool), () => wake.now())
   const step = async () => {
-    // While a batch is due sooner than the next poll, the loop stays with it.
+    // Repeats while a batch is due before the next poll.
     for (;;) {
       const dueInMs = await joiner.step()
       if (signal.aborted || dueInMs === undefined || dueInMs > joinPollMs) return

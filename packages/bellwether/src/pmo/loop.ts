@@ -1,4 +1,4 @@
-/** A PMO that runs: the guard, the joiner, the relay and retention, each on its own loop. Any number of them may run at once. */
+/** Runs a PMO: guard, joiner, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'

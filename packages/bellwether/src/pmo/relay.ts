@@ -1,65 +1,58 @@
 /**
- * The relay publishes the outbox: events to the stream, tool commands to their hosts, in the order of the cursor. Several
- * relays may run: a stream that remembers refuses the one that is behind (hazard 10), and where the stream keeps nothing
- * the position is a row of the database. A repeated publication is recognised by its id.
+ * Publishes the outbox in cursor order: events to the stream, tool commands to their hosts. Several relays may run: a stream that stores its
+ * position refuses a relay that is behind (hazard 10); for other streams the position is a row of the database. The message id lets
+ * receivers recognise a repeated publication.
  */
-import type { Log } from '@bellwether/base'
+import { defined, type Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { beginning, readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
+import { advanceCursor, oldestCursor, readCursor, readEvents, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Database } from '../ports/database/database.js'
 import type { EventStream, StreamEvent } from '../ports/stream/stream.js'
 
 export interface Relay {
-  /** Publishes what is there; answers how many events went. */
+  /** Publishes everything that is readable and returns the number of events. */
   step(): Promise<number>
+}
+
+export interface RelayOptions {
+  readonly db: Database
+  readonly stream: EventStream
+  readonly log: Log
+  readonly name?: string
 }
 
 // One page is one pipelined publication.
 const pageMax = 256
 
-export function openRelay({
-  db,
-  stream,
-  log,
-  name = 'relay',
-}: {
-  db: Database
-  stream: EventStream
-  log: Log
-  name?: string
-}): Relay {
+export function openRelay({ db, stream, log, name = 'relay' }: RelayOptions): Relay {
   let cursor: string | undefined
 
-  async function position(): Promise<string> {
-    if (stream.remembers) return (await stream.lastCursor()) ?? (await oldest(db))
-    const [row] = await db.query<{ cursor: string }>({
-      text: "select xid::text || ':' || event_id as cursor from state.event_cursors where name = $1",
-      values: [name],
-    })
-    return row?.cursor ?? (await oldest(db))
+  async function storedCursor(): Promise<string> {
+    const stored = stream.remembers ? await stream.lastCursor() : await readCursor(db, name)
+    return stored ?? (await oldestCursor(db))
   }
 
-  async function page(from: string): Promise<OutboxEvent[] | 'reset'> {
+  async function readPage(from: string): Promise<OutboxEvent[] | 'reset'> {
     try {
       return await readEvents(db, from, pageMax)
     } catch (error) {
       if (!(error instanceof Terminal && error.code === 'cursor_reset')) throw error
-      // Retention has overtaken a stream that was away for longer than events are kept: the gap is said aloud.
+      // The stream was unavailable for longer than the retention period.
       log.error({ err: error, cursor: from }, 'events were removed by retention before they were published')
       return 'reset'
     }
   }
 
-  /** An event that the stream can never take is said aloud and left out: it must not hold up all the others. */
+  /** Logs and skips an event that the stream can never accept, so that it does not block the others. */
   async function publishOrSkip(events: readonly OutboxEvent[]): Promise<'ok' | 'conflict'> {
     try {
-      return await publish(stream, events)
+      return await stream.publish(events.map(streamEvent))
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error
       if (events.length === 1) {
         log.error(
           { err: error, cursor: events[0]!.cursor, subject: events[0]!.subject },
-          'an event cannot be published and is left out',
+          'event skipped: the stream rejected it',
         )
         return 'ok'
       }
@@ -72,32 +65,28 @@ export function openRelay({
     async step() {
       let published = 0
       for (;;) {
-        cursor ??= await position()
-        const events = await page(cursor)
+        cursor ??= await storedCursor()
+        const events = await readPage(cursor)
         if (events === 'reset') {
-          cursor = await oldest(db)
+          cursor = await oldestCursor(db)
           continue
         }
         if (events.length === 0) return published
-        const answer = await publishOrSkip(events).catch((error: unknown) => {
-          // What the stream took before it failed is known only to the stream.
+        const result = await publishOrSkip(events).catch((error: unknown) => {
+          // Only the stream knows how many events it accepted before it failed.
           cursor = undefined
           throw error
         })
-        if (answer === 'conflict') {
+        if (result === 'conflict') {
           cursor = undefined
           continue
         }
         cursor = events.at(-1)!.cursor
         published += events.length
-        if (!stream.remembers) await keep(db, name, cursor)
+        if (!stream.remembers) await advanceCursor(db, name, cursor)
       }
     },
   }
-}
-
-async function publish(stream: EventStream, events: readonly OutboxEvent[]): Promise<'ok' | 'conflict'> {
-  return stream.publish(events.map(streamEvent))
 }
 
 function streamEvent(event: OutboxEvent): StreamEvent {
@@ -106,28 +95,9 @@ function streamEvent(event: OutboxEvent): StreamEvent {
     cursor: event.cursor,
     subject: event.subject,
     payload,
-    // A task event is one per turn, for ever: its id must outlive any window in which the stream remembers ids.
+    // A turn has one task event: its message id must outlive every window in which the stream remembers ids.
     msgId: event.kind === 'task' ? `task:${event.agent_turn_id}` : String(event.event_id),
     durable: event.kind !== 'command',
-    ...(typeof traceparent === 'string' ? { traceparent } : {}),
+    ...defined({ traceparent: typeof traceparent === 'string' ? traceparent : undefined }),
   }
-}
-
-/** Where a new relay begins: behind what retention has removed. */
-async function oldest(db: Database): Promise<string> {
-  const [row] = await db.query<{ cursor: string }>({
-    text: "select xid::text || ':' || event_id as cursor from state.event_cursors where name = 'pruned'",
-  })
-  return row?.cursor ?? beginning
-}
-
-async function keep(db: Database, name: string, cursor: string): Promise<void> {
-  const [xid, eventId] = cursor.split(':')
-  await db.query({
-    name: 'bw_keep_cursor',
-    text: `insert into state.event_cursors as c (name, xid, event_id, updated_at) values ($1, $2::text::xid8, $3, state.now())
-      on conflict (name) do update set xid = excluded.xid, event_id = excluded.event_id, updated_at = excluded.updated_at
-      where (excluded.xid, excluded.event_id) > (c.xid, c.event_id)`,
-    values: [name, xid, eventId],
-  })
 }

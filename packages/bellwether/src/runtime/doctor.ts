@@ -2,6 +2,7 @@
  * What could keep a project folder from working, looked at one by one. Always: a look changes nothing and takes a few seconds at
  * most; each finding says what to do; one look that fails does not keep the others from being made.
  */
+import { serverVersion } from '../kernel/reads/database.js'
 import { constants } from 'node:fs'
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { createConnection, createServer } from 'node:net'
@@ -140,8 +141,7 @@ async function embedded() {
 async function external(url: string) {
   const db = await openDatabase({ url, poolSize: 1, statementTimeoutMs: exchangeTimeoutMs })
   try {
-    const [row] = await db.query<{ version: string }>({ text: `select current_setting('server_version') as version` })
-    return good(`PostgreSQL ${row?.version ?? ''}`)
+    return good(`PostgreSQL ${await serverVersion(db)}`)
   } finally {
     await db.close()
   }

@@ -6,10 +6,10 @@
  */
 import type { Clock, Log } from '@bellwether/base'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { readGauges, type Gauges } from '../kernel/reads/gauges.js'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Queryable } from '../ports/database/database.js'
 import { openFleetCounts, type Counted, type FleetCounts } from './fleet-counts.js'
-import { readStanding, type Standing } from './gauges.js'
 import { withTimeout } from '../ports/retry.js'
 
 export interface MetricsOptions {
@@ -99,7 +99,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
     for (const { kind, times } of facts.interventions) interventions.inc({ kind: bounded('kind', kind) }, times)
   }
 
-  function stands(standing: Standing): void {
+  function stands(standing: Gauges): void {
     for (const { status, rows, age_seconds: seconds } of standing.inbox) {
       depth.set({ status }, rows)
       age.set({ status }, Math.max(0, seconds))
@@ -134,7 +134,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   async function look(): Promise<void> {
     try {
       fleetCounts ??= await openFleetCounts(db)
-      stands(await readStanding(db))
+      stands(await readGauges(db))
       await fleetCounts.look(counted)
       up.set(1)
     } catch (error) {

@@ -6,7 +6,7 @@ import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } fr
 import type { Resource } from '@opentelemetry/resources'
 import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
 import { isChosen, parseTraceparent, spanIdOf, toolSpanId, turnSpanId } from './span-ids.js'
-import type { InterventionRow, StepRow, Trail, TurnRow, WaitRow } from './trail.js'
+import type { EndedTurnRow, EndedTurns, InterventionRow, StepRow, WaitRow } from '../kernel/reads/ended-turns.js'
 
 interface Draft {
   readonly name: string
@@ -23,11 +23,11 @@ interface Draft {
 const scope = { name: 'bellwether' }
 
 /** `ratio`: the part of the traces that is told. */
-export function spansOf(trail: Trail, resource: Resource, ratio: number): ReadableSpan[] {
-  const steps = byTurn(trail.steps)
-  const waits = byTurn(trail.waits)
-  const interventions = byTurn(trail.interventions)
-  return trail.turns.flatMap((turn) => {
+export function spansOf(ended: EndedTurns, resource: Resource, ratio: number): ReadableSpan[] {
+  const steps = byTurn(ended.steps)
+  const waits = byTurn(ended.waits)
+  const interventions = byTurn(ended.interventions)
+  return ended.turns.flatMap((turn) => {
     const id = turn.agent_turn_id
     const above = parseTraceparent(turn.traceparent) ?? {
       traceId: spanIdOf('trace', id).padStart(32, '0'),
@@ -51,7 +51,7 @@ function byTurn<Row extends { readonly agent_turn_id: string }>(rows: readonly R
 }
 
 function draftsOf(
-  turn: TurnRow,
+  turn: EndedTurnRow,
   aboveId: string,
   steps: readonly StepRow[],
   waits: readonly WaitRow[],
@@ -97,7 +97,7 @@ function draftsOf(
 
 const stepSpanId = (stepId: string) => spanIdOf('step', stepId)
 
-function turnFacts(turn: TurnRow): Attributes {
+function turnFacts(turn: EndedTurnRow): Attributes {
   return facts({
     'bellwether.project_id': turn.project_id,
     'bellwether.agent_id': turn.agent_id,
@@ -114,7 +114,7 @@ function turnFacts(turn: TurnRow): Attributes {
   })
 }
 
-function stepDraft(step: StepRow, turnId: string, turn: TurnRow): Draft {
+function stepDraft(step: StepRow, turnId: string, turn: EndedTurnRow): Draft {
   const { usage, model, duration_ms: durationMs } = step.metadata
   const used = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
   const to = step.ended_at ?? turn.ended_at
@@ -139,7 +139,7 @@ function stepDraft(step: StepRow, turnId: string, turn: TurnRow): Draft {
   }
 }
 
-function toolDraft(wait: WaitRow, parentId: string, turn: TurnRow): Draft {
+function toolDraft(wait: WaitRow, parentId: string, turn: EndedTurnRow): Draft {
   const { status } = wait
   return {
     name: `tool ${wait.tool_name}`,

@@ -9,10 +9,11 @@ import { Retryable } from '@bellwether/protocol'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace-node'
+import { readEnded, readEndedTurns } from '../kernel/reads/ended-turns.js'
+import { moveCursor, openCursor } from '../kernel/verbs/events.js'
 import type { Queryable } from '../ports/database/database.js'
 import { loop } from '../ports/loop.js'
 import { spansOf } from './spans.js'
-import { keepPosition, readEnded, readPosition, readTrail, type Position } from './trail.js'
 import { withTimeout } from '../ports/retry.js'
 
 export interface TracesOptions {
@@ -36,6 +37,8 @@ export interface Traces {
 const exportMs = 10_000
 // A span is about a kilobyte as JSON: collectors take 4 MB.
 const spansMax = 1_000
+// The name of this reader's position in the outbox.
+const cursorName = 'traces'
 // Its name is in a package that we do not otherwise need.
 const succeeded = 0
 // Turns whose rows are read at once: 50,000 spans, some 50 MB, when each of them is as long as it may be.
@@ -50,10 +53,10 @@ export function openTraces(options: TracesOptions): Traces {
     ...(options.headers === undefined ? {} : { headers: { ...options.headers } }),
   })
   /** Where this process left it; anything else means that another one is at work. */
-  let left: Position | undefined
+  let left: string | undefined
 
   async function tell(turns: readonly string[]): Promise<number> {
-    const spans = spansOf(await readTrail(db, turns), resource, ratio)
+    const spans = spansOf(await readEndedTurns(db, turns), resource, ratio)
     for (let from = 0; from < spans.length; from += spansMax) await send(spans.slice(from, from + spansMax))
     return spans.length
   }
@@ -72,16 +75,15 @@ export function openTraces(options: TracesOptions): Traces {
     async step() {
       let told = 0
       for (;;) {
-        const from = await readPosition(db)
-        const mine = left === undefined || (left.xid === from.xid && left.event_id === from.event_id)
-        if (!mine) {
+        const from = await openCursor(db, cursorName)
+        if (left !== undefined && left !== from) {
           left = from
           return told
         }
         const { turns, last, full } = await readEnded(db, from)
         for (let at = 0; at < turns.length; at += turnsMax) told += await tell(turns.slice(at, at + turnsMax))
         left = last ?? from
-        if (last === undefined || !(await keepPosition(db, from, last)) || !full) return told
+        if (last === undefined || !(await moveCursor(db, cursorName, from, last)) || !full) return told
       }
     },
     close: () => withTimeout(clock, exportMs, 'closing the exporter', exporter.shutdown()),

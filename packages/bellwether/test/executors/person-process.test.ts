@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { openQuestions, type OpenQuestion } from '../../src/worker/executors/person/questions.js'
+import { openQuestions, type OpenQuestion } from '../support/questions.js'
 import type { Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 import { openWorld, project, type World } from './world.js'
@@ -39,7 +39,7 @@ it.concurrent(
     const question = await asked(world, turn, 'alice')
     expect(question.arguments).toMatchObject({ question: 'do it', instructions: 'You decide on releases.' })
     // The file's turns have room for two people and a day for each.
-    expect(question.answer_until!.getTime() - question.asked_at.getTime()).toBeCloseTo(86_400_000, -4)
+    expect(question.deadline!.getTime() - question.asked_at.getTime()).toBeCloseTo(86_400_000, -4)
     await kill(first)
 
     // Nobody lives who could hear it: the answer waits in the inbox.

@@ -1,6 +1,6 @@
 /** Fork-join (hazard 17): a batch comes to be with the wait it answers, and ends with one answer, whoever dies meanwhile. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { dispatchTasks } from '../../src/kernel/verbs/batches/fork.js'
+import { dispatchTasks } from '../../src/kernel/verbs/batches/dispatch_tasks.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openJoiner } from '../../src/pmo/batches.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

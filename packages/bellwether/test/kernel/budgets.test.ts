@@ -135,7 +135,7 @@ it('[T8.1] a takeover charges what the dead worker had reserved, and its late co
   const turn = await spender('f', { tokens: 1_000 })
   await ask(turn, 'f1', 400)
   await t.advance(60)
-  await reclaim(t.db, target, 30, 3, { since: new Date(0), validUntil: new Date('9999-01-01'), setBack: false })
+  await reclaim(t.db, target, 30, 3, { since: new Date(0), validUntil: new Date('9999-01-01'), clockSetBack: false })
   expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({ tokens_used: 400, tokens_reserved: 0 })
   expect((await t.kernel.commitUsage(turn, { reservationId: 'f1', tokens: 10 })).what).toBe('stale')
   const again = (await t.claim()).find((one) => one.agentTurnId === turn.agentTurnId)!

@@ -58,7 +58,7 @@ it('[T6.1] hydration reads the head under its fence, then profile and tools, the
     context: [{ type: 'task.instruction' }],
     output: [{ content: { text: 'mine' } }],
   })
-  expect(said).toEqual(['bw_hydrate_head', 'bw_hydrate_profile', 'bw_hydrate_tools', 'bw_read_boxes', 'bw_read_boxes'])
+  expect(said).toEqual(['bw_turn_head', 'bw_turn_profile', 'bw_turn_tools', 'bw_read_boxes', 'bw_read_boxes'])
 })
 
 it('[T6.1] a lost fence stops hydration at its first statement: no roster and no card is read', async () => {
@@ -71,7 +71,7 @@ it('[T6.1] a lost fence stops hydration at its first statement: no roster and no
   ]) {
     said.length = 0
     expect(await hydrate(db, lost)).toBe('stale')
-    expect(said).toEqual(['bw_hydrate_head'])
+    expect(said).toEqual(['bw_turn_head'])
   }
 })
 
@@ -97,9 +97,9 @@ it('[T6.1] a turn writes cards first, then state; and whoever sees an event find
   await Promise.all([...worker.running.values()].map((scope) => scope.done))
   expect(said).toEqual([
     'bw_claim',
-    'bw_hydrate_head',
-    'bw_hydrate_profile',
-    'bw_hydrate_tools',
+    'bw_turn_head',
+    'bw_turn_profile',
+    'bw_turn_tools',
     'bw_read_boxes',
     'bw_read_boxes',
     'bw_record',

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { ToolResult } from '../../src/kernel/verbs/turn/resume.js'
+import type { ToolResult } from '../../src/kernel/reads/waits.js'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'

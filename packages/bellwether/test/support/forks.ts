@@ -2,7 +2,7 @@
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { NewBatch, NewTask } from '../../src/kernel/verbs/batches/fork.js'
 import { batchIdOfCall } from '../../src/kernel/verbs/batches/fork.js'
-import type { Batch } from '../../src/kernel/verbs/batches/join.js'
+import type { Batch } from '../../src/kernel/reads/batches.js'
 import { openJoiner } from '../../src/pmo/batches.js'
 import { project, type TestKernel } from './kernel.js'
 

@@ -108,7 +108,7 @@ export const answer = (t: TestKernel, toolCallId: string, result: unknown = { ok
   t.kernel.report([{ projectId: project, toolCallId, status: 'success', result }])
 
 /** Whatever the watchdogs are allowed to see: they have been watching for ever, and are asking now. */
-export const watchful = { since: new Date(0), validUntil: new Date('2999-01-01'), setBack: false }
+export const watchful = { since: new Date(0), validUntil: new Date('2999-01-01'), clockSetBack: false }
 
 /** Every row of every table as one fingerprint a table: equal before and after means that nothing was written. */
 export async function fingerprint(db: Queryable, except: readonly string[] = []): Promise<Record<string, string>> {

@@ -1,7 +1,7 @@
 /** Agents that a fork makes are done by whom they come from: the file of a file agent, the function of a function agent. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import type { Batch } from '../../src/kernel/verbs/batches/join.js'
+import type { Batch } from '../../src/kernel/reads/batches.js'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
 import { originsOf } from '../../src/worker/clone-origin.js'
 import { openWorker } from '../../src/worker/worker.js'

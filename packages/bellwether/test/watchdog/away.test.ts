@@ -99,7 +99,7 @@ describe('the PMO', () => {
     await guard.step()
     await t.advance(-7_200)
     await t.all(`alter function state.forget_future() rename to hidden`)
-    await expect(guard.step()).rejects.toThrow('1 of the watchdog')
+    await expect(guard.step()).rejects.toThrow('1 watchdog rules failed')
     await t.all(`alter function state.hidden() rename to forget_future`)
     await pass(t, 320, guard)
     expect(await living()).toEqual([])

@@ -1,6 +1,6 @@
 /** A full worker is not a dead one; a head that cannot be ended does not keep the others alive; a clock set back hides nothing. */
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { forgetFuture, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
+import { resetFutureTimes, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openGuard } from '../../src/pmo/guard.js'
 import { openWatchdog } from '../../src/worker/watchdog.js'
 import { openWorker } from '../../src/worker/worker.js'
@@ -93,7 +93,7 @@ it('[W2.8] sees a queued turn whose time lies in the future after the clock was 
   const holder = await t.running('ann')
   await t.kernel.enqueue({ projectId: project, agentId: 'bob', outputBoxId: box.output_box_id })
   await t.advance(-3_600)
-  await forgetFuture(t.db)
+  await resetFutureTimes(t.db)
   await t.kernel.deliver({ ...holder, status: 'success', content: { text: 'free' } })
   expect(await status('bob')).toBe('queued')
   await sweepQueued(t.db, 5)

@@ -85,7 +85,7 @@ for (const [verb, breakVerb] of Object.entries(broken)) {
     const guard = guardOn(t, { activeReapSeconds: 20, dispatchedTimeoutSeconds: 10_000 })
     await breakVerb()
     t.rings()
-    const failing = { step: () => expect(guard.step()).rejects.toThrow('1 of the watchdog') }
+    const failing = { step: () => expect(guard.step()).rejects.toThrow('1 watchdog rules failed') }
     await pass(t, 30, failing)
     expect((await headOf(t, 'queued')).status).toBe(verb === 'sweep_queued' ? 'idle' : 'dispatched')
     expect(await tasksOf(t, running.agentTurnId)).toHaveLength(verb === 'reap' ? 0 : 1)

@@ -7,24 +7,12 @@
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../../kernel/kernel.js'
 import { targetsOf } from '../../kernel/reads/work.js'
-import { keepVigil } from '../../kernel/watch-window.js'
-import {
-  databaseNow,
-  expireWaits,
-  reclaim,
-  requeueExpiredResumeLedgers,
-  resendCommands,
-} from '../../kernel/verbs/watchdog/watchdog.js'
+import { requeueExpiredResumeLedgers } from '../../kernel/verbs/watchdog/watchdog.js'
+import { targetRules, watchdogStep, type TargetSettings } from '../../kernel/watchdog.js'
 import { loop } from '../../ports/loop.js'
 
 /** What the ids of these workers begin with. */
 export const remotePrefix = 'http:'
-
-export interface RemoteWatchSettings {
-  readonly watchdogIntervalSeconds: number
-  readonly inboxProcessingTimeoutSeconds: number
-  readonly maxAttempts: number
-}
 
 export interface RemoteWatch {
   /** From now on this target is watched. */
@@ -37,7 +25,7 @@ export interface RemoteWatchOptions {
   readonly kernel: Kernel
   readonly clock: Clock
   readonly log: Log
-  readonly settings: RemoteWatchSettings
+  readonly settings: TargetSettings
   /** Turns whose worker did not live to apply their results can be claimed again. */
   readonly onFreed: () => void
 }
@@ -46,36 +34,31 @@ export interface RemoteWatchOptions {
 const targetsMax = 200
 
 export function openRemoteWatch({ kernel, clock, log, settings, onFreed }: RemoteWatchOptions): RemoteWatch {
-  const { db, ids } = kernel
+  const { db } = kernel
   const targets = new Set<string>()
-  const vigil = keepVigil(settings.watchdogIntervalSeconds)
   let remembered = false
+
+  async function requeueLedgers(): Promise<[]> {
+    if ((await requeueExpiredResumeLedgers(db)) > 0) onFreed()
+    return []
+  }
+
+  const applyRules = watchdogStep({
+    kernel,
+    clock,
+    intervalSeconds: settings.watchdogIntervalSeconds,
+    rules: (watch) => [
+      ...[...targets].flatMap((target) => targetRules(kernel, target, settings, watch)),
+      ...(targets.size > 0 ? [{ run: requeueLedgers }] : []),
+    ],
+  })
 
   async function step(): Promise<void> {
     if (!remembered) {
       for (const target of await targetsOf(db, remotePrefix, targetsMax)) targets.add(target)
       remembered = true
     }
-    const watch = vigil.look(await databaseNow(db), clock.monotonicMs())
-    const errors: unknown[] = []
-    // One rule that fails is reported, and the others still run.
-    const each = async (rule: () => Promise<unknown>) => {
-      await rule().catch((error: unknown) => void errors.push(error))
-    }
-    for (const target of targets) {
-      await each(async () => {
-        const { inboxProcessingTimeoutSeconds, maxAttempts } = settings
-        await kernel.ring(await reclaim(db, target, inboxProcessingTimeoutSeconds, maxAttempts, watch))
-      })
-      await each(async () => kernel.ring(await expireWaits(db, ids, target, watch)))
-      await each(() => resendCommands(db, target, settings.watchdogIntervalSeconds))
-    }
-    if (targets.size > 0) {
-      await each(async () => {
-        if ((await requeueExpiredResumeLedgers(db)) > 0) onFreed()
-      })
-    }
-    if (errors.length > 0) throw new AggregateError(errors, `${errors.length} of the watchdog's rules failed`)
+    await applyRules()
   }
 
   return {

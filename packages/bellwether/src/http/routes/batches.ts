@@ -1,7 +1,7 @@
 /** Fork-join over HTTP: a batch of tasks that no turn waits for, and what became of it. */
 import { z } from 'zod'
 import type { NewBatch } from '../../kernel/verbs/batches/fork.js'
-import { listBatches, readBatchOf } from '../../kernel/reads/cards.js'
+import { listBatches, readBatchOf } from '../../kernel/reads/batches.js'
 import { fieldSpec, id, inProject, limitOf, notFound, text, token, words, type Api, type KernelParts } from '../api.js'
 import { defined } from '@bellwether/base'
 import { once } from '../idempotency.js'

@@ -1,4 +1,5 @@
 /** Whether the server lives, whether it can work, and numbers for Prometheus. Needs no key, but for the numbers on a public address. */
+import { pingDatabase } from '../../kernel/reads/database.js'
 import type { Clock } from '@bellwether/base'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Fusion } from '../../view/fusion.js'
@@ -26,12 +27,7 @@ export function statusRoutes(app: Api, parts: StatusParts): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
-    const database = await withTimeout(
-      parts.clock,
-      probeMs,
-      'a look at the database',
-      parts.db.query({ text: 'select 1' }),
-    ).then(
+    const database = await withTimeout(parts.clock, probeMs, 'a look at the database', pingDatabase(parts.db)).then(
       () => true,
       () => false,
     )

@@ -58,6 +58,29 @@ export async function readAgent(db: Queryable, projectId: string, agentId: strin
   return agent
 }
 
+/** An agent that an agent file declared. */
+export interface StoredAgent {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly worker_target: string
+  /** The hash of the file. */
+  readonly hash: string | null
+}
+
+/** The agents whose metadata names this source and origin. */
+export async function listAgentsFrom(
+  db: Queryable,
+  projectId: string,
+  source: string,
+  origin: string,
+): Promise<StoredAgent[]> {
+  return db.query<StoredAgent>({
+    text: `select agent_id, profile_id, worker_target, metadata ->> 'hash' as hash from resource.project_agents
+      where project_id = $1 and metadata ->> 'source' = $2 and metadata ->> 'origin' = $3 limit 10000`,
+    values: [projectId, source, origin],
+  })
+}
+
 export interface ProjectRow {
   readonly project_id: string
   readonly created_at: Date

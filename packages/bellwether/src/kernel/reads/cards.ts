@@ -1,10 +1,33 @@
-/**
- * Cards, boxes and batches as somebody outside reads them: of the project that was named and of no other, by the page. Reads only.
- */
+/** Reads cards and boxes, page by page. A read that names a project returns cards of that project only. */
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
 
 const columns = 'c.card_id, c.type, c.role, c.content, c.metadata, c.created_at'
+
+// The largest box that a worker reads completely.
+const boxCardsMax = 10_000
+
+/** The cards of several boxes, box by box, in order; the newest cards if there are more than the limit. */
+export async function readBoxes(db: Queryable, boxIds: readonly (string | null)[]): Promise<Card[]> {
+  return db.query<Card>({
+    name: 'bw_read_boxes',
+    text: `select card_id, type, role, content, metadata, created_at from (
+        select c.*, b.ord, x.position from unnest($1::text[]) with ordinality as b (box_id, ord)
+        join cards.box_cards x on x.box_id = b.box_id join cards.cards c on c.card_id = x.card_id
+        order by b.ord desc, x.position desc limit ${boxCardsMax}) newest
+      order by ord, position`,
+    values: [boxIds],
+  })
+}
+
+export async function readCard(db: Queryable, cardId: string): Promise<Card | undefined> {
+  const [card] = await db.query<Card>({
+    name: 'bw_read_card',
+    text: 'select card_id, type, role, content, metadata, created_at from cards.cards where card_id = $1',
+    values: [cardId],
+  })
+  return card
+}
 
 export async function readCardOf(db: Queryable, projectId: string, cardId: string): Promise<Card | undefined> {
   const [card] = await db.query<Card>({
@@ -21,10 +44,10 @@ export interface BoxPage {
   readonly cursor: number | null
 }
 
-// A card may have a megabyte, and a page many cards: one answer stays below what one request may send.
-const pageBytesMax = 8_388_608
+// A card may hold 1 MB and a page many cards: one response stays below the size limit of a request.
+export const pageBytesMax = 8_388_608
 
-/** In order; a page ends early where its cards are large. Undefined: this project has no such box. */
+/** In order; a page of large cards ends early. Undefined: the project has no such box. */
 export async function readBoxOf(
   db: Queryable,
   projectId: string,
@@ -55,11 +78,11 @@ export async function readBoxOf(
 
 export interface CardsWithin {
   readonly cards: readonly Card[]
-  /** Older cards are there and were left out. */
+  /** Older cards were left out. */
   readonly truncated: boolean
 }
 
-/** The newest cards of a box that fit into so many bytes, in order; the newest of all always. */
+/** The newest cards of a box that fit into `bytesMax`, in order; always at least the newest card. */
 export async function readBoxWithin(
   db: Queryable,
   boxId: string,
@@ -86,66 +109,4 @@ export async function readBoxWithin(
     created_at,
   }))
   return { cards, truncated }
-}
-
-export interface BatchLine {
-  readonly batch_id: string
-  readonly status: string
-  readonly task_count: number
-  readonly open_count: number
-  readonly done_count: number
-  readonly failed_count: number
-  readonly deadline: Date | null
-  readonly created_at: Date
-}
-
-/** Batches that are not settled yet; those that are can be read by their id. */
-export async function listBatches(
-  db: Queryable,
-  projectId: string,
-  after: string,
-  limit: number,
-): Promise<{ batches: BatchLine[]; cursor: string | null }> {
-  const batches = await db.query<BatchLine>({
-    name: 'bw_list_batches',
-    text: `select batch_id, status, task_count, open_count, done_count, failed_count, deadline, created_at, ended_at, parent_agent_turn_id, tool_call_id
-      from state.batches where settled_at is null and project_id = $1 and batch_id > $2 order by batch_id limit $3`,
-    values: [projectId, after, limit],
-  })
-  return { batches, cursor: batches.length === limit ? batches.at(-1)!.batch_id : null }
-}
-
-export interface BatchTask {
-  readonly position: number
-  readonly status: string
-  /** What it delivered; null also where the answer would be too large with it: the card has it. */
-  readonly content: unknown
-  readonly content_truncated: boolean
-  readonly [column: string]: unknown
-}
-
-/** One batch with its tasks, in their order. Undefined: this project has no such batch. */
-export async function readBatchOf(
-  db: Queryable,
-  projectId: string,
-  batchId: string,
-): Promise<(BatchLine & { readonly tasks: readonly BatchTask[] }) | undefined> {
-  const [batch] = await db.query<BatchLine>({
-    name: 'bw_read_batch_of',
-    text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast, channel_id, traceparent,
-        recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch, parent_step_id, tool_call_id, created_at, ended_at, settled_at
-      from state.batches where batch_id = $1 and project_id = $2`,
-    values: [batchId, projectId],
-  })
-  if (batch === undefined) return undefined
-  const tasks = await db.query<BatchTask>({
-    name: 'bw_read_batch_tasks',
-    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error, deliverable_card_id,
-        case when before < ${pageBytesMax} then content end as content, coalesce(before >= ${pageBytesMax}, false) as content_truncated
-      from (select t.*, c.content, sum(octet_length(c.content::text)) over (order by t.position) - octet_length(c.content::text) as before
-        from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id where t.batch_id = $1) t
-      order by position`,
-    values: [batchId],
-  })
-  return { ...batch, tasks }
 }

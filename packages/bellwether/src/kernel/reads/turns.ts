@@ -103,3 +103,33 @@ export async function readTurn(db: Queryable, projectId: string, agentTurnId: st
   })
   return turn
 }
+
+/** A turn and its result, found by the inbox id that the caller chose when it enqueued the turn. */
+export interface RequestedTurn {
+  readonly inbox_id: string
+  readonly agent_turn_id: string
+  readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled' | null
+  readonly error: string | null
+  readonly deliverable: Readonly<Record<string, unknown>> | null
+  readonly token_usage: number
+  readonly elapsed_ms: number
+}
+
+export async function readRequestedTurns(
+  db: Queryable,
+  projectId: string,
+  inboxIds: readonly string[],
+): Promise<RequestedTurn[]> {
+  return db.query<RequestedTurn>({
+    name: 'bw_read_requested_turns',
+    text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
+        coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
+          where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'), 0)::bigint
+          as token_usage,
+        coalesce(extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint as elapsed_ms
+      from unnest($2::text[]) k
+      cross join lateral (select * from state.agent_inbox i where i.inbox_id = k and i.project_id = $1 offset 0) i
+      left join cards.cards c on c.card_id = i.deliverable_card_id`,
+    values: [projectId, inboxIds],
+  })
+}

@@ -1,7 +1,34 @@
-/** What waits for somebody, and what the watchdogs did: lists for people. Reads only, bounded. */
+/** Reads what turns wait for, the results of their tool calls, and the interventions of the watchdogs. Reads only, bounded. */
+import type { AfterExecution, ResultStatus, WaitStatus } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 
-/** The tool by which an agent asks a person. */
+export interface ToolResult {
+  readonly tool_call_id: string
+  readonly tool_name: string
+  readonly step_id: string
+  readonly wait_status: WaitStatus
+  readonly after_execution: AfterExecution
+  readonly status: ResultStatus
+  readonly result: unknown
+  readonly error: { readonly code: string; readonly message?: string } | null
+}
+
+/** The results of a turn's latest step that suspended, in the order of its tool calls. */
+export async function readResults(db: Queryable, agentTurnId: string): Promise<ToolResult[]> {
+  return db.query<ToolResult>({
+    name: 'bw_read_results',
+    text: `select w.tool_call_id, w.tool_name, w.step_id, w.wait_status, w.after_execution, c.content ->> 'status' as status,
+        c.content -> 'result' as result, c.content -> 'error' as error
+      from state.turn_waiting_tools w
+      join cards.cards c on c.card_id = w.tool_result_card_id
+      where w.agent_turn_id = $1 and w.step_id = (
+        select l.step_id from state.turn_waiting_tools l where l.agent_turn_id = $1 order by l.wait_seq desc limit 1)
+      order by w.tool_call_card_id`,
+    values: [agentTurnId],
+  })
+}
+
+/** The tool with which an agent asks a person. */
 export const askPerson = 'ask_person'
 
 export interface Question {
@@ -10,11 +37,11 @@ export interface Question {
   readonly agent_turn_id: string
   readonly arguments: unknown
   readonly asked_at: Date
-  /** When the wait is over, answered or not; null while a timeout is on its way. */
+  /** When the wait ends, answered or not; null after it ended and before the timeout receipt is applied. */
   readonly deadline: Date | null
 }
 
-/** Oldest first. Walks the turns that wait now, of which there are few, and not the past. */
+/** Oldest first. Scans the turns that wait now, which are few, and not the history. */
 export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<Question[]> {
   return db.query<Question>({
     name: 'bw_read_questions',
@@ -42,25 +69,26 @@ export interface InterventionRow {
 export interface InterventionQuery {
   readonly projectId?: string | undefined
   readonly kind?: string | undefined
-  /** Older than this one. */
+  /** Only interventions older than this one. */
   readonly before?: number | undefined
   readonly limit: number
 }
 
-// Looked at for one page, whatever the filter.
-const lookMax = 20_000
+// Rows scanned for one page, whatever the filter.
+const scanMax = 20_000
 
-/** Newest first; a short page may have a cursor. */
+/** Newest first. A short page may still have a cursor. */
 export async function listInterventions(
   db: Queryable,
   query: InterventionQuery,
 ): Promise<{ interventions: InterventionRow[]; cursor: number | null }> {
   const found = await db.query<InterventionRow & { readonly edge: number | null }>({
     name: 'bw_list_interventions',
-    text: `with looked as materialized (select * from state.interventions where intervention_id < $3 order by intervention_id desc limit ${lookMax}),
-      page as (select * from looked l where ($1::text is null or l.project_id = $1) and ($2::text is null or l.kind = $2)
+    text: `with scanned as materialized (
+        select * from state.interventions where intervention_id < $3 order by intervention_id desc limit ${scanMax}),
+      page as (select * from scanned l where ($1::text is null or l.project_id = $1) and ($2::text is null or l.kind = $2)
         order by intervention_id desc limit $4)
-      select e.edge, p.* from (select case when count(*) = ${lookMax} then min(intervention_id) end as edge from looked) e
+      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(intervention_id) end as edge from scanned) e
       left join page p on true order by p.intervention_id desc`,
     values: [query.projectId ?? null, query.kind ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
   })

@@ -1,62 +1,91 @@
 /**
- * Everything that a worker outside this house needs to run a turn, read in a fixed order (T6.1): the head under its fence, then
- * the roster, then the cards. Always bounded: an answer is sent whole, so long boxes are cut to their newest cards and say so.
+ * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, then the roster, then the cards. Bounded: a
+ * response is sent in one piece, so long boxes are cut to their newest cards and marked `truncated`.
  */
 import type { Queryable } from '../../ports/database/database.js'
-import { readBoxWithin, type CardsWithin } from './cards.js'
 import type { Fence } from '../verdict.js'
+import { readBoxWithin, type CardsWithin } from './cards.js'
 
-export interface Work {
-  readonly profile: { readonly profile_id: string; readonly name: string; readonly spec: unknown } | null
-  readonly tools: readonly Readonly<Record<string, unknown>>[]
-  readonly context: CardsWithin
-  readonly output: CardsWithin
+export interface TurnProfile {
+  readonly profile_id: string
+  readonly name: string
+  readonly spec: Readonly<Record<string, unknown>>
 }
 
-interface Head {
+export interface TurnTool {
+  readonly tool_name: string
+  readonly description: string
+  readonly parameters: unknown
+  readonly after_execution: string
+  readonly options: Readonly<Record<string, unknown>>
+}
+
+/** What the head and the roster say about a running turn. */
+export interface TurnSetup {
+  readonly profile: TurnProfile | undefined
+  readonly tools: readonly TurnTool[]
+  readonly contextBoxId: string | null
+  readonly outputBoxId: string | null
+}
+
+interface HeadRow {
   readonly profile_id: string | null
   readonly context_box_id: string | null
   readonly output_box_id: string | null
 }
 
 const toolsMax = 1_000
-const cardsMax = 2_000
-const nothing: CardsWithin = { cards: [], truncated: false }
 
-/** `bytesMax`: of each of the two boxes. */
-export async function readWork(db: Queryable, fence: Fence, bytesMax: number): Promise<Work | 'stale'> {
-  const [head] = await db.query<Head>({
-    name: 'bw_work_head',
+export async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | 'stale'> {
+  const [head] = await db.query<HeadRow>({
+    name: 'bw_turn_head',
     text: `select profile_id, context_box_id, output_box_id from state.agent_state_head
       where project_id = $1 and agent_id = $2 and active_agent_turn_id = $3 and turn_epoch = $4`,
     values: [fence.projectId, fence.agentId, fence.agentTurnId, fence.turnEpoch],
   })
   if (head === undefined) return 'stale'
-  const [profile] = await db.query<NonNullable<Work['profile']>>({
-    name: 'bw_work_profile',
+  const [profile] = await db.query<TurnProfile>({
+    name: 'bw_turn_profile',
     text: 'select profile_id, name, spec from resource.profiles where project_id = $1 and profile_id = $2',
     values: [fence.projectId, head.profile_id],
   })
-  const tools = await db.query<Work['tools'][number]>({
-    name: 'bw_work_tools',
+  const tools = await db.query<TurnTool>({
+    name: 'bw_turn_tools',
     text: `select tool_name, description, parameters, after_execution, options from resource.tools
       where project_id = $1 order by tool_name limit ${toolsMax}`,
     values: [fence.projectId],
   })
-  const box = (boxId: string | null) => (boxId === null ? nothing : readBoxWithin(db, boxId, bytesMax, cardsMax))
-  const context = await box(head.context_box_id)
-  const output = await box(head.output_box_id)
-  return { profile: profile ?? null, tools, context, output }
+  return { profile, tools, contextBoxId: head.context_box_id, outputBoxId: head.output_box_id }
+}
+
+export interface Work {
+  readonly profile: TurnProfile | null
+  readonly tools: readonly TurnTool[]
+  readonly context: CardsWithin
+  readonly output: CardsWithin
+}
+
+const cardsMax = 2_000
+const noCards: CardsWithin = { cards: [], truncated: false }
+
+/** The setup and the cards of a turn, for a worker that connects over HTTP. `bytesMax` bounds each of the two boxes. */
+export async function readWork(db: Queryable, fence: Fence, bytesMax: number): Promise<Work | 'stale'> {
+  const setup = await readTurnSetup(db, fence)
+  if (setup === 'stale') return setup
+  const cardsOf = (boxId: string | null) => (boxId === null ? noCards : readBoxWithin(db, boxId, bytesMax, cardsMax))
+  const context = await cardsOf(setup.contextBoxId)
+  const output = await cardsOf(setup.outputBoxId)
+  return { profile: setup.profile ?? null, tools: setup.tools, context, output }
 }
 
 export interface TurnOwner {
   readonly projectId: string
   readonly agentId: string
-  /** The worker that claimed it last. */
+  /** The last worker that claimed the turn. */
   readonly claimedBy: string | null
 }
 
-/** Whose turn this is: what a fence needs besides the epoch. */
+/** The parts of a fence besides the epoch, and the worker. */
 export async function turnOwner(db: Queryable, agentTurnId: string): Promise<TurnOwner | undefined> {
   const [row] = await db.query<{ project_id: string; agent_id: string; claimed_by: string | null }>({
     name: 'bw_turn_owner',
@@ -66,7 +95,7 @@ export async function turnOwner(db: Queryable, agentTurnId: string): Promise<Tur
   return row === undefined ? undefined : { projectId: row.project_id, agentId: row.agent_id, claimedBy: row.claimed_by }
 }
 
-/** The turn that a step's name belongs to already; undefined: nobody's yet. */
+/** The turn that has already recorded a step with this id. */
 export async function stepOwner(db: Queryable, stepId: string): Promise<string | undefined> {
   const [row] = await db.query<{ agent_turn_id: string }>({
     name: 'bw_step_owner',
@@ -76,25 +105,11 @@ export async function stepOwner(db: Queryable, stepId: string): Promise<string |
   return row?.agent_turn_id
 }
 
-/** `free`: how many more turns it would take now. A full worker that beats is not dead (W2.5). */
-export async function signIn(
-  db: Queryable,
-  workerId: string,
-  target: string,
-  concurrency: number,
-  free: number,
-): Promise<void> {
-  await db.query({
-    name: 'bw_sign_in',
-    text: 'select state.sign_in($1, $2, $3, $4)',
-    values: [workerId, target, concurrency, free],
-  })
-}
-
-/** Targets that workers of this kind claimed from within the last day, the newest last: somebody must watch over what they left. */
+/** Targets that workers with this id prefix claimed from within the last day, the most recent last. */
 export async function targetsOf(db: Queryable, workerPrefix: string, limit: number): Promise<string[]> {
   const rows = await db.query<{ worker_target: string }>({
-    text: `select worker_target from state.workers where starts_with(worker_id, $1) and seen_at > state.now() - interval '1 day'
+    text: `select worker_target from state.workers
+      where starts_with(worker_id, $1) and seen_at > state.now() - interval '1 day'
       group by worker_target order by max(seen_at) desc limit $2`,
     values: [workerPrefix, limit],
   })

@@ -1,11 +1,11 @@
-/** Cards and boxes: insert-only, append-only. A context box is made whole and never written again (T5.1). */
+/** Creates cards and boxes. Cards never change and boxes only grow; a context box is complete when it is created (T5.1). */
 import { InvalidInput, type CardType } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { cardMaxBytes, storable } from '../content.js'
 
 export interface NewCard {
-  /** Given by whoever may have to write the same card again after an in-doubt commit; absent: a new one. */
+  /** Set by a caller that may have to repeat the write after an in-doubt commit; absent: a new id. */
   readonly cardId?: string
   readonly type: CardType
   readonly role?: string
@@ -24,7 +24,7 @@ export interface Card {
 
 export interface NewBox {
   readonly projectId: string
-  /** Boxes whose cards come first, in order: this is how context is shared between agents (T5.2). */
+  /** Boxes whose cards come first, in order: this is how agents share context (T5.2). */
   readonly pack?: readonly string[]
   readonly cardIds?: readonly string[]
   readonly cards?: readonly NewCard[]
@@ -37,9 +37,6 @@ export interface FieldSpec {
   readonly type?: string
 }
 
-// The largest box that a worker reads whole.
-const boxCardsMax = 10_000
-
 export function cardRow(ids: Ids, card: NewCard): { card_id: string } & Record<string, unknown> {
   storable(card.content, `a ${card.type} card`, cardMaxBytes)
   if (card.metadata !== undefined) storable(card.metadata, `the metadata of a ${card.type} card`, cardMaxBytes)
@@ -50,14 +47,14 @@ export function cardRow(ids: Ids, card: NewCard): { card_id: string } & Record<s
 export function resultFieldsCard(fields: readonly FieldSpec[]): NewCard {
   const names = fields.map((field) => field.name)
   if (names.length === 0 || names.some((name) => name === '') || new Set(names).size !== names.length) {
-    throw new InvalidInput('result_fields must be a list of fields with distinct names', {
+    throw new InvalidInput('"result_fields" must be a non-empty list of fields with distinct names', {
       code: 'invalid_result_fields',
     })
   }
   return { type: 'task.result_fields', role: 'user', content: { fields } }
 }
 
-/** Makes a context box and answers its id. */
+/** Creates a context box and returns its id. */
 export async function makeBox(db: Queryable, ids: Ids, box: NewBox): Promise<string> {
   const boxId = ids.next()
   const row = {
@@ -74,32 +71,10 @@ export async function makeBox(db: Queryable, ids: Ids, box: NewBox): Promise<str
   return boxId
 }
 
-/** Says of a card or box that is not there what it is: the caller's mistake. */
+/** Turns the database's error about an unknown card or box into InvalidInput. */
 export function unknownCard(error: unknown): never {
   if (error instanceof Error && 'code' in error && error.code === 'BW003') {
     throw new InvalidInput(error.message, { code: 'unknown_card', cause: error })
   }
   throw error
-}
-
-/** The cards of boxes, in order, a box after the other; of very long ones the newest. */
-export async function readBoxes(db: Queryable, boxIds: readonly (string | null)[]): Promise<Card[]> {
-  return db.query<Card>({
-    name: 'bw_read_boxes',
-    text: `select card_id, type, role, content, metadata, created_at from (
-        select c.*, b.ord, x.position from unnest($1::text[]) with ordinality as b (box_id, ord)
-        join cards.box_cards x on x.box_id = b.box_id join cards.cards c on c.card_id = x.card_id
-        order by b.ord desc, x.position desc limit ${boxCardsMax}) newest
-      order by ord, position`,
-    values: [boxIds],
-  })
-}
-
-export async function readCard(db: Queryable, cardId: string): Promise<Card | undefined> {
-  const [card] = await db.query<Card>({
-    name: 'bw_read_card',
-    text: 'select card_id, type, role, content, metadata, created_at from cards.cards where card_id = $1',
-    values: [cardId],
-  })
-  return card
 }

@@ -1,6 +1,6 @@
 /**
- * Reading the outbox. The cursor is the pair (xid, event_id) as text, "xid:event_id"; it is also the SSE `Last-Event-ID`.
- * Nothing is skipped and nothing repeated, whatever order transactions commit in (hazard 4).
+ * Reads the outbox and keeps the positions of its readers. A cursor is the pair (xid, event_id) as text, "xid:event_id"; it is also the
+ * SSE `Last-Event-ID`. Readers skip nothing and repeat nothing, in whatever order transactions commit (hazard 4).
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
@@ -23,9 +23,9 @@ const cursorPattern = /^(\d{1,20}):(\d{1,19})$/
 export async function readEvents(db: Queryable, cursor: string, limit: number): Promise<OutboxEvent[]> {
   const parts = cursorPattern.exec(cursor)
   if (parts === null) {
-    throw new InvalidInput(`${JSON.stringify(cursor.slice(0, 80))} is not an event cursor`, {
+    throw new InvalidInput(`Invalid event cursor ${JSON.stringify(cursor.slice(0, 80))}`, {
       code: 'invalid_cursor',
-      hint: `use the id of the last event that you saw, or ${beginning} for the beginning`,
+      hint: `use the id of the last event that you received, or ${beginning} for the beginning`,
     })
   }
   try {
@@ -40,9 +40,70 @@ export async function readEvents(db: Queryable, cursor: string, limit: number): 
       throw new Terminal(error.message, {
         code: 'cursor_reset',
         cause: error,
-        hint: 'read the present state, then start from the beginning',
+        hint: 'read the current state, then read events from the beginning',
       })
     }
     throw error
   }
+}
+
+/** The newest transaction id whose events, and those of all earlier ones, are visible now. */
+export async function visibleXid(db: Queryable): Promise<string> {
+  const [row] = await db.query<{ xid: string }>({
+    name: 'bw_events_now',
+    text: 'select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric - 1)::text as xid',
+  })
+  if (row === undefined) throw new Error('The database returned no snapshot')
+  return row.xid
+}
+
+/** The stored position of a reader. */
+export async function readCursor(db: Queryable, name: string): Promise<string | undefined> {
+  const [row] = await db.query<{ cursor: string }>({
+    text: "select xid::text || ':' || event_id as cursor from state.event_cursors where name = $1",
+    values: [name],
+  })
+  return row?.cursor
+}
+
+/** The position after the last event that retention removed: where a new reader begins. */
+export async function oldestCursor(db: Queryable): Promise<string> {
+  return (await readCursor(db, 'pruned')) ?? beginning
+}
+
+/** The stored position of a reader; a new reader starts at the present, without the history. */
+export async function openCursor(db: Queryable, name: string): Promise<string> {
+  const stored = await readCursor(db, name)
+  if (stored !== undefined) return stored
+  await db.query({
+    text: `insert into state.event_cursors (name, xid, event_id, updated_at)
+      values ($1, pg_snapshot_xmin(pg_current_snapshot()), 0, state.now()) on conflict do nothing`,
+    values: [name],
+  })
+  const created = await readCursor(db, name)
+  if (created === undefined) throw new Error(`Cannot store the event cursor "${name}"`)
+  return created
+}
+
+/** Stores a reader's position, unless the stored one is already further. */
+export async function advanceCursor(db: Queryable, name: string, cursor: string): Promise<void> {
+  await db.query({
+    name: 'bw_advance_cursor',
+    text: `insert into state.event_cursors as c (name, xid, event_id, updated_at)
+      values ($1, split_part($2, ':', 1)::xid8, split_part($2, ':', 2)::bigint, state.now())
+      on conflict (name) do update set xid = excluded.xid, event_id = excluded.event_id, updated_at = excluded.updated_at
+      where (excluded.xid, excluded.event_id) > (c.xid, c.event_id)`,
+    values: [name, cursor],
+  })
+}
+
+/** Moves a reader's position from one cursor to the next. False: another process has moved it in between. */
+export async function moveCursor(db: Queryable, name: string, from: string, to: string): Promise<boolean> {
+  const rows = await db.query({
+    text: `update state.event_cursors set xid = split_part($3, ':', 1)::xid8, event_id = split_part($3, ':', 2)::bigint,
+        updated_at = state.now()
+      where name = $1 and xid = split_part($2, ':', 1)::xid8 and event_id = split_part($2, ':', 2)::bigint returning name`,
+    values: [name, from, to],
+  })
+  return rows.length === 1
 }

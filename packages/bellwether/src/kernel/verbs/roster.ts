@@ -1,4 +1,4 @@
-/** Who may work: agents, profiles and tools in the database. Files and hot reload come on top of this. */
+/** Writes the roster: agents, profiles, tools and workers. Agent files and their reloading build on this. */
 import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
@@ -11,26 +11,29 @@ export interface Agent {
   readonly profileId?: string
   readonly status?: 'active' | 'retired'
   readonly metadata?: Readonly<Record<string, unknown>>
-  /** The absolute end of each of its turns; absent: its profile's, else pmo.turn_deadline_seconds. */
+  /** The absolute limit of each turn; absent: the profile's, else pmo.turn_deadline_seconds. */
   readonly turnDeadlineSeconds?: number
-  /** false: the agent has no output box, and its deliverables say so (T1.3). */
+  /** false: the agent has no output box, and its task events report `no_output_box` (T1.3). */
   readonly outputBox?: boolean
 }
 
-// A year: longer is a mistake, and an interval that overflows would stop more than its own agent.
+// One year. A longer deadline is a mistake, and an interval that overflows would stop more than its own agent.
 const deadlineMaxSeconds = 31_536_000
 
 function deadline(seconds: number | undefined): number | undefined {
   if (seconds === undefined || (seconds > 0 && seconds <= deadlineMaxSeconds)) return seconds
-  throw new InvalidInput(`a turn deadline must be more than 0 and at most ${deadlineMaxSeconds} seconds`, {
-    code: 'invalid_turn_deadline',
-  })
+  throw new InvalidInput(
+    `The turn deadline must be more than 0 and at most ${deadlineMaxSeconds} seconds (got ${seconds})`,
+    {
+      code: 'invalid_turn_deadline',
+    },
+  )
 }
 
 export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[]): Promise<void> {
   const rows = agents.map((agent) => {
     if (agent.metadata !== undefined)
-      storable(agent.metadata, `the metadata of agent ${agent.agentId}`, payloadMaxBytes)
+      storable(agent.metadata, `the metadata of agent "${agent.agentId}"`, payloadMaxBytes)
     return {
       project_id: token(agent.projectId, 'project'),
       agent_id: token(agent.agentId, 'agent'),
@@ -45,24 +48,28 @@ export async function putAgents(db: Queryable, ids: Ids, agents: readonly Agent[
   await db.query({ name: 'bw_put_agents', text: 'select state.put_agents($1::json)', values: [JSON.stringify(rows)] })
 }
 
+async function putProject(db: Queryable, projectId: string): Promise<void> {
+  await db.query({
+    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
+    values: [projectId],
+  })
+}
+
 export interface Profile {
   readonly projectId: string
   readonly profileId: string
   readonly name: string
   readonly workerTarget: string
-  /** What its executor needs; `turn_deadline_seconds` bounds the turns of its agents. */
+  /** Settings of the executor; `turn_deadline_seconds` limits the turns of its agents. */
   readonly spec?: Readonly<Record<string, unknown>>
 }
 
-/** Agents take a profile's deadline when they are put, so profiles come first. */
+/** Put profiles before agents: an agent takes over its profile's deadline when it is put. */
 export async function putProfile(db: Queryable, profile: Profile): Promise<void> {
   const spec = profile.spec ?? {}
-  storable(spec, `the spec of profile ${profile.profileId}`, payloadMaxBytes)
+  storable(spec, `the spec of profile "${profile.profileId}"`, payloadMaxBytes)
   const project = token(profile.projectId, 'project')
-  await db.query({
-    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
-    values: [project],
-  })
+  await putProject(db, project)
   await db.query({
     text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
       on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target, spec = excluded.spec`,
@@ -86,21 +93,21 @@ export interface Tool {
   readonly options?: Readonly<Record<string, unknown>>
 }
 
-// `cmd.tool.NAME.call`, `cmd.sys.pmo.internal.NAME`: what stands behind the project and the channel.
+// `cmd.tool.NAME.call`, `cmd.sys.pmo.internal.NAME`: the part of the subject after project and channel.
 const targetPattern = /^cmd(\.[a-z0-9_-]{1,120}){1,8}$/
 
 export async function putTool(db: Queryable, tool: Tool): Promise<void> {
   if (tool.targetSubject !== undefined && !targetPattern.test(tool.targetSubject)) {
-    throw new InvalidInput(`${JSON.stringify(tool.targetSubject.slice(0, 80))} is not a command subject`, {
-      code: 'invalid_subject',
-      hint: 'use cmd. and up to eight names of the characters a-z, 0-9, _ and -, separated by dots',
-    })
+    throw new InvalidInput(
+      `Invalid command subject ${JSON.stringify(tool.targetSubject.slice(0, 80))} for tool "${tool.toolName}"`,
+      {
+        code: 'invalid_subject',
+        hint: 'use "cmd." and one to eight names of the characters a-z, 0-9, _ and -, separated by dots',
+      },
+    )
   }
   const project = token(tool.projectId, 'project')
-  await db.query({
-    text: 'insert into resource.projects (project_id) values ($1) on conflict do nothing',
-    values: [project],
-  })
+  await putProject(db, project)
   await db.query({
     name: 'bw_put_tool',
     text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)
@@ -119,15 +126,33 @@ export async function putTool(db: Queryable, tool: Tool): Promise<void> {
   })
 }
 
-export interface Limits {
+export interface KernelLimits {
   readonly turnDeadlineSeconds: number
   readonly maxRecursionDepth: number
 }
 
-/** Limits that the verbs read: written once by whoever owns the settings, so that every process agrees. */
-export async function setLimits(db: Queryable, limits: Limits): Promise<void> {
+/** Stores the limits that the verbs read. The process that owns the settings writes them, so that all processes agree. */
+export async function setLimits(db: Queryable, limits: KernelLimits): Promise<void> {
   await db.query({
     text: 'update state.limits set turn_deadline_seconds = $1, max_recursion_depth = $2',
     values: [limits.turnDeadlineSeconds, limits.maxRecursionDepth],
+  })
+}
+
+/**
+ * Signs a worker in, or records that it is still there. `free` is how many more turns it could take now: a full worker that beats is not
+ * dead (W2.5).
+ */
+export async function signIn(
+  db: Queryable,
+  workerId: string,
+  target: string,
+  concurrency: number,
+  free: number,
+): Promise<void> {
+  await db.query({
+    name: 'bw_sign_in',
+    text: 'select state.sign_in($1, $2, $3, $4)',
+    values: [workerId, target, concurrency, free],
   })
 }

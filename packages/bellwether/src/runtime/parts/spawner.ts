@@ -8,6 +8,8 @@ import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { parseResult, type ParsedResult } from '../../board/dispatch/parse-result.js'
 import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
 import type { Kernel } from '../../kernel/kernel.js'
+import { databaseIdentity } from '../../kernel/reads/database.js'
+import { readRequestedTurns, type RequestedTurn } from '../../kernel/reads/turns.js'
 import { backoffMs, defaultCallPolicy } from '../../ports/retry.js'
 
 export interface SpawnerOptions {
@@ -23,47 +25,13 @@ export interface SpawnerOptions {
 const pollMs = 250
 const away = { ...defaultCallPolicy.retry.backoff, maxMs: 5_000 }
 
-interface Row {
-  readonly inbox_id: string
-  readonly agent_turn_id: string
-  readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled' | null
-  readonly error: string | null
-  readonly deliverable: Readonly<Record<string, unknown>> | null
-  readonly token_usage: number
-  readonly elapsed_ms: number
-}
-
-const statusQuery = {
-  name: 'bw_turn_statuses',
-  text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
-      coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
-        where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'), 0)::bigint as token_usage,
-      coalesce(extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint as elapsed_ms
-    from unnest($2::text[]) k
-    cross join lateral (select * from state.agent_inbox i where i.inbox_id = k and i.project_id = $1 offset 0) i
-    left join cards.cards c on c.card_id = i.deliverable_card_id`,
-}
-
-/**
- * The cluster, its timeline and the database: a restart keeps all of them, another data folder has another cluster, and one that
- * was put back to an earlier time, or that another server took over, has another timeline.
- */
-const nameOfKernel = {
-  name: 'bw_kernel_name',
-  text: `select format('pg:%s:%s:%s', (select system_identifier from pg_control_system()),
-      left(pg_walfile_name(pg_current_wal_lsn()), 8),
-      (select oid from pg_database where datname = current_database())) as id,
-    (extract(epoch from state.now()) * 1000)::double precision as now_ms`,
-  values: [],
-}
-
 export function kernelSpawner(options: SpawnerOptions): Spawner {
   const { kernel, projectId, clock, log, keepsMs = 86_400_000 } = options
   const waiting = new Map<string, Set<(status: TurnStatus) => void>>()
   let polling = false
 
   async function ask(keys: readonly string[]): Promise<Map<string, TurnStatus>> {
-    const rows = await kernel.db.query<Row>({ ...statusQuery, values: [projectId, keys] })
+    const rows = await readRequestedTurns(kernel.db, projectId, keys)
     return new Map(rows.map((row) => [row.inbox_id, statusOf(row)]))
   }
 
@@ -74,7 +42,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
   /** A database that may not be asked for its name has none, and nothing is spawned twice in it. */
   async function named(): Promise<KernelIdentity | null> {
     try {
-      const [row] = await kernel.db.query<{ id: string; now_ms: number }>(nameOfKernel)
+      const row = await databaseIdentity(kernel.db)
       return row === undefined ? null : { id: `${row.id}:${projectId}`, nowMs: row.now_ms, retentionMs: keepsMs }
     } catch (error) {
       if (error instanceof Retryable) throw error
@@ -152,7 +120,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
   }
 }
 
-function statusOf(row: Row): TurnStatus {
+function statusOf(row: RequestedTurn): TurnStatus {
   const { agent_turn_id: agentTurnId, outcome, error } = row
   if (outcome === null) return { status: 'active', agentTurnId }
   const { deliverable, tokenUsage } = answerOf(row.deliverable)
@@ -169,7 +137,7 @@ function statusOf(row: Row): TurnStatus {
 }
 
 /** A deliverable card as the board reads answers: named fields by their names, a text as the object it may hold. */
-function answerOf(content: Row['deliverable']): ParsedResult {
+function answerOf(content: RequestedTurn['deliverable']): ParsedResult {
   if (content === null) return { deliverable: null, tokenUsage: 0 }
   const { fields, text } = content
   if (Array.isArray(fields)) {

@@ -6,6 +6,7 @@
 import type { Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
+import { listAgentsFrom, type StoredAgent } from '../../kernel/reads/agents.js'
 import type { AgentFunction } from '../agent.js'
 import { originsOf } from '../clone-origin.js'
 import type { LoadedAgent, AgentFolder } from './folder.js'
@@ -32,27 +33,16 @@ export interface Roster {
 const source = 'file'
 const retiredMark = 'retired'
 
-interface Row {
-  readonly agent_id: string
-  readonly profile_id: string | null
-  readonly worker_target: string
-  readonly hash: string | null
-}
-
 export function openRoster({ kernel, projectId, folder, origin, log, executor }: RosterOptions): Roster {
   /** What the database holds of this folder, by agent; undefined until it was asked. */
-  let stored: Map<string, Row> | undefined
+  let stored: Map<string, StoredAgent> | undefined
 
-  async function read(): Promise<Map<string, Row>> {
-    const rows = await kernel.db.query<Row>({
-      text: `select agent_id, profile_id, worker_target, metadata ->> 'hash' as hash from resource.project_agents
-        where project_id = $1 and metadata ->> 'source' = $2 and metadata ->> 'origin' = $3 limit 10000`,
-      values: [projectId, source, origin],
-    })
+  async function read(): Promise<Map<string, StoredAgent>> {
+    const rows = await listAgentsFrom(kernel.db, projectId, source, origin)
     return new Map(rows.map((row) => [row.agent_id, row]))
   }
 
-  async function put(known: Map<string, Row>, agent: LoadedAgent): Promise<void> {
+  async function put(known: Map<string, StoredAgent>, agent: LoadedAgent): Promise<void> {
     const { name, hash, settings, instructions } = agent
     const workerTarget = settings.worker_target
     await kernel.putProfile({ projectId, profileId: name, name, workerTarget, spec: { ...settings, instructions } })
@@ -65,7 +55,7 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
     )
   }
 
-  async function retire(known: Map<string, Row>, row: Row): Promise<void> {
+  async function retire(known: Map<string, StoredAgent>, row: StoredAgent): Promise<void> {
     await kernel.putAgents([
       {
         projectId,

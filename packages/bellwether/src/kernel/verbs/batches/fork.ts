@@ -1,6 +1,6 @@
 /**
- * Fork: a batch of tasks, made whole with the wait that it answers (hazard 17). The ids of its turns are minted here, once, so
- * that putting them in line can be repeated by anybody. What comes of the tasks is the joiner's business (pmo/batches.ts).
+ * Fork: creates a batch of tasks together with the wait that it answers (hazard 17). The ids of the tasks' turns are created here, once, so
+ * that any process can repeat the dispatch. The joiner (pmo/batches.ts) follows the tasks to their end.
  */
 import { createHash } from 'node:crypto'
 import { InvalidInput, token } from '@bellwether/protocol'
@@ -12,21 +12,21 @@ import { plainText } from '../../content.js'
 import { traceparentOf } from '../../trace.js'
 import { fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
-/** The PMO's own tool: its doorbell is rung when there is a batch to join. */
+/** The PMO's own tool: its bell rings when there is a batch to join. */
 export const joinTool = 'fork_join'
 
 const targetStrategies = ['new', 'reuse', 'clone'] as const
 type TargetStrategy = (typeof targetStrategies)[number]
 
 export interface NewTask {
-  /** `new`: a fresh agent of the profile `targetRef`. `reuse`: that agent itself. `clone`: a copy of it, with its memory. */
+  /** `new`: a new agent with the profile `targetRef`. `reuse`: the agent `targetRef`. `clone`: a copy of that agent with its memory. */
   readonly targetStrategy: TargetStrategy
   readonly targetRef: string
   readonly instruction?: string
-  /** What the task may read; with an instruction, the instruction comes behind it in a box of the task's own. */
+  /** The box that the task reads. With an instruction, the task gets its own box that packs this one before the instruction. */
   readonly contextBoxId?: string
   readonly resultFields?: readonly FieldSpec[]
-  /** A share of the parent's budget by number; absent: an equal share of what is left. */
+  /** A fixed share of the parent's budget; absent: an equal share of what is left. */
   readonly budget?: Limits
 }
 
@@ -40,22 +40,22 @@ export interface NewBatch {
 /** A batch that no turn waits for. */
 export interface OutsideBatch extends NewBatch {
   readonly projectId: string
-  /** The caller's name for it: asking again with it changes nothing. */
+  /** The caller's key for the batch: repeating the call with it changes nothing. */
   readonly key?: string
   readonly channelId?: string
   readonly traceparent?: string
-  /** A purse that pays for it. */
+  /** The purse that pays for the batch. */
   readonly purseId?: string
 }
 
-// One transaction makes them all: about a second at this size.
+// One transaction creates all tasks, which takes about one second at this size.
 const tasksMax = 2_000
 const deadlineDefaultSeconds = 3_600
 const deadlineMaxSeconds = 2_592_000
-/** The wait outlives its batch by this much, so that the joiner answers with what there is, and no timeout does in its place. */
+// The wait outlasts its batch by this much, so that the joiner answers with partial results before a timeout receipt does.
 const graceSeconds = 30
 
-/** What open_batches takes: rows of three kinds, flat, so that the database reads each of them once. */
+/** The input of open_batches: three flat lists of rows, so that the database parses each of them once. */
 export interface ForkRows {
   readonly batches: readonly object[]
   readonly tasks: readonly object[]
@@ -63,7 +63,7 @@ export interface ForkRows {
   readonly packing: boolean
 }
 
-/** The batch that a turn's tool call asks for: its id follows from the call's. */
+/** The batch of a turn's tool call; its id is derived from the call's id. */
 export function forkOfCall(ids: Ids, fence: Fence, stepId: string, toolCallId: string, batch: NewBatch): ForkRows {
   const more = { ...fenceRow(fence), step_id: stepId, tool_call_id: toolCallId }
   return forkRows(ids, batchIdOfCall(fence.projectId, toolCallId), fence.projectId, batch, more)
@@ -86,7 +86,7 @@ export function batchIdOfCall(projectId: string, toolCallId: string): string {
   return batchIdOf('call', projectId, toolCallId)
 }
 
-/** The same question has the same id. */
+/** A stable id: the same names give the same id. */
 function batchIdOf(...names: readonly string[]): string {
   const hex = createHash('sha256').update(JSON.stringify(names)).digest('hex')
   return [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join(
@@ -97,12 +97,15 @@ function batchIdOf(...names: readonly string[]): string {
 function forkRows(ids: Ids, batchId: string, projectId: string, batch: NewBatch, more: object): ForkRows {
   const { tasks, failFast = false, deadlineSeconds = deadlineDefaultSeconds } = batch
   if (tasks.length === 0 || tasks.length > tasksMax) {
-    throw new InvalidInput(`a batch has 1 to ${tasksMax} tasks`, { code: 'invalid_batch' })
+    throw new InvalidInput(`A batch has 1 to ${tasksMax} tasks (got ${tasks.length})`, { code: 'invalid_batch' })
   }
   if (!(deadlineSeconds > 0 && deadlineSeconds <= deadlineMaxSeconds)) {
-    throw new InvalidInput(`deadline_seconds must be more than 0 and at most ${deadlineMaxSeconds}`, {
-      code: 'invalid_deadline',
-    })
+    throw new InvalidInput(
+      `"deadline_seconds" must be more than 0 and at most ${deadlineMaxSeconds} (got ${deadlineSeconds})`,
+      {
+        code: 'invalid_deadline',
+      },
+    )
   }
   const rows = tasks.map((task, position) => taskRow(ids, task, position, batchId, projectId))
   const row = {
@@ -123,19 +126,22 @@ function forkRows(ids: Ids, batchId: string, projectId: string, batch: NewBatch,
   }
 }
 
-// What stands before it must leave room for the turn's id.
+// Leaves room for the turn's id after the name.
 const nameMax = 80
 
 function taskRow(ids: Ids, task: NewTask, position: number, batchId: string, projectId: string) {
   const { targetStrategy, instruction, contextBoxId, resultFields } = task
   if (!targetStrategies.includes(targetStrategy)) {
-    throw new InvalidInput(`target_strategy of task ${position} must be ${targetStrategies.join(', ')}`, {
-      code: 'invalid_target_strategy',
-    })
+    throw new InvalidInput(
+      `"target_strategy" of task ${position} must be one of ${targetStrategies.join(', ')} (got ${JSON.stringify(targetStrategy)})`,
+      {
+        code: 'invalid_target_strategy',
+      },
+    )
   }
   const targetRef = token(task.targetRef, 'target_ref')
   if (instruction === undefined && contextBoxId === undefined) {
-    throw new InvalidInput(`task ${position} has neither an instruction nor a context_box_id`, {
+    throw new InvalidInput(`Task ${position} needs an "instruction" or a "context_box_id"`, {
       code: 'no_instruction',
     })
   }
@@ -144,20 +150,20 @@ function taskRow(ids: Ids, task: NewTask, position: number, batchId: string, pro
     cards.push({ type: 'task.instruction', role: 'user', content: { text: instruction } })
   }
   if (resultFields !== undefined) cards.push(resultFieldsCard(resultFields))
-  const made = cards.map((card) => cardRow(ids, card))
+  const cardRows = cards.map((card) => cardRow(ids, card))
   const agentTurnId = ids.next()
-  const given = contextBoxId === undefined ? undefined : plainText(contextBoxId, 'context_box_id')
-  // The common case goes with the task itself. Otherwise: what a task was told comes behind what it was given to read.
-  const alone = instruction !== undefined && resultFields === undefined && given === undefined
+  const packedBoxId = contextBoxId === undefined ? undefined : plainText(contextBoxId, 'context_box_id')
+  // In the common case, an instruction only, the task row itself carries the card.
+  const hasOnlyInstruction = instruction !== undefined && resultFields === undefined && packedBoxId === undefined
   const box =
-    alone || made.length === 0
+    hasOnlyInstruction || cardRows.length === 0
       ? undefined
       : {
           project_id: projectId,
           box_id: ids.next(),
           kind: 'context',
-          cards: made,
-          pack: given === undefined ? undefined : [given],
+          cards: cardRows,
+          pack: packedBoxId === undefined ? undefined : [packedBoxId],
         }
   const row = {
     batch_id: batchId,
@@ -168,8 +174,8 @@ function taskRow(ids: Ids, task: NewTask, position: number, batchId: string, pro
     agent_turn_id: agentTurnId,
     inbox_id: ids.next(),
     output_box_id: targetStrategy === 'reuse' ? undefined : ids.next(),
-    context_box_id: alone ? ids.next() : (box?.box_id ?? given),
-    ...(alone ? { card_id: made[0]!.card_id, card: made[0]!['content'] } : {}),
+    context_box_id: hasOnlyInstruction ? ids.next() : (box?.box_id ?? packedBoxId),
+    ...(hasOnlyInstruction ? { card_id: cardRows[0]!.card_id, card: cardRows[0]!['content'] } : {}),
     ...(task.budget === undefined ? {} : limitRow(task.budget)),
   }
   return { task: row, box }
@@ -188,80 +194,11 @@ export async function fork(
     budget_id: outside.purseId,
   })
   const [verdict] = await db
-    .query<Verdict>({ name: 'bw_fork', text: 'select * from state.fork($1::json)', values: [JSON.stringify(rows)] })
-    .catch(unknownCard)
-  return { batchId, what: verdict?.what === 'forked' ? 'forked' : 'already' }
-}
-
-// Keeps a call near 50 ms; the first children run while the last are put in line.
-const chunkMax = 250
-// One call is built by the database while another commits.
-const lanes = 2
-// 1, 2, 4, 8 s: a roster that is being loaded is there by then.
-const dispatchRetrySeconds = 1
-const dispatchAttemptsMax = 5
-
-/** Puts tasks of a batch in line; what cannot be is put off or fails, and no task keeps another from it. */
-export async function dispatchTasks(
-  db: Queryable,
-  batchId: string,
-  positions: readonly number[],
-  onDone: (verdicts: readonly Verdict[]) => Promise<unknown> = async () => undefined,
-): Promise<Verdict[]> {
-  const chunks: (readonly number[])[] = []
-  for (let from = 0; from < positions.length; from += chunkMax) chunks.push(positions.slice(from, from + chunkMax))
-  const done: Verdict[] = []
-  const lane = async (): Promise<void> => {
-    for (let chunk = chunks.shift(); chunk !== undefined; chunk = chunks.shift()) {
-      const verdicts = await dispatchChunk(db, batchId, chunk)
-      done.push(...verdicts)
-      // The first children need not wait for the last to be put in line.
-      await onDone(verdicts)
-    }
-  }
-  await Promise.all(Array.from({ length: lanes }, lane))
-  return done
-}
-
-async function dispatchChunk(db: Queryable, batchId: string, positions: readonly number[]): Promise<Verdict[]> {
-  try {
-    return await db.query<Verdict>({
-      name: 'bw_dispatch_tasks',
-      text: 'select * from state.dispatch_tasks($1, $2, $3, $4)',
-      values: [batchId, positions, dispatchRetrySeconds, dispatchAttemptsMax],
+    .query<Verdict<'forked' | 'already'>>({
+      name: 'bw_fork',
+      text: 'select * from state.fork($1::json)',
+      values: [JSON.stringify(rows)],
     })
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined
-    if (code === 'BW005') return []
-    // What the database could not do now is tried again; what it will not do is one task's fault, and that task alone pays.
-    if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) throw error
-    if (positions.length === 1) return putOff(db, batchId, positions, 'dispatch_failed')
-    const all: Verdict[] = []
-    for (const position of positions) all.push(...(await dispatchChunk(db, batchId, [position])))
-    return all
-  }
-}
-
-async function putOff(
-  db: Queryable,
-  batchId: string,
-  positions: readonly number[],
-  reason: string,
-): Promise<Verdict[]> {
-  return db.query<Verdict>({
-    name: 'bw_put_off_tasks',
-    text: 'select * from state.put_off_tasks($1, $2, $3, $4, $5)',
-    values: [batchId, positions, positions.map(() => reason), dispatchRetrySeconds, dispatchAttemptsMax],
-  })
-}
-
-/** Tasks that are due to be put in line, or in line again. */
-export async function dueTasks(db: Queryable, batchId: string): Promise<number[]> {
-  const rows = await db.query<{ position: number }>({
-    name: 'bw_due_tasks',
-    text: `select position from state.batch_tasks
-      where batch_id = $1 and status = 'waiting' and next_attempt_at <= state.now() order by position`,
-    values: [batchId],
-  })
-  return rows.map((row) => row.position)
+    .catch(unknownCard)
+  return { batchId, what: verdict?.what ?? 'already' }
 }

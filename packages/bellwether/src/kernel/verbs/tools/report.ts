@@ -1,4 +1,4 @@
-/** Receipts: what a tool (or a watchdog in its place) has to say. One that nobody waits for is acknowledged and changes nothing. */
+/** Report: a tool, or a watchdog in its place, sends the receipt for a call. A receipt that no turn waits for is ignored. */
 import { InvalidInput, token, type AfterExecution, type ResultStatus } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -12,17 +12,18 @@ export interface Receipt {
   readonly result?: unknown
   readonly error?: { readonly code: string; readonly message?: string }
   readonly afterExecution?: AfterExecution
-  /** Given: the receipt counts only for this turn and epoch. */
+  /** If present, the receipt counts only for this turn and epoch. */
   readonly fence?: Pick<Fence, 'agentTurnId' | 'turnEpoch'>
 }
 
 export type ReportResult = 'reported' | 'ignored' | 'unknown_tool_call'
+export type ReportVerdict = Verdict<ReportResult>
 
 export async function report(
   db: Queryable,
   ids: Ids,
   receipts: readonly Receipt[],
-): Promise<{ results: ReportResult[]; verdicts: Verdict[] }> {
+): Promise<{ results: ReportResult[]; verdicts: ReportVerdict[] }> {
   const rows = receipts.map((receipt) => {
     storable(receipt.result ?? null, `the result of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)
     storable(receipt.error ?? null, `the error of ${receipt.toolCallId.slice(0, 80)}`, cardMaxBytes)
@@ -40,12 +41,14 @@ export async function report(
       card_id: ids.next(),
     }
   })
-  const verdicts = await call(db, 'report', rows)
+  const verdicts = await call<ReportVerdict>(db, 'report', rows)
   const byRow = new Map(verdicts.map((verdict) => [verdict.inbox_id, verdict]))
   const results = rows.map((row) => {
-    const what = byRow.get(row.inbox_id)?.what
-    if (what === 'reported' || what === 'ignored' || what === 'unknown_tool_call') return what
-    throw new InvalidInput(`the receipt for ${row.tool_call_id} was not taken`, { code: 'report_failed' })
+    const verdict = byRow.get(row.inbox_id)
+    if (verdict !== undefined) return verdict.what
+    throw new InvalidInput(`The kernel did not accept the receipt for tool call "${row.tool_call_id}"`, {
+      code: 'report_failed',
+    })
   })
   return { results, verdicts }
 }

@@ -1,8 +1,9 @@
 /**
- * What a tool host says to the kernel (hazard 11): it claims a call before it acts, so that one host starts it and for the others
- * it is `unknown` or `gone`; it finds calls that no bell told it of; it shows that it is alive while it acts.
+ * The calls of a tool host (hazard 11): it claims a tool call before it acts, so that one host starts it and the others get `unknown` or
+ * `gone`; it finds calls that no bell announced; it beats while it acts.
  */
 import type { Queryable } from '../../../ports/database/database.js'
+import { callWith } from '../../verdict.js'
 
 export interface StartedTool {
   readonly what: 'started' | 'unknown' | 'gone'
@@ -14,18 +15,14 @@ export interface StartedTool {
   readonly started_by: string | null
 }
 
-/** Undefined: there is no such call. `unknown`: another host started a call that must not run twice. */
+/** Undefined: unknown call. `unknown`: another host started a call that must not run twice. */
 export async function startTool(
   db: Queryable,
   projectId: string,
   toolCallId: string,
   host: string,
 ): Promise<StartedTool | undefined> {
-  const [row] = await db.query<StartedTool>({
-    name: 'bw_start_tool',
-    text: 'select * from state.start_tool($1, $2, $3)',
-    values: [projectId, toolCallId, host],
-  })
+  const [row] = await callWith<StartedTool>(db, 'start_tool', projectId, toolCallId, host)
   return row
 }
 
@@ -38,22 +35,18 @@ export interface OpenCall {
 export interface OpenCallsQuery {
   readonly projectId: string
   readonly tools: readonly string[]
-  /** A host that has not beaten for this long is taken for dead: its repeatable calls are open again. */
+  /** A host that has not beaten for this long is considered dead: its repeatable calls are open again. */
   readonly silentSeconds: number
   readonly max: number
 }
 
-/** Calls that a host may start: what a host lives by when no bell reaches it. */
+/** Calls that a host may start, for hosts that no bell reaches. */
 export async function openCalls(db: Queryable, query: OpenCallsQuery): Promise<OpenCall[]> {
   if (query.tools.length === 0 || query.max <= 0) return []
-  return db.query<OpenCall>({
-    name: 'bw_open_calls',
-    text: 'select * from state.open_calls($1, $2, $3, $4)',
-    values: [query.projectId, query.tools, query.silentSeconds, query.max],
-  })
+  return callWith<OpenCall>(db, 'open_calls', query.projectId, query.tools, query.silentSeconds, query.max)
 }
 
-/** Answers the calls that are to be given up: taken by another host, answered, or of a turn that has ended. */
+/** Returns the calls that the host must give up: taken by another host, answered, or of an ended turn. */
 export async function beatTools(
   db: Queryable,
   projectId: string,

@@ -1,10 +1,14 @@
-/** A worker takes work: turns to run, and suspended turns whose last result has come. */
+/** Claim: a worker takes pending turns, and suspended turns whose last result has arrived. */
 import type { MessageType } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
-import type { Fence, Verdict } from '../../verdict.js'
+import { callWith, type Fence, type Verdict } from '../../verdict.js'
+
+/** What a claim does besides handing out turns: it ends stopped turns, refuses invalid rows and applies partial receipts. */
+export type ClaimSideVerdict = Verdict<'received' | 'refused' | 'ended' | 'leased'>
+type ClaimWhat = 'turn' | 'resume' | 'again' | ClaimSideVerdict['what']
 
 export interface ClaimedTurn extends Fence {
-  /** `turn`: start, or go on from the cards of a worker that fell silent. `resume`: every awaited result is there. */
+  /** `turn`: start the turn, or continue it from the cards of a silent worker. `resume`: every awaited result has arrived. */
   readonly kind: 'turn' | 'resume'
   readonly inboxId: string
   readonly messageType: MessageType
@@ -21,7 +25,7 @@ export interface ClaimedTurn extends Fence {
   readonly takenOver: boolean
 }
 
-interface ClaimRow extends Verdict {
+interface ClaimRow extends Verdict<ClaimWhat, { readonly taken_over?: boolean } | null> {
   readonly message_type: MessageType
   readonly payload: Readonly<Record<string, unknown>>
   readonly attempts: number
@@ -36,10 +40,9 @@ interface ClaimRow extends Verdict {
 
 export interface Claimed {
   readonly turns: readonly ClaimedTurn[]
-  /** A head was busy with someone else: step once more. */
+  /** Another session had locked a head, or more rows are pending: claim again. */
   readonly again: boolean
-  /** Leases that stop rows made free, refused rows, partial receipts. */
-  readonly others: readonly Verdict[]
+  readonly others: readonly ClaimSideVerdict[]
 }
 
 export interface Claimant {
@@ -50,35 +53,33 @@ export interface Claimant {
 }
 
 export async function claim(db: Queryable, claimant: Claimant): Promise<Claimed> {
-  return sorted(await ask(db, 'claim', claimant))
+  return sorted(await callClaim(db, 'claim', claimant))
 }
 
-/** W2.3b: turns whose results are all there and whose worker did not live to apply them. */
+/** W2.3b: takes turns whose results have all arrived and whose worker died before it applied them. */
 export async function reconcile(db: Queryable, claimant: Claimant): Promise<Claimed> {
-  return sorted(await ask(db, 'reconcile', claimant))
+  return sorted(await callClaim(db, 'reconcile', claimant))
 }
 
-async function ask(db: Queryable, verb: 'claim' | 'reconcile', claimant: Claimant): Promise<ClaimRow[]> {
-  return db.query<ClaimRow>({
-    name: `bw_${verb}`,
-    text: `select * from state.${verb}($1, $2, $3, $4)`,
-    values: [claimant.workerTarget, claimant.workerId, claimant.max, claimant.resumeLeaseSeconds],
-  })
+async function callClaim(db: Queryable, verb: 'claim' | 'reconcile', claimant: Claimant): Promise<ClaimRow[]> {
+  const { workerTarget, workerId, max, resumeLeaseSeconds } = claimant
+  return callWith<ClaimRow>(db, verb, workerTarget, workerId, max, resumeLeaseSeconds)
 }
 
 function sorted(rows: readonly ClaimRow[]): Claimed {
   const turns: ClaimedTurn[] = []
-  const others: Verdict[] = []
+  const others: ClaimSideVerdict[] = []
   let again = false
   for (const row of rows) {
-    if (row.what === 'again') again = true
-    else if (row.what === 'turn' || row.what === 'resume') turns.push(claimedTurn(row, row.what))
-    else others.push(row)
+    const { what } = row
+    if (what === 'again') again = true
+    else if (what === 'turn' || what === 'resume') turns.push(claimedTurn(row, what))
+    else others.push({ ...row, what })
   }
   return { turns, again, others }
 }
 
-/** Hot: every field by name, in one object. A spread would make two, and copying is what costs. */
+/** Hot path: one object literal with every field, because a spread would copy twice. */
 function claimedTurn(row: ClaimRow, kind: 'turn' | 'resume'): ClaimedTurn {
   return {
     projectId: row.project_id,
@@ -98,6 +99,6 @@ function claimedTurn(row: ClaimRow, kind: 'turn' | 'resume'): ClaimedTurn {
     contextBoxId: row.context_box_id,
     outputBoxId: row.output_box_id,
     turnDeadline: row.turn_deadline,
-    takenOver: (row.detail as { taken_over?: boolean } | null)?.taken_over === true,
+    takenOver: row.detail?.taken_over === true,
   }
 }

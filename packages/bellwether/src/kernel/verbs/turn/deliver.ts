@@ -1,4 +1,7 @@
-/** Deliver: the normal end of a turn. `already` after an in-doubt commit is as good as `ended`; `stale` means another owns the turn. */
+/**
+ * Deliver: the normal end of a turn. `already` means that an earlier call with the same fence succeeded (an in-doubt commit); `stale` means
+ * that another worker holds the turn.
+ */
 import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -8,11 +11,16 @@ import { call, type Fence, type Verdict } from '../../verdict.js'
 export interface Delivery extends Fence {
   readonly status: Exclude<Outcome, 'canceled'>
   readonly error?: string
-  /** Text, or fields that answer the task's result_fields. */
+  /** Text, or values for the task's result_fields. */
   readonly content:
     | { readonly text: string }
     | { readonly fields: readonly { readonly name: string; readonly value: unknown }[] }
 }
+
+export type DeliverVerdict = Verdict<
+  'ended' | 'already' | 'stale' | 'refused' | 'leased',
+  { readonly missing: readonly string[] | null } | null
+>
 
 export type DeliverResult =
   | { readonly what: 'ended' | 'already' | 'stale' }
@@ -24,7 +32,7 @@ export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknow
   storable(delivery.content, 'the deliverable', cardMaxBytes)
   if (!deliverable.includes(delivery.status)) {
     throw new InvalidInput(
-      `a turn is delivered as ${deliverable.join(', ')}, not as ${JSON.stringify(delivery.status)}`,
+      `Cannot deliver the turn: "status" must be one of ${deliverable.join(', ')} (got ${JSON.stringify(delivery.status)})`,
       {
         code: 'invalid_status',
       },
@@ -42,11 +50,11 @@ export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknow
   }
 }
 
-export async function deliver(db: Queryable, rows: readonly object[]): Promise<Verdict[]> {
+export async function deliver(db: Queryable, rows: readonly object[]): Promise<DeliverVerdict[]> {
   return call(db, 'deliver', rows)
 }
 
-export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, Verdict>): DeliverResult {
+export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, DeliverVerdict>): DeliverResult {
   const verdict = verdicts.get(agentTurnId)
   switch (verdict?.what) {
     case 'ended':
@@ -54,8 +62,8 @@ export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, Ver
     case 'stale':
       return { what: verdict.what }
     case 'refused':
-      return { what: 'refused', missing: (verdict.detail as { missing: string[] | null }).missing ?? [] }
+      return { what: 'refused', missing: verdict.detail?.missing ?? [] }
     default:
-      throw new Error(`deliver answered ${verdict?.what ?? 'nothing'} for turn ${agentTurnId}`)
+      throw new Error(`state.deliver returned ${verdict?.what ?? 'no verdict'} for turn ${agentTurnId}`)
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Enqueue: one call, one turn (T1.5). The ids are minted here, so that the same call can be repeated after an in-doubt
- * commit and changes nothing (hazard 12); so does the same correlation id.
+ * Enqueue: one call creates one turn (T1.5). The ids are created here, so that repeating a call after an in-doubt commit changes nothing
+ * (hazard 12); a repeated correlation id changes nothing either.
  */
 import { InvalidInput, token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
@@ -14,15 +14,15 @@ import { call, type Verdict } from '../../verdict.js'
 export interface NewTurn {
   readonly projectId: string
   readonly agentId: string
-  /** What to do, in words: becomes a task.instruction card in a context box of its own. */
+  /** The task as text; it becomes a task.instruction card in a new context box. */
   readonly instruction?: string
-  /** Or a context box that exists already. */
+  /** An existing context box, instead of an instruction. */
   readonly contextBoxId?: string
   readonly resultFields?: readonly FieldSpec[]
   readonly outputBoxId?: string
   readonly channelId?: string
   readonly correlationId?: string
-  /** The inbox row's id, when the caller has one that names this request for ever: asking again with it changes nothing. */
+  /** The inbox row's id, if the caller has a permanent id for this request: repeating the call with it changes nothing. */
   readonly inboxId?: string
   readonly recursionDepth?: number
   readonly traceparent?: string
@@ -36,13 +36,20 @@ export interface NewTurn {
 export interface Enqueued {
   readonly agentTurnId: string
   readonly inboxId: string
-  /** `queued` behind other turns, or `pending` because the agent was idle and is leased; a duplicate says where it is now. */
+  /** `queued` behind other turns, or `pending` if the idle agent was leased at once; for a duplicate, its current status. */
   readonly status: string
   readonly duplicate: boolean
 }
 
-// Far beyond any limit that the house sets; the column holds it.
+// Far above any configured limit, and small enough for the column.
 const depthMax = 1_000_000
+
+export type EnqueueVerdict =
+  | Verdict<'duplicate', { readonly inbox_id: string; readonly status: string }>
+  | Verdict<
+      'enqueued' | 'leased' | 'unknown_agent' | 'recursion_depth_exceeded' | 'agent_retired' | 'unknown_box',
+      unknown
+    >
 
 type Row = Readonly<Record<string, unknown>> & {
   readonly inbox_id: string
@@ -52,13 +59,13 @@ type Row = Readonly<Record<string, unknown>> & {
   readonly budget: { readonly budget_id: string } | undefined
 }
 
-/** Checks a turn and gives it its ids. Throws before anything is written. */
+/** Checks a turn and creates its ids. Throws InvalidInput before anything is written. */
 export function turnRow(ids: Ids, turn: NewTurn): Row {
   const agentTurnId = ids.next()
   if (turn.instruction !== undefined && turn.contextBoxId !== undefined) {
-    throw new InvalidInput('a turn takes an instruction or a context_box_id, not both', {
+    throw new InvalidInput('A turn takes either "instruction" or "context_box_id", not both', {
       code: 'two_contexts',
-      hint: 'make a box that packs the other one and holds the instruction',
+      hint: 'create a box that packs the other box and contains the instruction',
     })
   }
   const cards = []
@@ -67,9 +74,9 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
   }
   if (turn.resultFields !== undefined) cards.push(cardRow(ids, resultFieldsCard(turn.resultFields)))
   if (cards.length > 0 && turn.contextBoxId !== undefined) {
-    throw new InvalidInput('result_fields belong in the context box that is given', {
+    throw new InvalidInput('A turn takes either "result_fields" or "context_box_id", not both', {
       code: 'two_contexts',
-      hint: 'make the box with a task.result_fields card',
+      hint: 'create the context box with a task.result_fields card',
     })
   }
   const box = cards.length > 0 ? { box_id: ids.next(), cards } : undefined
@@ -83,7 +90,9 @@ export function turnRow(ids: Ids, turn: NewTurn): Row {
   storable(payload, 'the payload', payloadMaxBytes)
   const depth = turn.recursionDepth ?? 0
   if (!Number.isInteger(depth) || depth < 0 || depth > depthMax) {
-    throw new InvalidInput('recursion_depth must be a whole number from 0', { code: 'invalid_recursion_depth' })
+    throw new InvalidInput(`"recursion_depth" must be a whole number from 0 to ${depthMax}`, {
+      code: 'invalid_recursion_depth',
+    })
   }
   return {
     inbox_id: optional(turn.inboxId, 'inbox_id') ?? ids.next(),
@@ -110,16 +119,16 @@ function optional(text: string | undefined, what: string): string | undefined {
   return text === undefined ? undefined : plainText(text, what)
 }
 
-/** Puts rows into inboxes and says, row by row, what became of them; the leases that it made are among the verdicts. */
+/** Enqueues rows and returns one result per row; the verdicts include the new leases. */
 export async function enqueue(
   db: Queryable,
   rows: readonly Row[],
-): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: Verdict[] }> {
-  // The same correlation id twice in one batch is one turn asked for twice.
+): Promise<{ results: (Enqueued | InvalidInput)[]; verdicts: EnqueueVerdict[] }> {
+  // The same correlation id twice in one batch is one turn.
   const firsts = new Map(rows.toReversed().map((row) => [keyOf(row), row]))
   const verb = rows.some((row) => row.budget !== undefined) ? 'enqueue_budgeted' : 'enqueue'
-  const verdicts = await call(db, verb, [...firsts.values()].toReversed()).catch(unknownCard)
-  // A turn that was put in line and then leased by the same call is told twice: the later word counts.
+  const verdicts = await call<EnqueueVerdict>(db, verb, [...firsts.values()].toReversed()).catch(unknownCard)
+  // A turn that the call first enqueued and then leased has two verdicts: the later one counts.
   const byRow = new Map(verdicts.map((verdict) => [verdict.inbox_id, verdict]))
   const results = rows.map((row) => {
     const first = firsts.get(keyOf(row))!
@@ -133,8 +142,7 @@ function keyOf(row: Row): string {
   return row.correlation_id === undefined ? row.inbox_id : `${row.project_id} ${row.agent_id} ${row.correlation_id}`
 }
 
-/** What became of one row of a batch. */
-function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>): Enqueued | InvalidInput {
+function enqueued(row: Row, verdicts: ReadonlyMap<string, EnqueueVerdict>): Enqueued | InvalidInput {
   const verdict = verdicts.get(row.inbox_id)
   switch (verdict?.what) {
     case 'leased':
@@ -142,27 +150,29 @@ function enqueued(row: Row, verdicts: ReadonlyMap<string, Verdict>): Enqueued | 
     case 'enqueued':
       return { agentTurnId: verdict.agent_turn_id, inboxId: verdict.inbox_id, status: 'queued', duplicate: false }
     case 'duplicate': {
-      const there = verdict.detail as { inbox_id: string; status: string }
-      return { agentTurnId: verdict.agent_turn_id, inboxId: there.inbox_id, status: there.status, duplicate: true }
+      const { inbox_id: inboxId, status } = verdict.detail
+      return { agentTurnId: verdict.agent_turn_id, inboxId, status, duplicate: true }
     }
     case 'unknown_agent':
-      return new InvalidInput(`there is no agent ${verdict.agent_id} in project ${verdict.project_id}`, {
+      return new InvalidInput(`Unknown agent "${verdict.agent_id}" in project "${verdict.project_id}"`, {
         code: 'unknown_agent',
-        hint: 'add it to the roster first',
+        hint: 'add the agent to the roster first',
       })
     case 'unknown_box':
-      return new InvalidInput('the context box or the output box is not there', {
+      return new InvalidInput('Unknown context box or output box', {
         code: 'unknown_box',
-        hint: 'name boxes of the same project; make a context box first (pack other boxes into it), and leave the output box out',
+        hint: 'use boxes of the same project: create the context box first (it can pack other boxes) and omit the output box',
       })
     case 'agent_retired':
-      return new InvalidInput(`agent ${verdict.agent_id} is retired and takes no new turns`, { code: 'agent_retired' })
+      return new InvalidInput(`Agent "${verdict.agent_id}" is retired and takes no new turns`, {
+        code: 'agent_retired',
+      })
     case 'recursion_depth_exceeded':
-      return new InvalidInput('agents have called agents too deeply', {
+      return new InvalidInput('The chain of agents that call agents is too deep', {
         code: 'recursion_depth_exceeded',
-        hint: 'let one agent do more of the work itself, or raise pmo.max_recursion_depth',
+        hint: 'let one agent do more of the work, or raise pmo.max_recursion_depth',
       })
     default:
-      throw new Error(`enqueue answered ${verdict?.what ?? 'nothing'} for inbox row ${row.inbox_id}`)
+      throw new Error(`state.enqueue returned no verdict for inbox row ${row.inbox_id}`)
   }
 }

@@ -1,9 +1,9 @@
-/** What a turn writes while it runs: cards into its output box, and its steps. A lost fence writes nothing. */
+/** Record: a running turn writes cards into its output box, and its steps. A lost fence writes nothing. */
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { cardRow, type NewCard } from '../cards.js'
 import { payloadMaxBytes, plainText, storable } from '../../content.js'
-import { call, fenceRow, type Fence } from '../../verdict.js'
+import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 export interface Step {
   readonly stepId: string
@@ -21,14 +21,14 @@ export interface Writing extends Fence {
 
 export async function record(db: Queryable, ids: Ids, writing: Writing): Promise<'recorded' | 'stale'> {
   const { step } = writing
-  const [verdict] = await call(db, 'record', [
+  const [verdict] = await call<Verdict<'recorded' | 'stale'>>(db, 'record', [
     {
       ...fenceRow(writing),
       cards: writing.cards?.map((card) => cardRow(ids, card)),
       step: step && stepRow(step),
     },
   ])
-  return verdict?.what === 'recorded' ? 'recorded' : 'stale'
+  return verdict?.what ?? 'stale'
 }
 
 function stepRow(step: Step): Record<string, unknown> {

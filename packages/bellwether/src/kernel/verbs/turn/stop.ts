@@ -1,4 +1,4 @@
-/** Stop: ends an active turn, cancels a queued one; which of the two is decided under the lock (T3.6, hazard 9). */
+/** Stop: ends an active turn or cancels a queued one; the verb decides which under the head's lock (T3.6, hazard 9). */
 import { token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -12,13 +12,14 @@ export interface Stopping {
 }
 
 export type StopResult = 'ended' | 'already' | 'unknown_turn'
+export type StopVerdict = Verdict<StopResult | 'leased'>
 
 export async function stop(
   db: Queryable,
   ids: Ids,
   stopping: Stopping,
-): Promise<{ result: StopResult; verdicts: Verdict[] }> {
-  const verdicts = await call(db, 'stop', [
+): Promise<{ result: StopResult; verdicts: StopVerdict[] }> {
+  const verdicts = await call<StopVerdict>(db, 'stop', [
     {
       project_id: token(stopping.projectId, 'project'),
       agent_turn_id: plainText(stopping.agentTurnId, 'agent_turn_id'),
@@ -27,8 +28,7 @@ export async function stop(
       reason: stopping.reason === undefined ? undefined : plainText(stopping.reason, 'reason', 2_000),
     },
   ])
-  const mine = verdicts.find((verdict) => verdict.agent_turn_id === stopping.agentTurnId && verdict.what !== 'leased')
-  if (mine?.what === 'ended' || mine?.what === 'already' || mine?.what === 'unknown_turn')
-    return { result: mine.what, verdicts }
-  throw new Error(`stop answered ${mine?.what ?? 'nothing'} for turn ${stopping.agentTurnId}`)
+  for (const { agent_turn_id: agentTurnId, what } of verdicts)
+    if (agentTurnId === stopping.agentTurnId && what !== 'leased') return { result: what, verdicts }
+  throw new Error(`state.stop returned no verdict for turn ${stopping.agentTurnId}`)
 }

@@ -1,4 +1,7 @@
-/** Suspend: the turn waits for tools. Cards, waits, deadline and commands are one transaction; the commands leave after it. */
+/**
+ * Suspend: the turn waits for tools. One transaction writes cards, waits, deadline and commands; the relay publishes the commands after
+ * the commit.
+ */
 import { afterExecutions, InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -6,7 +9,7 @@ import { unknownCard } from '../cards.js'
 import { cardMaxBytes, plainText, storable } from '../../content.js'
 import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from '../batches/fork.js'
 import { TURN } from '../../turn.js'
-import { call, fenceRow, type Fence } from '../../verdict.js'
+import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 export interface ToolCall {
   readonly toolCallId: string
@@ -15,9 +18,9 @@ export interface ToolCall {
   readonly afterExecution?: AfterExecution
   readonly timeoutSeconds?: number
   readonly idempotent?: boolean
-  /** Who answers it, when nobody is to be sent a command for it: people, or a host that has taken it already. */
+  /** Who answers the call if no command is sent for it: people, or a host that has already taken the call. */
   readonly hostedBy?: string
-  /** The call is a fork: its batch comes to be with the wait, and the PMO answers it when the batch is done. */
+  /** The call is a fork: the verb creates the batch together with the wait, and the PMO answers when the batch is done. */
   readonly batch?: NewBatch
 }
 
@@ -28,19 +31,25 @@ export interface Suspension extends Fence {
 
 export type Suspended = typeof TURN.suspend.to | 'already' | 'stale'
 
-// A year: no tool is waited for longer, and the deadline must stay a date.
+// One year: no tool takes longer, and the deadline must stay a valid date.
 const timeoutMaxSeconds = 31_536_000
 
 function checkCall({ toolName, afterExecution, timeoutSeconds }: ToolCall): void {
   if (afterExecution !== undefined && !afterExecutions.includes(afterExecution)) {
-    throw new InvalidInput(`after_execution of ${toolName} must be ${afterExecutions.join(' or ')}`, {
-      code: 'invalid_after_execution',
-    })
+    throw new InvalidInput(
+      `"after_execution" of tool "${toolName}" must be ${afterExecutions.join(' or ')} (got ${JSON.stringify(afterExecution)})`,
+      {
+        code: 'invalid_after_execution',
+      },
+    )
   }
   if (timeoutSeconds !== undefined && !(timeoutSeconds > 0 && timeoutSeconds <= timeoutMaxSeconds)) {
-    throw new InvalidInput(`the timeout of ${toolName} must be more than 0 and at most ${timeoutMaxSeconds} seconds`, {
-      code: 'invalid_timeout',
-    })
+    throw new InvalidInput(
+      `The timeout of tool "${toolName}" must be more than 0 and at most ${timeoutMaxSeconds} seconds (got ${timeoutSeconds})`,
+      {
+        code: 'invalid_timeout',
+      },
+    )
   }
 }
 
@@ -48,7 +57,7 @@ function hostOf({ hostedBy }: ToolCall): string | undefined {
   return hostedBy === undefined ? undefined : plainText(hostedBy, 'hosted_by')
 }
 
-// A step that asks for more at once is a loop that went wrong.
+// A step with more calls than this is a runaway loop.
 const callsMax = 1_000
 
 export async function suspend(
@@ -60,7 +69,7 @@ export async function suspend(
   const { calls } = suspension
   const distinct = new Set(calls.map((one) => one.toolCallId))
   if (calls.length === 0 || calls.length > callsMax || distinct.size !== calls.length) {
-    throw new InvalidInput(`a turn suspends on 1 to ${callsMax} tool calls with distinct ids`, {
+    throw new InvalidInput(`A turn suspends on 1 to ${callsMax} tool calls with distinct ids (got ${calls.length})`, {
       code: 'invalid_tool_calls',
     })
   }
@@ -68,7 +77,7 @@ export async function suspend(
   const forks: ForkRows[] = []
   const rows = calls.map((one) => {
     checkCall(one)
-    storable(one.args ?? {}, `the arguments of ${one.toolName}`, cardMaxBytes)
+    storable(one.args ?? {}, `the arguments of tool "${one.toolName}"`, cardMaxBytes)
     if (one.batch !== undefined) forks.push(forkOfCall(ids, suspension, stepId, one.toolCallId, one.batch))
     return {
       tool_call_id: plainText(one.toolCallId, 'tool_call_id'),
@@ -82,22 +91,18 @@ export async function suspend(
       hosted_by: one.batch === undefined ? hostOf(one) : 'pmo',
     }
   })
-  const [verdict] = await call(
+  const [verdict] = await call<Verdict<Suspended | 'refused'>>(
     db,
     'suspend',
     [{ ...fenceRow(suspension), step_id: stepId, calls: rows }],
     suspendSeconds,
     forks.length === 0 ? null : JSON.stringify(together(forks)),
   ).catch(unknownCard)
-  switch (verdict?.what) {
-    case TURN.suspend.to:
-    case 'already':
-    case 'stale':
-      return verdict.what
-    default:
-      throw new InvalidInput('a tool_call_id of this step was used before in this project', {
-        code: 'duplicate_tool_call',
-        hint: 'make tool call ids unique, for example by putting the step id in front',
-      })
+  if (verdict === undefined || verdict.what === 'refused') {
+    throw new InvalidInput('A tool_call_id of this step was already used in this project', {
+      code: 'duplicate_tool_call',
+      hint: 'make tool call ids unique, for example by prefixing the step id',
+    })
   }
+  return verdict.what
 }

@@ -1,17 +1,17 @@
-/** Compaction: a running turn goes on with a new output box; the old one stays as it was (T5.4). A lost fence writes nothing. */
+/** Compaction: a running turn continues with a new output box; the old box stays unchanged (T5.4). A lost fence writes nothing. */
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { cardRow, unknownCard, type NewCard } from '../cards.js'
-import { call, fenceRow, type Fence } from '../../verdict.js'
+import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 export interface BoxSwap extends Fence {
-  /** Cards of the turn's own boxes that it keeps, in order. */
+  /** Cards of the turn's own boxes to keep, in order. */
   readonly cardIds?: readonly string[]
-  /** What follows them: a summary of the rest, for example. */
+  /** New cards after them, for example a summary of the rest. */
   readonly cards?: readonly NewCard[]
 }
 
-/** The new box's id, or `stale`. */
+/** Returns the id of the new box. */
 export async function swapBox(db: Queryable, ids: Ids, swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'> {
   const boxId = ids.next()
   const row = {
@@ -20,6 +20,6 @@ export async function swapBox(db: Queryable, ids: Ids, swap: BoxSwap): Promise<{
     card_ids: swap.cardIds ?? [],
     cards: (swap.cards ?? []).map((card) => cardRow(ids, card)),
   }
-  const [verdict] = await call(db, 'swap_box', [row]).catch(unknownCard)
+  const [verdict] = await call<Verdict<'swapped' | 'stale'>>(db, 'swap_box', [row]).catch(unknownCard)
   return verdict?.what === 'swapped' ? { boxId } : 'stale'
 }

@@ -1,4 +1,4 @@
-/** A person's action on an agent: lease first, then the inbox row; a busy agent says so and nothing is written (T3.1c). */
+/** A person's action on an agent: the verb leases the agent and writes the inbox row in one step; a busy agent is left unchanged (T3.1c). */
 import { token } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
@@ -16,7 +16,9 @@ export interface UiAction {
   readonly traceparent?: string
 }
 
-export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promise<Verdict[]> {
+export type UiActionVerdict = Verdict<'accepted' | 'busy' | 'rejected' | 'duplicate'>
+
+export async function uiAction(db: Queryable, ids: Ids, action: UiAction): Promise<UiActionVerdict[]> {
   const payload = {
     action_id: plainText(action.actionId, 'action_id'),
     tool_name: plainText(action.toolName, 'tool_name'),

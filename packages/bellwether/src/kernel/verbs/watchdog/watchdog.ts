@@ -1,27 +1,19 @@
 /**
- * The verbs of the two watchdogs. They decide nothing about time here: `state.now()` is the clock, the settings are the
- * limits, and the watch says since when the caller has been watching without a gap (W2.10).
+ * The verbs of the watchdogs. `state.now()` is their clock, the settings are their limits, and the watch says since when the caller has
+ * been watching without a gap (W2.10).
  */
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
-import { call, type Verdict } from '../../verdict.js'
+import { call, callWith, type EndingVerdict, type Verdict } from '../../verdict.js'
 import type { Watch } from '../../watch-window.js'
+import type { ReportVerdict } from '../tools/report.js'
 
-// Keeps one verb under about 50 ms; the caller comes again while a sweep is full.
+// Keeps one verb under about 50 ms; the caller repeats it while a sweep is full.
 export const sweepMax = 500
-// Looking at every active head costs more than ending some: one look ends this many, on heads that nobody else works on.
+// Scanning every active head costs more than ending some of them: one scan ends up to this many turns.
 export const reapMax = 2_000
 
-async function sweep(db: Queryable, verb: string, ...values: readonly unknown[]): Promise<Verdict[]> {
-  const places = values.map((_, position) => `$${position + 1}`).join(', ')
-  return db.query<Verdict>({ name: `bw_${verb}`, text: `select * from state.${verb}(${places})`, values })
-}
-
-export async function databaseNow(db: Queryable): Promise<Date> {
-  const [row] = await db.query<{ now: Date }>({ name: 'bw_now', text: 'select state.now() as now' })
-  if (row === undefined) throw new Error('the database does not know the time')
-  return row.now
-}
+export type GuardVerdict = EndingVerdict | Verdict<'retried' | 'woken' | 'skipped'>
 
 export interface ReapSettings {
   readonly dispatchedTimeoutSeconds: number
@@ -32,9 +24,9 @@ export interface ReapSettings {
   readonly maxAttempts: number
 }
 
-/** W2.2f, W2.5, W2.6, W2.9 and the last attempt of W2.1: ends what nobody else will. */
-export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<Verdict[]> {
-  return db.query<Verdict>({
+/** W2.2f, W2.5, W2.6, W2.9 and the last attempt of W2.1: ends the turns that no worker will end. */
+export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<EndingVerdict[]> {
+  return db.query<EndingVerdict>({
     name: 'bw_reap',
     text: 'select * from state.reap($1::json, $2)',
     values: [
@@ -53,33 +45,52 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
   })
 }
 
+// A worker learns at once that its turn crossed the budget, and has this long to end the turn with the results so far.
+const budgetGraceSeconds = 10
+
+/** H7.5: ends turns that crossed their budget and whose worker did not end them. */
+export const endOverBudget = (db: Queryable, ids: Ids, watch: Watch) =>
+  callWith<EndingVerdict>(
+    db,
+    'end_over_budget',
+    budgetGraceSeconds,
+    watch.since,
+    watch.validUntil,
+    Array.from({ length: sweepMax }, () => ids.next()),
+  )
+
 /** W2.4 */
 export const retryDispatched = (db: Queryable, retrySeconds: number) =>
-  sweep(db, 'retry_dispatched', retrySeconds, sweepMax)
+  callWith<Verdict<'retried'>>(db, 'retry_dispatched', retrySeconds, sweepMax)
 
 /** W2.7 */
 export const wakePending = (db: Queryable, wakeupSeconds: number, skipSeconds: number) =>
-  sweep(db, 'wake_pending', wakeupSeconds, skipSeconds, sweepMax)
+  callWith<Verdict<'woken' | 'skipped'>>(db, 'wake_pending', wakeupSeconds, skipSeconds, sweepMax)
 
 /** W2.8 */
 export const sweepQueued = (db: Queryable, olderThanSeconds: number) =>
-  sweep(db, 'sweep_queued', olderThanSeconds, sweepMax)
+  callWith<Verdict<'leased'>>(db, 'sweep_queued', olderThanSeconds, sweepMax)
 
 /** W2.1 */
 export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxAttempts: number, watch: Watch) =>
-  sweep(db, 'reclaim', target, timeoutSeconds, maxAttempts, watch.since, watch.validUntil, sweepMax)
+  callWith<Verdict<'reclaimed' | 'refused'>>(
+    db,
+    'reclaim',
+    target,
+    timeoutSeconds,
+    maxAttempts,
+    watch.since,
+    watch.validUntil,
+    sweepMax,
+  )
 
-/** Hazard 11: commands that no tool host has started. */
+/** Hazard 11: resends commands that no tool host has started. */
 export const resendCommands = (db: Queryable, target: string, olderThanSeconds: number) =>
-  sweep(db, 'resend_commands', target, olderThanSeconds, sweepMax)
+  callWith<Verdict<'resent'>>(db, 'resend_commands', target, olderThanSeconds, sweepMax)
 
-/** W2.2: one timeout report for each wait that is due. */
-export async function expireWaits(db: Queryable, ids: Ids, target: string, watch: Watch): Promise<Verdict[]> {
-  const due = await db.query<object>({
-    name: 'bw_due_waits',
-    text: 'select * from state.due_waits($1, $2, $3)',
-    values: [target, watch.since, sweepMax],
-  })
+/** W2.2: writes one timeout receipt for each wait that is due. */
+export async function expireWaits(db: Queryable, ids: Ids, target: string, watch: Watch): Promise<ReportVerdict[]> {
+  const due = await callWith<object>(db, 'due_waits', target, watch.since, sweepMax)
   if (due.length === 0) return []
   return call(
     db,
@@ -89,7 +100,7 @@ export async function expireWaits(db: Queryable, ids: Ids, target: string, watch
   )
 }
 
-/** W2.3a */
+/** W2.3a: returns the number of ledger rows that are pending again. */
 export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number> {
   const [row] = await db.query<{ rows: number }>({
     name: 'bw_requeue_ledgers',
@@ -98,17 +109,19 @@ export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number
   return row?.rows ?? 0
 }
 
-/** After the clock was set back: signs of life must not lie in the future. */
-export async function forgetFuture(db: Queryable): Promise<void> {
+/** Resets signs of life that lie in the future because the clock was set back. */
+export async function resetFutureTimes(db: Queryable): Promise<void> {
   await db.query({ text: 'select state.forget_future()' })
 }
 
-/** Retention: removes finished rows older than `days`, a bounded number a call; answers how many went. */
+const pruneMax = 2_000
+
+/** Retention: removes finished rows older than `days`, a bounded number per call, and returns how many it removed. */
 export async function prune(db: Queryable, days: number): Promise<number> {
   const [row] = await db.query<{ rows: number }>({
     name: 'bw_prune',
     text: 'select state.prune($1, $2) as rows',
-    values: [days, 2_000],
+    values: [days, pruneMax],
   })
   return row?.rows ?? 0
 }

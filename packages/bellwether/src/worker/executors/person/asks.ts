@@ -4,7 +4,7 @@
  */
 import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
-import type { ToolResult } from '../../../kernel/verbs/turn/resume.js'
+import type { ToolResult } from '../../../kernel/reads/waits.js'
 
 export interface Answer {
   readonly status: ResultStatus

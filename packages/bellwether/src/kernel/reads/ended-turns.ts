@@ -1,10 +1,10 @@
 /**
- * What the database holds of turns that have ended: the rows that spans are made of. Reads only, by index, in the order of the outbox;
- * nobody else's work waits for it.
+ * Reads what the database holds of turns that have ended: the rows that spans are made of. Reads only, by index, in the order of the
+ * outbox, without locks.
  */
-import type { Queryable } from '../ports/database/database.js'
+import type { Queryable } from '../../ports/database/database.js'
 
-export interface TurnRow {
+export interface EndedTurnRow {
   readonly project_id: string
   readonly agent_id: string
   readonly agent_turn_id: string
@@ -57,21 +57,21 @@ export interface InterventionRow {
   readonly created_at: Date
 }
 
-export interface Trail {
-  readonly turns: readonly TurnRow[]
+export interface EndedTurns {
+  readonly turns: readonly EndedTurnRow[]
   readonly steps: readonly StepRow[]
   readonly waits: readonly WaitRow[]
   readonly interventions: readonly InterventionRow[]
 }
 
-// A turn that took more of either went wrong in a way that its first hundreds tell.
+// A turn with more steps or waits than this went wrong, and its first 500 show how.
 const rowsPerTurn = 500
 
-export async function readTrail(db: Queryable, agentTurnIds: readonly string[]): Promise<Trail> {
+export async function readEndedTurns(db: Queryable, agentTurnIds: readonly string[]): Promise<EndedTurns> {
   const values = [agentTurnIds]
   const [turns, steps, waits, interventions] = await Promise.all([
-    db.query<TurnRow>({
-      name: 'bw_trail_turns',
+    db.query<EndedTurnRow>({
+      name: 'bw_ended_turns',
       text: `select i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.message_type, i.channel_id, i.traceparent, i.attempts, i.claimed_by,
           i.recursion_depth, i.created_at, i.started_at, i.ended_at, i.outcome, i.error, i.deliverable_card_id, a.profile_id
         from unnest($1::text[]) as t (id) cross join lateral state.turn_row(t.id) i
@@ -80,7 +80,7 @@ export async function readTrail(db: Queryable, agentTurnIds: readonly string[]):
       values,
     }),
     db.query<StepRow>({
-      name: 'bw_trail_steps',
+      name: 'bw_ended_steps',
       text: `select s.agent_turn_id, s.step_id, s.phase, s.status, left(s.error, 1000) as error, s.started_at, s.ended_at,
           jsonb_build_object('usage', s.metadata -> 'usage', 'model', s.metadata -> 'model', 'duration_ms', s.metadata -> 'duration_ms') as metadata
         from unnest($1::text[]) as t (id) cross join lateral (
@@ -88,7 +88,7 @@ export async function readTrail(db: Queryable, agentTurnIds: readonly string[]):
       values,
     }),
     db.query<WaitRow>({
-      name: 'bw_trail_waits',
+      name: 'bw_ended_waits',
       text: `select w.project_id, w.agent_turn_id, w.step_id, w.tool_call_id, w.tool_name, w.wait_status, w.started_by, w.created_at,
           r.created_at as answered_at, r.payload ->> 'status' as status, r.payload -> 'error' ->> 'code' as error
         from unnest($1::text[]) as t (id) cross join lateral (
@@ -98,7 +98,7 @@ export async function readTrail(db: Queryable, agentTurnIds: readonly string[]):
       values,
     }),
     db.query<InterventionRow>({
-      name: 'bw_trail_interventions',
+      name: 'bw_ended_interventions',
       text: `select v.agent_turn_id, v.kind, v.reason, v.turn_epoch, v.created_at
         from unnest($1::text[]) as t (id) cross join lateral (
           select * from state.interventions v where v.agent_turn_id = t.id order by v.intervention_id limit 100) v`,
@@ -108,61 +108,25 @@ export async function readTrail(db: Queryable, agentTurnIds: readonly string[]):
   return { turns, steps, waits, interventions }
 }
 
-export interface Position {
-  readonly xid: string
-  readonly event_id: string
-}
-
 export interface EndedPage {
   readonly turns: readonly string[]
-  /** The last event that was looked at, whatever it was; undefined: there was none. */
-  readonly last: Position | undefined
+  /** The cursor of the last event on the page; undefined: the page is empty. */
+  readonly last: string | undefined
   readonly full: boolean
 }
 
-// Rows of a few dozen bytes: one page is a few milliseconds.
+// Rows of a few dozen bytes: reading one page takes a few milliseconds.
 const eventsMax = 2_000
 
-/** Turns that ended after this position, none skipped whatever order transactions commit in (hazard 4). */
-export async function readEnded(db: Queryable, after: Position): Promise<EndedPage> {
-  const rows = await db.query<Position & { readonly kind: string; readonly agent_turn_id: string | null }>({
-    name: 'bw_trail_ended',
-    text: `select xid::text, event_id::text, kind, agent_turn_id from state.events
+/** Turns that ended after this cursor; none is skipped, in whatever order transactions commit (hazard 4). */
+export async function readEnded(db: Queryable, cursor: string): Promise<EndedPage> {
+  const rows = await db.query<{ cursor: string; kind: string; agent_turn_id: string | null }>({
+    name: 'bw_read_ended',
+    text: `select xid::text || ':' || event_id as cursor, kind, agent_turn_id from state.events
       where (xid, event_id) > ($1::text::xid8, $2::bigint) and xid < pg_snapshot_xmin(pg_current_snapshot())
       order by xid, event_id limit ${eventsMax}`,
-    values: [after.xid, after.event_id],
+    values: cursor.split(':'),
   })
   const turns = rows.flatMap((row) => (row.kind === 'task' && row.agent_turn_id !== null ? [row.agent_turn_id] : []))
-  return { turns, last: rows.at(-1), full: rows.length === eventsMax }
-}
-
-export const cursorName = 'traces'
-
-/** Where the telling stands; at its very first time, now: history is not told. */
-export async function readPosition(db: Queryable): Promise<Position> {
-  const read = () =>
-    db.query<Position>({
-      text: 'select xid::text, event_id::text from state.event_cursors where name = $1',
-      values: [cursorName],
-    })
-  const [there] = await read()
-  if (there !== undefined) return there
-  await db.query({
-    text: `insert into state.event_cursors (name, xid, event_id, updated_at)
-      values ($1, pg_snapshot_xmin(pg_current_snapshot()), 0, state.now()) on conflict do nothing`,
-    values: [cursorName],
-  })
-  const [made] = await read()
-  if (made === undefined) throw new Error('the position of the traces cannot be kept')
-  return made
-}
-
-/** False: another process has moved it meanwhile. */
-export async function keepPosition(db: Queryable, from: Position, to: Position): Promise<boolean> {
-  const rows = await db.query({
-    text: `update state.event_cursors set xid = $4::text::xid8, event_id = $5, updated_at = state.now()
-      where name = $1 and xid = $2::text::xid8 and event_id = $3 returning name`,
-    values: [cursorName, from.xid, from.event_id, to.xid, to.event_id],
-  })
-  return rows.length === 1
+  return { turns, last: rows.at(-1)?.cursor, full: rows.length === eventsMax }
 }

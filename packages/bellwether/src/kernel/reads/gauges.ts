@@ -1,10 +1,10 @@
 /**
- * How the database stands right now, for gauges: what waits, for how long, who works. Every question is answered from an index and
- * bounded, so that a million rows in line cost no more to count than a hundred thousand.
+ * Reads the current state of the database for gauges: how much waits, for how long, and which workers are there. Every query uses an index
+ * and a limit, so that counting one million queued rows costs no more than counting 100,000.
  */
-import type { Queryable } from '../ports/database/database.js'
+import type { Queryable } from '../../ports/database/database.js'
 
-export interface Standing {
+export interface Gauges {
   /** Rows by inbox status; each stops at `depthMax`. */
   readonly inbox: readonly { readonly status: string; readonly rows: number; readonly age_seconds: number }[]
   readonly heads: readonly { readonly status: string; readonly agents: number }[]
@@ -18,17 +18,17 @@ export interface Standing {
   readonly openBatches: number
 }
 
-// Above this a queue is long, and how long exactly changes nothing that anybody would do.
+// An operator would do nothing different for a longer queue.
 export const depthMax = 100_000
-// A worker says that it is there with every look of its watchdog (5 s by default); one that missed several is gone.
+// A worker signs in with every step of its watchdog (5 s by default); one that missed several is gone.
 const workerGoneSeconds = 60
 const targetsMax = 50
 
-export async function readStanding(db: Queryable): Promise<Standing> {
+export async function readGauges(db: Queryable): Promise<Gauges> {
   const [inbox, heads, workers, [rest]] = await Promise.all([
-    db.query<Standing['inbox'][number]>({
+    db.query<Gauges['inbox'][number]>({
       name: 'bw_gauge_inbox',
-      // One partial index a status: asked as one, the planner would read history through.
+      // One query per status, each on its own partial index: for one combined query the planner would scan the history.
       text: ['queued', 'pending', 'processing']
         .map(
           (status) => `select '${status}' as status, count(*)::int as rows,
@@ -37,12 +37,12 @@ export async function readStanding(db: Queryable): Promise<Standing> {
         )
         .join(' union all '),
     }),
-    db.query<Standing['heads'][number]>({
+    db.query<Gauges['heads'][number]>({
       name: 'bw_gauge_heads',
       text: `select status, count(*)::int as agents from (
           select status from state.agent_state_head where active_agent_turn_id is not null limit ${depthMax}) h group by 1`,
     }),
-    db.query<Standing['workers'][number]>({
+    db.query<Gauges['workers'][number]>({
       name: 'bw_gauge_workers',
       text: `select worker_target, count(*)::int as workers, coalesce(sum(concurrency), 0)::int as slots, coalesce(sum(free), 0)::int as free
         from state.workers where seen_at > state.now() - make_interval(secs => $1) group by 1 order by 2 desc, 1 limit ${targetsMax}`,

@@ -1,0 +1,117 @@
+/** Reads batches and their tasks. Reads only, bounded. */
+import type { Queryable } from '../../ports/database/database.js'
+import { pageBytesMax } from './cards.js'
+
+export interface TaskRow {
+  readonly position: number
+  readonly target_strategy: string
+  readonly target_ref: string
+  readonly agent_id: string | null
+  readonly agent_turn_id: string
+  /** waiting, dispatched, stopping, done, failed or canceled. */
+  readonly status: string
+  readonly attempts: number
+  readonly outcome: string | null
+  readonly error: string | null
+  readonly deliverable_card_id: string | null
+  readonly content: unknown
+}
+
+export interface Batch {
+  readonly batch_id: string
+  readonly project_id: string
+  readonly status: 'open' | 'done' | 'failed' | 'canceled' | 'timeout'
+  readonly fail_fast: boolean
+  readonly task_count: number
+  readonly open_count: number
+  readonly done_count: number
+  readonly failed_count: number
+  readonly deadline: Date | null
+  readonly created_at: Date
+  readonly ended_at: Date | null
+  readonly settled_at: Date | null
+  readonly parent_agent_turn_id: string | null
+  readonly parent_turn_epoch: number | null
+  readonly tool_call_id: string | null
+  readonly tasks: readonly TaskRow[]
+}
+
+export async function readBatch(db: Queryable, projectId: string, batchId: string): Promise<Batch | undefined> {
+  const [batch] = await db.query<Omit<Batch, 'tasks'>>({
+    name: 'bw_read_batch',
+    text: 'select * from state.batches where batch_id = $1 and project_id = $2',
+    values: [batchId, projectId],
+  })
+  if (batch === undefined) return undefined
+  const tasks = await db.query<TaskRow>({
+    name: 'bw_read_tasks',
+    text: `select t.position, t.target_strategy, t.target_ref, t.agent_id, t.agent_turn_id, t.status, t.attempts, t.outcome, t.error,
+        t.deliverable_card_id, c.content
+      from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id
+      where t.batch_id = $1 order by t.position`,
+    values: [batchId],
+  })
+  return { ...batch, tasks }
+}
+
+export interface BatchLine {
+  readonly batch_id: string
+  readonly status: string
+  readonly task_count: number
+  readonly open_count: number
+  readonly done_count: number
+  readonly failed_count: number
+  readonly deadline: Date | null
+  readonly created_at: Date
+}
+
+/** Batches that are not settled yet; a settled batch can be read by its id. */
+export async function listBatches(
+  db: Queryable,
+  projectId: string,
+  after: string,
+  limit: number,
+): Promise<{ batches: BatchLine[]; cursor: string | null }> {
+  const batches = await db.query<BatchLine>({
+    name: 'bw_list_batches',
+    text: `select batch_id, status, task_count, open_count, done_count, failed_count, deadline, created_at, ended_at, parent_agent_turn_id, tool_call_id
+      from state.batches where settled_at is null and project_id = $1 and batch_id > $2 order by batch_id limit $3`,
+    values: [projectId, after, limit],
+  })
+  return { batches, cursor: batches.length === limit ? batches.at(-1)!.batch_id : null }
+}
+
+export interface BatchTask {
+  readonly position: number
+  readonly status: string
+  /** The deliverable; null also if the response would become too large: read the card instead. */
+  readonly content: unknown
+  readonly content_truncated: boolean
+  readonly [column: string]: unknown
+}
+
+/** One batch with its tasks, in order. Undefined: the project has no such batch. */
+export async function readBatchOf(
+  db: Queryable,
+  projectId: string,
+  batchId: string,
+): Promise<(BatchLine & { readonly tasks: readonly BatchTask[] }) | undefined> {
+  const [batch] = await db.query<BatchLine>({
+    name: 'bw_read_batch_of',
+    text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast, channel_id, traceparent,
+        recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch, parent_step_id, tool_call_id, created_at, ended_at, settled_at
+      from state.batches where batch_id = $1 and project_id = $2`,
+    values: [batchId, projectId],
+  })
+  if (batch === undefined) return undefined
+  const tasks = await db.query<BatchTask>({
+    name: 'bw_read_batch_tasks',
+    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error, deliverable_card_id,
+        case when before < ${pageBytesMax} then content end as content, coalesce(before >= ${pageBytesMax}, false) as content_truncated
+      from (select t.*, c.content, sum(octet_length(c.content::text)) over (order by t.position) - octet_length(c.content::text) as before
+        from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id where t.batch_id = $1) t
+      order by position`,
+    values: [batchId],
+  })
+  return { ...batch, tasks }
+}
