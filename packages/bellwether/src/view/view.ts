@@ -263,7 +263,7 @@ export class View {
       const before = source.pipe.state.suspects.size
       source.pipe.state.expireSuspects(monotonicMs, suspectsPerSweep)
       if (source.pipe.state.suspects.size !== before) this.changeSignal.ring()
-      source.tree.tidy(freedPerSweep)
+      source.tree.freeRemoved(freedPerSweep)
     }
   }
 

@@ -324,7 +324,7 @@ function* searchPieces(
           count += 1
         }
         if (writer.out.at > 0) yield writer.out.take(pieceBytes)
-        writer.others([])
+        writer.revalidate([])
       }
       if (truncated) break
       if (batch.length === 0) yield nothing

@@ -1,17 +1,16 @@
 /**
- * JSON written as bytes into one growing buffer: names come from the name pool as bytes and leave as bytes, numbers are
- * written digit by digit, and nothing is a JavaScript string on the way unless it must be. Always: the bytes are exactly
- * those of JSON.stringify in UTF-8. What is written, and in which order, is left to the renderer.
+ * Writes JSON as bytes into one growing buffer: names are copied as bytes and numbers are written digit by digit, without
+ * JavaScript strings unless necessary. The bytes equal those of JSON.stringify in UTF-8. The renderer decides what to write.
  */
 import { textOf } from '../tree/path.js'
 
-/** 1 for a byte that stands for itself inside a JSON text. */
+/** 1 for a byte that needs no escape inside a JSON string. */
 const plain = new Uint8Array(256).map((_, byte) =>
   byte >= 0x20 && byte < 0x80 && byte !== 0x22 && byte !== 0x5c ? 1 : 0,
 )
 
 const billion = 1_000_000_000
-/** Below it doubles lie closer together than microseconds, so that six digits name one and no shorter text does. */
+/** Below it doubles are closer together than microseconds, so six digits identify one and no shorter text does. */
 const exactSecondsMax = 2 ** 32
 
 export class JsonBytes {
@@ -22,15 +21,15 @@ export class JsonBytes {
     this.bytes = Buffer.allocUnsafeSlow(capacity)
   }
 
-  /** Makes room for so many bytes more; `bytes` may be another buffer afterwards. */
-  room(count: number): void {
+  /** Makes space for `count` more bytes; `bytes` may be another buffer afterwards. */
+  reserve(count: number): void {
     if (this.at + count <= this.bytes.length) return
     const wider = Buffer.allocUnsafeSlow(Math.max(this.bytes.length * 2, this.at + count))
     this.bytes.copy(wider, 0, 0, this.at)
     this.bytes = wider
   }
 
-  /** What was written so far; writing goes on in a buffer of its own. */
+  /** Returns the bytes written so far and starts a new buffer. */
   take(capacity: number): Buffer {
     const taken = this.bytes.subarray(0, this.at)
     this.bytes = Buffer.allocUnsafeSlow(capacity)
@@ -38,41 +37,41 @@ export class JsonBytes {
     return taken
   }
 
-  /** Any text as it is. */
+  /** Writes a text without escapes. */
   text(text: string): void {
-    this.room(text.length * 3)
+    this.reserve(text.length * 3)
     this.at += this.bytes.write(text, this.at, 'utf8')
   }
 
-  /** From here on without a look at the room: callers have made it. */
+  /** This and the following methods do not check the space: callers reserve it. */
   byte(code: number): void {
     this.bytes[this.at] = code
     this.at += 1
   }
 
-  /** By the engine: three times as fast as a loop from ten bytes on. */
+  /** Copies by the engine, three times as fast as a loop for ten bytes and more. */
   copy(from: Uint8Array): void {
     this.bytes.set(from, this.at)
     this.at += from.length
   }
 
-  /** The same for a few bytes, which a loop has written before the engine has begun. */
-  short(from: Uint8Array): void {
+  /** Copies a few bytes by a loop, which is faster for short texts. */
+  copyShort(from: Uint8Array): void {
     const { bytes } = this
     const at = this.at
     for (let i = 0; i < from.length; i += 1) bytes[at + i] = from[i]!
     this.at = at + from.length
   }
 
-  /** Bytes that were written here before, again. */
-  again(from: number, to: number): void {
+  /** Writes bytes of this buffer again. */
+  repeat(from: number, to: number): void {
     const { bytes } = this
     let at = this.at
     for (let i = from; i < to; i += 1, at += 1) bytes[at] = bytes[i]!
     this.at = at
   }
 
-  /** A name's bytes as they stand inside quotes. Callers have made room for six times as many. */
+  /** Writes the bytes of a name as inside quotes. Callers reserve six times its length. */
   name(page: Buffer, from: number, to: number): void {
     const { bytes } = this
     let at = this.at
@@ -84,15 +83,15 @@ export class JsonBytes {
     this.at = at
   }
 
-  /** A finite number. Callers have made room for 24 bytes. */
+  /** Writes a finite number. Callers reserve 24 bytes. */
   number(value: number): void {
     if (value >= 0 && value < exactSecondsMax) {
-      const whole = Math.floor(value)
-      if (whole === value) return this.digits(whole)
-      const micros = Math.round((value - whole) * 1e6)
-      // The division rounds correctly: equal means that these digits read back as this very number.
-      if ((whole * 1e6 + micros) / 1e6 === value && micros > 0 && micros < 1e6 && whole > 0) {
-        this.digits(whole)
+      const integer = Math.floor(value)
+      if (integer === value) return this.digits(integer)
+      const micros = Math.round((value - integer) * 1e6)
+      // Division rounds correctly, so equality means that these digits parse back to the same number.
+      if ((integer * 1e6 + micros) / 1e6 === value && micros > 0 && micros < 1e6 && integer > 0) {
+        this.digits(integer)
         return this.fraction(micros)
       }
     } else if (Number.isSafeInteger(value) && value > 0) return this.digits(value)
@@ -106,19 +105,19 @@ export class JsonBytes {
     this.at += this.bytes.write(text.slice(1, -1), this.at, 'utf8')
   }
 
-  private digits(whole: number): void {
-    if (whole >= billion) {
-      const upper = Math.floor(whole / billion)
+  private digits(integer: number): void {
+    if (integer >= billion) {
+      const upper = Math.floor(integer / billion)
       this.digits(upper)
-      this.padded(whole - upper * billion, 9)
+      this.padded(integer - upper * billion, 9)
       return
     }
     let count = 1
-    for (let bound = 10; whole >= bound && count < 9; bound *= 10) count += 1
-    this.padded(whole, count)
+    for (let bound = 10; integer >= bound && count < 9; bound *= 10) count += 1
+    this.padded(integer, count)
   }
 
-  /** Exactly `count` digits of a number below a billion. */
+  /** Writes exactly `count` digits of a number below one billion. */
   private padded(value: number, count: number): void {
     const { bytes } = this
     let left = value | 0

@@ -1,38 +1,38 @@
 /**
- * Entries as the wire shows them, written as JSON bytes in pieces, so that a tree of a million nodes needs neither a
- * million objects nor the event loop for long. Between two pieces the tree may change: an entry is shown as it is when its
- * turn comes, or left out when it is gone. What the fields mean stands in docs/view.md.
+ * Writes entries as JSON bytes in pieces, so that a tree of a million entries needs neither a million objects nor a long stop
+ * of the event loop. The tree may change between two pieces: an entry is written as it is at that moment, or left out if it
+ * was removed. docs/view.md explains the fields.
  */
 import { JsonBytes } from './json-bytes.js'
+import { pageBits as namePageBits } from '../tree/name-pool.js'
 import { directoryBit, entryPageBits, inName, liveBit } from '../tree/columns.js'
 import { sortedChildren } from '../tree/sorted-children.js'
 import { flag, none, root, type NodeId, type Tree } from '../tree/tree.js'
 
 export interface RenderOptions {
-  /** Levels below the top; 0: the entry alone. */
+  /** Levels below the top; 0 writes the entry alone. */
   readonly maxDepth: number
   readonly onlyPath: boolean
-  /** Where the sensor mounts the source, for people. */
+  /** Where a sensor mounts the source. */
   readonly uriOf: (agent: string | undefined) => string | undefined
 }
 
-// A piece is about a millisecond of writing, and one directory of a thousand files. Shorter first pieces, for the reader to begin
-// with, were measured: each costs more in wake-ups than it saves.
+// About 1 ms of writing: one directory of 1,000 files. Shorter first pieces were measured: each costs more in wake-ups than it
+// saves.
 const pieceBytes = 256 * 1_024
-// What an entry of a real tree takes, rounded up: a guess that saves growing, no limit.
+// The usual size of an entry, rounded up: an estimate that avoids growing the buffer, not a limit.
 const entryBytes = 320
-// An entry begins below the bound and ends above it.
+// The last entry of a piece may begin below pieceBytes and end above it.
 const spareBytes = 8_192
-// Putting more of them in order takes longer than a slice.
-const wholeChildren = 4_096
-/** A piece of nothing: others may have their turn. */
-const nothing = Buffer.alloc(0)
+// Sorting more children takes longer than one slice.
+const sortAtOnceMax = 4_096
+/** An empty piece: it only yields the event loop. */
+const noBytes = Buffer.alloc(0)
 const entryMask = (1 << entryPageBits) - 1
-const namePageBits = 20
 const namePageMask = (1 << namePageBits) - 1
-/** The constant parts between name, path and numbers, and a brace; with room to spare. */
+/** An upper bound for the constant parts of an entry. */
 const constantBytes = 192
-/** A byte of a name takes at most six in JSON: `\u0001`. */
+/** A byte of a name takes at most six bytes in JSON: `\u0001`. */
 const escapeMax = 6
 
 const ascii = (text: string) => Buffer.from(text, 'latin1')
@@ -54,19 +54,19 @@ const skippedOrSuspect = flag.integritySuspect | flag.auditSkipped | flag.knownB
 
 const quoted = (value: string | undefined) => (value === undefined ? 'null' : JSON.stringify(value))
 
-/** The path of what is in a directory, up to its name, as it stands inside quotes. */
+/** The path of a directory's children up to their names, as inside quotes. */
 export function prefixOf(tree: Tree, directory: NodeId): Buffer {
   if (directory === root) return ascii('/')
   return Buffer.from(`${JSON.stringify(tree.pathOf(directory)).slice(1, -1)}/`)
 }
 
-interface Open {
+interface OpenDirectory {
   readonly node: NodeId
   readonly prefix: Buffer
   readonly children: Uint32Array
   at: number
   written: number
-  /** What stands between a file's name and its name in the path, for all files of this directory. */
+  /** The bytes between a file's name and its name in the path; the same for all files of this directory. */
   shared?: Buffer
 }
 
@@ -75,11 +75,11 @@ export class EntryWriter {
   readonly out: JsonBytes
   readonly #tree: Tree
   readonly #options: Omit<RenderOptions, 'maxDepth'>
-  /** What follows the numbers, by sensor and marks: few of them stand for many entries. */
+  /** The bytes after the numbers, by sensor and flags: a few of them serve many entries. */
   readonly #ends = new Map<number, Buffer>()
   #lastKey = -1
-  #lastEnd: Buffer = nothing
-  /** Where the path of the last entry stands. */
+  #lastEnd: Buffer = noBytes
+  /** The position of the last entry's path in the buffer. */
   #pathFrom = 0
   #pathTo = 0
 
@@ -90,10 +90,10 @@ export class EntryWriter {
   }
 
   /**
-   * Others had their turn: a sensor's number may be another's now, and a directory may have moved or its number may be
-   * another's: what is left of it is not shown.
+   * The event loop ran, so the tree may have changed: a sensor's number may have been reused, and a directory may have been
+   * moved or removed. The rest of such a directory is left out.
    */
-  others(levels: readonly Open[]): void {
+  revalidate(levels: readonly OpenDirectory[]): void {
     const tree = this.#tree
     this.#ends.clear()
     this.#lastKey = -1
@@ -105,14 +105,14 @@ export class EntryWriter {
   }
 
   /**
-   * The files of a directory from where it stands to the next directory or the end of a piece. Hot: a plain loop over the
-   * columns, with what all files of the directory share written in one go.
+   * Writes the files of a directory up to its next subdirectory or the end of the piece. A hot loop over the columns that copies
+   * the bytes which all files of the directory share.
    */
-  files(level: Open): void {
+  files(level: OpenDirectory): void {
     const { out } = this
     const { store } = this.#tree
     const { children, node } = level
-    const shared = (level.shared ??= Buffer.concat([this.#options.onlyPath ? nothing : parts.filePath, level.prefix]))
+    const shared = (level.shared ??= Buffer.concat([this.#options.onlyPath ? noBytes : parts.filePath, level.prefix]))
     let at = level.at
     for (; at < children.length && out.at < pieceBytes; at += 1) {
       const child = children[at]!
@@ -126,7 +126,7 @@ export class EntryWriter {
       const nameFrom = (ref & namePageMask) + 1
       const nameTo = nameFrom + names[nameFrom - 1]!
       const end = this.#end(child, page.agent[row]!, flags, false, page.created[row] === 0)
-      out.room((nameTo - nameFrom) * 2 * escapeMax + shared.length + end.length + constantBytes)
+      out.reserve((nameTo - nameFrom) * 2 * escapeMax + shared.length + end.length + constantBytes)
       if (level.written > 0) out.byte(comma)
       level.written += 1
       if (this.#options.onlyPath) {
@@ -137,18 +137,18 @@ export class EntryWriter {
         out.byte(close)
         continue
       }
-      out.short(parts.name)
+      out.copyShort(parts.name)
       const written = out.at
       out.name(names, nameFrom, nameTo)
       const writtenTo = out.at
       out.copy(shared)
-      out.again(written, writtenTo)
-      out.short(parts.size)
+      out.repeat(written, writtenTo)
+      out.copyShort(parts.size)
       out.number(page.size[row]!)
-      out.short(parts.modified)
+      out.copyShort(parts.modified)
       out.number(page.modified[row]!)
       if (page.created[row] !== 0) {
-        out.short(parts.created)
+        out.copyShort(parts.created)
         out.number(page.created[row]!)
       }
       out.copy(end)
@@ -157,7 +157,7 @@ export class EntryWriter {
     level.at = at
   }
 
-  /** The prefix of what is in the directory that was written last. */
+  /** The path prefix of the children of the directory that was written last. */
   prefix(): Buffer {
     const length = this.#pathTo - this.#pathFrom
     const prefix = Buffer.allocUnsafe(length + 1)
@@ -166,7 +166,7 @@ export class EntryWriter {
     return prefix
   }
 
-  /** One entry without its closing brace; `prefix` is that of its directory. */
+  /** Writes one entry without its closing brace; `prefix` is that of its parent directory. */
   entry(node: NodeId, prefix: Buffer): void {
     const { out } = this
     const { store } = this.#tree
@@ -178,7 +178,7 @@ export class EntryWriter {
     const nameTo = nameFrom + names[nameFrom - 1]!
     const isDirectory = store.isDirectory(node)
     const end = this.#end(node, page.agent[at]!, page.flags[at]!, isDirectory, page.created[at] === 0)
-    out.room(prefix.length + (nameTo - nameFrom) * 2 * escapeMax + end.length + constantBytes)
+    out.reserve(prefix.length + (nameTo - nameFrom) * 2 * escapeMax + end.length + constantBytes)
     if (this.#options.onlyPath) {
       out.copy(parts.onlyPath)
       this.#pathFrom = out.at
@@ -196,7 +196,7 @@ export class EntryWriter {
     out.copy(isDirectory ? parts.directoryPath : parts.filePath)
     this.#pathFrom = out.at
     out.copy(prefix)
-    if (node !== root) out.again(written, writtenTo)
+    if (node !== root) out.repeat(written, writtenTo)
     this.#pathTo = out.at
     out.copy(parts.size)
     out.number(store.sizeOf(node))
@@ -229,33 +229,33 @@ export class EntryWriter {
   }
 }
 
-/** The subtree below `top` in pieces. `tail` goes into the outermost object, behind its children: `"job_id":…`. */
+/** The subtree of `top` in pieces. `tail` goes into the outermost object after its children: `"job_id":…`. */
 export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tail = ''): Generator<Buffer> {
-  const levels: Open[] = []
+  const levels: OpenDirectory[] = []
   const { maxDepth } = options
-  const entries = maxDepth === 0 ? 1 : maxDepth === 1 ? tree.childCount(top) + 1 : total(tree, top)
+  const entries = maxDepth === 0 ? 1 : maxDepth === 1 ? tree.childCount(top) + 1 : entryCount(tree, top)
   const capacity = Math.min(pieceBytes, entries * entryBytes) + spareBytes
   const writer = new EntryWriter(tree, options, capacity)
   const { out } = writer
   writer.entry(top, prefixOf(tree, top === root ? root : tree.parentOf(top)))
   let next = maxDepth > 0 && tree.isDirectory(top) ? top : none
-  let prefix = next === none ? nothing : prefixOf(tree, top)
+  let prefix = next === none ? noBytes : prefixOf(tree, top)
   for (;;) {
     if (next !== none) {
-      out.room(parts.children.length)
+      out.reserve(parts.children.length)
       out.copy(parts.children)
       levels.push({ node: next, prefix, children: yield* childrenOf(tree, next), at: 0, written: 0 })
-      if (tree.childCount(next) > wholeChildren) writer.others(levels)
+      if (tree.childCount(next) > sortAtOnceMax) writer.revalidate(levels)
       next = none
     }
     const level = levels.at(-1)
     if (level === undefined) break
     writer.files(level)
-    out.room(2)
+    out.reserve(2)
     const child = out.at < pieceBytes ? level.children[level.at] : none
     if (child === none) {
       yield out.take(capacity)
-      writer.others(levels)
+      writer.revalidate(levels)
     } else if (child === undefined) {
       levels.pop()
       out.byte(closeList)
@@ -275,16 +275,16 @@ export function* treePieces(tree: Tree, top: NodeId, options: RenderOptions, tai
 }
 
 function* childrenOf(tree: Tree, directory: NodeId): Generator<Buffer, Uint32Array> {
-  if (tree.childCount(directory) <= wholeChildren) return tree.children(directory)
+  if (tree.childCount(directory) <= sortAtOnceMax) return tree.children(directory)
   const sorting = sortedChildren(tree, directory)
   for (;;) {
     const step = sorting.next()
     if (step.done === true) return step.value
-    yield nothing
+    yield noBytes
   }
 }
 
-function total(tree: Tree, top: NodeId): number {
+function entryCount(tree: Tree, top: NodeId): number {
   const { files, directories } = tree.stats(top)
   return files + directories + 1
 }

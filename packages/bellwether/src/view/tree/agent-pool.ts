@@ -1,10 +1,10 @@
 /**
- * The ids of those who told us about entries, as small numbers. Always holds: 0 is nobody, and a number stands for one id
- * while an entry carries it. Leaves to others: which numbers are still carried (asked only when all are taken).
+ * Maps the ids of reporting sensors to small numbers, which entries store. 0 means no sensor; a number keeps its id while an
+ * entry carries it. The owner tells which numbers are in use; the pool asks only when all are taken.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 
-// Sixteen bits in an entry; a view that hears of more agents at once does not exist.
+// 16 bits per entry.
 const numberMax = 65_535
 const lengthMax = 1_024
 
@@ -13,14 +13,16 @@ export class AgentPool {
   private readonly numbers = new Map<string, number>()
   private unused: number[] = []
 
-  constructor(private readonly carried: () => ReadonlySet<number>) {}
+  constructor(private readonly numbersInUse: () => ReadonlySet<number>) {}
 
   numberOf(id: string): number {
     const known = this.numbers.get(id)
     if (known !== undefined) return known
     if (id.length > lengthMax)
-      throw new InvalidInput(`an agent id of ${id.length} characters`, { code: 'invalid_agent' })
-    if (this.ids.length > numberMax && this.unused.length === 0) this.forgetUnused()
+      throw new InvalidInput(`"agent_id" must have at most ${lengthMax} characters (got ${id.length})`, {
+        code: 'invalid_agent',
+      })
+    if (this.ids.length > numberMax && this.unused.length === 0) this.releaseUnused()
     const number = this.unused.pop() ?? this.ids.length
     this.ids[number] = id
     this.numbers.set(id, number)
@@ -31,18 +33,18 @@ export class AgentPool {
     return this.ids[number]
   }
 
-  private forgetUnused(): void {
-    const carried = this.carried()
+  private releaseUnused(): void {
+    const inUse = this.numbersInUse()
     for (const [id, number] of this.numbers) {
-      if (carried.has(number)) continue
+      if (inUse.has(number)) continue
       this.numbers.delete(id)
       this.ids[number] = undefined
       this.unused.push(number)
     }
     if (this.unused.length === 0)
-      throw new Terminal(`entries of this view come from ${numberMax} agents, and there is no number left`, {
+      throw new Terminal(`Entries of this view come from ${numberMax} sensors, the maximum`, {
         code: 'view_full',
-        hint: 'let sensors keep their ids when they start again',
+        hint: 'Give each sensor a fixed id that it keeps after a restart.',
       })
   }
 }

@@ -1,11 +1,11 @@
 /**
- * What changed since a reader last looked. Every change has the next number of one sequence; an entry remembers its latest,
- * and what was removed is remembered here for a while. Always holds: a reader who hands in the token of the last answer
- * misses nothing, or is told that this is a fresh instance and reads everything again. Leaves to others: entries.
+ * The change sequence of a tree. Every change gets the next number; an entry stores its latest number, and this log remembers
+ * recent changes and removals. A reader that passes its last token misses no change, or learns that this is a fresh instance
+ * and reads everything again.
  */
-// The latest changes are found without looking at every entry; a reader who is further behind costs a walk over all.
+// These changes are found without a walk. A reader that is further behind costs one walk over all entries.
 const recentMax = 1 << 16
-// Removals have no entry to be remembered by. Readers that fall behind more than this start afresh.
+// Removed entries cannot store their number. Readers that fall further behind get a fresh instance.
 const removedMax = 1 << 16
 const removedCharactersMax = 16 << 20 // 65,536 paths of 4,096 characters would be a quarter of a gigabyte
 
@@ -17,11 +17,11 @@ export interface Change {
 }
 
 export interface Changes {
-  /** True: the token is too old or of another tree. `changes` is empty; read the whole tree, then ask with `token`. */
+  /** True: the token is too old or from another tree. `changes` is empty; read the whole tree, then continue with `token`. */
   readonly freshInstance: boolean
-  /** Ordered by seq; an entry that changed twice stands here once; `removed` of a directory stands for all below it. */
+  /** Ordered by seq; one item per changed entry; `removed` of a directory includes everything below it. */
   readonly changes: readonly Change[]
-  /** Hand it in next time; when `more`, at once. */
+  /** The token for the next call; if `more`, call again at once. */
   readonly token: string
   readonly more: boolean
 }
@@ -31,10 +31,10 @@ export class ChangeLog {
   private removed: Change[] = []
   private first = 0
   private characters = 0
-  /** Tokens below this have missed a removal that is forgotten. */
+  /** Tokens below this missed a removal that the log has dropped. */
   private floor: number
 
-  /** `seq` is the latest number given so far. */
+  /** `seq` is the last number in use. */
   constructor(public seq: number) {
     this.floor = seq
   }
@@ -47,14 +47,14 @@ export class ChangeLog {
 
   remove(path: string, isDirectory: boolean): void {
     this.seq += 1
-    // Entry 0 is the root, whose own number tells that this change was not its.
+    // Entry 0 is the root; its stored number differs, so readers skip this slot.
     this.recent[this.seq % recentMax] = 0
     this.removed.push({ seq: this.seq, path, kind: 'removed', isDirectory })
     this.characters += path.length
     while (this.removed.length - this.first > removedMax || this.characters > removedCharactersMax) this.forgetFirst()
   }
 
-  /** Whether all removals after `seq` are still known. */
+  /** Whether the log still has all removals after `seq`. */
   reaches(seq: number): boolean {
     return seq >= this.floor && seq <= this.seq
   }
@@ -70,7 +70,7 @@ export class ChangeLog {
     return this.removed.slice(low, low + max)
   }
 
-  /** The entries of the changes after `seq`, oldest first (an entry may come again), or undefined when there are too many. */
+  /** The entries of the changes after `seq`, oldest first and with repeats; undefined if there are too many. */
   recentSince(seq: number): number[] | undefined {
     if (this.seq - seq > recentMax) return undefined
     const nodes: number[] = []
@@ -83,7 +83,7 @@ export class ChangeLog {
     this.floor = first.seq
     this.characters -= first.path.length
     this.first += 1
-    // Cutting the array at every removal would copy it each time.
+    // Cut the array only when half of it is unused: each cut copies it.
     if (this.first * 2 < this.removed.length) return
     this.removed = this.removed.slice(this.first)
     this.first = 0

@@ -1,32 +1,32 @@
 /**
- * The columns of entries and of directories: what is stored, how wide, and nothing else. Always holds: a row's meaning is
- * only in these columns (no JavaScript object per entry). Leaves to others: keeping them in agreement (store.ts).
+ * The typed-array columns of entries and directories. A row exists only in these columns; there is no JavaScript object per
+ * entry. `store.ts` keeps the columns consistent.
  */
 import type { Page } from './slab.js'
 
-/** Bits of `flags` that the tree keeps for itself, above those that callers may use. */
+/** Bits of `flags` that only the tree uses, above those of callers. */
 export const directoryBit = 1 << 15
 export const liveBit = 1 << 14
 export const callerBits = (1 << 14) - 1
 
-/** 2^16 values above a Uint32 column: 48 bits are 8,900 years of milliseconds, or 8 years of a million changes a second. */
+/** A Uint16 column holds the bits above a Uint32 column: 48 bits are 8,900 years of ms, or 8 years of 1,000,000 changes/s. */
 export const high = 2 ** 32
 
-// 16,384 rows × 54 B is under a megabyte: small enough for a small view, few enough pages for 60 million entries.
+// 16,384 rows × 54 B is under 1 MB: small enough for a small view, few enough pages for 60 million entries.
 export const entryPageBits = 14
 export const entryBytes = 54
-/** Places in a row of `links`; the parent's is 0. */
+/** Offsets in a row of `links`; the parent is at 0. */
 export const inName = 1
 export const inSlot = 2
 export const inSeq = 3
 
 export class EntryPage implements Page {
   /**
-   * Four numbers a row, side by side because a lookup needs them together and memory comes in lines: the parent, then
-   * where the name stands in the name pool, the position among the parent's children, the lower half of the change number.
+   * Four numbers per row, adjacent because a lookup reads them together from one cache line: the parent, the reference into
+   * the name pool, the position among the parent's children, and the lower half of the change number.
    */
   readonly links: Uint32Array
-  /** A file's size; for a directory the number of its directory row. */
+  /** The size of a file; for a directory, the number of its directory row. */
   readonly size: Float64Array
   readonly modified: Float64Array
   readonly created: Float64Array
@@ -66,19 +66,19 @@ export const directoryBytes = 68
 
 export class DirectoryPage implements Page {
   readonly node: Uint32Array
-  /** Children: `count` entry numbers from `block` on in the arena, with room for `room`. */
+  /** Children: `count` entry numbers in the arena from `block` on, with space for `room`. */
   readonly block: Uint32Array
   readonly count: Uint32Array
   readonly room: Uint32Array
-  /** How many children, from the first, stand in the order of their names. */
+  /** How many children, from the first, are in the order of their names. */
   readonly sorted: Uint32Array
   /** Entries below, at any depth. */
   readonly files: Uint32Array
   readonly directories: Uint32Array
-  /** Sum of the sizes of files below, in two halves that stay exact where one float would round (see addSize). */
+  /** Sum of the file sizes below, in two halves that stay exact where one float would round (see `addSize`). */
   readonly sizeLow: Float64Array
   readonly sizeHigh: Float64Array
-  /** Not less than any modification time at or below; `stale` says that it may be more. */
+  /** An upper bound of the modification times at or below; exact unless `stale`. */
   readonly newest: Float64Array
   readonly ownSize: Float64Array
   readonly stale: Uint32Array

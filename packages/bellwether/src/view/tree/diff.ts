@@ -1,8 +1,7 @@
 /**
- * What two trees differ in: two sources that should hold the same files. Always holds: both are walked side by side in the
- * order of names, so memory is bounded by depth and width, and nothing is told twice; a directory that only one side has is
- * told once, for all below it; after every few thousand entries it stops for a moment (`undefined`), also when it has
- * found nothing. Leaves to others: what to do about it. Change neither tree while walking.
+ * Compares two trees that should contain the same files. Both are walked in the order of names, so memory is bounded by depth
+ * and width. Each difference is reported once; a directory that only one side has is reported once for everything below it.
+ * The walk yields `undefined` after every few thousand entries. Callers must not change either tree during the walk.
  */
 import { root, type NodeId } from './entry.js'
 import type { TreeReader } from './reader.js'
@@ -10,24 +9,24 @@ import { sortedChildren } from './sorted-children.js'
 
 export interface Difference {
   readonly path: string
-  /** `type`: a file here, a directory there. `content`: files of another size or modification time. */
+  /** `type`: a file on one side, a directory on the other. `content`: files with different size or modification time. */
   readonly kind: 'only_left' | 'only_right' | 'type' | 'content'
   readonly left?: NodeId | undefined
   readonly right?: NodeId | undefined
 }
 
-// A few milliseconds of comparing.
+// A few milliseconds.
 const sliceEntries = 8_192
 
 export function* diff(left: TreeReader, right: TreeReader): Generator<Difference | undefined> {
   const open: [NodeId, NodeId][] = [[root, root]]
-  let looked = 0
+  let compared = 0
   for (let pair = open.pop(); pair !== undefined; pair = open.pop()) {
     const lefts = yield* asTicks(sortedChildren(left, pair[0]))
     const rights = yield* asTicks(sortedChildren(right, pair[1]))
     for (let i = 0, j = 0; i < lefts.length || j < rights.length;) {
-      looked += 1
-      if (looked % sliceEntries === 0) yield undefined
+      compared += 1
+      if (compared % sliceEntries === 0) yield undefined
       const order = compareNames(left, lefts[i], right, rights[j])
       if (order < 0) {
         yield { path: left.pathOf(lefts[i]!), kind: 'only_left', left: lefts[i]! }

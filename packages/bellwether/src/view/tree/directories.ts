@@ -1,17 +1,16 @@
 /**
- * What only directories have: the list of their children, and counts, sizes and the newest time of all that is below them.
- * Always holds: a directory's children stand side by side in one arena of entry numbers. A list that outgrows its place
- * moves to the arena's end; when too much of the arena is abandoned, all lists move together (a copy of four bytes a
- * child: 20 ms for ten million). Leaves to others: the entries themselves.
+ * The part of an entry that only directories have: the list of children, and the counts, sizes and newest time of everything
+ * below. The children of a directory are adjacent in one arena of entry numbers. A list that outgrows its place moves to the
+ * end of the arena; when too much of the arena is unused, all lists are compacted (4 bytes per child: 20 ms for 10 million).
  */
 import { DirectoryPage, directoryBytes, directoryPageBits } from './columns.js'
 import { Slab } from './slab.js'
 
 const mask = (1 << directoryPageBits) - 1
 const arenaMin = 1_024
-// Below a fifth of waste, moving everything costs more than it brings.
+// With less waste, compaction costs more than it saves.
 const wasteMax = 0.2
-// Sizes are below 2^53 and entries below 2^26: halves split here sum up without rounding.
+// Sizes are below 2^53 and entries below 2^26, so sums of halves split here are exact.
 const half = 2 ** 27
 
 export class Directories {
@@ -22,7 +21,7 @@ export class Directories {
   )
   private arena: Uint32Array<ArrayBuffer> = new Uint32Array(arenaMin)
   private top = 0
-  /** Slots below `top` that no list owns. */
+  /** Slots below `top` that belong to no list. */
   private wasted = 0
 
   make(node: number, ownSize: number, newest: number): number {
@@ -48,8 +47,8 @@ export class Directories {
     this.wasted += this.page(row).room[row & mask]!
     this.page(row).stale[row & mask] = freed
     this.slab.give(row)
-    // Lists that shrink give memory back too, not only those that grow.
-    if (this.wasted > arenaMin && this.wasted > this.top * 0.5) this.gather(0)
+    // Also compact when lists shrink, not only when they grow.
+    if (this.wasted > arenaMin && this.wasted > this.top * 0.5) this.compact(0)
   }
 
   page(row: number): DirectoryPage {
@@ -64,7 +63,7 @@ export class Directories {
     return this.arena[this.page(row).block[row & mask]! + slot]!
   }
 
-  /** The children as they stand now, in no order; valid until the next change. */
+  /** The children, unordered; valid until the next change. */
   list(row: number): Uint32Array {
     const page = this.page(row)
     const from = page.block[row & mask]!
@@ -76,13 +75,13 @@ export class Directories {
     const page = this.page(row)
     const at = row & mask
     const count = page.count[at]!
-    if (count === page.room[at]!) this.widen(page, at)
+    if (count === page.room[at]!) this.growList(page, at)
     this.arena[page.block[at]! + count] = child
     page.count[at] = count + 1
     return count
   }
 
-  /** Takes a child out; the last one takes its slot and is returned (-1: it was the last one itself). */
+  /** Removes a child. The last child moves to its slot and is returned; -1 if the removed child was the last. */
   take(row: number, slot: number): number {
     const page = this.page(row)
     const at = row & mask
@@ -96,7 +95,7 @@ export class Directories {
     return moved
   }
 
-  /** Takes the last child out of a list that nobody reads any more; -1: there is none. */
+  /** Removes the last child of a detached directory; -1 if there is none. */
   pop(row: number): number {
     const page = this.page(row)
     const at = row & mask
@@ -126,7 +125,7 @@ export class Directories {
     return page.sizeHigh[row & mask]! * half + page.sizeLow[row & mask]!
   }
 
-  /** Adds (or takes away) all that is below `other`, itself not counted. */
+  /** Adds or subtracts everything below `other`, without `other` itself. */
   addBelow(row: number, other: number, times: 1 | -1): void {
     const page = this.page(row)
     const from = this.page(other)
@@ -142,13 +141,13 @@ export class Directories {
     return this.slab.bytes(directoryBytes) + this.arena.byteLength
   }
 
-  private widen(page: DirectoryPage, at: number): void {
+  private growList(page: DirectoryPage, at: number): void {
     const count = page.count[at]!
     const room = count + (count >> 3) + 2
     const from = page.block[at]!
     const isLast = count > 0 && from + count === this.top
     this.reserve(isLast ? room - count : room)
-    // gather() may have moved the list: read its place again.
+    // compact() may have moved the list, so read its place again.
     const now = page.block[at]!
     const has = page.room[at]!
     if (count > 0 && now + has === this.top) {
@@ -166,18 +165,18 @@ export class Directories {
 
   private reserve(slots: number): void {
     if (this.top + slots <= this.arena.length) return
-    if (this.wasted > this.top * wasteMax) this.gather(slots)
+    if (this.wasted > this.top * wasteMax) this.compact(slots)
     if (this.top + slots <= this.arena.length) return
     const grown = new Uint32Array(Math.ceil((this.top + slots) * (this.top > 1 << 20 ? 1.125 : 1.5)))
     grown.set(this.arena.subarray(0, this.top))
     this.arena = grown
   }
 
-  /** Moves every list to a new arena, each with an eighth of room to grow. */
-  private gather(extra: number): void {
+  /** Moves every list to a new arena, each with 1/8 of space to grow. */
+  private compact(extra: number): void {
     let total = extra
     for (const page of this.slab.pages)
-      for (let at = 0; at < page.fresh; at += 1) if (isLive(page, at)) total += roomy(page.count[at]!)
+      for (let at = 0; at < page.fresh; at += 1) if (isLive(page, at)) total += roomFor(page.count[at]!)
     const arena = new Uint32Array(Math.max(arenaMin, Math.ceil(total * 1.1)))
     let top = 0
     for (const page of this.slab.pages) {
@@ -187,8 +186,8 @@ export class Directories {
         const count = page.count[at]!
         arena.set(this.arena.subarray(from, from + count), top)
         page.block[at] = top
-        page.room[at] = roomy(count)
-        top += roomy(count)
+        page.room[at] = roomFor(count)
+        top += roomFor(count)
       }
     }
     this.arena = arena
@@ -197,7 +196,7 @@ export class Directories {
   }
 }
 
-/** In `stale`: a row that no directory has. */
+/** The value of `stale` in a free row. */
 const freed = 2
 const isLive = (page: DirectoryPage, at: number): boolean => page.stale[at] !== freed
-const roomy = (count: number): number => (count === 0 ? 0 : count + (count >> 3) + 1)
+const roomFor = (count: number): number => (count === 0 ? 0 : count + (count >> 3) + 1)

@@ -1,26 +1,25 @@
 /**
- * Patterns for names and paths, matched on bytes. A star is any run of characters except `/`; two stars are any run at all
- * (and, between two slashes, also nothing); `?` is one character; `[a-z]` and `[!a-z]` one of (not of) a set; a backslash
- * takes the next character as it is. Always holds: matching takes at most about length × length steps, whatever the pattern
- * (no backtracking into earlier stars). Leaves to others: where candidates come from; `literal` helps them to look only
- * where a match can be.
+ * Glob patterns for names and paths, matched on bytes. `*` matches any run of characters except `/`; `**` matches any run
+ * (between two slashes also nothing); `?` matches one character; `[a-z]` and `[!a-z]` match one character in or not in a set;
+ * a backslash escapes the next character. Matching takes at most about length × length steps for any pattern, because it
+ * never backtracks into an earlier star. `literal` lets callers skip candidates that cannot match.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { bytesOf, sequenceAt } from './path.js'
 
-// Longer than any name; a pattern for paths that needs more is not written by a person.
+// Longer than any file name and any practical path pattern.
 const patternMax = 1_024
 
 type Piece =
   | { readonly kind: 'bytes'; readonly bytes: Buffer }
   | { readonly kind: 'one' }
-  /** `crosses`: also over `/`. `parts`: only whole parts of a path, or nothing. */
+  /** `crosses`: also matches `/`. `parts`: matches only complete path components, or nothing. */
   | { readonly kind: 'star'; readonly crosses: boolean; readonly parts: boolean }
   | { readonly kind: 'set'; readonly not: boolean; readonly ranges: readonly (readonly [number, number])[] }
 
 export interface Glob {
   readonly pieces: readonly Piece[]
-  /** The longest run of bytes that every match holds (empty: none). */
+  /** The longest run of bytes that every match contains; empty if there is none. */
   readonly literal: Buffer
 }
 
@@ -30,10 +29,12 @@ export function isGlob(pattern: string): boolean {
 
 export function checkPattern(pattern: string): void {
   if (pattern.length === 0 || pattern.length > patternMax || pattern.includes('\0'))
-    throw new InvalidInput(`a pattern of ${pattern.length} characters cannot be searched for`, {
-      code: 'invalid_pattern',
-      hint: `write 1 to ${patternMax} characters, without NUL`,
-    })
+    throw new InvalidInput(
+      `The search pattern must have 1 to ${patternMax} characters and no NUL (got ${pattern.length} characters)`,
+      {
+        code: 'invalid_pattern',
+      },
+    )
 }
 
 export function compileGlob(pattern: string): Glob {
@@ -73,7 +74,7 @@ export function compileGlob(pattern: string): Glob {
   return { pieces, literal }
 }
 
-/** Where the set that opens at `from` closes, or -1: then the bracket is a bracket. A `]` in first place is a member. */
+/** Where the set that opens at `from` closes, or -1 if `[` is literal. A `]` in first place is a member of the set. */
 function setEnd(pattern: string, from: number): number {
   const first = pattern[from + 1] === '!' || pattern[from + 1] === '^' ? from + 2 : from + 1
   return pattern.indexOf(']', first + 1)
@@ -91,11 +92,11 @@ function setPiece(body: string): Piece {
   return { kind: 'set', not, ranges }
 }
 
-/** Whether all of bytes[from…to) matches. */
+/** Whether bytes[from…to) match completely. */
 export function matchGlob({ pieces }: Glob, bytes: Buffer, from: number, to: number): boolean {
   let piece = 0
   let at = from
-  // Where to go on when what follows a star does not fit: the latest star of each kind is enough.
+  // Where to continue if the rest after a star does not match: the latest star of each kind is enough.
   let star = -1
   let starAt = 0
   let cross = -1
@@ -140,7 +141,7 @@ export function matchGlob({ pieces }: Glob, bytes: Buffer, from: number, to: num
   }
 }
 
-/** Where the piece ends when it fits at `at`, or -1. */
+/** Where the piece ends if it matches at `at`, or -1. */
 function step(piece: Exclude<Piece, { kind: 'star' }>, bytes: Buffer, at: number, to: number): number {
   if (piece.kind === 'bytes') {
     const wanted = piece.bytes

@@ -1,37 +1,36 @@
 /**
- * The name pool: every name's bytes, length first, end to end in pages. Always holds: a reference stays valid until
- * rebuild() is over; a name never crosses a page. A name that was added lately is not stored twice (`index.js` in every
- * directory costs its bytes about once), but equal names may have two references: compare bytes, not references.
- * Leaves to others: when so many names are unused that a rebuild pays.
+ * Stores the bytes of all names in pages, each name with its length first. A reference stays valid until `rebuild`; a name
+ * never crosses a page. A recently added name is not stored twice (`index.js` in every directory costs its bytes about
+ * once), but equal names may have two references, so compare bytes and not references. `store.ts` decides when to rebuild.
  */
 import { Terminal } from '@bellwether/protocol'
 import { hashBytes, textOf } from './path.js'
 
-const pageBits = 20
+export const pageBits = 20
 const pageBytes = 1 << pageBits
 // A reference is 32 bits: 12 for the page, 20 inside it.
 const pagesMax = 1 << 12
-// 65,536 names remembered by hash: 256 kB, and most repeated names of a source tree find themselves again.
-const lateSlots = 1 << 16
+// 65,536 names remembered by hash take 256 kB and catch most repeated names of a source tree.
+const recentSlots = 1 << 16
 
 export class NamePool {
   pages: Buffer[] = []
-  /** Where each page ends. */
+  /** The end of the used bytes of each page. */
   ends: number[] = []
-  /** Grows when references change: who holds some must look again. */
+  /** Increases when references change; holders of references must look them up again. */
   generation = 0
-  private late = new Uint32Array(lateSlots)
+  private recent = new Uint32Array(recentSlots)
 
   constructor(private readonly seed: number) {
     this.newPage()
-    // Reference 0 is the empty name, of the root; in `late` it means nobody.
+    // Reference 0 is the empty name of the root; in `recent` it means an empty slot.
     this.pages[0]![0] = 0
     this.ends[0] = 1
   }
 
   add(bytes: Uint8Array, from: number, to: number, hash: number): number {
-    const late = (hash ^ (hash >>> 16)) & (lateSlots - 1)
-    const seen = this.late[late]!
+    const slot = (hash ^ (hash >>> 16)) & (recentSlots - 1)
+    const seen = this.recent[slot]!
     if (seen !== 0 && this.equals(seen, bytes, from, to)) return seen
     const length = to - from
     let page = this.pages.length - 1
@@ -42,7 +41,7 @@ export class NamePool {
     for (let i = 0; i < length; i += 1) target[at + 1 + i] = bytes[from + i]!
     this.ends[page] = at + 1 + length
     const ref = page * pageBytes + at
-    this.late[late] = ref
+    this.recent[slot] = ref
     return ref
   }
 
@@ -71,8 +70,8 @@ export class NamePool {
     return textOf(page, at + 1, at + 1 + page[at]!)
   }
 
-  /** How many bytes two names have in common at their beginning, looking at `max` at most. */
-  shared(ref: number, other: number, max: number): number {
+  /** The length in bytes of the common prefix of two names, at most `max`. */
+  commonPrefix(ref: number, other: number, max: number): number {
     const page = this.pages[ref >>> pageBits]!
     const otherPage = this.pages[other >>> pageBits]!
     const at = (ref & (pageBytes - 1)) + 1
@@ -83,8 +82,8 @@ export class NamePool {
     return same
   }
 
-  /** Five bytes of a name from `skip` on as one number, zeros behind its end: numbers that compare as the bytes do. */
-  five(ref: number, skip: number): number {
+  /** Five bytes of a name from `skip` on as one number, padded with zeros; the numbers sort like the bytes. */
+  fiveBytes(ref: number, skip: number): number {
     const page = this.pages[ref >>> pageBits]!
     const at = (ref & (pageBytes - 1)) + 1
     const left = page[at - 1]! - skip
@@ -97,7 +96,7 @@ export class NamePool {
     return (left > 0 ? page[from]! : 0) * 2 ** 32 + (lower >>> 0)
   }
 
-  /** The order of two names' bytes: below 0, 0 or above. */
+  /** Compares the bytes of two names: negative, 0 or positive. */
   compare(ref: number, pool: NamePool, other: number): number {
     const page = this.pages[ref >>> pageBits]!
     const otherPage = pool.pages[other >>> pageBits]!
@@ -117,21 +116,21 @@ export class NamePool {
     page.copy(target, at, from, from + page[from - 1]!)
   }
 
-  /** Bytes of all names, used or not. */
+  /** Bytes of all names, in use or not. */
   get filled(): number {
     return (this.pages.length - 1) * pageBytes + this.ends.at(-1)!
   }
 
   get bytes(): number {
-    return this.pages.length * pageBytes + lateSlots * 4
+    return this.pages.length * pageBytes + recentSlots * 4
   }
 
-  /** Starts over with no names; `keep` copies those still used from the old pages and stores their new references. */
+  /** Starts with no names; `keep` copies the names in use from the old pages and stores their new references. */
   rebuild(keep: (copy: (ref: number) => number) => void): void {
     const old = this.pages
     this.pages = []
     this.ends = []
-    this.late = new Uint32Array(lateSlots)
+    this.recent = new Uint32Array(recentSlots)
     this.newPage()
     this.ends[0] = 1
     keep((ref) => {
@@ -146,9 +145,9 @@ export class NamePool {
 
   private newPage(): number {
     if (this.pages.length === pagesMax)
-      throw new Terminal('the view holds 4 GB of names and takes no more', {
+      throw new Terminal('The view is full: its file names take 4 GB, the maximum', {
         code: 'view_full',
-        hint: 'watch a smaller root, or split it into several views',
+        hint: 'Watch a smaller root, or split it into several views.',
       })
     this.pages.push(Buffer.from(new ArrayBuffer(pageBytes)))
     this.ends.push(0)

@@ -1,54 +1,54 @@
 /**
- * Paths of a source, `/a/b`, taken apart into the bytes of their names in one pass. Always holds: what parse() accepts has
- * no empty, `.` or `..` part, no NUL, and stays inside the limits below; names are bytes, and a byte that is not UTF-8
- * travels in a JavaScript string as the lone surrogate U+DC00 + byte (as Python's surrogateescape does), without loss.
- * Leaves to others: whether the path exists.
+ * Parses paths of a source (`/a/b`) into the bytes of their names in one pass. A path that `parse` accepts has no empty, `.`
+ * or `..` component, no NUL, and stays within the limits below. Names are bytes: a byte that is not UTF-8 appears in a
+ * JavaScript string as the lone surrogate U+DC00 + byte (like Python's surrogateescape), without loss.
  */
 import { isUtf8 } from 'node:buffer'
 import { InvalidInput } from '@bellwether/protocol'
 
-// What Linux accepts in one call (PATH_MAX, NAME_MAX): a sensor cannot have seen more.
+// The limits of Linux (PATH_MAX, NAME_MAX): a sensor cannot see longer ones.
 export const pathBytesMax = 4_096
 export const nameBytesMax = 255
-// A path of pathBytesMax can hold 2,048 names; no tree that people made is half as deep, and walks keep a stack of this size.
+// A path of pathBytesMax bytes can have 2,048 names; real trees are far less deep, and walks keep a stack of this size.
 export const depthMax = 1_024
 
-function refuse(path: string, what: string, hint: string): InvalidInput {
+function invalidPath(path: string, problem: string, hint: string): InvalidInput {
   const shown = path.length > 120 ? `${path.slice(0, 120)}…` : path
-  return new InvalidInput(`path ${JSON.stringify(shown)} ${what}`, { code: 'invalid_path', hint })
+  return new InvalidInput(`Invalid path ${JSON.stringify(shown)}: ${problem}`, { code: 'invalid_path', hint })
 }
 
 const hashStart = 0x811c9dc5
 const hashStep = 0x01000193
 
-/** FNV-1a over a name's bytes: cheap, byte by byte, and the seed makes collisions unguessable from outside. */
+/** FNV-1a over the bytes of a name: cheap per byte, and the seed makes collisions unpredictable from outside. */
 export function hashBytes(seed: number, bytes: Uint8Array, from: number, to: number): number {
   let hash = hashStart ^ seed
   for (let i = from; i < to; i += 1) hash = Math.imul(hash ^ bytes[i]!, hashStep)
   return hash | 0
 }
 
-/** The last path that was parsed, in arrays that are used again for the next one. */
+/** The last parsed path, in arrays that the next `parse` overwrites. */
 export class ParsedPath {
   readonly bytes = Buffer.allocUnsafeSlow(pathBytesMax + 8)
-  /** Name i is bytes[starts[i]] up to bytes[ends[i]], and hashes[i] is its hash. */
+  /** Name i is bytes[starts[i]…ends[i]), with hash hashes[i]. */
   readonly starts = new Uint16Array(depthMax)
   readonly ends = new Uint16Array(depthMax)
   readonly hashes = new Int32Array(depthMax)
-  /** How many names; 0 is the root. */
+  /** The number of names; 0 for the root. */
   depth = 0
 
   constructor(private readonly seed: number) {}
 
   parse(path: string): void {
-    if (path.charCodeAt(0) !== 47) throw refuse(path, 'does not begin with /', 'paths are relative to the root: /a/b')
+    if (path.charCodeAt(0) !== 47)
+      throw invalidPath(path, 'it must begin with /', 'Paths start at the root of the source, like /a/b.')
     if (path.length > pathBytesMax) throw this.tooLong(path)
     const { bytes } = this
     this.depth = 0
     let at = 0
     let start = 0
     let hash = hashStart ^ this.seed
-    // One slash at the end names the same entry: shells add it to directories.
+    // A trailing slash names the same entry: shells add it to directories.
     const length = path.length > 2 && path.charCodeAt(path.length - 1) === 47 ? path.length - 1 : path.length
     for (let i = 1; i < length; i += 1) {
       const code = path.charCodeAt(i)
@@ -57,7 +57,7 @@ export class ParsedPath {
         start = at
         hash = hashStart ^ this.seed
       } else if (code < 0x80) {
-        if (code === 0) throw refuse(path, 'holds a NUL', 'no file name can')
+        if (code === 0) throw invalidPath(path, 'it contains a NUL', 'File names cannot contain NUL.')
         bytes[at] = code
         hash = Math.imul(hash ^ code, hashStep)
         at += 1
@@ -74,12 +74,14 @@ export class ParsedPath {
 
   private close(path: string, start: number, end: number, hash: number): void {
     const length = end - start
-    if (length === 0) throw refuse(path, 'holds an empty name (//)', 'write one slash')
-    if (length > nameBytesMax) throw refuse(path, `holds a name of ${length} bytes`, `at most ${nameBytesMax}`)
+    if (length === 0) throw invalidPath(path, 'it contains an empty name (//)', 'Use one slash.')
+    if (length > nameBytesMax)
+      throw invalidPath(path, `it contains a name of ${length} bytes`, `A name has at most ${nameBytesMax} bytes.`)
     const { bytes } = this
     if (bytes[start] === 46 && (length === 1 || (length === 2 && bytes[start + 1] === 46)))
-      throw refuse(path, 'holds . or ..', 'write the path without them')
-    if (this.depth === depthMax) throw refuse(path, `is more than ${depthMax} names deep`, 'watch a deeper root')
+      throw invalidPath(path, 'it contains . or ..', 'Write the path without them.')
+    if (this.depth === depthMax)
+      throw invalidPath(path, `it is more than ${depthMax} names deep`, 'Watch a deeper root.')
     this.starts[this.depth] = start
     this.ends[this.depth] = end
     this.hashes[this.depth] = hash | 0
@@ -87,11 +89,11 @@ export class ParsedPath {
   }
 
   private tooLong(path: string): InvalidInput {
-    return refuse(path, `is longer than ${pathBytesMax} bytes`, 'watch a deeper root')
+    return invalidPath(path, `it is longer than ${pathBytesMax} bytes`, 'Watch a deeper root.')
   }
 }
 
-/** Writes the character at `i` (or the byte that it stands for) and returns where the next one goes. */
+/** Writes the character at `i` (or the byte that it represents) and returns the next write position. */
 function encode(text: string, i: number, bytes: Uint8Array, at: number): number {
   const code = text.charCodeAt(i)
   if (code < 0x800) {
@@ -105,7 +107,8 @@ function encode(text: string, i: number, bytes: Uint8Array, at: number): number 
   }
   if (code >= 0xd800 && code <= 0xdfff) {
     const point = text.codePointAt(i)!
-    if (point < 0x10000) throw refuse(text, 'holds a lone surrogate', 'only U+DC80 to U+DCFF stand for bytes')
+    if (point < 0x10000)
+      throw invalidPath(text, 'it contains a lone surrogate', 'Only U+DC80 to U+DCFF may represent single bytes.')
     bytes[at] = 0xf0 | (point >> 18)
     bytes[at + 1] = 0x80 | ((point >> 12) & 63)
     bytes[at + 2] = 0x80 | ((point >> 6) & 63)
@@ -118,7 +121,7 @@ function encode(text: string, i: number, bytes: Uint8Array, at: number): number 
   return at + 3
 }
 
-/** The bytes of text that may be of any length (a search pattern), with the same escape for bytes that are not UTF-8. */
+/** The bytes of a text of any length (a search pattern), with the same escape for bytes that are not UTF-8. */
 export function bytesOf(text: string): Buffer {
   const bytes = Buffer.allocUnsafeSlow(text.length * 3)
   let at = 0
@@ -135,7 +138,7 @@ export function bytesOf(text: string): Buffer {
   return bytes.subarray(0, at)
 }
 
-/** Bytes as text: UTF-8 where it is, U+DC00 + byte where it is not. */
+/** Bytes as text: UTF-8 where valid, U+DC00 + byte elsewhere. */
 export function textOf(bytes: Buffer, from: number, to: number): string {
   let high = 0
   for (let i = from; i < to; i += 1) high |= bytes[i]!
@@ -150,7 +153,7 @@ export function textOf(bytes: Buffer, from: number, to: number): string {
   return text
 }
 
-/** The length of the well-formed UTF-8 sequence at `i`, or 0 where there is none. */
+/** The length of the well-formed UTF-8 sequence at `i`, or 0 if there is none. */
 export function sequenceAt(bytes: Uint8Array, i: number, to: number): number {
   const first = bytes[i]!
   if (first < 0x80) return 1

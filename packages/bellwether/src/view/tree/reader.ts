@@ -1,7 +1,7 @@
 /**
- * The reading half of a tree: finds entries and tells what is known of them. Always holds: nothing here changes what a
- * reader can see (a directory's children may be put in order, and a newest time looked for again). Leaves to others:
- * writing and changes (tree.ts), and the queries that go over many entries (subtree.ts, search.ts, diff.ts).
+ * The reading half of a tree: finds entries and returns their fields. Nothing here changes what a reader can see (but it may
+ * sort the children of a directory, or recompute a newest time). `tree.ts` writes; `search.ts` and `diff.ts` query many
+ * entries.
  */
 import { callerBits, directoryPageBits, entryPageBits, high, inName, inSeq, liveBit } from './columns.js'
 import { none, root, type NodeId, type Stats } from './entry.js'
@@ -12,13 +12,13 @@ const mask = (1 << entryPageBits) - 1
 const directoryMask = (1 << directoryPageBits) - 1
 
 export class TreeReader {
-  /** The storage: for the queries beside this class, not for callers. */
+  /** The storage, for the query modules of this folder and for `render/`. */
   store: Store
   protected readonly parsed: ParsedPath
-  /** Where resolve() arrived, and with which path: who looks and then writes asks for the same path twice. */
+  /** The result of the last resolve(), cached because a reader that then writes asks for the same path twice. */
   protected at: NodeId = root
   private known = 0
-  /** Writers set it to undefined when entries come, go or move. */
+  /** Writers set it to undefined when they add, remove or move entries. */
   protected resolved: string | undefined
 
   constructor(protected readonly seed: number) {
@@ -33,7 +33,7 @@ export class TreeReader {
     return page.files[row & directoryMask]! + page.directories[row & directoryMask]!
   }
 
-  /** Bytes held by all arrays: what a memory figure should be compared with. */
+  /** Bytes of all arrays, for memory statistics. */
   get bytes(): number {
     return this.store.bytes
   }
@@ -100,7 +100,7 @@ export class TreeReader {
     return this.store.names.text(this.store.page(node).links[(node & mask) * 4 + inName]!)
   }
 
-  /** The order of an entry's name and that of an entry of another tree, by their bytes: the order of children(). */
+  /** Compares the name of an entry with that of an entry of another tree, by bytes, like the order of children(). */
   compareNames(node: NodeId, tree: TreeReader, other: NodeId): number {
     const ref = this.store.page(node).links[(node & mask) * 4 + inName]!
     const otherRef = tree.store.page(other).links[(other & mask) * 4 + inName]!
@@ -124,14 +124,14 @@ export class TreeReader {
     return textOf(bytes, 0, length)
   }
 
-  /** Ids in the order of their names' bytes; empty for a file. The array is the caller's. */
+  /** Children in the byte order of their names; empty for a file. The caller owns the array. */
   children(node: NodeId): Uint32Array {
     if (!this.store.isDirectory(node)) return new Uint32Array()
     this.store.sort(node)
     return this.store.directories.list(this.store.row(node)).slice()
   }
 
-  /** The same in no order: for those who look at all of them. */
+  /** Children in no order, for callers that visit all of them. */
   unsorted(node: NodeId): Uint32Array {
     return this.store.isDirectory(node) ? this.store.directories.list(this.store.row(node)).slice() : new Uint32Array()
   }
@@ -140,7 +140,7 @@ export class TreeReader {
     return this.store.isDirectory(node) ? this.store.directories.count(this.store.row(node)) : 0
   }
 
-  /** Every entry below, parents before their children, in no other order. Change nothing while walking. */
+  /** Every entry below, parents before their children. Callers must not change the tree during the walk. */
   *walk(node: NodeId): Generator<NodeId> {
     if (!this.store.isDirectory(node)) return
     const open = [node]
@@ -152,13 +152,13 @@ export class TreeReader {
     }
   }
 
-  /** Whether it holds for the entry or any below it: as walk, without a step for each. */
-  some(node: NodeId, holds: (node: NodeId) => boolean): boolean {
-    if (holds(node)) return true
+  /** Whether the predicate is true for the entry or any below it: like walk, without a generator step per entry. */
+  some(node: NodeId, predicate: (node: NodeId) => boolean): boolean {
+    if (predicate(node)) return true
     const open = this.store.isDirectory(node) ? [node] : []
     for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
       for (const child of this.store.directories.list(this.store.row(directory))) {
-        if (holds(child)) return true
+        if (predicate(child)) return true
         if (this.store.isDirectory(child)) open.push(child)
       }
     }
@@ -171,7 +171,7 @@ export class TreeReader {
     return up === top
   }
 
-  /** The next entry by number, or none: a sweep over everything that may rest and change entries between two steps. */
+  /** The next entry by number, or none: a sweep over all entries that may pause while others change the tree. */
   nextNode(after: NodeId): NodeId {
     const { pages } = this.store.entries
     let at = (after + 1) & mask
@@ -182,7 +182,7 @@ export class TreeReader {
     return none
   }
 
-  /** What is below, itself not counted; kept, not computed. */
+  /** The statistics of everything below, without the entry itself; stored, not computed. */
   stats(node: NodeId): Stats {
     if (!this.store.isDirectory(node)) return { files: 0, directories: 0, size: 0 }
     const row = this.store.row(node)
@@ -199,7 +199,7 @@ export class TreeReader {
     return this.store.newest(node)
   }
 
-  /** Follows the path as far as it exists; returns how many names that is, and leaves the entry in `at`. */
+  /** Follows the path as far as it exists; returns how many names exist and leaves the last entry in `at`. */
   protected resolve(path: string): number {
     if (path === this.resolved) return this.known
     const { parsed, store } = this
@@ -217,7 +217,7 @@ export class TreeReader {
     return this.known
   }
 
-  /** How many levels are below. */
+  /** The number of levels below the entry. */
   protected height(node: NodeId): number {
     let height = 0
     let level = this.store.isDirectory(node) ? [node] : []

@@ -1,70 +1,69 @@
 /**
- * Looks for names over a whole tree. A pattern with `*`, `?` or `[` is a glob for the whole name, or for the whole path when
- * it holds a `/`; any other text is looked for anywhere in the name (in the path, when it holds a `/`). Always holds: the
- * search comes in batches, between which the tree may change: an entry that stays where it is is found once. Leaves to
- * others: limits on how many results a client gets.
+ * Searches a tree by name. A pattern with `*`, `?` or `[` is a glob for the full name, or for the full path if it contains a
+ * `/`; any other text matches anywhere in the name (or in the path, if it contains a `/`). The search yields batches; the
+ * tree may change between two batches, and an entry that is not moved is found once. Callers limit the number of results.
  */
 import { entryPageBits, inName, liveBit } from './columns.js'
 import { none, root, type NodeId } from './entry.js'
 import { checkPattern, compileGlob, isGlob, matchGlob, type Glob } from './glob.js'
+import { pageBits as namePageBits } from './name-pool.js'
 import { bytesOf, nameBytesMax } from './path.js'
 import type { TreeReader } from './reader.js'
 
 export interface SearchOptions {
   readonly pattern: string
-  /** Only below this directory. Default: everywhere. */
+  /** Searches only below this directory. Default: the whole tree. */
   readonly under?: NodeId | undefined
 }
 
 const mask = (1 << entryPageBits) - 1
-const namePageBits = 20
 const namePageMask = (1 << namePageBits) - 1
-// Entries between two batches: about a millisecond of work, then others get their turn.
+// Entries per batch: about 1 ms of work.
 const batchEntries = 1 << 16
 
-/** Batches (some empty) of the entries found, in no order. Read what you need of a batch before you ask for the next. */
+/** Batches (some empty) of the entries found, unordered. Read a batch before you request the next one. */
 export function* search(tree: TreeReader, { pattern, under = root }: SearchOptions): Generator<NodeId[]> {
   checkPattern(pattern)
   if (pattern.includes('/')) {
     const top = isGlob(pattern) && pattern.startsWith('/') ? fixedTop(tree, pattern) : root
-    const from = deeper(tree, under, top)
+    const from = innerOf(tree, under, top)
     if (from !== none) yield* searchBelow(tree, from, byPath(pattern))
   } else if (under === root) yield* searchAll(tree, byName(pattern))
   else yield* searchBelow(tree, under, byName(pattern))
 }
 
-interface Wanted {
-  /** Every matching name holds these bytes. */
+interface Matcher {
+  /** Every matching name contains these bytes. */
   readonly literal: Buffer
   readonly name: Matches
-  /** What the whole path must be, beyond its name. */
+  /** An additional test of the full path. */
   readonly path?: Matches
 }
 type Matches = (bytes: Buffer, from: number, to: number) => boolean
 
-function byName(pattern: string): Wanted {
-  if (isGlob(pattern)) return whole(compileGlob(pattern))
+function byName(pattern: string): Matcher {
+  if (isGlob(pattern)) return matcherOf(compileGlob(pattern))
   const literal = bytesOf(pattern)
-  return { literal, name: holds(literal) }
+  return { literal, name: contains(literal) }
 }
 
-function byPath(pattern: string): Wanted {
+function byPath(pattern: string): Matcher {
   const literal = Buffer.alloc(0)
-  if (!isGlob(pattern)) return { literal, name: () => true, path: holds(bytesOf(pattern)) }
+  if (!isGlob(pattern)) return { literal, name: () => true, path: contains(bytesOf(pattern)) }
   const glob = compileGlob(pattern.startsWith('/') ? pattern : `**/${pattern}`)
   const last = pattern.slice(pattern.lastIndexOf('/') + 1)
-  // `a/**` and a slash inside a set say nothing about the name.
-  const name = last === '' || /\*\*|\]/.test(last) ? () => true : whole(compileGlob(last)).name
-  return { literal, name, path: whole(glob).name }
+  // `a/**` and a slash inside a set do not constrain the name.
+  const name = last === '' || /\*\*|\]/.test(last) ? () => true : matcherOf(compileGlob(last)).name
+  return { literal, name, path: matcherOf(glob).name }
 }
 
-function whole(glob: Glob): Wanted {
+function matcherOf(glob: Glob): Matcher {
   return { literal: glob.literal, name: (bytes, from, to) => matchGlob(glob, bytes, from, to) }
 }
 
-function holds(literal: Buffer): Matches {
+function contains(literal: Buffer): Matches {
   const first = literal[0]!
-  // Not indexOf: it would look through the rest of the page when the name does not hold it.
+  // Not indexOf: if the name does not contain the bytes, it would search the rest of the page.
   return (bytes, from, to) => {
     for (let at = from; at + literal.length <= to; at += 1) {
       if (bytes[at] !== first) continue
@@ -76,7 +75,7 @@ function holds(literal: Buffer): Matches {
   }
 }
 
-/** The directory that a glob names before its first special character: `/src/lib` of `/src/lib/*.ts`; none: not there. */
+/** The directory that a glob names before its first special character: `/src/lib` of `/src/lib/*.ts`; none if it is missing. */
 function fixedTop(tree: TreeReader, pattern: string): NodeId {
   const parts = pattern.split('/')
   const first = parts.findIndex(isGlob)
@@ -86,14 +85,14 @@ function fixedTop(tree: TreeReader, pattern: string): NodeId {
   return top
 }
 
-/** Whichever of two directories is inside the other, or none. */
-function deeper(tree: TreeReader, one: NodeId, other: NodeId): NodeId {
+/** The inner one of two nested directories, or none if they are not nested. */
+function innerOf(tree: TreeReader, one: NodeId, other: NodeId): NodeId {
   if (one === none || other === none) return none
   return tree.isWithin(one, other) ? one : tree.isWithin(other, one) ? other : none
 }
 
-/** By the name pool: each name is looked at once, however many entries have it. */
-function* searchAll(tree: TreeReader, wanted: Wanted): Generator<NodeId[]> {
+/** Searches the name pool: each name is tested once, however many entries have it. */
+function* searchAll(tree: TreeReader, wanted: Matcher): Generator<NodeId[]> {
   const { store } = tree
   const { pages } = store.entries
   let generation = -1
@@ -121,8 +120,8 @@ function* searchAll(tree: TreeReader, wanted: Wanted): Generator<NodeId[]> {
   yield found
 }
 
-/** One bit for each place of a page where a matching name begins; undefined where none does. */
-function markNames(page: Buffer, end: number, { literal, name }: Wanted): Uint8Array | undefined {
+/** One bit per position of a page where a matching name begins; undefined if the page has none. */
+function markNames(page: Buffer, end: number, { literal, name }: Matcher): Uint8Array | undefined {
   let marks: Uint8Array | undefined
   const filled = page.subarray(0, end)
   let at = 0
@@ -130,7 +129,7 @@ function markNames(page: Buffer, end: number, { literal, name }: Wanted): Uint8A
     if (literal.length > 0) {
       const hit = filled.indexOf(literal, at)
       if (hit === -1) break
-      // From name to name up to the one that the hit is in; a hit on a length byte is in none of them.
+      // Advance to the name that contains the hit; a hit on a length byte is in no name.
       while (at + 1 + page[at]! <= hit) at += 1 + page[at]!
     }
     const to = at + 1 + page[at]!
@@ -143,18 +142,18 @@ function markNames(page: Buffer, end: number, { literal, name }: Wanted): Uint8A
   return marks
 }
 
-/** From directory to directory, with the path's bytes at hand. */
-function* searchBelow(tree: TreeReader, top: NodeId, { name, path }: Wanted): Generator<NodeId[]> {
+/** Walks directory by directory and builds the bytes of each path. */
+function* searchBelow(tree: TreeReader, top: NodeId, { name, path }: Matcher): Generator<NodeId[]> {
   const { store } = tree
   const open = [top]
   let found: NodeId[] = []
-  let looked = 0
+  let visited = 0
   for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
-    // It may have gone while the caller had its turn.
+    // It may have been removed between two batches.
     if (tree.store !== store || !tree.exists(directory) || !tree.isDirectory(directory)) continue
     const start = bytesOf(tree.pathOf(directory) === '/' ? '/' : `${tree.pathOf(directory)}/`)
-    const whole = Buffer.allocUnsafe(start.length + nameBytesMax)
-    start.copy(whole)
+    const fullPath = Buffer.allocUnsafe(start.length + nameBytesMax)
+    start.copy(fullPath)
     for (const child of store.directories.list(store.row(directory))) {
       if (tree.isDirectory(child)) open.push(child)
       const ref = store.page(child).links[(child & mask) * 4 + inName]!
@@ -163,16 +162,16 @@ function* searchBelow(tree: TreeReader, top: NodeId, { name, path }: Wanted): Ge
       const length = bytes[from - 1]!
       if (!name(bytes, from, from + length)) continue
       if (path !== undefined) {
-        for (let i = 0; i < length; i += 1) whole[start.length + i] = bytes[from + i]!
-        if (!path(whole, 0, start.length + length)) continue
+        for (let i = 0; i < length; i += 1) fullPath[start.length + i] = bytes[from + i]!
+        if (!path(fullPath, 0, start.length + length)) continue
       }
       found.push(child)
     }
-    looked += tree.childCount(directory)
-    if (looked < batchEntries) continue
+    visited += tree.childCount(directory)
+    if (visited < batchEntries) continue
     yield found
     found = []
-    looked = 0
+    visited = 0
   }
   yield found
 }

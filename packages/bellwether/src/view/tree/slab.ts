@@ -1,17 +1,17 @@
 /**
- * Numbers for things that live in pages of typed arrays: handed out, given back, handed out again. Always holds: a number
- * stays with its thing; a page with nothing left on it is given up (one empty page is kept, so that a tree that breathes
- * around a page's edge does not allocate at every breath). Leaves to others: what the columns of a page mean.
+ * Allocates row numbers in pages of typed arrays and reuses them. A number stays valid until it is freed. A page without live
+ * rows is dropped, except for one spare page, so that a tree that grows and shrinks at the edge of a page does not allocate
+ * each time. The columns of a page belong to the caller.
  */
 export interface Page {
-  /** A column that means nothing while its row is free: it links the free rows. */
+  /** A column that is unused while its row is free; it links the free rows. */
   readonly link: Uint32Array
-  /** How many of its numbers a row has. */
+  /** Numbers per row in `link`. */
   readonly stride: number
   live: number
-  /** First free row + 1, or 0. */
+  /** The first free row + 1, or 0. */
   free: number
-  /** Rows from here on were never used. */
+  /** The first row that was never used. */
   fresh: number
 }
 
@@ -19,12 +19,12 @@ export class Slab<P extends Page> {
   readonly pages: P[] = []
   readonly rows: number
   private readonly mask: number
-  /** Pages that may have a free row. */
+  /** Pages with a free row. */
   private open: number[] = []
   private vacant: number[] = []
   private spare: P | undefined
 
-  /** `hole` stands where a page was given up: a page without rows, so that all entries of `pages` look alike to the engine. */
+  /** `hole` replaces a dropped page: a page without rows, so that all elements of `pages` have the same hidden class. */
   constructor(
     readonly bits: number,
     private readonly make: () => P,
@@ -62,10 +62,10 @@ export class Slab<P extends Page> {
     if (page.live === 0) this.closePage(position, page)
   }
 
-  /** Bytes held, as the sum of pages; `perRow` is what a row of P weighs. */
+  /** Bytes of all pages; `perRow` is the size of one row. */
   bytes(perRow: number): number {
-    const held = this.pages.length - this.vacant.length + (this.spare ? 1 : 0)
-    return held * this.rows * perRow
+    const pages = this.pages.length - this.vacant.length + (this.spare ? 1 : 0)
+    return pages * this.rows * perRow
   }
 
   private openPage(): number {

@@ -1,7 +1,6 @@
 /**
- * The children of a directory in the order of their names, also of one with a million of them: then the work is done in
- * slices, between which others have their turn and the directory may change. Always holds: what is returned are children
- * of the moment of asking, those still there in order; the order is kept in the tree only if nothing changed meanwhile.
+ * Sorts the children of a directory by name, in slices if it has many; the directory may change between two slices. Returns
+ * the children at the time of the call, in order. The tree stores that order only if the directory did not change.
  */
 import type { NodeId } from './entry.js'
 import type { TreeReader } from './reader.js'
@@ -13,7 +12,7 @@ export function* sortedChildren(tree: TreeReader, directory: NodeId): Generator<
     return tree.children(directory)
   const before = tree.unsorted(directory)
   const order = yield* sortInSlices(store, before)
-  if (tree.store === store && isSame(tree, directory, before)) store.arrange(directory, order)
+  if (tree.store === store && isSame(tree, directory, before)) store.setChildOrder(directory, order)
   return order
 }
 

@@ -1,43 +1,42 @@
 /**
- * Entries in the order of their names: at once, or in slices between which others have their turn. Pure: what the entries are
- * called is asked for, and nothing but the arrays given is written.
+ * Sorts entries by the bytes of their names, at once or in slices. It reads names through `Named` and writes only the arrays
+ * that it gets.
  */
 import type { NodeId } from './entry.js'
 import type { NamePool } from './name-pool.js'
 
-/** What sorting needs to know of where entries are kept. */
+/** The storage of names, as far as sorting needs it. */
 interface Named {
   readonly names: NamePool
   nameOf(node: NodeId): number
 }
 
-// Their places take 12 bits and five bytes of a name 40: together they are a whole number that a double holds.
+// A position takes 12 bits and five bytes of a name take 40: together an integer that a double holds exactly.
 export const runEntries = 4_096
 const mergeEntries = 16_384
 
-/** Which of two entries' names comes first, by their bytes. */
 function compare({ names }: Named, one: number, other: number): number {
   return names.compare(one, names, other)
 }
 
-/** The entries, in place, by the bytes of their names. At once: sortInSlices() is for those who have no time. */
-export function inOrder(of: Named, nodes: Uint32Array): Uint32Array {
+/** Sorts the entries in place, without yielding. */
+export function sortByName(of: Named, nodes: Uint32Array): Uint32Array {
   if (nodes.length <= runEntries) sortRun(of, nodes)
   else nodes.sort((one, other) => compare(of, of.nameOf(one), of.nameOf(other)))
   return nodes
 }
 
 /**
- * Up to 4,096 of them: five bytes behind what all names share are sorted as numbers, by the engine itself; only where
- * they are equal are names compared.
+ * Sorts up to 4,096 entries. The engine sorts the five bytes after the common prefix as numbers; full names are compared only
+ * where these are equal.
  */
 function sortRun(of: Named, nodes: Uint32Array): void {
   const { names } = of
   const refs = nodes.map((node) => of.nameOf(node))
   let skip = 255
-  for (let at = 1; at < refs.length && skip > 0; at += 1) skip = names.shared(refs[0]!, refs[at]!, skip)
+  for (let at = 1; at < refs.length && skip > 0; at += 1) skip = names.commonPrefix(refs[0]!, refs[at]!, skip)
   const keys = new Float64Array(nodes.length)
-  for (let at = 0; at < refs.length; at += 1) keys[at] = names.five(refs[at]!, skip) * runEntries + at
+  for (let at = 0; at < refs.length; at += 1) keys[at] = names.fiveBytes(refs[at]!, skip) * runEntries + at
   keys.sort()
   const places = Uint32Array.from(keys, (key) => key % runEntries)
   const five = (at: number) => Math.floor(keys[at]! / runEntries)
@@ -51,7 +50,7 @@ function sortRun(of: Named, nodes: Uint32Array): void {
   for (let at = 0; at < places.length; at += 1) nodes[at] = before[places[at]!]!
 }
 
-/** The same, of any number: answers the order, and leaves `nodes` as they are. */
+/** Sorts any number of entries and yields between slices. Returns a new array; `nodes` stays unchanged. */
 export function* sortInSlices(of: Named, nodes: Uint32Array): Generator<void, Uint32Array> {
   let order: Uint32Array = nodes.slice()
   for (let from = 0; from < order.length; from += runEntries) {
@@ -66,7 +65,7 @@ export function* sortInSlices(of: Named, nodes: Uint32Array): Generator<void, Ui
   return order
 }
 
-/** Two runs side by side in `order` become one in `target`. */
+/** Merges two adjacent runs of `order` into one run of `target`. */
 function* merge(of: Named, order: Uint32Array, target: Uint32Array, from: number, run: number): Generator<void> {
   const middle = Math.min(from + run, order.length)
   const end = Math.min(from + 2 * run, order.length)

@@ -1,7 +1,7 @@
 /**
- * Entries linked into a tree: makes, links, unlinks and frees them, and keeps what directories know about what is below
- * them. Always holds between calls: an entry is in its parent's list, in the child table and in all ancestors' counts, or
- * in none of them. Leaves to others: paths, flags' meaning, changes and limits (tree.ts).
+ * Creates, links, unlinks and frees entries, and maintains the totals of directories. Between calls an entry is in its
+ * parent's list, in the child table and in the counts of all its ancestors, or in none of them. `tree.ts` handles paths,
+ * flags, changes and limits.
  */
 import {
   directoryBit,
@@ -16,30 +16,30 @@ import {
 import { Directories } from './directories.js'
 import { NamePool } from './name-pool.js'
 import { Slab } from './slab.js'
-import { inOrder } from './sorting.js'
+import { sortByName } from './sorting.js'
 import { ChildTable } from './child-table.js'
 
 const mask = (1 << entryPageBits) - 1
 const directoryMask = (1 << directoryPageBits) - 1
-/** Under a page of names there is nothing to win. */
+/** A rebuild of less than one page of names saves nothing. */
 const rebuildMinBytes = 1 << 20
-// Freeing these takes about a millisecond; what is larger is freed bit by bit.
-const atOnceMax = 4_096
-// With each new entry so many dead ones are freed: the dead are gone before as many new ones are there.
-const perNewEntry = 4
+// Freeing this many takes about 1 ms; larger subtrees are freed step by step.
+const freedAtOnceMax = 4_096
+// Detached entries freed per new entry: all are free before the same number of new entries exists.
+const freedPerNewEntry = 4
 
 export class Store {
   readonly entries = new Slab<EntryPage>(entryPageBits, () => new EntryPage(1 << entryPageBits), new EntryPage(0))
   readonly directories = new Directories()
   readonly names: NamePool
   private readonly table: ChildTable
-  /** Removed since the names were last rebuilt, and the bytes of their names. */
+  /** Entries removed since the names were last rebuilt, and the bytes of their names. */
   private removals = 0
   private removedBytes = 0
-  /** Directories that are out of the tree, whose entries are not live any more and still have to be freed. */
-  private readonly dead: number[] = []
+  /** Removed directories whose entries still have to be freed. */
+  private readonly detached: number[] = []
 
-  // What `matches` compares with: fields, so that no closure is made for each lookup.
+  // The operands of `matches`: fields, so that a lookup creates no closure.
   private wantedParent = 0
   private wantedBytes: Uint8Array = new Uint8Array()
   private wantedFrom = 0
@@ -73,7 +73,7 @@ export class Store {
     return (this.page(node).flags[node & mask]! & directoryBit) !== 0
   }
 
-  /** The row of a directory in `directories`. */
+  /** The directory row of an entry. */
   row(directory: number): number {
     return this.page(directory).size[directory & mask]!
   }
@@ -86,9 +86,9 @@ export class Store {
     return this.table.find(mix(hash, parent), this.matches)
   }
 
-  /** A new entry without children, linked and counted. */
+  /** Creates an entry without children, links and counts it. */
   make(parent: number, name: number, hash: number, isDirectory: boolean, size: number, modified: number): number {
-    if (this.dead.length > 0) this.bury(perNewEntry)
+    if (this.detached.length > 0) this.freeSome(freedPerNewEntry)
     const node = this.entries.take()
     const page = this.page(node)
     const at = node & mask
@@ -105,28 +105,28 @@ export class Store {
     return node
   }
 
-  /** Takes the entry and all below it out; returns how many. They are freed now, or, when they are many, by and by. */
+  /** Removes the entry and everything below it; returns how many entries. A large subtree is freed later, step by step. */
   discard(node: number): number {
     this.unlink(node)
-    if (this.isDirectory(node) && this.below(node) > atOnceMax) {
-      this.mayRebuildNames()
-      return this.condemn(node)
+    if (this.isDirectory(node) && this.below(node) > freedAtOnceMax) {
+      this.rebuildNamesIfWasteful()
+      return this.detach(node)
     }
-    const gone = this.isDirectory(node) ? this.empty(node) : 0
+    const gone = this.isDirectory(node) ? this.freeBelow(node) : 0
     if (this.isDirectory(node)) this.directories.drop(this.row(node))
     this.free(node)
-    this.mayRebuildNames()
+    this.rebuildNamesIfWasteful()
     return gone + 1
   }
 
-  /** Frees up to `max` entries of directories that were too large to be freed at once. Names may move. */
-  tidy(max: number): void {
-    this.bury(max)
-    this.mayRebuildNames()
+  /** Frees up to `max` entries of removed directories. Name references may change. */
+  freeDetached(max: number): void {
+    this.freeSome(max)
+    this.rebuildNamesIfWasteful()
   }
 
-  private bury(max: number): void {
-    const { dead, directories } = this
+  private freeSome(max: number): void {
+    const { detached: dead, directories } = this
     for (let left = max; left > 0 && dead.length > 0; left -= 1) {
       const directory = dead.at(-1)!
       const row = this.row(directory)
@@ -143,8 +143,8 @@ export class Store {
     }
   }
 
-  /** From now on nobody finds these: a few nanoseconds an entry, while freeing one takes some hundred. */
-  private condemn(top: number): number {
+  /** Marks a subtree as not live, so that no lookup finds it: a few ns per entry, while freeing takes some 100 ns. */
+  private detach(top: number): number {
     const open = [top]
     this.page(top).flags[top & mask] = directoryBit
     for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
@@ -154,7 +154,7 @@ export class Store {
         if (flags[child & mask] !== 0) open.push(child)
       }
     }
-    this.dead.push(top)
+    this.detached.push(top)
     return this.below(top) + 1
   }
 
@@ -164,8 +164,8 @@ export class Store {
     return page.files[row & directoryMask]! + page.directories[row & directoryMask]!
   }
 
-  /** Frees all below a directory that is out of its ancestors' counts, or whose own counts are reset by the caller. */
-  private empty(directory: number): number {
+  /** Frees everything below a directory that is no longer in its ancestors' counts. */
+  private freeBelow(directory: number): number {
     const open = [directory]
     let gone = 0
     for (let parent = open.pop(); parent !== undefined; parent = open.pop()) {
@@ -183,8 +183,8 @@ export class Store {
     return gone
   }
 
-  /** Changes a file into an empty directory or a directory into a file; returns how many entries below went. */
-  turn(node: number, isDirectory: boolean, size: number): number {
+  /** Changes a file into an empty directory or a directory into a file; returns how many entries below were freed. */
+  changeType(node: number, isDirectory: boolean, size: number): number {
     const page = this.page(node)
     const at = node & mask
     const hash = this.names.hashOf(page.links[at * 4 + inName]!)
@@ -195,13 +195,13 @@ export class Store {
       page.size[at] = this.directories.make(node, size, page.modified[at]!)
       page.flags[at]! |= directoryBit
     } else {
-      gone = this.empty(node)
+      gone = this.freeBelow(node)
       this.directories.drop(this.row(node))
       page.flags[at]! &= ~directoryBit
       page.size[at] = size
     }
     this.link(node, parent, hash)
-    this.mayRebuildNames()
+    this.rebuildNamesIfWasteful()
     return gone
   }
 
@@ -236,11 +236,11 @@ export class Store {
     const before = page.modified[node & mask]!
     page.modified[node & mask] = modified
     const from = this.isDirectory(node) ? node : page.links[(node & mask) * 4]!
-    if (modified < before) this.doubt(from, before)
-    else this.raise(from, modified)
+    if (modified < before) this.markStale(from, before)
+    else this.raiseNewest(from, modified)
   }
 
-  /** Newest modification time at or below; looks again only where the newest one went away. */
+  /** The newest modification time at or below; recomputed only where the newest entry was removed or became older. */
   newest(node: number): number {
     if (!this.isDirectory(node)) return this.page(node).modified[node & mask]!
     const row = this.row(node)
@@ -254,21 +254,22 @@ export class Store {
     return newest
   }
 
-  /** Puts a directory's children in the order of their names' bytes, where they stay until one is added or goes. */
+  /** Sorts a directory's children by the bytes of their names; the order lasts until a child is added or removed. */
   sort(directory: number): void {
     const row = this.row(directory)
-    if (!this.directories.isSorted(row)) this.arrange(directory, inOrder(this, this.directories.list(row).slice()))
+    if (!this.directories.isSorted(row))
+      this.setChildOrder(directory, sortByName(this, this.directories.list(row).slice()))
   }
 
-  /** Writes a directory's children down in another order: the same entries, by name. */
-  arrange(directory: number, order: Uint32Array): void {
+  /** Stores the children of a directory in the given order; `order` contains the same entries. */
+  setChildOrder(directory: number, order: Uint32Array): void {
     const row = this.row(directory)
     this.directories.list(row).set(order)
     for (const [slot, node] of order.entries()) this.page(node).links[(node & mask) * 4 + inSlot] = slot
     this.directories.markSorted(row)
   }
 
-  /** Where an entry's name stands in the name pool. */
+  /** The reference of an entry's name in the name pool. */
   nameOf(node: number): number {
     return this.page(node).links[(node & mask) * 4 + inName]!
   }
@@ -283,8 +284,8 @@ export class Store {
     page.links[(node & mask) * 4 + inSlot] = this.directories.push(this.row(parent), node)
     this.table.add(mix(hash, parent), node)
     this.count(node, parent, 1)
-    // The exact one: an upper bound would make ancestors wrong that do not know of any doubt.
-    this.raise(parent, this.newest(node))
+    // The exact time: an upper bound would be wrong for ancestors that are not marked stale.
+    this.raiseNewest(parent, this.newest(node))
   }
 
   private unlink(node: number): void {
@@ -295,7 +296,7 @@ export class Store {
     if (moved !== -1) this.page(moved).links[(moved & mask) * 4 + inSlot] = slot
     this.table.remove(this.tableHash(node), node)
     this.count(node, parent, -1)
-    this.doubt(parent, this.newestBound(node))
+    this.markStale(parent, this.newestBound(node))
   }
 
   private count(node: number, parent: number, times: 1 | -1): void {
@@ -321,8 +322,8 @@ export class Store {
     return this.directories.page(row).newest[row & directoryMask]!
   }
 
-  /** `newest` of an ancestor is never below that of what it holds, so the first one that is not lower ends the climb. */
-  private raise(from: number, modified: number): void {
+  /** `newest` of an ancestor is at least that of its descendants, so the first one that is not lower ends the climb. */
+  private raiseNewest(from: number, modified: number): void {
     for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
       const row = this.row(up)
       const page = this.directories.page(row)
@@ -332,7 +333,7 @@ export class Store {
     }
   }
 
-  private doubt(from: number, modified: number): void {
+  private markStale(from: number, modified: number): void {
     for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
       const row = this.row(up)
       const page = this.directories.page(row)
@@ -355,11 +356,11 @@ export class Store {
     return mix(this.names.hashOf(page.links[(node & mask) * 4 + inName]!), page.links[(node & mask) * 4]!)
   }
 
-  /** A rebuild reads every entry, so it waits until as many were removed: each removal pays for one. */
-  private mayRebuildNames(): void {
+  /** A rebuild reads every entry, so it waits until as many entries were removed as exist. */
+  private rebuildNamesIfWasteful(): void {
     const { filled } = this.names
-    // The dead are found in the table by their names.
-    if (this.dead.length > 0) return
+    // Detached entries are found in the child table by their names.
+    if (this.detached.length > 0) return
     if (filled < rebuildMinBytes || this.removedBytes < filled / 2) return
     if (this.removals < this.below(0)) return
     this.removals = 0

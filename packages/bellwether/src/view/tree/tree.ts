@@ -1,9 +1,7 @@
 /**
- * One source's tree of file entries, in memory, made for tens of millions of them: columns in typed arrays, no JavaScript
- * object per entry. Always holds: counts, sizes and the change sequence agree with the entries after every call, and a call
- * that throws changed nothing. Leaves to others: which event may change what (arbitration decides, this only stores), time
- * (instants are handed in), and the queries beside it: subtree.ts, search.ts, diff.ts.
- * All calls are synchronous; paths are `/a/b` (path.ts has the limits).
+ * The in-memory tree of one source, built for tens of millions of entries: typed-array columns, no JavaScript object per
+ * entry. After every call the counts, sizes and change sequence agree with the entries; a call that throws changes nothing.
+ * All calls are synchronous, and callers pass times in. Arbitration decides which rows may change the tree.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { AgentPool } from './agent-pool.js'
@@ -19,17 +17,17 @@ export { flag, none, root, type NodeId, type Row } from './entry.js'
 export type { Change, Changes } from './change-log.js'
 
 export interface TreeOptions {
-  /** Names this tree in change tokens: with another id after a restart, old tokens are answered as a fresh instance. */
+  /** Identifies this tree in change tokens. A new id after a restart makes old tokens a fresh instance. */
   readonly id: string
-  /** Entries besides the root. Beyond it put() throws Terminal `view_full`. */
+  /** Maximum entries besides the root. Above it put() throws Terminal `view_full`. */
   readonly entryMax?: number | undefined
-  /** Any number, best an unguessable one: nobody outside can then choose names that collide in the child table. */
+  /** A random number, so that an attacker cannot choose names that collide in the child table. */
   readonly seed?: number | undefined
 }
 
 const mask = (1 << entryPageBits) - 1
-const marksMax = 65_535 // sixteen bits in an entry
-// One answer that a reader can take in; the rest comes with the next question.
+const marksMax = 65_535 // 16 bits per entry
+// Changes per call; a reader gets the rest with its next call.
 const changesMax = 10_000
 
 export class Tree extends TreeReader {
@@ -44,10 +42,10 @@ export class Tree extends TreeReader {
     super((options.seed ?? 0) | 0)
     this.id = options.id
     this.entryMax = Math.min(options.entryMax ?? entryLimit, entryLimit)
-    this.agents = this.noAgents()
+    this.agents = this.newAgentPool()
   }
 
-  /** Creates or updates. Missing parents come as placeholders; a file that gets a child becomes one too. */
+  /** Creates or updates an entry. Missing parents, and a file that gets a child, become placeholder directories. */
   put(path: string, row: Row): NodeId {
     checkRow(row)
     const { parsed, store } = this
@@ -59,12 +57,12 @@ export class Tree extends TreeReader {
     }
     this.resolved = undefined
     const missing = parsed.depth - known
-    if (this.count + missing > this.entryMax) throw this.full()
-    // Names first: only they can still be refused (a full pool), and unused ones are no entries.
+    if (this.count + missing > this.entryMax) throw this.viewFull()
+    // Add the names first: only this step can still fail (a full pool), and an unused name does no harm.
     const names: number[] = []
     for (let i = known; i < parsed.depth; i += 1) names.push(this.nameRef(i))
     let node = this.at
-    if (!store.isDirectory(node)) this.turnToPlaceholder(node)
+    if (!store.isDirectory(node)) this.makePlaceholder(node)
     for (let i = known; i < parsed.depth; i += 1) {
       const isLast = i === parsed.depth - 1
       const isDirectory = !isLast || row.isDirectory
@@ -82,43 +80,44 @@ export class Tree extends TreeReader {
     return node
   }
 
-  /** As put, for an entry that was found. */
+  /** Like put, for an entry that the caller has found. */
   update(node: NodeId, row: Row): void {
     checkRow(row)
     this.check(node)
     this.apply(node, row, row.agent === undefined ? undefined : this.agents.numberOf(row.agent), false)
   }
 
-  /** The entry and everything below it; returns how many entries went. The root stays: see clear(). */
+  /** Removes the entry and everything below it; returns how many entries. The root cannot be removed: see clear(). */
   remove(node: NodeId): number {
     this.check(node)
-    if (node === root) throw new InvalidInput('the root cannot be removed', { code: 'invalid_path', hint: 'clear()' })
+    if (node === root) throw new InvalidInput('Cannot remove the root', { code: 'invalid_path', hint: 'Use clear().' })
     this.resolved = undefined
     this.log.remove(this.pathOf(node), this.store.isDirectory(node))
     return this.store.discard(node)
   }
 
-  /** Frees up to `max` entries of large directories that were removed: memory, nothing that anybody sees. */
-  tidy(max: number): void {
-    this.store.tidy(max)
+  /** Frees the memory of up to `max` entries of large removed directories. Readers see no difference. */
+  freeRemoved(max: number): void {
+    this.store.freeDetached(max)
   }
 
-  /** Renames or moves, with everything below; whatever stands at the new path is replaced. Costs the entries moved. */
+  /** Moves an entry with everything below it and replaces the entry at the new path. The cost grows with the moved entries. */
   move(node: NodeId, path: string): void {
     this.check(node)
     const { parsed, store } = this
     const known = this.resolve(path)
     this.resolved = undefined
-    if (node === root || parsed.depth === 0)
-      throw new InvalidInput('the root cannot be moved', { code: 'invalid_path' })
+    if (node === root || parsed.depth === 0) throw new InvalidInput('Cannot move the root', { code: 'invalid_path' })
     if (this.at === node && known === parsed.depth) return
     const above = known === parsed.depth ? this.parentOf(this.at) : this.at
     for (let up = above; up !== root; up = this.parentOf(up))
-      if (up === node) throw new InvalidInput('a directory cannot be moved into itself', { code: 'invalid_path' })
+      if (up === node) throw new InvalidInput('Cannot move a directory into itself', { code: 'invalid_path' })
     if (parsed.depth + this.height(node) > depthMax)
-      throw new InvalidInput(`the move would make paths of more than ${depthMax} names`, { code: 'invalid_path' })
+      throw new InvalidInput(`Cannot move: the new path would be more than ${depthMax} names deep`, {
+        code: 'invalid_path',
+      })
     const parents = Math.max(0, parsed.depth - known - 1)
-    if (this.count + parents > this.entryMax) throw this.full()
+    if (this.count + parents > this.entryMax) throw this.viewFull()
     const last = parsed.depth - 1
     const name = this.nameRef(last)
     const hash = parsed.hashes[last]!
@@ -127,9 +126,9 @@ export class Tree extends TreeReader {
     let parent = this.at
     const replaced = known === parsed.depth ? this.at : none
     if (replaced !== none) {
-      // The old place may be below the one that is replaced: then it must leave first.
+      // The moved entry may be below the replaced one, so it must be unlinked first.
       parent = this.parentOf(replaced)
-    } else if (!store.isDirectory(parent)) this.turnToPlaceholder(parent)
+    } else if (!store.isDirectory(parent)) this.makePlaceholder(parent)
     for (let i = known; i < last; i += 1) {
       parent = store.make(parent, names[i - known]!, parsed.hashes[i]!, true, 0, 0)
       this.markPlaceholder(parent)
@@ -144,11 +143,11 @@ export class Tree extends TreeReader {
     for (const below of this.walk(node)) this.touch(below)
   }
 
-  /** Empties the tree: a fresh instance for the holder of any token. */
+  /** Empties the tree; every token then gives a fresh instance. */
   clear(): void {
     this.resolved = undefined
     this.store = new Store(this.seed)
-    this.agents = this.noAgents()
+    this.agents = this.newAgentPool()
     this.log = new ChangeLog(this.log.seq)
     this.clears += 1
   }
@@ -178,7 +177,7 @@ export class Tree extends TreeReader {
     return this.agents.idOf(this.store.page(node).agent[node & mask]!)
   }
 
-  /** A mark that no entry carries. After 65,535 audits all marks are wiped: audits still open then must start again. */
+  /** A mark that no entry carries. After 65,535 audits all marks are reset, and an open audit must start again. */
   nextAuditMark(): number {
     if (this.lastMark === marksMax) {
       for (const page of this.store.entries.pages) page.audit.fill(0)
@@ -188,7 +187,7 @@ export class Tree extends TreeReader {
     return this.lastMark
   }
 
-  /** Where the change sequence stands. */
+  /** The token of the current position in the change sequence. */
   token(): string {
     return this.tokenAt(this.log.seq)
   }
@@ -225,7 +224,7 @@ export class Tree extends TreeReader {
     const recent = this.log.recentSince(seq)
     if (recent)
       return recent.filter((node, i) => this.exists(node) && this.changeSeq(node) === seq + 1 + i).slice(0, max)
-    // One look at every entry, keeping at most twice what is wanted: a reader far behind asks many times.
+    // One pass over all entries that keeps at most 2 × max of them, because a reader far behind calls many times.
     let oldest: NodeId[] = []
     let bound = Number.POSITIVE_INFINITY
     const cut = () => {
@@ -260,15 +259,15 @@ export class Tree extends TreeReader {
   private apply(node: NodeId, row: Row, agent: number | undefined, isNew: boolean): void {
     const { store } = this
     if (node === root && !row.isDirectory)
-      throw new InvalidInput('the root is a directory', { code: 'invalid_row', hint: 'is_directory: true' })
+      throw new InvalidInput('The row of the root must have "is_directory": true', { code: 'invalid_row' })
     const page = store.page(node)
     const at = node & mask
     let changed = isNew || row.lastUpdatedAt !== undefined
     if (store.isDirectory(node) !== row.isDirectory) {
-      // A reader must not keep what was below, even if it is a directory again when he looks.
+      // Readers must drop what was below, even if the entry is a directory again at their next call.
       if (!row.isDirectory) this.log.remove(this.pathOf(node), true)
       this.resolved = undefined
-      store.turn(node, row.isDirectory, row.size)
+      store.changeType(node, row.isDirectory, row.size)
       changed = true
     } else if (store.sizeOf(node) !== row.size) {
       store.setSize(node, row.size)
@@ -289,8 +288,8 @@ export class Tree extends TreeReader {
     if (changed) this.touch(node)
   }
 
-  private turnToPlaceholder(node: NodeId): void {
-    this.store.turn(node, true, 0)
+  private makePlaceholder(node: NodeId): void {
+    this.store.changeType(node, true, 0)
     this.markPlaceholder(node)
   }
 
@@ -307,7 +306,7 @@ export class Tree extends TreeReader {
     page.links[(node & mask) * 4 + inSeq] = seq - upper * high
   }
 
-  /** Whether a bit changed that readers see. */
+  /** Returns whether a bit changed that readers see. */
   private writeFlags(node: NodeId, set: number, clear: number): boolean {
     const { flags } = this.store.page(node)
     const before = flags[node & mask]!
@@ -324,21 +323,21 @@ export class Tree extends TreeReader {
   }
 
   private check(node: NodeId): void {
-    if (!this.exists(node)) throw new Terminal(`there is no entry ${node}`, { code: 'unknown_entry' })
+    if (!this.exists(node)) throw new Terminal(`There is no entry ${node}`, { code: 'unknown_entry' })
   }
 
-  private noAgents(): AgentPool {
+  private newAgentPool(): AgentPool {
     return new AgentPool(() => {
-      const carried = new Set<number>()
-      for (const page of this.store.entries.pages) for (const agent of page.agent) carried.add(agent)
-      return carried
+      const inUse = new Set<number>()
+      for (const page of this.store.entries.pages) for (const agent of page.agent) inUse.add(agent)
+      return inUse
     })
   }
 
-  private full(): Terminal {
-    return new Terminal(`the view holds ${this.count} entries and may hold ${this.entryMax}`, {
+  private viewFull(): Terminal {
+    return new Terminal(`The view is full: it has ${this.count} of at most ${this.entryMax} entries`, {
       code: 'view_full',
-      hint: 'raise the limit, or watch a smaller root',
+      hint: 'Raise the limit, or watch a smaller root.',
     })
   }
 }
