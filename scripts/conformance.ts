@@ -1,25 +1,40 @@
 /**
- * npm run conformance [-- --json] [-- --strict]: which requirement is proven by which test of the last `npm test`.
- * IDs come from docs/spec, proofs from test titles (`[W2.2a]`). A requirement is `passed` when every test that names
- * it passed, `failed` when one did not, `missing` when none ran: a skipped test proves nothing.
- * Exit 0, or 1 when a requirement failed (with --strict also when one is missing), or 2 when there is nothing to read.
+ * npm run conformance [-- --json] [-- --strict]: shows which test of the last `npm test` proves which requirement.
+ * Requirement IDs come from docs/spec, proofs from test titles (`[W2.2a]`). A requirement is `failed` if a test that names
+ * it failed or a test file that names it did not load, `missing` if none of its tests ran or one of its test files was left
+ * out of the run, and `passed` otherwise. A skipped test proves nothing.
+ * Exits 0; 1 if a requirement failed (with --strict also if one is missing); 2 if there is nothing to read.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-export type Status = 'passed' | 'failed' | 'missing'
-export interface Proof {
+type Status = 'passed' | 'failed' | 'missing'
+
+interface Proof {
   readonly status: Status
   readonly tests: readonly string[]
 }
-export interface Matrix {
+
+interface Matrix {
   readonly ids: Readonly<Record<string, Proof>>
 }
 
-export interface TestResult {
+interface TestResult {
   readonly fullName: string
   readonly status: string
+}
+
+/** One test file in vitest's JSON. */
+interface FileResult {
+  readonly name: string
+  readonly status: string
+  readonly assertionResults: readonly TestResult[]
+}
+
+interface TestFile {
+  readonly path: string
+  readonly text: string
 }
 
 const id = String.raw`[A-Z]\d+(?:\.\d+)+[a-z]?`
@@ -44,21 +59,46 @@ export function idsInTitle(title: string): string[] {
   return [...title.matchAll(bracketed)].flatMap((match) => match[1]!.split(',').map((text) => text.trim()))
 }
 
+/**
+ * The results of all tests, with one failed entry per test file that did not load and one `absent` entry per tagged file
+ * that is not in the run: both stand for every ID in the file's text. In a failed file, a test that did not pass has failed,
+ * because a failed hook makes vitest report the tests behind it as skipped.
+ */
+export function allResults(files: readonly FileResult[], testFiles: readonly TestFile[]): TestResult[] {
+  const standIn = ({ path, text }: TestFile, status: string): TestResult[] => {
+    const ids = [...new Set(idsInTitle(text))]
+    return ids.length === 0 ? [] : [{ fullName: `${path} [${ids.join(', ')}]`, status }]
+  }
+  const ran = new Map(files.map((file) => [file.name, file]))
+  const results = files.flatMap(({ status, assertionResults }) =>
+    status === 'failed'
+      ? assertionResults.map((test) => (test.status === 'passed' ? test : { ...test, status: 'failed' }))
+      : assertionResults,
+  )
+  for (const file of testFiles) {
+    const result = ran.get(file.path)
+    if (result === undefined) results.push(...standIn(file, 'absent'))
+    else if (result.assertionResults.length === 0) results.push(...standIn(file, 'failed'))
+  }
+  return results
+}
+
 export function conformance(ids: readonly string[], results: readonly TestResult[]): Matrix {
   const prove = (wanted: string): Proof => {
     const tests = results.filter((test) => idsInTitle(test.fullName).includes(wanted))
-    const ran = tests.filter((test) => test.status === 'passed' || test.status === 'failed')
-    const status = ran.length === 0 ? 'missing' : ran.every((test) => test.status === 'passed') ? 'passed' : 'failed'
+    const some = (status: string) => tests.some((test) => test.status === status)
+    const status = some('failed') ? 'failed' : some('passed') && !some('absent') ? 'passed' : 'missing'
     return { status, tests: tests.map((test) => test.fullName) }
   }
   return { ids: Object.fromEntries(ids.map((wanted) => [wanted, prove(wanted)])) }
 }
 
-export function table({ ids }: Matrix): string {
+/** One row per requirement with the given statuses, the missing ones in one line, and the sums. */
+export function table({ ids }: Matrix, shown: readonly Status[] = ['passed', 'failed']): string {
   const rows = Object.entries(ids)
   const width = Math.max(2, ...rows.map(([name]) => name.length))
   const lines = rows
-    .filter(([, proof]) => proof.status !== 'missing')
+    .filter(([, proof]) => shown.includes(proof.status))
     .map(
       ([name, { status, tests }]) =>
         `${name.padEnd(width)}  ${status.padEnd(6)}  ${tests.join('\n'.padEnd(width + 11))}`,
@@ -70,7 +110,7 @@ export function table({ ids }: Matrix): string {
     '',
     `${rows.length} requirements: ${count('passed')} passed, ${count('failed')} failed, ${missing.length} missing`,
   )
-  return lines.join('\n')
+  return lines.join('\n').trimStart()
 }
 
 function readSpec(folder: string): string[] {
@@ -79,34 +119,46 @@ function readSpec(folder: string): string[] {
   return [...new Set(pages.toSorted().flatMap((name) => idsInSpec(readFileSync(join(folder, name), 'utf8'))))]
 }
 
-interface Results {
-  readonly testResults: readonly { readonly assertionResults: readonly TestResult[] }[]
+function readTestFiles(home: string, folder = home): TestFile[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory())
+      return /^(?:node_modules|dist|peers|\..*)$/.test(entry.name) ? [] : readTestFiles(home, path)
+    return /\.test\.tsx?$/.test(entry.name) ? [{ path: relative(home, path), text: readFileSync(path, 'utf8') }] : []
+  })
 }
 
-function main(flags: readonly string[]): number {
-  const home = dirname(dirname(fileURLToPath(import.meta.url)))
-  const resultsPath = join(home, '.test-results/vitest.json')
+export function main(
+  flags: readonly string[],
+  folder: string,
+  { log, error }: Pick<Console, 'log' | 'error'> = console,
+): number {
+  // vitest reports real paths.
+  const home = realpathSync(folder)
+  const fail = (message: string) => {
+    error(`conformance: ${message}`)
+    return 2
+  }
   const unknownFlag = flags.find((flag) => flag !== '--json' && flag !== '--strict')
-  if (unknownFlag !== undefined) return complain(`unknown option ${unknownFlag}: --json and --strict are known`)
+  if (unknownFlag !== undefined) return fail(`unknown option "${unknownFlag}". Use --json or --strict.`)
   const ids = readSpec(join(home, 'docs/spec'))
-  if (ids.length === 0) return complain('no requirement IDs in docs/spec/*.md')
-  if (!existsSync(resultsPath)) return complain('no results of a test run: run npm test first')
+  if (ids.length === 0) return fail('docs/spec/*.md defines no requirement IDs')
+  const resultsPath = join(home, '.test-results/vitest.json')
+  if (!existsSync(resultsPath)) return fail('there are no test results. Run npm test first.')
 
-  const { testResults } = JSON.parse(readFileSync(resultsPath, 'utf8')) as Results
-  const results = testResults.flatMap((file) => file.assertionResults)
+  const { testResults } = JSON.parse(readFileSync(resultsPath, 'utf8')) as { testResults: readonly FileResult[] }
+  const files = testResults.map((file) => ({ ...file, name: relative(home, file.name) }))
+  const results = allResults(files, readTestFiles(home))
   const matrix = conformance(ids, results)
-  console.log(flags.includes('--json') ? JSON.stringify(matrix) : table(matrix))
+  const strict = flags.includes('--strict')
+  log(flags.includes('--json') ? JSON.stringify(matrix) : table(matrix, strict ? ['failed'] : undefined))
 
   const known = new Set(ids)
-  const strangers = new Set(results.flatMap((test) => idsInTitle(test.fullName)).filter((named) => !known.has(named)))
-  if (strangers.size > 0) console.error(`named in test titles but not in docs/spec: ${[...strangers].join(' ')}`)
-  const refused: Status[] = flags.includes('--strict') ? ['failed', 'missing'] : ['failed']
+  const unknown = new Set(results.flatMap((test) => idsInTitle(test.fullName)).filter((named) => !known.has(named)))
+  if (unknown.size > 0) error(`test titles name IDs that docs/spec does not define: ${[...unknown].join(' ')}`)
+  const refused: Status[] = strict ? ['failed', 'missing'] : ['failed']
   return Object.values(matrix.ids).some((proof) => refused.includes(proof.status)) ? 1 : 0
 }
 
-function complain(message: string): number {
-  console.error(`conformance: ${message}`)
-  return 2
-}
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = main(process.argv.slice(2))
+if (process.argv[1] === fileURLToPath(import.meta.url))
+  process.exitCode = main(process.argv.slice(2), dirname(dirname(fileURLToPath(import.meta.url))))

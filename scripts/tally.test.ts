@@ -1,4 +1,4 @@
-/** The line that CI reads must never look better than the run was. */
+/** The line that CI reads never looks better than the run. */
 import { describe, expect, it } from 'vitest'
 import { tally } from './tally.js'
 
@@ -14,21 +14,21 @@ describe('tally', () => {
     expect(tally(results, ['test'])).toEqual({ passed: 2, failed: 1, skipped: 2, notes: [] })
   })
 
-  it('counts a test file that could not be loaded as one failure', () => {
+  it('counts a test file that did not load as one failure', () => {
     expect(tally({ testResults: [file('failed'), file('passed', 'passed')] }, ['test'])).toMatchObject({
       passed: 1,
       failed: 1,
     })
   })
 
-  it('counts a failed build or check as one failure each, although every test passed', () => {
-    expect(tally({ testResults: [file('passed', 'passed')] }, ['build', 'check'])).toMatchObject({
+  it('counts a failed build, check or conformance step as one failure each, although every test passed', () => {
+    expect(tally({ testResults: [file('passed', 'passed')] }, ['build', 'check', 'conformance'])).toMatchObject({
       passed: 1,
-      failed: 2,
+      failed: 3,
     })
   })
 
-  it('counts a run that died, or failed outside of any test, as a failure', () => {
+  it('counts a run that crashed or failed outside of any test as one failure', () => {
     expect(tally(undefined, ['test'])).toMatchObject({ passed: 0, failed: 1 })
     expect(tally({ testResults: [file('passed', 'passed')] }, ['test'])).toMatchObject({ passed: 1, failed: 1 })
     expect(tally({ testResults: [] }, ['test'])).toMatchObject({ passed: 0, failed: 1 })

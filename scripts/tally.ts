@@ -1,7 +1,7 @@
 /**
- * The last line of `npm test`: reads vitest's JSON and the names of the steps that failed, prints
- * `N passed, N failed, N skipped` and exits 1 unless nothing failed. A test file that could not be loaded, a crashed
- * run and a failed build or check each count as one failure: the line never looks better than the run was.
+ * Prints the last line of `npm test`: reads vitest's JSON and the names of the failed steps, prints
+ * `N passed, N failed, N skipped` and exits 1 if anything failed. A test file that did not load, a crashed run, and a failed
+ * build, check or conformance step each count as one failure, so the line never looks better than the run.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -19,7 +19,7 @@ export interface Tally {
   readonly passed: number
   readonly failed: number
   readonly skipped: number
-  /** What counts as failed without being a failed test. */
+  /** One line per failure that is not a failed test. */
   readonly notes: readonly string[]
 }
 
@@ -33,7 +33,7 @@ export function tally(results: Results | undefined, brokenSteps: readonly string
       else counts.skipped += 1
     }
     const failedTests = file.assertionResults.some((test) => test.status === 'failed')
-    if (file.status === 'failed' && !failedTests) notes.push(`test file failed to run: ${file.name}`)
+    if (file.status === 'failed' && !failedTests) notes.push(`test file failed to load: ${file.name}`)
   }
   if (results === undefined) notes.push('the test run left no results')
   for (const step of brokenSteps) if (step !== 'test') notes.push(`step failed: ${step}`)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# npm test: sets up what is missing, builds, checks, runs every test, and ends with the line "N passed, N failed, N skipped".
-# A step that fails does not hide the next one; each counts as one failure in that line and in the exit code.
-# Arguments go to vitest: npm test -- src/kernel
+# npm test: installs missing tools, builds, checks, runs every test and the strict conformance check, and ends with the line
+# "N passed, N failed, N skipped". A failed step does not hide the next one; each counts as one failure in that line and in
+# the exit code. Arguments go to vitest: npm test -- src/kernel
 set -uo pipefail
 cd "$(dirname "$0")/.."
-# Debian puts servers in sbin, which is not on an ordinary user's path.
+# Debian installs servers in sbin, which is not on an ordinary user's PATH.
 export PATH="$PWD/node_modules/.bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 say() { echo "== $*"; }
@@ -23,7 +23,7 @@ can_install() {
   [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
 }
 
-# Mirrors fail now and then and may hang: three tries, each bounded.
+# Package mirrors sometimes fail or hang: try three times, each with a time limit.
 retry() {
   local limit=$1 try
   shift
@@ -35,20 +35,20 @@ retry() {
   return 1
 }
 
-# need COMMAND PACKAGE: the command, from the Debian package that brings it.
+# need COMMAND PACKAGE: installs the Debian package if the command is missing.
 need() {
   local command=$1 package=$2
   command -v "$command" >/dev/null && return 0
-  can_install || die "$command is missing and cannot be installed from here. Install it with: apt-get install $package"
+  can_install || die "$command is missing, and installing it needs root. Run: apt-get install $package"
   say "installing $package (for $command)"
   if [ -z "${apt_updated:-}" ]; then
-    retry 180 apt-get -q -o Acquire::Retries=3 -o Acquire::http::Timeout=30 update || echo '   going on with the old package lists' >&2
+    retry 180 apt-get -q -o Acquire::Retries=3 -o Acquire::http::Timeout=30 update || echo '   continuing with the old package lists' >&2
     apt_updated=yes
   fi
   retry 300 env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 \
     install --no-install-recommends "$package" || die "apt-get install $package failed"
   hash -r
-  command -v "$command" >/dev/null || die "$package is installed but $command is not on the path"
+  command -v "$command" >/dev/null || die "$package is installed, but $command is not on the PATH"
 }
 
 say 'set-up'
@@ -65,7 +65,7 @@ fi
 
 broken=()
 say 'build'
-# The tests start programs of what was built just now, which is quicker than from source.
+# With BELLWETHER_TEST_BUILT the tests start programs from dist, which is faster than from source.
 if npm run -s build; then export BELLWETHER_TEST_BUILT=1; else broken+=(build); fi
 say 'check'
 bash scripts/check.sh --built || broken+=(check)
@@ -74,5 +74,11 @@ say 'test'
 results=.test-results/vitest.json
 rm -rf .test-results
 vitest run --reporter=default --reporter=json --outputFile.json="$results" "$@" || broken+=(test)
+
+# A filtered run cannot prove every requirement.
+if (($# == 0)); then
+  say 'conformance'
+  tsx scripts/conformance.ts --strict || broken+=(conformance)
+fi
 
 tsx scripts/tally.ts "$results" "${broken[@]}"

@@ -1,4 +1,4 @@
-/** The rules themselves, one entry each; test/tidy.test.ts proves that each can fail and holds the tree against all. */
+/** The style rules. test/tidy.test.ts proves that each rule can fail and checks the whole tree against all of them. */
 import { matches, type Rule } from './tidy.js'
 
 const isSql = (path: string) => path.endsWith('.sql')
@@ -15,12 +15,103 @@ const isTestCode = (path: string) =>
 const isDeterministic = (path: string) => isTypeScript(path) && (isSource(path) || isSimulation(path)) && !isPort(path)
 
 const lineMax = 400
-/** From here on a wait in a test is a guess about how long something takes. */
+/** A test that sleeps this long guesses how long something takes. */
 const sleepMaxMs = 100
 const sqlClock =
   /(?<![.\w])(?:pg_catalog\s*\.\s*)?(?:now|clock_timestamp|transaction_timestamp|statement_timestamp)\s*\(\s*\)|(?<![.\w])(?:current_timestamp|current_time|current_date|localtimestamp|localtime)\b(?!\s*=)|'now'\s*::/gi
 export const clockDefinition =
   /create\s+(?:or\s+replace\s+)?function\s+state\s*\.\s*now\s*\(\s*\)[^;$']*(?:(\$\w*\$)[^]*?\1|'(?:[^']|'')*')/i
+
+/** Words and phrases that STYLE.md bans from comments, texts, docs, test titles and names. Keep the list short. */
+const bannedProse: readonly RegExp[] = [
+  /(?<![A-Za-z])[Hh]ouses?(?![a-z])|(?<=[a-z])Houses?(?![a-z])/g, // the runtime, the server, the product
+  /\btold\b/gi, // name who reports what to whom
+  /\bsaid\b/gi, // reported, requested, the payload
+  /\bmend(?:s|ed|ing)?\b/gi, // fix, repair
+  /\bmeanwhile\b/gi, // while …, in the meantime
+  /\bfor ever\b/gi, // forever, without a limit
+  /\bwhoever\b/gi, // the caller, the reader, the process that …
+  /(?<!['`])\b(?:no|some)body\b(?!['`])/gi, // name the actor; `nobody` in quotes is the Unix account
+  /\bas it must be\b/gi, // state what is invalid
+  /(?<!\bthere )\b(?:is|are) no (?!longer\b|more\b)/gi, // "must be …", "is not a …"
+]
+
+/** Not yet rewritten in plain English. This list only shrinks: remove a folder as soon as it is clean. */
+export const notYetPlain: readonly string[] = [
+  'ARCHITECTURE.md',
+  'STYLE.md',
+  'docs/agents.md',
+  'docs/board-files.md',
+  'docs/board.md',
+  'docs/budgets.md',
+  'docs/cli.md',
+  'docs/dashboard.md',
+  'docs/demo.md',
+  'docs/executors.md',
+  'docs/faq.md',
+  'docs/fork-join.md',
+  'docs/hazards.md',
+  'docs/http.md',
+  'docs/mcp.md',
+  'docs/models.md',
+  'docs/operating-board.md',
+  'docs/operating-database.md',
+  'docs/operating.md',
+  'docs/people.md',
+  'docs/policies.md',
+  'docs/sensors.md',
+  'docs/settings.md',
+  'docs/simulation.md',
+  'docs/spec/board.md',
+  'docs/spec/kernel.md',
+  'docs/spec/view.md',
+  'docs/spec/watchdog.md',
+  'docs/telemetry.md',
+  'docs/tools.md',
+  'docs/view.md',
+  'docs/worker-api.md',
+  'packages/bellwether/bench',
+  'packages/bellwether/sim',
+  'packages/bellwether/src/board',
+  'packages/bellwether/src/cli',
+  'packages/bellwether/src/client',
+  'packages/bellwether/src/demo',
+  'packages/bellwether/src/http',
+  'packages/bellwether/src/kernel',
+  'packages/bellwether/src/mcp',
+  'packages/bellwether/src/pmo',
+  'packages/bellwether/src/ports',
+  'packages/bellwether/src/runtime',
+  'packages/bellwether/src/settings',
+  'packages/bellwether/src/telemetry',
+  'packages/bellwether/src/view',
+  'packages/bellwether/src/worker',
+  'packages/bellwether/test/board',
+  'packages/bellwether/test/cli',
+  'packages/bellwether/test/executors',
+  'packages/bellwether/test/http',
+  'packages/bellwether/test/kernel',
+  'packages/bellwether/test/mcp',
+  'packages/bellwether/test/ports',
+  'packages/bellwether/test/process',
+  'packages/bellwether/test/support',
+  'packages/bellwether/test/telemetry',
+  'packages/bellwether/test/tools',
+  'packages/bellwether/test/view',
+  'packages/bellwether/test/watchdog',
+  'packages/bellwether/test/worker-memory.test.ts',
+  'packages/dashboard/README.md',
+  'packages/dashboard/src',
+  'packages/dashboard/test',
+  'packages/protocol/src',
+  'packages/sensor/src',
+  'packages/sensor/test',
+]
+
+const isProse = (path: string) =>
+  /\.(?:tsx?|mjs|sql|md|sh|py)$/.test(path) &&
+  !/\/test\/tidy(?:-rules|\.test)\.ts$/.test(path) &&
+  !notYetPlain.some((folder) => path === folder || path.startsWith(`${folder}/`))
 
 export const rules: readonly Rule[] = [
   {
@@ -35,7 +126,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'one-timer',
-    protects: 'waiting in the hands of the clock port: nothing else may set a timer',
+    protects: 'timers in the clock port: nothing else may set one',
     applies: isDeterministic,
     find: ({ code }) => matches(code, /\bset(?:Timeout|Interval)\b|\bAbortSignal\s*\.\s*timeout\b/g),
   },
@@ -56,7 +147,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'one-backoff',
-    protects: 'trying again in one place: every growing pause is ports/retry.ts’ backoffMs (H1)',
+    protects: 'retries in one place: every growing pause comes from backoffMs in ports/retry.ts (H1)',
     applies: (path) =>
       isProduct(path) &&
       path.startsWith('packages/bellwether/src/') &&
@@ -72,7 +163,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'sql-clock',
-    protects: 'one clock for all rows: SQL says state.now(), which the simulation replaces',
+    protects: 'one clock for all rows: SQL calls state.now(), which the simulation replaces',
     applies: (path) => (isSql(path) || isProduct(path)) && !isPort(path),
     *find({ text, strings }, { path }) {
       if (!isSql(path)) {
@@ -89,13 +180,13 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'sql-chance',
-    protects: 'runs repeatable from a seed: ids are minted by the ids port and handed to SQL',
+    protects: 'runs repeatable from a seed: the ids port mints ids and SQL receives them',
     applies: (path) => isSql(path) && !isPort(path),
     find: ({ text }) => matches(text, /(?<![.\w])(?:random|gen_random_uuid|uuidv7|uuid_generate_v4)\s*\(\s*\)/gi),
   },
   {
     name: 'head-status',
-    protects: 'the turn table alone: the words of a head status are written in kernel/turn.ts and imported elsewhere',
+    protects: 'one definition of a head status: kernel/turn.ts has the words, other files import them',
     applies: (path) => isProduct(path) && path !== 'packages/bellwether/src/kernel/turn.ts',
     *find({ strings }) {
       for (const { at, value } of strings)
@@ -104,7 +195,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'no-swallowed-error',
-    protects: 'failures visible: an expected loss is a value, any other error is handled or passed on',
+    protects: 'failures visible: an expected loss is a value, any other error is handled or rethrown',
     applies: isTypeScript,
     find: ({ code }) =>
       matches(
@@ -120,7 +211,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'no-ts-ignore',
-    protects: 'type errors mended: @ts-expect-error at least notices when it is no longer needed',
+    protects: 'type errors fixed: @ts-expect-error at least reports when it is no longer needed',
     applies: isTypeScript,
     find: ({ comments }) => matches(comments, /@ts-(?:ignore|nocheck)\b/g),
   },
@@ -136,7 +227,7 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'no-sleeping-test',
-    protects: 'tests fast and certain: they await an event, never a guessed number of milliseconds',
+    protects: 'tests fast and deterministic: they await an event, never a guessed number of milliseconds',
     applies: isTestCode,
     *find({ code }) {
       yield* matches(code, /\bsetTimeout\b|\bsetInterval\b/g)
@@ -152,20 +243,26 @@ export const rules: readonly Rule[] = [
   },
   {
     name: 'small-files',
-    protects: `one idea in a file: one that passes ${lineMax} lines is two ideas`,
+    protects: `files small: at most ${lineMax} lines`,
     applies: (path) => isSource(path) && isTypeScript(path),
     *find(_views, { text }) {
       const lines = text.replace(/\n$/, '').split('\n').length
-      if (lines > lineMax) yield { at: text.length, found: `${lines} lines: split it, one idea a file` }
+      if (lines > lineMax) yield { at: text.length, found: `${lines} lines: split the file` }
     },
   },
   {
     name: 'opening-comment',
-    protects: 'readers oriented: a file says first what it is for, in a /** comment',
+    protects: 'files self-explaining: each starts with a /** comment that says what it does',
     applies: isProduct,
     *find(_views, { text }) {
       const opening = text.replace(/^#![^\n]*\n/, '').trimStart()
       if (!opening.startsWith('/**')) yield { at: 0, found: opening.split('\n')[0] ?? '' }
     },
+  },
+  {
+    name: 'plain-prose',
+    protects: 'every text in plain technical English: no banned word or phrase (STYLE.md)',
+    applies: isProse,
+    find: (_views, { text }) => bannedProse.flatMap((pattern) => [...matches(text, pattern)]),
   },
 ]

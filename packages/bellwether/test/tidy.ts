@@ -1,7 +1,7 @@
 /**
- * The house rules that a compiler cannot know, as pure functions over the text of a file. Comments are not code: a rule
- * sees the text with comments blanked, the code with strings blanked too, or the strings alone, and line numbers hold.
- * Reading the files is left to tidy.test.ts.
+ * Applies style rules that a compiler cannot know to the text of a file. A rule sees the text without comments, the code
+ * without comments and strings, the comments alone, or the strings alone; blanked parts keep their length, so line numbers
+ * stay right. tidy.test.ts reads the files.
  */
 export interface SourceFile {
   /** From the root of the repository, with forward slashes. */
@@ -28,7 +28,7 @@ export interface Views {
 
 export interface Rule {
   readonly name: string
-  /** What the rule protects, as the end of the sentence "it keeps …". */
+  /** Completes the sentence "it keeps …" in a test title. */
   readonly protects: string
   applies(path: string): boolean
   find(views: Views, file: SourceFile): Iterable<Finding>
@@ -117,10 +117,17 @@ export function viewSql(source: string): Views {
   return { text, code: text, comments, strings: [] }
 }
 
+const viewProse = (source: string): Views => ({ text: source, code: '', comments: source, strings: [] })
+
+function viewsOf({ path, text }: SourceFile): Views {
+  if (path.endsWith('.sql')) return viewSql(text)
+  return /\.(?:tsx?|mjs)$/.test(path) ? viewTypeScript(text) : viewProse(text)
+}
+
 export function scan(file: SourceFile, rules: readonly Rule[]): Offence[] {
   const relevant = rules.filter((rule) => rule.applies(file.path))
   if (relevant.length === 0) return []
-  const views = file.path.endsWith('.sql') ? viewSql(file.text) : viewTypeScript(file.text)
+  const views = viewsOf(file)
   return relevant.flatMap((rule) =>
     [...rule.find(views, file)].map(({ at, found }) => {
       const line = file.text.slice(0, at).split('\n').length
