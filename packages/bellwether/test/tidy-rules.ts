@@ -15,6 +15,10 @@ const isTestCode = (path: string) =>
 const isDeterministic = (path: string) => isTypeScript(path) && (isSource(path) || isSimulation(path)) && !isPort(path)
 
 const lineMax = 400
+const sqlColumnsMax = 120
+/** A statement, not the word in a sentence. */
+const sqlStatement =
+  /^\s*(?:select\s[^]*\sfrom\s|select\s+(?:[a-z_]+\.)?[a-z_]+\(|with\s(?:recursive\s)?[a-z_]+\s(?:\([^)]*\)\s)?as\s|insert\s+into\s|update\s+[a-z_.]+\s[^]*\bset\s|delete\s+from\s)/i
 /** A test that sleeps this long guesses how long something takes. */
 const sleepMaxMs = 100
 const sqlClock =
@@ -183,6 +187,31 @@ export const rules: readonly Rule[] = [
     protects: 'runs repeatable from a seed: the ids port mints ids and SQL receives them',
     applies: (path) => isSql(path) && !isPort(path),
     find: ({ text }) => matches(text, /(?<![.\w])(?:random|gen_random_uuid|uuidv7|uuid_generate_v4)\s*\(\s*\)/gi),
+  },
+  {
+    name: 'sql-in-the-kernel',
+    protects: 'all SQL in one room: kernel/ holds the queries, ports/ the statements of a connection',
+    applies: (path) => isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:kernel|demo)\//.test(path),
+    *find({ strings }) {
+      for (const { at, value } of strings)
+        if (sqlStatement.test(value)) yield { at, found: value.trim().split('\n')[0] ?? '' }
+    },
+  },
+  {
+    name: 'sql-columns',
+    protects: `SQL readable side by side: its lines have at most ${sqlColumnsMax} columns`,
+    applies: (path) =>
+      path.startsWith('packages/bellwether/src/kernel/') &&
+      (isSql(path) || isProduct(path)) &&
+      !path.endsWith('/schema/schema.sql'),
+    *find({ strings }, { path, text }) {
+      const lines = isSql(path)
+        ? [{ at: 0, value: text }]
+        : strings.filter(({ value }) => sqlStatement.test(value) && value.includes('\n'))
+      for (const { at, value } of lines)
+        for (const hit of matches(value, new RegExp(`[^\\n]{${sqlColumnsMax + 1},}`, 'g')))
+          yield { at: at + hit.at, found: hit.found }
+    },
   },
   {
     name: 'head-status',

@@ -114,6 +114,25 @@ const examples: Readonly<Record<string, Example>> = {
     good: ['select $1::uuid', '-- random()'],
     free: ['packages/bellwether/src/ports/x.sql'],
   },
+  'sql-in-the-kernel': {
+    path: 'packages/bellwether/src/worker/x.ts',
+    bad: [
+      "db.query({ text: 'select name from state.turns' })",
+      '`\n  insert into state.events (kind) values ($1)`',
+      "'update state.limits set a = 1'",
+      "'delete from cards.cards'",
+      "'select state.sign_in($1)'",
+      "'with recent as (select 1) select 2'",
+    ],
+    good: ["'select a task'", "'update the value'", "'with care'", "// 'delete from cards.cards'"],
+    free: [kernel, kernelSql, port, test, 'packages/bellwether/src/demo/x.ts'],
+  },
+  'sql-columns': {
+    path: kernelSql,
+    bad: [`select ${'a'.repeat(120)}`, `-- ${'a'.repeat(120)}`],
+    good: [`select\n  ${'a'.repeat(118)}`, 'select 1'],
+    free: ['packages/bellwether/src/kernel/schema/schema.sql'],
+  },
   'head-status': {
     path: 'packages/bellwether/src/pmo/x.ts',
     bad: [`'idle'`, `"dispatched"`, `type S = 'running' | 'x'`, '`suspended`', '`${a ? "idle" : ""}`'],

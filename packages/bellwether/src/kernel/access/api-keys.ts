@@ -113,7 +113,8 @@ export async function hasKeys(db: Queryable): Promise<boolean> {
 
 export async function listKeys(db: Queryable): Promise<KeyRow[]> {
   return db.query<KeyRow>({
-    text: `select key_id, name, role, view_name, project_id, created_at, created_by, rotated_at, revoked_at, last_used_at
+    text: `select key_id, name, role, view_name, project_id, created_at, created_by, rotated_at, revoked_at,
+        last_used_at
       from resource.api_keys order by key_id desc limit ${keysMax}`,
   })
 }
@@ -142,7 +143,8 @@ export async function rotateKey(
 
 export async function revokeKey(db: Queryable, keyId: string): Promise<void> {
   const rows = await db.query({
-    text: `update resource.api_keys set revoked_at = coalesce(revoked_at, state.now()), previous_hash = null, previous_until = null
+    text: `update resource.api_keys set revoked_at = coalesce(revoked_at, state.now()), previous_hash = null,
+        previous_until = null
       where key_id = $1 returning key_id`,
     values: [plainText(keyId, 'the key’s id')],
   })
@@ -159,7 +161,8 @@ function unknownKey(keyId: string): InvalidInput {
 export async function readLiveKeys(db: Queryable): Promise<LiveKey[]> {
   return db.query<LiveKey>({
     name: 'bw_live_keys',
-    text: `select key_id, name, role, view_name, project_id, hash, case when previous_until > state.now() then previous_hash end as previous_hash
+    text: `select key_id, name, role, view_name, project_id, hash,
+        case when previous_until > state.now() then previous_hash end as previous_hash
       from resource.api_keys where revoked_at is null order by key_id limit ${keysMax}`,
   })
 }

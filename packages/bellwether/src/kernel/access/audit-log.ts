@@ -44,7 +44,8 @@ export async function readAudit(
 ): Promise<{ rows: AuditRow[]; cursor: number | null }> {
   const found = await db.query<AuditRow & Edge>({
     name: 'bw_read_audit',
-    text: `with looked as materialized (select * from resource.audit_log where audit_id < $2 order by audit_id desc limit ${lookMax}),
+    text: `with looked as materialized (select * from resource.audit_log where audit_id < $2
+        order by audit_id desc limit ${lookMax}),
       page as (select * from looked l where $1::text is null or l.actor = $1 order by audit_id desc limit $3)
       select e.edge, p.* from (select case when count(*) = ${lookMax} then min(audit_id) end as edge from looked) e
       left join page p on true order by p.audit_id desc`,

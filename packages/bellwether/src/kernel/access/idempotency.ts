@@ -70,7 +70,8 @@ export async function keepAnswer(db: Queryable, name: AnswerName, given: KeptAns
   })
   const [row] = await db.query<{ status: number | null; answer: unknown }>({
     name: 'bw_kept_answer',
-    text: 'select status, answer from resource.http_answers where project_id = $1 and scope = $2 and idempotency_key = $3',
+    text: `select status, answer from resource.http_answers
+      where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
   return row === undefined || row.status === null ? given : { status: row.status, answer: row.answer }
@@ -82,7 +83,8 @@ export async function pruneAnswers(db: Queryable, days: number): Promise<number>
   const gone = await db.query({
     text: `delete from resource.http_answers where (project_id, scope, idempotency_key) in (
       select project_id, scope, idempotency_key from resource.http_answers
-      where created_at < state.now() - make_interval(secs => $1::float8 * 86400) order by created_at limit ${pruneMax}) returning scope`,
+      where created_at < state.now() - make_interval(secs => $1::float8 * 86400) order by created_at limit ${pruneMax})
+        returning scope`,
     values: [days],
   })
   return gone.length

@@ -20,17 +20,22 @@ const queuedMax = 1_000
 const lookBackMax = 32
 
 const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_target, a.status, a.metadata,
-    case when h.agent_id is not null then jsonb_build_object('status', h.status, 'active_agent_turn_id', h.active_agent_turn_id,
-      'turn_epoch', h.turn_epoch, 'activity', h.activity, 'current_tool', h.current_tool, 'waiting_tool_count', h.waiting_tool_count,
-      'resume_deadline', h.resume_deadline, 'turn_deadline', h.turn_deadline, 'leased_at', h.leased_at, 'updated_at', h.updated_at,
+    case when h.agent_id is not null then jsonb_build_object('status', h.status,
+      'active_agent_turn_id', h.active_agent_turn_id, 'turn_epoch', h.turn_epoch, 'activity', h.activity,
+      'current_tool', h.current_tool, 'waiting_tool_count', h.waiting_tool_count, 'resume_deadline', h.resume_deadline,
+      'turn_deadline', h.turn_deadline, 'leased_at', h.leased_at, 'updated_at', h.updated_at,
       'output_box_id', h.output_box_id) end as state,
     (select count(*)::int from (select from state.agent_inbox q
-      where q.project_id = a.project_id and q.agent_id = a.agent_id and q.status = 'queued' limit ${queuedMax}) q) as queued,
-    (select jsonb_build_object('agent_turn_id', c.metadata ->> 'agent_turn_id', 'outcome', c.metadata ->> 'status', 'ended_at', c.created_at)
-      from (select x.card_id, x.position from cards.box_cards x where x.box_id = coalesce(h.home_box_id, h.output_box_id)
+      where q.project_id = a.project_id and q.agent_id = a.agent_id and q.status = 'queued'
+      limit ${queuedMax}) q) as queued,
+    (select jsonb_build_object('agent_turn_id', c.metadata ->> 'agent_turn_id', 'outcome', c.metadata ->> 'status',
+      'ended_at', c.created_at)
+      from (select x.card_id, x.position from cards.box_cards x
+        where x.box_id = coalesce(h.home_box_id, h.output_box_id)
         order by x.position desc limit ${lookBackMax}) x
       cross join lateral (select * from cards.cards c where c.card_id = x.card_id offset 0) c
-      where c.type = 'task.deliverable' and c.metadata ->> 'agent_id' = a.agent_id order by x.position desc limit 1) as last_turn
+      where c.type = 'task.deliverable' and c.metadata ->> 'agent_id' = a.agent_id
+      order by x.position desc limit 1) as last_turn
   from resource.project_agents a left join lateral state.head(a.project_id, a.agent_id) h on true
   where a.project_id = $1 and ${which}`
 

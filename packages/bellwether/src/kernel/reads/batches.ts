@@ -45,8 +45,8 @@ export async function readBatch(db: Queryable, projectId: string, batchId: strin
   if (batch === undefined) return undefined
   const tasks = await db.query<TaskRow>({
     name: 'bw_read_tasks',
-    text: `select t.position, t.target_strategy, t.target_ref, t.agent_id, t.agent_turn_id, t.status, t.attempts, t.outcome, t.error,
-        t.deliverable_card_id, c.content
+    text: `select t.position, t.target_strategy, t.target_ref, t.agent_id, t.agent_turn_id, t.status, t.attempts,
+        t.outcome, t.error, t.deliverable_card_id, c.content
       from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id
       where t.batch_id = $1 order by t.position`,
     values: [batchId],
@@ -74,7 +74,8 @@ export async function listBatches(
 ): Promise<{ batches: BatchLine[]; cursor: string | null }> {
   const batches = await db.query<BatchLine>({
     name: 'bw_list_batches',
-    text: `select batch_id, status, task_count, open_count, done_count, failed_count, deadline, created_at, ended_at, parent_agent_turn_id, tool_call_id
+    text: `select batch_id, status, task_count, open_count, done_count, failed_count, deadline, created_at, ended_at,
+        parent_agent_turn_id, tool_call_id
       from state.batches where settled_at is null and project_id = $1 and batch_id > $2 order by batch_id limit $3`,
     values: [projectId, after, limit],
   })
@@ -98,17 +99,21 @@ export async function readBatchOf(
 ): Promise<(BatchLine & { readonly tasks: readonly BatchTask[] }) | undefined> {
   const [batch] = await db.query<BatchLine>({
     name: 'bw_read_batch_of',
-    text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast, channel_id, traceparent,
-        recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch, parent_step_id, tool_call_id, created_at, ended_at, settled_at
+    text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast,
+        channel_id, traceparent, recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch,
+        parent_step_id, tool_call_id, created_at, ended_at, settled_at
       from state.batches where batch_id = $1 and project_id = $2`,
     values: [batchId, projectId],
   })
   if (batch === undefined) return undefined
   const tasks = await db.query<BatchTask>({
     name: 'bw_read_batch_tasks',
-    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error, deliverable_card_id,
-        case when before < ${pageBytesMax} then content end as content, coalesce(before >= ${pageBytesMax}, false) as content_truncated
-      from (select t.*, c.content, sum(octet_length(c.content::text)) over (order by t.position) - octet_length(c.content::text) as before
+    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error,
+        deliverable_card_id,
+        case when before < ${pageBytesMax} then content end as content,
+        coalesce(before >= ${pageBytesMax}, false) as content_truncated
+      from (select t.*, c.content,
+        sum(octet_length(c.content::text)) over (order by t.position) - octet_length(c.content::text) as before
         from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id where t.batch_id = $1) t
       order by position`,
     values: [batchId],

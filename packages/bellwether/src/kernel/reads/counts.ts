@@ -44,7 +44,8 @@ export async function countInterventions(db: Queryable, after: string): Promise<
     name: 'bw_count_interventions',
     text: `select kind, count(*)::int as times, max(intervention_id)::text as last from (
         select kind, intervention_id from state.interventions
-        where intervention_id > $1::bigint and created_at < state.now() - interval '1 second' order by intervention_id limit 10000) v
+        where intervention_id > $1::bigint and created_at < state.now() - interval '1 second'
+        order by intervention_id limit 10000) v
       group by kind`,
     values: [after],
   })
@@ -59,24 +60,31 @@ export async function countTurns(db: Queryable, turns: readonly string[]): Promi
   const [outcomes, steps, tools] = await Promise.all([
     db.query<TurnCounts['outcomes'][number]>({
       name: 'bw_count_outcomes',
-      text: `select i.outcome, count(*)::int as turns, sum(extract(epoch from i.ended_at - i.created_at))::double precision as seconds
-        from unnest($1::text[]) as t (id) cross join lateral state.turn_row(t.id) i where i.outcome is not null group by 1`,
+      text: `select i.outcome, count(*)::int as turns,
+          sum(extract(epoch from i.ended_at - i.created_at))::double precision as seconds
+        from unnest($1::text[]) as t (id) cross join lateral state.turn_row(t.id) i where i.outcome is not null
+        group by 1`,
       values,
     }),
     db.query<StepCount>({
       name: 'bw_count_steps',
       text: `select s.phase,
-          coalesce(state.seconds(s.metadata -> 'duration_ms') / 1000, extract(epoch from s.ended_at - s.started_at), 0)::double precision as seconds,
-          ${numberIn('input_tokens')} as input_tokens, ${numberIn('output_tokens')} as output_tokens, ${numberIn('cost_usd')} as cost_usd
-        from unnest($1::text[]) as t (id) cross join lateral (select * from state.agent_steps s where s.agent_turn_id = t.id offset 0) s
+          coalesce(state.seconds(s.metadata -> 'duration_ms') / 1000, extract(epoch from s.ended_at - s.started_at),
+          0)::double precision as seconds,
+          ${numberIn('input_tokens')} as input_tokens, ${numberIn('output_tokens')} as output_tokens,
+          ${numberIn('cost_usd')} as cost_usd
+        from unnest($1::text[]) as t (id) cross join lateral (select * from state.agent_steps s
+          where s.agent_turn_id = t.id offset 0) s
         limit ${stepsMax}`,
       values,
     }),
     db.query<TurnCounts['tools'][number]>({
       name: 'bw_count_tools',
       text: `select coalesce(r.payload ->> 'status', 'not_answered') as status, count(*)::int as calls
-        from unnest($1::text[]) as t (id) cross join lateral (select * from state.turn_waiting_tools w where w.agent_turn_id = t.id offset 0) w
-        left join lateral (select * from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+        from unnest($1::text[]) as t (id) cross join lateral (select * from state.turn_waiting_tools w
+          where w.agent_turn_id = t.id offset 0) w
+        left join lateral (select * from state.agent_inbox r
+          where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
           and r.message_type in ('tool_result', 'timeout') offset 0) r on true
         group by 1`,
       values,

@@ -72,8 +72,9 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
   const [turns, steps, waits, interventions] = await Promise.all([
     db.query<EndedTurnRow>({
       name: 'bw_ended_turns',
-      text: `select i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.message_type, i.channel_id, i.traceparent, i.attempts, i.claimed_by,
-          i.recursion_depth, i.created_at, i.started_at, i.ended_at, i.outcome, i.error, i.deliverable_card_id, a.profile_id
+      text: `select i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.message_type, i.channel_id,
+          i.traceparent, i.attempts, i.claimed_by, i.recursion_depth, i.created_at, i.started_at, i.ended_at, i.outcome,
+          i.error, i.deliverable_card_id, a.profile_id
         from unnest($1::text[]) as t (id) cross join lateral state.turn_row(t.id) i
         left join resource.project_agents a on a.project_id = i.project_id and a.agent_id = i.agent_id
         where i.ended_at is not null`,
@@ -81,19 +82,25 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
     }),
     db.query<StepRow>({
       name: 'bw_ended_steps',
-      text: `select s.agent_turn_id, s.step_id, s.phase, s.status, left(s.error, 1000) as error, s.started_at, s.ended_at,
-          jsonb_build_object('usage', s.metadata -> 'usage', 'model', s.metadata -> 'model', 'duration_ms', s.metadata -> 'duration_ms') as metadata
+      text: `select s.agent_turn_id, s.step_id, s.phase, s.status, left(s.error, 1000) as error, s.started_at,
+          s.ended_at,
+          jsonb_build_object('usage', s.metadata -> 'usage', 'model', s.metadata -> 'model',
+          'duration_ms', s.metadata -> 'duration_ms') as metadata
         from unnest($1::text[]) as t (id) cross join lateral (
-          select * from state.agent_steps s where s.agent_turn_id = t.id order by s.started_at, s.step_id limit ${rowsPerTurn}) s`,
+          select * from state.agent_steps s where s.agent_turn_id = t.id
+          order by s.started_at, s.step_id limit ${rowsPerTurn}) s`,
       values,
     }),
     db.query<WaitRow>({
       name: 'bw_ended_waits',
-      text: `select w.project_id, w.agent_turn_id, w.step_id, w.tool_call_id, w.tool_name, w.wait_status, w.started_by, w.created_at,
-          r.created_at as answered_at, r.payload ->> 'status' as status, r.payload -> 'error' ->> 'code' as error
+      text: `select w.project_id, w.agent_turn_id, w.step_id, w.tool_call_id, w.tool_name, w.wait_status, w.started_by,
+          w.created_at, r.created_at as answered_at, r.payload ->> 'status' as status,
+          r.payload -> 'error' ->> 'code' as error
         from unnest($1::text[]) as t (id) cross join lateral (
-          select * from state.turn_waiting_tools w where w.agent_turn_id = t.id order by w.wait_seq limit ${rowsPerTurn}) w
-        left join lateral (select * from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+          select * from state.turn_waiting_tools w where w.agent_turn_id = t.id
+          order by w.wait_seq limit ${rowsPerTurn}) w
+        left join lateral (select * from state.agent_inbox r
+          where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
           and r.message_type in ('tool_result', 'timeout') offset 0) r on true`,
       values,
     }),

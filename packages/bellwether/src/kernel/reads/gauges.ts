@@ -40,18 +40,22 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
     db.query<Gauges['heads'][number]>({
       name: 'bw_gauge_heads',
       text: `select status, count(*)::int as agents from (
-          select status from state.agent_state_head where active_agent_turn_id is not null limit ${depthMax}) h group by 1`,
+          select status from state.agent_state_head where active_agent_turn_id is not null limit ${depthMax}) h
+            group by 1`,
     }),
     db.query<Gauges['workers'][number]>({
       name: 'bw_gauge_workers',
-      text: `select worker_target, count(*)::int as workers, coalesce(sum(concurrency), 0)::int as slots, coalesce(sum(free), 0)::int as free
-        from state.workers where seen_at > state.now() - make_interval(secs => $1) group by 1 order by 2 desc, 1 limit ${targetsMax}`,
+      text: `select worker_target, count(*)::int as workers, coalesce(sum(concurrency), 0)::int as slots,
+          coalesce(sum(free), 0)::int as free
+        from state.workers where seen_at > state.now() - make_interval(secs => $1) group by 1
+        order by 2 desc, 1 limit ${targetsMax}`,
       values: [workerGoneSeconds],
     }),
     db.query<{ readonly horizon: number; readonly batches: number }>({
       name: 'bw_gauge_rest',
       text: `select state.horizon_age() as horizon,
-        (select count(*)::int from (select from state.batches where settled_at is null limit ${depthMax}) b) as batches`,
+        (select count(*)::int from (select from state.batches
+          where settled_at is null limit ${depthMax}) b) as batches`,
     }),
   ])
   return { inbox, heads, workers, horizonAgeSeconds: rest?.horizon ?? 0, openBatches: rest?.batches ?? 0 }

@@ -67,15 +67,18 @@ function paged(turns: readonly TurnRow[], limit: number): TurnPage {
 
 const inLine = {
   name: 'bw_turns_in_line',
-  text: `select t.* from state.agent_inbox i cross join lateral (select * from state.turns t where t.agent_turn_id = i.agent_turn_id) t
+  text: `select t.* from state.agent_inbox i cross join lateral (select * from state.turns t
+      where t.agent_turn_id = i.agent_turn_id) t
     where i.project_id = $1 and i.status = 'queued' and ($2::text is null or i.agent_id = $2) and i.agent_turn_id < $3
     order by i.agent_turn_id desc limit $4`,
 }
 
 const active = {
   name: 'bw_turns_active',
-  text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t where t.agent_turn_id = h.active_agent_turn_id) t
-    where h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2) and h.active_agent_turn_id < $3
+  text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t
+      where t.agent_turn_id = h.active_agent_turn_id) t
+    where h.active_agent_turn_id is not null and h.project_id = $1 and ($2::text is null or h.agent_id = $2)
+      and h.active_agent_turn_id < $3
       and h.status = $5
     order by h.active_agent_turn_id desc limit $4`,
 }
@@ -84,7 +87,8 @@ const looked = {
   name: 'bw_turns_looked',
   text: `with looked as materialized (
       select i.agent_turn_id, i.project_id, i.agent_id, i.outcome from state.agent_inbox i
-      where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3 order by i.agent_turn_id desc limit ${lookMax}
+      where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3
+      order by i.agent_turn_id desc limit ${lookMax}
     ), page as (
       select l.agent_turn_id as id from looked l
       where l.project_id = $1 and ($2::text is null or l.agent_id = $2) and ($5::text is null or l.outcome = $5)
@@ -124,7 +128,8 @@ export async function readRequestedTurns(
     name: 'bw_read_requested_turns',
     text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
         coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
-          where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'), 0)::bigint
+          where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'),
+            0)::bigint
           as token_usage,
         coalesce(extract(epoch from i.ended_at - coalesce(i.started_at, i.created_at)) * 1000, 0)::bigint as elapsed_ms
       from unnest($2::text[]) k

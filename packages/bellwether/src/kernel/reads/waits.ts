@@ -17,8 +17,8 @@ export interface ToolResult {
 export async function readResults(db: Queryable, agentTurnId: string): Promise<ToolResult[]> {
   return db.query<ToolResult>({
     name: 'bw_read_results',
-    text: `select w.tool_call_id, w.tool_name, w.step_id, w.wait_status, w.after_execution, c.content ->> 'status' as status,
-        c.content -> 'result' as result, c.content -> 'error' as error
+    text: `select w.tool_call_id, w.tool_name, w.step_id, w.wait_status, w.after_execution,
+        c.content ->> 'status' as status, c.content -> 'result' as result, c.content -> 'error' as error
       from state.turn_waiting_tools w
       join cards.cards c on c.card_id = w.tool_result_card_id
       where w.agent_turn_id = $1 and w.step_id = (
@@ -45,8 +45,8 @@ export interface Question {
 export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<Question[]> {
   return db.query<Question>({
     name: 'bw_read_questions',
-    text: `select w.tool_call_id, w.agent_id, w.agent_turn_id, c.content -> 'arguments' as arguments, w.created_at as asked_at,
-        h.resume_deadline as deadline
+    text: `select w.tool_call_id, w.agent_id, w.agent_turn_id, c.content -> 'arguments' as arguments,
+        w.created_at as asked_at, h.resume_deadline as deadline
       from state.agent_state_head h
       join state.turn_waiting_tools w on w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch
       left join cards.cards c on c.card_id = w.tool_call_card_id
@@ -86,9 +86,11 @@ export async function listInterventions(
     name: 'bw_list_interventions',
     text: `with scanned as materialized (
         select * from state.interventions where intervention_id < $3 order by intervention_id desc limit ${scanMax}),
-      page as (select * from scanned l where ($1::text is null or l.project_id = $1) and ($2::text is null or l.kind = $2)
+      page as (select * from scanned l where ($1::text is null or l.project_id = $1)
+        and ($2::text is null or l.kind = $2)
         order by intervention_id desc limit $4)
-      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(intervention_id) end as edge from scanned) e
+      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(intervention_id) end as edge
+        from scanned) e
       left join page p on true order by p.intervention_id desc`,
     values: [query.projectId ?? null, query.kind ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
   })

@@ -38,8 +38,10 @@ const tableOptions = `
 // An index that belongs to a constraint was named there.
 const indexes = `
   select n.nspname || '.' || t.relname as name, pg_get_indexdef(x.indexrelid) as line
-  from pg_index x join pg_class t on t.oid = x.indrelid join pg_class c on c.oid = x.indexrelid join pg_namespace n on n.oid = t.relnamespace
-  where n.nspname = any ($1) and not exists (select from pg_constraint o where o.conindid = x.indexrelid and o.contype in ('p', 'u'))
+  from pg_index x join pg_class t on t.oid = x.indrelid join pg_class c on c.oid = x.indexrelid
+  join pg_namespace n on n.oid = t.relnamespace
+  where n.nspname = any ($1) and not exists (select from pg_constraint o
+    where o.conindid = x.indexrelid and o.contype in ('p', 'u'))
   order by c.relname`
 
 const triggers = `
@@ -50,14 +52,16 @@ const triggers = `
 const sequences = `
   select n.nspname || '.' || c.relname as name, 'create sequence ' || n.nspname || '.' || c.relname as line
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
-  where n.nspname = any ($1) and c.relkind = 'S' and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')
+  where n.nspname = any ($1) and c.relkind = 'S' and not exists (select from pg_depend d
+    where d.objid = c.oid and d.deptype = 'i')
   order by array_position($1::text[], n.nspname::text), c.relname`
 
 const domains = `
   select n.nspname || '.' || t.typname as name,
     'create domain ' || n.nspname || '.' || t.typname || ' as ' || format_type(t.typbasetype, t.typtypmod)
       || ' constraint ' || o.conname || ' ' || pg_get_constraintdef(o.oid) as line
-  from pg_type t join pg_namespace n on n.oid = t.typnamespace join pg_constraint o on o.contypid = t.oid and o.contype = 'c'
+  from pg_type t join pg_namespace n on n.oid = t.typnamespace
+  join pg_constraint o on o.contypid = t.oid and o.contype = 'c'
   where n.nspname = any ($1) order by array_position($1::text[], n.nspname::text), t.typname`
 
 const views = `
@@ -67,7 +71,8 @@ const views = `
 
 const functions = `
   select n.nspname || '.' || p.proname as name,
-    'create function ' || n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns ' || pg_get_function_result(p.oid) as line
+    'create function ' || n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') returns '
+      || pg_get_function_result(p.oid) as line
   from pg_proc p join pg_namespace n on n.oid = p.pronamespace
   where n.nspname = any ($1) order by n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)`
 

@@ -32,9 +32,10 @@ export function migrations(): SqlFile[] {
   return sqlFiles(new URL('schema/migrations/', kernelFolder))
 }
 
-/** Every function of the kernel; each file holds `create or replace` statements only. */
+/** Every function of the kernel (`create or replace` statements only), then the planner settings of the functions. */
 export function verbs(): SqlFile[] {
-  return sqlFiles(new URL('verbs/', kernelFolder))
+  const planner = readFileSync(new URL('schema/planner.sql', kernelFolder), 'utf8')
+  return [...sqlFiles(new URL('verbs/', kernelFolder)), { name: 'planner', text: planner }]
 }
 
 export interface Migrated {
@@ -49,7 +50,8 @@ export async function migrate(db: Database): Promise<Migrated> {
     await tx.query({ text: 'create schema if not exists bellwether' })
     await tx.query({
       text: `create table if not exists bellwether.migrations (
-        name text primary key, checksum text not null, applied_at timestamptz not null default transaction_timestamp())`,
+        name text primary key, checksum text not null,
+          applied_at timestamptz not null default transaction_timestamp())`,
     })
     const applied = await runMigrations(tx)
     const verbsReplaced = await replaceVerbs(tx)

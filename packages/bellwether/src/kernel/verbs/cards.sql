@@ -1,5 +1,6 @@
--- Makes boxes and the cards that come with them: [{project_id, box_id, kind, pack?: [box_id…], card_ids?: […], cards?: [{card_id,
--- type, role, content, metadata?}]}]. Packing copies references, in order: this is how context is shared (T5.2).
+-- Makes boxes and the cards that come with them: [{project_id, box_id, kind, pack?: [box_id…], card_ids?: […], cards?:
+-- [{card_id, type, role, content, metadata?}]}]. Packing copies references, in order: this is how context is shared
+-- (T5.2).
 create or replace function state.make_boxes(p_boxes json) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -12,7 +13,8 @@ begin
   insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
   select c.card_id, b.project_id, c.type, coalesce(c.role, 'user'), c.content, coalesce(c.metadata, '{}'), v_now
   from json_to_recordset(p_boxes) as b (project_id text, cards json)
-  cross join lateral json_to_recordset(coalesce(b.cards, '[]')) as c (card_id text, type text, role text, content jsonb, metadata jsonb);
+  cross join lateral json_to_recordset(coalesce(b.cards, '[]')) as c (card_id text, type text, role text, content jsonb,
+    metadata jsonb);
 
   select coalesce(
     (select 'card ' || id from json_to_recordset(p_boxes) as b (project_id text, card_ids json)
@@ -20,7 +22,8 @@ begin
       where not exists (select from cards.cards c where c.card_id = id and c.project_id = b.project_id) limit 1),
     (select 'box ' || id from json_to_recordset(p_boxes) as b (project_id text, pack json)
       cross join lateral json_array_elements_text(coalesce(b.pack, '[]')) id
-      where not exists (select from cards.boxes x where x.box_id = id and x.project_id = b.project_id) limit 1)) into v_missing;
+      where not exists (select from cards.boxes x where x.box_id = id and x.project_id = b.project_id) limit 1))
+      into v_missing;
   if v_missing is not null then
     raise exception 'there is no % in this project', v_missing using errcode = 'BW003';
   end if;

@@ -1,15 +1,16 @@
--- The outbox's readers. The cursor is (xid, event_id): a row is shown only when no transaction that could still commit before it is
--- running, so that nothing is skipped (hazard 4). 'reset' where retention has removed rows behind the cursor: never a silent gap.
+-- The outbox's readers. The cursor is (xid, event_id): a row is shown only when no transaction that could still commit
+-- before it is running, so that nothing is skipped (hazard 4). 'reset' where retention has removed rows behind the
+-- cursor: never a silent gap.
 create or replace function state.read_events(p_xid xid8, p_event_id bigint, p_limit int)
-returns table (xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb, agent_turn_id text, created_at timestamptz)
-language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set enable_bitmapscan = off
-as $$
+returns table (xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb,
+  agent_turn_id text, created_at timestamptz)
+language plpgsql as $$
 #variable_conflict use_column
 declare
   v_horizon xid8 := pg_snapshot_xmin(pg_current_snapshot());
 begin
-  if exists (select from state.event_cursors c where c.name = 'pruned' and (c.xid, c.event_id) > (p_xid, p_event_id)) and p_xid > '0' then
+  if exists (select from state.event_cursors c where c.name = 'pruned' and (c.xid, c.event_id) > (p_xid, p_event_id))
+    and p_xid > '0' then
     raise exception 'events after this cursor have been removed by retention' using errcode = 'BW004',
       hint = 'start again from the beginning, and read the present state first';
   end if;
@@ -20,8 +21,8 @@ begin
   order by e.xid, e.event_id limit p_limit;
 end $$;
 
--- How long the oldest transaction has been holding the horizon back, in seconds: readers stand still meanwhile. Of all databases of
--- the server: a snapshot's xmin knows no databases.
+-- How long the oldest transaction has been holding the horizon back, in seconds: readers stand still meanwhile. Of all
+-- databases of the server: a snapshot's xmin knows no databases.
 create or replace function state.horizon_age() returns double precision language sql volatile as $$
   select coalesce(extract(epoch from max(state.now() - a.xact_start)), 0) from pg_stat_activity a
   where a.backend_xid is not null

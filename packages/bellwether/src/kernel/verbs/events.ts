@@ -91,7 +91,8 @@ export async function advanceCursor(db: Queryable, name: string, cursor: string)
     name: 'bw_advance_cursor',
     text: `insert into state.event_cursors as c (name, xid, event_id, updated_at)
       values ($1, split_part($2, ':', 1)::xid8, split_part($2, ':', 2)::bigint, state.now())
-      on conflict (name) do update set xid = excluded.xid, event_id = excluded.event_id, updated_at = excluded.updated_at
+      on conflict (name) do update set xid = excluded.xid, event_id = excluded.event_id,
+        updated_at = excluded.updated_at
       where (excluded.xid, excluded.event_id) > (c.xid, c.event_id)`,
     values: [name, cursor],
   })
@@ -102,7 +103,8 @@ export async function moveCursor(db: Queryable, name: string, from: string, to: 
   const rows = await db.query({
     text: `update state.event_cursors set xid = split_part($3, ':', 1)::xid8, event_id = split_part($3, ':', 2)::bigint,
         updated_at = state.now()
-      where name = $1 and xid = split_part($2, ':', 1)::xid8 and event_id = split_part($2, ':', 2)::bigint returning name`,
+      where name = $1 and xid = split_part($2, ':', 1)::xid8 and event_id = split_part($2, ':', 2)::bigint
+      returning name`,
     values: [name, from, to],
   })
   return rows.length === 1

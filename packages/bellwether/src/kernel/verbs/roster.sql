@@ -1,9 +1,8 @@
--- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target, never the head's
--- state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
--- The absolute end of a turn is the agent's own, or its profile's (spec.turn_deadline_seconds), or the house's (W2.9).
-create or replace function state.put_agents(p_items json) returns void language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target,
+-- never the head's state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id,
+-- turn_deadline_seconds?}. The absolute end of a turn is the agent's own, or its profile's
+-- (spec.turn_deadline_seconds), or the house's (W2.9).
+create or replace function state.put_agents(p_items json) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -13,50 +12,67 @@ begin
   on conflict do nothing;
 
   insert into resource.project_agents as a (project_id, agent_id, profile_id, worker_target, status, metadata)
-  select x.project_id, x.agent_id, x.profile_id, x.worker_target, coalesce(x.status, 'active'), coalesce(x.metadata, '{}')
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, status text, metadata jsonb)
+  select x.project_id, x.agent_id, x.profile_id, x.worker_target, coalesce(x.status, 'active'),
+    coalesce(x.metadata, '{}')
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text,
+    status text, metadata jsonb)
   order by x.project_id, x.agent_id
-  on conflict (project_id, agent_id) do update set profile_id = excluded.profile_id, worker_target = excluded.worker_target,
-    status = excluded.status, metadata = excluded.metadata;
+  on conflict (project_id, agent_id) do update set profile_id = excluded.profile_id,
+    worker_target = excluded.worker_target, status = excluded.status, metadata = excluded.metadata;
 
   v_now := state.now();
   with new_heads as (
-    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id, turn_deadline_seconds, updated_at)
-    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.box_id, coalesce(x.turn_deadline_seconds, (
-      select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now
-    from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text, box_id text, turn_deadline_seconds double precision)
+    insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id,
+      turn_deadline_seconds, updated_at)
+    select x.project_id, x.agent_id, x.profile_id, x.worker_target, x.box_id, x.box_id,
+      coalesce(x.turn_deadline_seconds, (
+      select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f
+      where f.project_id = x.project_id and f.profile_id = x.profile_id)), v_now
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, profile_id text, worker_target text,
+      box_id text, turn_deadline_seconds double precision)
     order by x.project_id, x.agent_id
     on conflict (project_id, agent_id) do nothing
     returning project_id, output_box_id
   )
-  insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, project_id, 'output', v_now from new_heads where output_box_id is not null;
+  insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, project_id, 'output', v_now
+  from new_heads where output_box_id is not null;
 
   -- The head of a known agent follows its roster row; queued and pending work moves to the new target with it.
   perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
+  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id
+    and h.agent_id = x.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   update state.agent_inbox i set worker_target = x.worker_target
   from json_to_recordset(p_items) as x (project_id text, agent_id text, worker_target text)
-  join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id and h.worker_target <> x.worker_target
+  join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
+    and h.worker_target <> x.worker_target
   where i.inbox_id in (
-    select q.inbox_id from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued'
+    select q.inbox_id from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id
+      and q.status = 'queued'
     union all
-    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('turn', 'ui_action') and q.status in ('pending', 'processing')
+    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id
+      and q.message_type in ('turn', 'ui_action') and q.status in ('pending', 'processing')
     union all
-    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id and q.message_type in ('tool_result', 'timeout') and q.status = 'pending');
-  update state.agent_state_head h set worker_target = x.worker_target, profile_id = x.profile_id, turn_deadline_seconds = x.seconds
+    select q.inbox_id from state.agent_inbox q where q.agent_turn_id = h.active_agent_turn_id
+      and q.message_type in ('tool_result', 'timeout') and q.status = 'pending');
+  update state.agent_state_head h set worker_target = x.worker_target, profile_id = x.profile_id,
+    turn_deadline_seconds = x.seconds
   from (
     select y.project_id, y.agent_id, y.worker_target, y.profile_id, coalesce(y.turn_deadline_seconds, (
       select state.seconds(f.spec -> 'turn_deadline_seconds') from resource.profiles f
       where f.project_id = y.project_id and f.profile_id = y.profile_id)) as seconds
-    from json_to_recordset(p_items) as y (project_id text, agent_id text, worker_target text, profile_id text, turn_deadline_seconds double precision)) x
+    from json_to_recordset(p_items) as y (project_id text, agent_id text, worker_target text, profile_id text,
+      turn_deadline_seconds double precision)) x
   where h.project_id = x.project_id and h.agent_id = x.agent_id
-    and (h.worker_target, h.profile_id, h.turn_deadline_seconds) is distinct from (x.worker_target, x.profile_id, x.seconds);
+    and (h.worker_target, h.profile_id, h.turn_deadline_seconds) is distinct from (x.worker_target, x.profile_id,
+      x.seconds);
 end $$;
 
 -- A worker signs in, and says that it is still there.
-create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int, p_free int default null) returns void language sql as $$
+create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int,
+  p_free int default null) returns void language sql as $$
   insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency, free)
   values (p_worker, p_target, state.now(), state.now(), p_concurrency, p_free)
-  on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency, free = excluded.free
+  on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency,
+    free = excluded.free
 $$;

@@ -72,7 +72,8 @@ export async function putProfile(db: Queryable, profile: Profile): Promise<void>
   await putProject(db, project)
   await db.query({
     text: `insert into resource.profiles (project_id, profile_id, name, worker_target, spec) values ($1, $2, $3, $4, $5)
-      on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target, spec = excluded.spec`,
+      on conflict (project_id, profile_id) do update set name = excluded.name, worker_target = excluded.worker_target,
+        spec = excluded.spec`,
     values: [
       project,
       token(profile.profileId, 'profile'),
@@ -110,10 +111,12 @@ export async function putTool(db: Queryable, tool: Tool): Promise<void> {
   await putProject(db, project)
   await db.query({
     name: 'bw_put_tool',
-    text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution, options)
+    text: `insert into resource.tools (project_id, tool_name, description, parameters, target_subject, after_execution,
+        options)
       values ($1, $2, $3, $4, $5, $6, $7)
-      on conflict (project_id, tool_name) do update set description = excluded.description, parameters = excluded.parameters,
-        target_subject = excluded.target_subject, after_execution = excluded.after_execution, options = excluded.options`,
+      on conflict (project_id, tool_name) do update set description = excluded.description,
+        parameters = excluded.parameters, target_subject = excluded.target_subject,
+        after_execution = excluded.after_execution, options = excluded.options`,
     values: [
       project,
       token(tool.toolName, 'tool'),

@@ -11,26 +11,33 @@ comment on schema state is 'What is happening: heads, inbox, waits, events, inte
 -- The only clock in SQL. The simulation replaces this function; nothing else reads the time.
 create function state.now() returns timestamptz language sql volatile parallel safe as 'select clock_timestamp()';
 
--- ────────────────────────────── words ───────────────────────────────
--- What a single column may say. As domains, not as checks of the tables: the server reads a table's checks from the catalog's text for
--- every statement that writes there, a domain's once a session; and a domain is checked only where its column is written.
+-- ────────────────────────────── words ─────────────────────────────── What a single column may say. As domains, not as
+-- checks of the tables: the server reads a table's checks from the catalog's text for every statement that writes
+-- there, a domain's once a session; and a domain is checked only where its column is written.
 
-create domain cards.card_type as text constraint card_type_is_known check (value in ('task.instruction', 'agent.thought', 'tool.call',
-  'tool.result', 'task.deliverable', 'task.result_fields', 'sys.profile', 'sys.rendered_prompt', 'meta.parent_pointer'));
+create domain cards.card_type as text constraint card_type_is_known check (value in ('task.instruction',
+  'agent.thought', 'tool.call', 'tool.result', 'task.deliverable', 'task.result_fields', 'sys.profile',
+  'sys.rendered_prompt', 'meta.parent_pointer'));
 -- 8 MiB: the edge refuses 1 MiB of JSON text already; this is the last fence against a runaway writer.
 create domain cards.card_content as jsonb constraint card_is_bounded check (pg_column_size(value) <= 8388608);
-create domain state.head_status as text constraint status_is_known check (value in ('idle', 'dispatched', 'running', 'suspended'));
-create domain state.activity as text constraint activity_is_known check (value in ('thinking', 'executing_tool', 'awaiting_tool_result'));
+create domain state.head_status as text constraint status_is_known check (value in ('idle', 'dispatched', 'running',
+  'suspended'));
+create domain state.activity as text constraint activity_is_known check (value in ('thinking', 'executing_tool',
+  'awaiting_tool_result'));
 create domain state.wait_count as int constraint waits_are_counted check (value >= 0);
-create domain state.deadline_seconds as double precision constraint turn_deadline_is_bounded check (value > 0 and value <= 31536000);
-create domain state.message_type as text constraint message_type_is_known check (value in ('turn', 'ui_action', 'tool_result', 'timeout', 'stop'));
+create domain state.deadline_seconds as double precision constraint turn_deadline_is_bounded check (value > 0
+  and value <= 31536000);
+create domain state.message_type as text constraint message_type_is_known check (value in ('turn', 'ui_action',
+  'tool_result', 'timeout', 'stop'));
 create domain state.inbox_status as text constraint inbox_status_is_known
   check (value in ('queued', 'pending', 'processing', 'consumed', 'skipped', 'error', 'cancelled'));
-create domain state.outcome as text constraint outcome_is_known check (value in ('success', 'failed', 'timeout', 'canceled'));
+create domain state.outcome as text constraint outcome_is_known check (value in ('success', 'failed', 'timeout',
+  'canceled'));
 create domain state.payload as jsonb constraint payload_is_bounded check (pg_column_size(value) <= 262144);
 create domain state.primitive as text constraint primitive_is_known check (value in ('enqueue', 'report', 'join'));
 create domain state.edge_phase as text constraint edge_phase_is_known check (value in ('request', 'response'));
-create domain state.event_kind as text constraint event_kind_is_known check (value in ('task', 'state', 'step', 'command'));
+create domain state.event_kind as text constraint event_kind_is_known check (value in ('task', 'state', 'step',
+  'command'));
 
 -- ───────────────────────────── resource ─────────────────────────────
 
@@ -145,14 +152,16 @@ create table state.agent_state_head (
   primary key (project_id, agent_id),
   constraint idle_holds_nothing check (status <> 'idle'
     or num_nonnulls(active_agent_turn_id, active_channel_id, turn_deadline, leased_at, expecting_correlation_id) = 0),
-  constraint active_names_its_turn check (status = 'idle' or (num_nulls(active_agent_turn_id, turn_deadline, leased_at) = 0 and turn_epoch > 0)),
+  constraint active_names_its_turn check (status = 'idle'
+    or (num_nulls(active_agent_turn_id, turn_deadline, leased_at) = 0 and turn_epoch > 0)),
   constraint only_suspended_waits check (status = 'suspended' or (waiting_tool_count = 0 and resume_deadline is null))
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
-comment on table state.agent_state_head is 'One row an agent: the state machine. Every write names the fence (agent, turn, epoch).';
+comment on table state.agent_state_head is
+  'One row per agent: the state machine. Every write names the fence (agent, turn, epoch).';
 
--- One active turn per output box (T5.3). Sweeps read it too, to walk the active heads: its predicate changes only when a
--- turn is leased or ends, so that start, beat, suspend and resume stay HOT.
+-- One active turn per output box (T5.3). Sweeps read it too, to walk the active heads: its predicate changes only when
+-- a turn is leased or ends, so that start, beat, suspend and resume stay HOT.
 create unique index head_active_output_box on state.agent_state_head (output_box_id)
   where active_agent_turn_id is not null;
 
@@ -238,7 +247,8 @@ create table state.turn_waiting_tools (
   primary key (project_id, tool_call_id),
   constraint wait_status_is_known check (wait_status in ('waiting', 'received', 'applied', 'expired', 'dropped')),
   constraint wait_after_execution_is_known check (after_execution in ('suspend', 'terminate')),
-  constraint received_names_its_result check (wait_status not in ('received', 'applied', 'expired') or tool_result_card_id is not null)
+  constraint received_names_its_result check (wait_status not in ('received', 'applied', 'expired')
+    or tool_result_card_id is not null)
 );
 create index waits_of_turn on state.turn_waiting_tools (agent_turn_id);
 
@@ -338,9 +348,9 @@ create table state.limits (
 );
 insert into state.limits default values;
 
--- What may be spent. A purse (no turn) lasts; a turn's budget closes with the turn, after its children's have, and what it did not use
--- goes back to its parent. Tokens and cost are escrowed: a child's limit is taken from its parent when it is opened, so that
--- children at work never meet on one row. No foreign keys, as between hot tables.
+-- What may be spent. A purse (no turn) lasts; a turn's budget closes with the turn, after its children's have, and what
+-- it did not use goes back to its parent. Tokens and cost are escrowed: a child's limit is taken from its parent when
+-- it is opened, so that children at work never meet on one row. No foreign keys, as between hot tables.
 create table state.budgets (
   budget_id text primary key,
   project_id text not null,
@@ -367,15 +377,19 @@ create table state.budgets (
   ended_at timestamptz,
   -- And so have its children: nothing changes any more.
   closed_at timestamptz,
-  constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and tokens_escrowed >= 0 and cost_micros_used >= 0
+  constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and tokens_escrowed >= 0
+    and cost_micros_used >= 0
     and cost_micros_reserved >= 0 and cost_micros_escrowed >= 0 and wall_ms_used >= 0 and open_children >= 0),
   constraint closed_holds_nothing check (closed_at is null
-    or (ended_at is not null and tokens_reserved = 0 and tokens_escrowed = 0 and cost_micros_reserved = 0 and cost_micros_escrowed = 0 and open_children = 0))
+    or (ended_at is not null and tokens_reserved = 0 and tokens_escrowed = 0 and cost_micros_reserved = 0
+      and cost_micros_escrowed = 0 and open_children = 0))
 );
 create unique index budget_of_turn on state.budgets (agent_turn_id) where agent_turn_id is not null;
-create index budgets_timed on state.budgets (budget_id) where wall_ms_limit is not null and agent_turn_id is not null and ended_at is null;
+create index budgets_timed on state.budgets (budget_id)
+  where wall_ms_limit is not null and agent_turn_id is not null and ended_at is null;
 create index budgets_overdrawn on state.budgets (budget_id)
-  where agent_turn_id is not null and ended_at is null and (tokens_used > token_limit or cost_micros_used > cost_micros_limit);
+  where agent_turn_id is not null and ended_at is null
+    and (tokens_used > token_limit or cost_micros_used > cost_micros_limit);
 
 create table state.reservations (
   reservation_id text primary key,
@@ -449,7 +463,8 @@ create table state.batch_tasks (
   primary key (batch_id, position),
   constraint target_strategy_is_known check (target_strategy in ('new', 'reuse', 'clone')),
   -- stopping: its batch has closed without it; canceled once its turn has ended.
-  constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'stopping', 'done', 'failed', 'canceled'))
+  constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'stopping', 'done', 'failed',
+    'canceled'))
 ) with (fillfactor = 70);
 create unique index batch_task_turn on state.batch_tasks (agent_turn_id);
 
@@ -463,20 +478,24 @@ create type state.verdict as (
 
 -- A lease that has been decided under the head's lock: state.lease carries it out.
 create type state.leasing as (
-  project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth int, parent_step_id text, traceparent text,
+  project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth int,
+    parent_step_id text, traceparent text,
   context_box_id text, output_box_id text, expecting_correlation_id text, holds boolean
 );
 
 -- A turn as enqueue takes it.
 create type state.new_turn as (
-  inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text, recursion_depth int,
-  traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text, payload jsonb, box jsonb,
+  inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text,
+    recursion_depth int,
+  traceparent text, parent_step_id text, source_agent_id text, source_agent_turn_id text, source_step_id text,
+    payload jsonb, box jsonb,
   given_context_box_id text, given_output_box_id text
 );
 
 -- What a worker delivers.
 create type state.delivery as (
-  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text, content jsonb
+  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text,
+    content jsonb
 );
 
 -- An ending that has been decided under the head's lock: state.finish_turn_idle carries it out.
@@ -487,7 +506,8 @@ create type state.ending as (
 
 -- A turn that the watchdog found overdue, and how it is to end.
 create type state.overdue as (
-  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status state.head_status, updated_at timestamptz, outcome text, error text
+  project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status state.head_status,
+    updated_at timestamptz, outcome text, error text
 );
 
 -- ───────────────────────── what is refused ──────────────────────────
@@ -516,14 +536,17 @@ insert into state.moves (move, from_statuses, to_status, bumps_epoch) values
 create function state.refuse_move() returns trigger language plpgsql as $$
 begin
   raise exception 'agent % may not go from % (epoch %, turn %) to % (epoch %, turn %)',
-    new.agent_id, old.status, old.turn_epoch, old.active_agent_turn_id, new.status, new.turn_epoch, new.active_agent_turn_id
+    new.agent_id, old.status, old.turn_epoch, old.active_agent_turn_id, new.status, new.turn_epoch,
+    new.active_agent_turn_id
     using errcode = 'BW001', hint = 'see state.moves for the legal moves';
 end $$;
 
--- One trigger, and its condition no longer than it must be: the server reads it from the catalog's text for every statement.
+-- One trigger, and its condition no longer than it must be: the server reads it from the catalog's text for every
+-- statement.
 create trigger refuse_illegal_move before update on state.agent_state_head for each row
   when (new.turn_epoch < old.turn_epoch or old.active_agent_turn_id <> new.active_agent_turn_id
-    or old.status <> new.status and strpos('idle>dispatched>running>suspended>running,dispatched>idle,running>idle,suspended>idle',
+    or old.status <> new.status
+    and strpos('idle>dispatched>running>suspended>running,dispatched>idle,running>idle,suspended>idle',
       old.status || '>' || new.status) = 0)
   execute function state.refuse_move();
 
@@ -532,9 +555,12 @@ begin
   raise exception '% is insert-only', tg_table_schema || '.' || tg_table_name using errcode = 'BW002';
 end $$;
 
-create trigger cards_are_insert_only before update on cards.cards for each row execute function state.refuse_rewrite();
-create trigger boxes_are_append_only before update on cards.box_cards for each row execute function state.refuse_rewrite();
-create trigger edges_are_insert_only before update on state.execution_edges for each row execute function state.refuse_rewrite();
+create trigger cards_are_insert_only before update on cards.cards
+  for each row execute function state.refuse_rewrite();
+create trigger boxes_are_append_only before update on cards.box_cards
+  for each row execute function state.refuse_rewrite();
+create trigger edges_are_insert_only before update on state.execution_edges
+  for each row execute function state.refuse_rewrite();
 
 -- A row written by another program may not know where its agent works.
 create function state.find_worker_target() returns trigger language plpgsql as $$

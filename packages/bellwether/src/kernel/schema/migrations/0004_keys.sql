@@ -37,8 +37,8 @@ create table resource.audit_log (
   code text
 );
 
--- What was answered to an Idempotency-Key. `inbox_id` is minted with the row: a request that comes again after a crash enqueues
--- under the same id, and the kernel knows it.
+-- What was answered to an Idempotency-Key. `inbox_id` is minted with the row: a request that comes again after a crash
+-- enqueues under the same id, and the kernel knows it.
 create table resource.http_answers (
   project_id text not null,
   scope text not null,

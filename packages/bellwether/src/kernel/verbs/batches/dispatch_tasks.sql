@@ -1,13 +1,12 @@
--- Puts tasks of an open batch into inboxes. Whoever made the batch calls it at once; the PMO calls it for what was left behind, so that
--- two may do so at the same time: a task's turn has its ids from the batch, and the second caller finds a duplicate. Heads come first
--- (enqueue), the batch after them: one that was closed meanwhile undoes everything, so that no child is born to a parent that has
--- ended (hazard 17).
+-- Puts tasks of an open batch into inboxes. Whoever made the batch calls it at once; the PMO calls it for what was left
+-- behind, so that two may do so at the same time: a task's turn has its ids from the batch, and the second caller finds
+-- a duplicate. Heads come first (enqueue), the batch after them: one that was closed meanwhile undoes everything, so
+-- that no child is born to a parent that has ended (hazard 17).
 
 -- Answers the leases, and a row for each task that could not be put in line: 'put_off' or 'failed' with the reason.
-create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision, p_max_attempts int)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision,
+  p_max_attempts int)
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -18,7 +17,8 @@ declare
   v_turns state.new_turn[];
   v_verdicts state.verdict[];
 begin
-  -- What is lost here is put in line again by the PMO, and whoever starts a child waits for the disk: nobody else needs to.
+  -- What is lost here is put in line again by the PMO, and whoever starts a child waits for the disk: nobody else needs
+  -- to.
   perform set_config('synchronous_commit', 'off', true);
   select * into v_batch from state.batches b where b.batch_id = p_batch_id;
   if v_batch.status is distinct from 'open' then return; end if;
@@ -28,55 +28,71 @@ begin
     select v_batch.parent_agent_turn_id, v_batch.parent_agent_id, 1
     union all
     select b.parent_agent_turn_id, b.parent_agent_id, a.level + 1 from above a
-    join state.batch_tasks t on t.agent_turn_id = a.turn join state.batches b on b.batch_id = t.batch_id where a.level < 1000
+    join state.batch_tasks t on t.agent_turn_id = a.turn join state.batches b on b.batch_id = t.batch_id
+    where a.level < 1000
   )
   select array_agg(a.agent) into v_above from above a where a.agent is not null;
 
   -- Before anything is made for them. Whether an agent that is reused is there, enqueue will say.
   select array_agg(t.position), array_agg(t.reason) into v_bad_positions, v_bad_reasons from (
     select t.position, case
-        when v_batch.recursion_depth > (select l.max_recursion_depth from state.limits l) then 'recursion_depth_exceeded'
+        when v_batch.recursion_depth > (select l.max_recursion_depth from state.limits l)
+          then 'recursion_depth_exceeded'
         when t.target_strategy = 'reuse' then case when t.target_ref = any (v_above) then 'reuse_of_ancestor' end
-        when t.target_strategy = 'new' and not exists (select from resource.profiles f where f.project_id = v_batch.project_id and f.profile_id = t.target_ref) then 'unknown_profile'
-        when t.target_strategy = 'clone' and not exists (select from resource.project_agents a where a.project_id = v_batch.project_id and a.agent_id = t.target_ref)
+        when t.target_strategy = 'new' and not exists (select from resource.profiles f
+          where f.project_id = v_batch.project_id and f.profile_id = t.target_ref) then 'unknown_profile'
+        when t.target_strategy = 'clone' and not exists (select from resource.project_agents a
+          where a.project_id = v_batch.project_id and a.agent_id = t.target_ref)
           then 'unknown_agent' end as reason
-    from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting') t
+    from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions)
+      and t.status = 'waiting') t
   where t.reason is not null;
 
   -- New agents, and clones: the same profile, target and deadline as the one they come from, and a copy of its memory.
-  if exists (select from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions) and t.target_strategy <> 'reuse') then
+  if exists (select from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions)
+    and t.target_strategy <> 'reuse') then
     with born as materialized (
-      select t.position, t.agent_id, t.output_box_id, t.target_strategy, coalesce(f.worker_target, a.worker_target) as worker_target,
-        coalesce(f.profile_id, a.profile_id) as profile_id, h.output_box_id as source_box_id,
+      select t.position, t.agent_id, t.output_box_id, t.target_strategy,
+        coalesce(f.worker_target, a.worker_target) as worker_target, coalesce(f.profile_id, a.profile_id) as profile_id,
+        h.output_box_id as source_box_id,
         coalesce(h.turn_deadline_seconds, state.seconds(f.spec -> 'turn_deadline_seconds')) as turn_deadline_seconds
       from state.batch_tasks t
-      left join resource.profiles f on t.target_strategy = 'new' and f.project_id = v_batch.project_id and f.profile_id = t.target_ref
-      left join resource.project_agents a on t.target_strategy = 'clone' and a.project_id = v_batch.project_id and a.agent_id = t.target_ref
+      left join resource.profiles f on t.target_strategy = 'new' and f.project_id = v_batch.project_id
+        and f.profile_id = t.target_ref
+      left join resource.project_agents a on t.target_strategy = 'clone' and a.project_id = v_batch.project_id
+        and a.agent_id = t.target_ref
       left join lateral state.head(a.project_id, a.agent_id) h on true
-      where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting' and t.target_strategy in ('new', 'clone')
+      where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
+        and t.target_strategy in ('new', 'clone')
         and t.position <> all (coalesce(v_bad_positions, '{}'))
     ), listed as (
       insert into resource.project_agents (project_id, agent_id, profile_id, worker_target, metadata)
-      select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id, 'position', position) from born order by agent_id
+      select v_batch.project_id, agent_id, profile_id, worker_target, jsonb_build_object('batch_id', p_batch_id,
+        'position', position) from born order by agent_id
       on conflict do nothing
     ), heads as (
-      insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id, turn_deadline_seconds, updated_at)
-      select v_batch.project_id, agent_id, profile_id, worker_target, output_box_id, output_box_id, turn_deadline_seconds, v_now from born order by agent_id
+      insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, output_box_id, home_box_id,
+        turn_deadline_seconds, updated_at)
+      select v_batch.project_id, agent_id, profile_id, worker_target, output_box_id, output_box_id,
+        turn_deadline_seconds, v_now from born order by agent_id
       on conflict do nothing
     ), boxes as (
-      insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, v_batch.project_id, 'output', v_now from born order by output_box_id
+      insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, v_batch.project_id, 'output',
+        v_now from born order by output_box_id
       on conflict do nothing
       returning box_id
     )
     insert into cards.box_cards (box_id, card_id)
-    select b.output_box_id, c.card_id from born b join boxes x on x.box_id = b.output_box_id join cards.box_cards c on c.box_id = b.source_box_id
+    select b.output_box_id, c.card_id from born b join boxes x on x.box_id = b.output_box_id
+    join cards.box_cards c on c.box_id = b.source_box_id
     where b.target_strategy = 'clone' order by b.position, c.position;
   end if;
 
   v_turns := array(
-    select row(t.inbox_id, t.agent_turn_id, v_batch.project_id, case when t.target_strategy = 'reuse' then t.target_ref else t.agent_id end, v_batch.channel_id, null,
-      v_batch.recursion_depth, coalesce(v_batch.traceparent,
-        '00-' || replace(t.agent_turn_id, '-', '') || '-' || right(replace(t.agent_turn_id, '-', ''), 16) || '-01'),
+    select row(t.inbox_id, t.agent_turn_id, v_batch.project_id,
+      case when t.target_strategy = 'reuse' then t.target_ref else t.agent_id end, v_batch.channel_id, null,
+        v_batch.recursion_depth, coalesce(v_batch.traceparent, '00-' || replace(t.agent_turn_id, '-', '') || '-'
+          || right(replace(t.agent_turn_id, '-', ''), 16) || '-01'),
       v_batch.parent_step_id, v_batch.parent_agent_id, v_batch.parent_agent_turn_id, v_batch.parent_step_id,
       jsonb_strip_nulls(jsonb_build_object('batch_id', p_batch_id, 'position', t.position, 'target_ref', t.target_ref,
         'context_box_id', t.context_box_id, 'budget_id', t.budget_id)), null, t.context_box_id, null)::state.new_turn
@@ -90,22 +106,29 @@ begin
   end if;
 
   if exists (select from unnest(v_verdicts) v where v.what not in ('enqueued', 'leased', 'duplicate')) then
-    select v_bad_positions || array_agg(t.position), v_bad_reasons || array_agg(v.what) into v_bad_positions, v_bad_reasons
-    from unnest(v_verdicts) v join state.batch_tasks t on t.batch_id = p_batch_id and t.position = any (p_positions) and t.inbox_id = v.inbox_id
+    select v_bad_positions || array_agg(t.position), v_bad_reasons || array_agg(v.what) into v_bad_positions,
+      v_bad_reasons
+    from unnest(v_verdicts) v join state.batch_tasks t on t.batch_id = p_batch_id and t.position = any (p_positions)
+      and t.inbox_id = v.inbox_id
     where v.what not in ('enqueued', 'leased', 'duplicate');
   end if;
-  -- All that still wait and could be put in line: a task never comes back to waiting, so that none of them was not among the turns above.
+  -- All that still wait and could be put in line: a task never comes back to waiting, so that none of them was not
+  -- among the turns above.
   update state.batch_tasks t set status = 'dispatched', attempts = t.attempts + 1, error = null, next_attempt_at = null
-  where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting' and t.position <> all (coalesce(v_bad_positions, '{}'));
+  where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
+    and t.position <> all (coalesce(v_bad_positions, '{}'));
   return query select * from unnest(v_verdicts) v where v.what = 'leased';
 
   if v_bad_positions is not null then
-    return query select * from state.put_off_tasks(p_batch_id, v_bad_positions, v_bad_reasons, p_retry_seconds, p_max_attempts);
+    return query select * from state.put_off_tasks(p_batch_id, v_bad_positions, v_bad_reasons, p_retry_seconds,
+      p_max_attempts);
   end if;
 end $$;
 
--- Tasks that could not be put in line: tried again after a growing pause while that may help (the roster may be on its way), else failed.
-create or replace function state.put_off_tasks(p_batch_id text, p_positions int[], p_reasons text[], p_retry_seconds double precision, p_max_attempts int)
+-- Tasks that could not be put in line: tried again after a growing pause while that may help (the roster may be on its
+-- way), else failed.
+create or replace function state.put_off_tasks(p_batch_id text, p_positions int[], p_reasons text[],
+  p_retry_seconds double precision, p_max_attempts int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -116,17 +139,20 @@ begin
   if not found then return; end if;
   return query
   update state.batch_tasks t set attempts = t.attempts + 1, error = p.reason,
-    status = case when t.attempts + 1 >= p_max_attempts or p.reason not in ('unknown_agent', 'unknown_profile', 'dispatch_failed') then 'failed' else 'waiting' end,
+    status = case when t.attempts + 1 >= p_max_attempts
+      or p.reason not in ('unknown_agent', 'unknown_profile', 'dispatch_failed') then 'failed' else 'waiting' end,
     next_attempt_at = v_now + make_interval(secs => p_retry_seconds * 2 ^ least(t.attempts, 10))
   from unnest(p_positions, p_reasons) as p (position, reason)
   where t.batch_id = p_batch_id and t.position = p.position and t.status = 'waiting'
-  returning case t.status when 'failed' then 'failed' else 'put_off' end, null::text, t.agent_id, t.agent_turn_id, null::bigint, t.inbox_id, null::text, null::text,
+  returning case t.status when 'failed' then 'failed' else 'put_off' end, null::text, t.agent_id, t.agent_turn_id,
+    null::bigint, t.inbox_id, null::text, null::text,
     jsonb_build_object('position', t.position, 'reason', t.error);
   v_failed := array(select t.agent_turn_id from state.batch_tasks t
     where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'failed' and t.outcome is null);
   if v_failed = '{}' then return; end if;
   update state.batch_tasks t set outcome = 'failed' where t.batch_id = p_batch_id and t.agent_turn_id = any (v_failed);
-  update state.batches b set open_count = b.open_count - cardinality(v_failed), failed_count = b.failed_count + cardinality(v_failed), next_look_at = v_now
+  update state.batches b set open_count = b.open_count - cardinality(v_failed),
+    failed_count = b.failed_count + cardinality(v_failed), next_look_at = v_now
   where b.batch_id = p_batch_id;
   perform state.close_budgets(v_failed);
 end $$;

@@ -1,13 +1,12 @@
--- The joiner's look at batches that are not settled: children that have ended are counted, a batch whose time has come is closed, and the
--- caller is told what is to be done about it: 'dispatch' (tasks are due), 'answer' (its parent waits), 'stop' (children that nobody
--- needs any more). Nobody's head is touched here: those are verbs of their own, and each may be repeated. Busy batches are skipped:
--- another PMO looks at them. A batch is looked at again after a fiftieth of its age, so that short ones are joined at once and long
--- ones cost nothing; 'look' says when the next one is due. p_edge_ids bounds how many batches.
+-- The joiner's look at batches that are not settled: children that have ended are counted, a batch whose time has come
+-- is closed, and the caller is told what is to be done about it: 'dispatch' (tasks are due), 'answer' (its parent
+-- waits), 'stop' (children that nobody needs any more). Nobody's head is touched here: those are verbs of their own,
+-- and each may be repeated. Busy batches are skipped: another PMO looks at them. A batch is looked at again after a
+-- fiftieth of its age, so that short ones are joined at once and long ones cost nothing; 'look' says when the next one
+-- is due. p_edge_ids bounds how many batches.
 create or replace function state.collect_batches(p_edge_ids text[])
 returns table (what text, batch_id text, project_id text, turns text[], due_in_ms double precision)
-language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -17,35 +16,43 @@ declare
   -- The first ones usually end first: a look at a few tells whether it is time for a look at more.
   v_window int := 8;
 begin
-  -- What is counted here can be counted again: nobody waits for the disk. What follows from it is written later, and is not on the disk
-  -- before it.
+  -- What is counted here can be counted again: nobody waits for the disk. What follows from it is written later, and is
+  -- not on the disk before it.
   perform set_config('synchronous_commit', 'off', true);
   v_ids := array(
     -- From the future: the clock was set back.
-    select b.batch_id from state.batches b where b.settled_at is null and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
+    select b.batch_id from state.batches b where b.settled_at is null
+      and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
     order by b.next_look_at, b.batch_id limit cardinality(p_edge_ids) for no key update skip locked);
 
   if v_ids <> '{}' then
-    -- Ended children. "Last" is what the counter says, under the batch's lock (hazard 5). While a whole window has ended there is more.
+    -- Ended children. "Last" is what the counter says, under the batch's lock (hazard 5). While a whole window has
+    -- ended there is more.
     loop
       with ended as materialized (
         select t.batch_id, t.position, t.status, i.outcome, i.error, i.deliverable_card_id
         from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
         cross join lateral (
-          select k.* from state.batch_tasks k where k.batch_id = v.id and k.status in ('dispatched', 'stopping') order by k.position
-          limit case when b.status = 'open' and b.deadline > v_now and b.next_full_look_at between v_now and v_now + interval '10 seconds' then v_window end) t
+          select k.* from state.batch_tasks k where k.batch_id = v.id and k.status in ('dispatched', 'stopping')
+          order by k.position
+          limit case when b.status = 'open' and b.deadline > v_now
+            and b.next_full_look_at between v_now and v_now + interval '10 seconds' then v_window end) t
         left join lateral state.turn_row(t.agent_turn_id) i on true
         -- A row that retention has removed has ended, too.
         where i.ended_at is not null or i.inbox_id is null
       ), settled as (
-        update state.batch_tasks t set outcome = case when t.status = 'stopping' then 'canceled' else coalesce(e.outcome, 'canceled') end, error = coalesce(t.error, e.error),
+        update state.batch_tasks t set outcome = case when t.status = 'stopping' then 'canceled'
+          else coalesce(e.outcome, 'canceled') end, error = coalesce(t.error, e.error),
           deliverable_card_id = e.deliverable_card_id,
-          status = case when t.status = 'stopping' or coalesce(e.outcome, 'canceled') = 'canceled' then 'canceled' when e.outcome = 'success' then 'done' else 'failed' end
+          status = case when t.status = 'stopping' or coalesce(e.outcome, 'canceled') = 'canceled' then 'canceled'
+            when e.outcome = 'success' then 'done' else 'failed' end
         from ended e where t.batch_id = e.batch_id and t.position = e.position
       ), counted as (
-        select e.batch_id, count(*)::int as counted, (count(*) filter (where e.outcome = 'success'))::int as done from ended e where e.status = 'dispatched' group by 1
+        select e.batch_id, count(*)::int as counted, (count(*) filter (where e.outcome = 'success'))::int as done
+        from ended e where e.status = 'dispatched' group by 1
       ), moved as (
-        update state.batches b set open_count = b.open_count - c.counted, done_count = b.done_count + c.done, failed_count = b.failed_count + c.counted - c.done
+        update state.batches b set open_count = b.open_count - c.counted, done_count = b.done_count + c.done,
+          failed_count = b.failed_count + c.counted - c.done
         from counted c where b.batch_id = c.batch_id and b.status = 'open'
       )
       select coalesce(max(c.counted), 0) into v_counted from counted c;
@@ -54,16 +61,19 @@ begin
     end loop;
 
     update state.batches b set ended_at = v_now, status = case
-        when b.fail_fast and b.failed_count > 0 or b.open_count = 0 and b.done_count = 0 and b.task_count > 0 then 'failed'
+        when b.fail_fast and b.failed_count > 0 or b.open_count = 0 and b.done_count = 0
+        and b.task_count > 0 then 'failed'
         when b.open_count = 0 then 'done' else 'timeout' end
     from unnest(v_ids) as v (id) where b.batch_id = v.id and b.status = 'open'
       and (b.open_count = 0 or b.fail_fast and b.failed_count > 0 or b.deadline <= v_now);
 
-    -- What a closed batch has not got is not waited for. Its answer is final from here on, whatever the children still do.
+    -- What a closed batch has not got is not waited for. Its answer is final from here on, whatever the children still
+    -- do.
     v_undone := array(select t.agent_turn_id from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
       join state.batch_tasks t on t.batch_id = v.id and t.status = 'waiting' where b.status <> 'open');
     update state.batch_tasks t set status = case t.status when 'waiting' then 'canceled' else 'stopping' end,
-      outcome = 'canceled', error = case b.status when 'failed' then 'fail_fast' when 'timeout' then 'batch_deadline' else 'parent_ended' end
+      outcome = 'canceled', error = case b.status when 'failed' then 'fail_fast' when 'timeout' then 'batch_deadline'
+        else 'parent_ended' end
     from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
     where b.status <> 'open' and t.batch_id = v.id and t.status in ('waiting', 'dispatched');
     if v_undone <> '{}' then
@@ -75,55 +85,65 @@ begin
       where b.batch_id = v.id and b.status <> 'open' and b.join_edge_id is null
       returning b.*
     )
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id,
-      parent_step_id, recursion_depth, created_at)
-    select join_edge_id, project_id, 'join', 'response', parent_agent_id, parent_agent_turn_id, coalesce(tool_call_id, batch_id),
-      split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now from joined;
+    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+      target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
+    select join_edge_id, project_id, 'join', 'response', parent_agent_id, parent_agent_turn_id,
+      coalesce(tool_call_id, batch_id), split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now
+        from joined;
 
     -- Judged by what is there, not by what somebody meant to do: a parent that still waits has not been answered.
     return query
     select 'answer', b.batch_id, b.project_id, null::text[], null::double precision
     from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
     join state.turn_waiting_tools w on w.project_id = b.project_id and w.tool_call_id = b.tool_call_id
-    where b.status <> 'open' and w.wait_status = 'waiting' and w.agent_turn_id = b.parent_agent_turn_id and w.turn_epoch = b.parent_turn_epoch
-      and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+    where b.status <> 'open' and w.wait_status = 'waiting' and w.agent_turn_id = b.parent_agent_turn_id
+      and w.turn_epoch = b.parent_turn_epoch
+      and not exists (select from state.agent_inbox r
+        where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0);
 
     return query
     select 'stop', b.batch_id, b.project_id, array_agg(t.agent_turn_id order by t.position), null::double precision
-    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id join state.batch_tasks t on t.batch_id = v.id and t.status = 'stopping'
+    from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
+    join state.batch_tasks t on t.batch_id = v.id and t.status = 'stopping'
     group by b.batch_id, b.project_id;
 
     return query
     select 'dispatch', b.batch_id, b.project_id, null::text[], null::double precision
     from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
-    where b.status = 'open' and exists (select from state.batch_tasks t where t.batch_id = v.id and t.status = 'waiting' and t.next_attempt_at <= v_now offset 0);
+    where b.status = 'open' and exists (select from state.batch_tasks t
+      where t.batch_id = v.id and t.status = 'waiting' and t.next_attempt_at <= v_now offset 0);
 
     return query
     update state.batches b set next_look_at = v_now + case when b.status <> 'open' then interval '200 milliseconds'
         -- Whoever waits for the last few waits for the look, too.
-        else least(interval '1 second', greatest(case when b.open_count * 10 < b.task_count then interval '5 milliseconds'
+        else least(interval '1 second', greatest(case when b.open_count * 10 < b.task_count
+          then interval '5 milliseconds'
           else interval '10 milliseconds' end, (v_now - b.created_at) / 50)) end,
-      next_full_look_at = case when b.next_full_look_at > v_now then b.next_full_look_at else v_now + interval '1 second' end,
-      settled_at = case when b.status <> 'open' and not exists (select from state.batch_tasks t where t.batch_id = v.id and t.status in ('waiting', 'dispatched', 'stopping') offset 0)
-        and not exists (select from state.turn_waiting_tools w where w.project_id = b.project_id and w.tool_call_id = b.tool_call_id and w.wait_status = 'waiting'
-          and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+      next_full_look_at = case when b.next_full_look_at > v_now then b.next_full_look_at
+        else v_now + interval '1 second' end,
+      settled_at = case when b.status <> 'open' and not exists (select from state.batch_tasks t
+        where t.batch_id = v.id and t.status in ('waiting', 'dispatched', 'stopping') offset 0)
+        and not exists (select from state.turn_waiting_tools w
+          where w.project_id = b.project_id and w.tool_call_id = b.tool_call_id and w.wait_status = 'waiting'
+          and not exists (select from state.agent_inbox r
+            where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
             and r.message_type in ('tool_result', 'timeout') offset 0) offset 0) then v_now end
     from unnest(v_ids) as v (id) where b.batch_id = v.id
-    returning case when b.settled_at is null then 'open' else 'settled' end, b.batch_id, b.project_id, null::text[], null::double precision;
+    returning case when b.settled_at is null then 'open' else 'settled' end, b.batch_id, b.project_id, null::text[],
+      null::double precision;
   end if;
 
   return query
-  select 'look', null::text, null::text, null::text[], extract(epoch from min(b.next_look_at) - state.now())::double precision * 1000
+  select 'look', null::text, null::text, null::text[],
+    extract(epoch from min(b.next_look_at) - state.now())::double precision * 1000
   from state.batches b where b.settled_at is null having count(*) > 0;
 end $$;
 
--- The one receipt that a parent gets for its batch: what became of each task, in their order, with what it delivered as far as there is
--- room; the whole of it is on the deliverable's card. Composed where the rows are: the answer of a closed batch does not change, so that
--- anybody may give it, any number of times. Items: {batch_id, inbox_id, card_id}.
-create or replace function state.answer_batches(p_items json) returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- The one receipt that a parent gets for its batch: what became of each task, in their order, with what it delivered as
+-- far as there is room; the whole of it is on the deliverable's card. Composed where the rows are: the answer of a
+-- closed batch does not change, so that anybody may give it, any number of times. Items: {batch_id, inbox_id, card_id}.
+create or replace function state.answer_batches(p_items json) returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_receipts json;
@@ -132,21 +152,24 @@ declare
 begin
   -- An answer that is lost is given again: the parent still waits.
   perform set_config('synchronous_commit', 'off', true);
-  select json_agg(json_build_object('project_id', b.project_id, 'tool_call_id', b.tool_call_id, 'message_type', 'tool_result', 'status', s.status,
-    'agent_turn_id', b.parent_agent_turn_id, 'turn_epoch', b.parent_turn_epoch, 'inbox_id', x.inbox_id, 'card_id', x.card_id,
-    'error', case when s.status not in ('success', 'partial')
-      then json_build_object('code', 'batch_' || b.status, 'message', b.done_count || ' of ' || b.task_count || ' tasks were done') end,
-    'result', json_build_object('batch_id', b.batch_id, 'status', b.status, 'done', b.done_count, 'failed', b.failed_count, 'tasks', t.tasks))) into v_receipts
+  select json_agg(json_build_object('project_id', b.project_id, 'tool_call_id', b.tool_call_id, 'message_type',
+    'tool_result', 'status', s.status, 'agent_turn_id', b.parent_agent_turn_id, 'turn_epoch', b.parent_turn_epoch,
+    'inbox_id', x.inbox_id, 'card_id', x.card_id, 'error', case when s.status not in ('success', 'partial')
+      then json_build_object('code', 'batch_' || b.status,
+        'message', b.done_count || ' of ' || b.task_count || ' tasks were done') end,
+    'result', json_build_object('batch_id', b.batch_id, 'status', b.status, 'done', b.done_count,
+      'failed', b.failed_count, 'tasks', t.tasks))) into v_receipts
   from json_to_recordset(p_items) as x (batch_id text, inbox_id text, card_id text)
   join state.batches b on b.batch_id = x.batch_id and b.status <> 'open' and b.tool_call_id is not null
-  cross join lateral (select case b.status when 'done' then case when b.done_count = b.task_count then 'success' else 'partial' end
+  cross join lateral (select case b.status when 'done' then case when b.done_count = b.task_count then 'success'
+    else 'partial' end
     when 'timeout' then case when b.done_count > 0 then 'partial' else 'timeout' end
     when 'canceled' then 'canceled' else 'failed' end as status) s
   cross join lateral (
     select json_agg(case when k.outcome = 'success' and k.status = 'done' and v.chars <= c_content_chars / b.task_count
       -- Most are like this, and a thousand of them are on the way of whoever waits.
-      then json_build_object('position', k.position, 'status', k.outcome, 'agent_id', k.agent_id, 'agent_turn_id', k.agent_turn_id,
-        'deliverable_card_id', k.deliverable_card_id, 'content', c.content)
+      then json_build_object('position', k.position, 'status', k.outcome, 'agent_id', k.agent_id,
+        'agent_turn_id', k.agent_turn_id, 'deliverable_card_id', k.deliverable_card_id, 'content', c.content)
       else (jsonb_strip_nulls(jsonb_build_object('position', k.position,
         -- A child that still runs when its batch closes is canceled for good, whatever it says later.
         'status', case when k.status in ('done', 'failed') then coalesce(k.outcome, k.status) else 'canceled' end,
@@ -154,9 +177,12 @@ begin
         'deliverable_card_id', case when k.status in ('done', 'failed') then k.deliverable_card_id end,
         'truncated', case when v.chars > c_content_chars / b.task_count then true end))
       || jsonb_build_object('agent_id', k.agent_id, 'agent_turn_id', k.agent_turn_id)
-      || case when c.card_id is null then '{}' when v.chars <= c_content_chars / b.task_count then jsonb_build_object('content', c.content)
-        else jsonb_build_object('content', left(c.content::text, c_content_chars / b.task_count)) end)::json end order by k.position) as tasks
-    from state.batch_tasks k left join cards.cards c on c.card_id = k.deliverable_card_id and k.status in ('done', 'failed')
+      || case when c.card_id is null then '{}' when v.chars <= c_content_chars / b.task_count
+        then jsonb_build_object('content', c.content)
+        else jsonb_build_object('content', left(c.content::text, c_content_chars / b.task_count)) end)::json end
+        order by k.position) as tasks
+    from state.batch_tasks k left join cards.cards c on c.card_id = k.deliverable_card_id
+      and k.status in ('done', 'failed')
     cross join lateral (select length(c.content::text) as chars) v
     where k.batch_id = b.batch_id) t;
   if v_receipts is not null then
@@ -165,9 +191,7 @@ begin
 end $$;
 
 -- Agents that were made for one task take no other once their batch is settled; retention removes them.
-create or replace function state.retire_agents(p_batch_ids text[]) returns void language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+create or replace function state.retire_agents(p_batch_ids text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 begin
   perform set_config('synchronous_commit', 'off', true);

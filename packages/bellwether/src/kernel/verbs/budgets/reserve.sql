@@ -1,9 +1,10 @@
--- Before a model is called: sets aside what the call may use at most. Only what is free can be reserved, so that a cap can be crossed
--- by nothing but an answer that is larger than its reservation. The fenced head is held FOR SHARE (hazard 3), then the turn's own
--- budget; a soft slice that is short takes the rest from its parent, deepest first. Answers 'reserved', 'already' (an in-doubt
--- commit), 'exceeded' with what is left, 'unlimited' where the turn has no budget (nothing is written), 'stale'.
-create or replace function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint, p_reservation_id text,
-  p_tokens bigint, p_cost_micros bigint)
+-- Before a model is called: sets aside what the call may use at most. Only what is free can be reserved, so that a cap
+-- can be crossed by nothing but an answer that is larger than its reservation. The fenced head is held FOR SHARE
+-- (hazard 3), then the turn's own budget; a soft slice that is short takes the rest from its parent, deepest first.
+-- Answers 'reserved', 'already' (an in-doubt commit), 'exceeded' with what is left, 'unlimited' where the turn has no
+-- budget (nothing is written), 'stale'.
+create or replace function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint,
+  p_reservation_id text, p_tokens bigint, p_cost_micros bigint)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -13,40 +14,46 @@ declare
   v_started_at timestamptz;
 begin
   perform from state.agent_state_head h
-  where h.project_id = p_project_id and h.agent_id = p_agent_id and h.active_agent_turn_id = p_agent_turn_id and h.turn_epoch = p_turn_epoch
+  where h.project_id = p_project_id and h.agent_id = p_agent_id and h.active_agent_turn_id = p_agent_turn_id
+    and h.turn_epoch = p_turn_epoch
     and h.status = 'running'
   for share of h;
   if not found then
-    return query select 'stale', p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text, null::text, null::jsonb;
+    return query select 'stale', p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text,
+      null::text, null::jsonb;
     return;
   end if;
 
-  select * into v_budget from state.budgets b where b.agent_turn_id = p_agent_turn_id and b.ended_at is null for no key update;
+  select * into v_budget from state.budgets b where b.agent_turn_id = p_agent_turn_id and b.ended_at is null
+  for no key update;
   v_now := state.now();
   if v_budget.budget_id is null then
     v_what := 'unlimited';
   elsif exists (select from state.reservations r where r.reservation_id = p_reservation_id) then
     -- Another's id is a caller's mistake, and must not pass for a reservation.
-    v_what := case when exists (select from state.reservations r where r.reservation_id = p_reservation_id and r.agent_turn_id = p_agent_turn_id
+    v_what := case when exists (select from state.reservations r
+      where r.reservation_id = p_reservation_id and r.agent_turn_id = p_agent_turn_id
       and r.turn_epoch = p_turn_epoch and r.status = 'open') then 'already' else 'stale' end;
   else
     select i.started_at into v_started_at from state.turn_row(p_agent_turn_id) i;
     if v_now - v_started_at > make_interval(secs => v_budget.wall_ms_limit / 1000.0) then
       v_what := 'exceeded';
     elsif state.set_aside(v_budget.budget_id, p_tokens, p_cost_micros, false) then
-      insert into state.reservations (reservation_id, budget_id, agent_turn_id, turn_epoch, tokens, cost_micros, status, created_at)
-      values (p_reservation_id, v_budget.budget_id, p_agent_turn_id, p_turn_epoch, p_tokens, p_cost_micros, 'open', v_now);
+      insert into state.reservations (reservation_id, budget_id, agent_turn_id, turn_epoch, tokens, cost_micros, status,
+        created_at)
+      values (p_reservation_id, v_budget.budget_id, p_agent_turn_id, p_turn_epoch, p_tokens, p_cost_micros, 'open',
+        v_now);
       v_what := 'reserved';
     else
       v_what := 'exceeded';
     end if;
   end if;
-  return query select v_what, p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text, null::text,
-    state.budget_left(p_agent_turn_id);
+  return query select v_what, p_project_id, p_agent_id, p_agent_turn_id, p_turn_epoch, null::text, null::text,
+    null::text, state.budget_left(p_agent_turn_id);
 end $$;
 
--- Sets an amount aside in one budget: as a reservation of its own, or as escrow for a child that is short. False, and nothing is
--- written, when it is not there. Each level is locked before the one above it.
+-- Sets an amount aside in one budget: as a reservation of its own, or as escrow for a child that is short. False, and
+-- nothing is written, when it is not there. Each level is locked before the one above it.
 create or replace function state.set_aside(p_budget_id text, p_tokens bigint, p_cost_micros bigint, p_escrow boolean)
 returns boolean language plpgsql as $$
 declare
@@ -56,13 +63,17 @@ declare
 begin
   select * into v_budget from state.budgets b where b.budget_id = p_budget_id for no key update;
   if v_budget.closed_at is not null or (p_escrow and v_budget.ended_at is not null) then return false; end if;
-  v_short_tokens := greatest(0, coalesce(p_tokens - (v_budget.token_limit - v_budget.tokens_used - v_budget.tokens_reserved - v_budget.tokens_escrowed), 0));
+  v_short_tokens := greatest(0, coalesce(p_tokens
+    - (v_budget.token_limit - v_budget.tokens_used - v_budget.tokens_reserved - v_budget.tokens_escrowed), 0));
   v_short_cost := greatest(0, coalesce(p_cost_micros
-    - (v_budget.cost_micros_limit - v_budget.cost_micros_used - v_budget.cost_micros_reserved - v_budget.cost_micros_escrowed), 0));
+    - (v_budget.cost_micros_limit - v_budget.cost_micros_used - v_budget.cost_micros_reserved
+      - v_budget.cost_micros_escrowed), 0));
   if v_short_tokens > 0 or v_short_cost > 0 then
-    if not v_budget.soft or not state.set_aside(v_budget.parent_budget_id, v_short_tokens, v_short_cost, true) then return false; end if;
+    if not v_budget.soft or not state.set_aside(v_budget.parent_budget_id, v_short_tokens, v_short_cost, true)
+      then return false; end if;
   end if;
-  update state.budgets b set token_limit = b.token_limit + v_short_tokens, cost_micros_limit = b.cost_micros_limit + v_short_cost,
+  update state.budgets b set token_limit = b.token_limit + v_short_tokens,
+    cost_micros_limit = b.cost_micros_limit + v_short_cost,
     tokens_reserved = b.tokens_reserved + case when p_escrow then 0 else p_tokens end,
     tokens_escrowed = b.tokens_escrowed + case when p_escrow then p_tokens else 0 end,
     cost_micros_reserved = b.cost_micros_reserved + case when p_escrow then 0 else p_cost_micros end,
@@ -74,9 +85,11 @@ end $$;
 
 -- What a turn may still spend; null where nothing limits it. Of a soft slice: without what its parent could add.
 create or replace function state.budget_left(p_agent_turn_id text) returns jsonb language sql volatile as $$
-  select jsonb_build_object('budget_id', b.budget_id, 'tokens', b.token_limit - b.tokens_used - b.tokens_reserved - b.tokens_escrowed,
-    'cost_micros', b.cost_micros_limit - b.cost_micros_used - b.cost_micros_reserved - b.cost_micros_escrowed,
-    'wall_ms', b.wall_ms_limit - (select (extract(epoch from state.now() - i.started_at) * 1000)::bigint from state.turn_row(p_agent_turn_id) i),
-    'exceeded', coalesce(b.tokens_used > b.token_limit, false) or coalesce(b.cost_micros_used > b.cost_micros_limit, false))
+  select jsonb_build_object('budget_id', b.budget_id,
+    'tokens', b.token_limit - b.tokens_used - b.tokens_reserved - b.tokens_escrowed, 'cost_micros',
+    b.cost_micros_limit - b.cost_micros_used - b.cost_micros_reserved - b.cost_micros_escrowed, 'wall_ms',
+    b.wall_ms_limit - (select (extract(epoch from state.now() - i.started_at) * 1000)::bigint
+      from state.turn_row(p_agent_turn_id) i), 'exceeded', coalesce(b.tokens_used > b.token_limit, false)
+      or coalesce(b.cost_micros_used > b.cost_micros_limit, false))
   from state.budgets b where b.agent_turn_id = p_agent_turn_id
 $$;

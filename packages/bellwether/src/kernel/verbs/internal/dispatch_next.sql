@@ -1,6 +1,6 @@
--- Leases the oldest queued turn of each idle agent; its row goes queued → pending with the epoch (T3.1b).
--- The caller has locked the heads in an earlier statement; the next one therefore sees every row committed before the lock.
--- A head whose output box another active turn holds stays idle: the sweep for queued rows comes back to it (T5.3).
+-- Leases the oldest queued turn of each idle agent; its row goes queued → pending with the epoch (T3.1b). The caller
+-- has locked the heads in an earlier statement; the next one therefore sees every row committed before the lock. A head
+-- whose output box another active turn holds stays idle: the sweep for queued rows comes back to it (T5.3).
 create or replace function state.dispatch_next(p_projects text[], p_agents text[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -11,28 +11,33 @@ begin
   with queued as materialized (
     select q.* from unnest(p_projects, p_agents) as a (project_id, agent_id)
     cross join lateral (
-      select i.project_id, i.agent_id, i.inbox_id, i.agent_turn_id, i.channel_id, i.recursion_depth, i.parent_step_id, i.traceparent, i.payload
+      select i.project_id, i.agent_id, i.inbox_id, i.agent_turn_id, i.channel_id, i.recursion_depth, i.parent_step_id,
+        i.traceparent, i.payload
       from state.agent_inbox i
-      where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued' and i.agent_turn_id is not null
+      where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued'
+        and i.agent_turn_id is not null
       order by i.created_at, i.inbox_id limit 1
     ) q
   ), chosen as materialized (
     select distinct on (coalesce(b.box_id, h.project_id || '/' || h.agent_id))
-      h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.inbox_id, q.agent_turn_id, q.channel_id, q.recursion_depth, q.parent_step_id,
+      h.project_id, h.agent_id, h.turn_epoch + 1 as epoch, q.inbox_id, q.agent_turn_id, q.channel_id, q.recursion_depth,
+        q.parent_step_id,
       q.traceparent, q.payload ->> 'context_box_id' as context_box_id, b.box_id, q.payload ? 'budget_id' as holds
     from queued q
     cross join lateral state.head(q.project_id, q.agent_id) h
     cross join lateral (select coalesce(q.payload ->> 'output_box_id', h.output_box_id) as box_id) b
     where h.status = 'idle' and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.box_id and o.active_agent_turn_id is not null offset 0)
+      select from state.agent_state_head o where o.output_box_id = b.box_id
+        and o.active_agent_turn_id is not null offset 0)
     order by coalesce(b.box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
     -- The head's lock covers its queue: what was chosen is still queued.
     update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch
     from chosen c where i.inbox_id = c.inbox_id
   )
-  select array_agg(row(c.project_id, c.agent_id, c.agent_turn_id, c.inbox_id, c.channel_id, c.recursion_depth, c.parent_step_id, c.traceparent,
-    c.context_box_id, c.box_id, null, c.holds)::state.leasing) into v_leases from chosen c;
+  select array_agg(row(c.project_id, c.agent_id, c.agent_turn_id, c.inbox_id, c.channel_id, c.recursion_depth,
+    c.parent_step_id, c.traceparent, c.context_box_id, c.box_id, null, c.holds)::state.leasing) into v_leases
+    from chosen c;
 
   if v_leases is not null then
     return query select * from state.lease(v_leases);

@@ -15,7 +15,8 @@ begin
   -- Whatever a suspended turn still waits for is no longer waited for.
   if v_suspended is not null then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
-    from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending' and i.message_type in ('tool_result', 'timeout');
+    from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending'
+      and i.message_type in ('tool_result', 'timeout');
     update state.turn_waiting_tools w
     set wait_status = case w.wait_status when 'waiting' then 'dropped' else 'applied' end
     from unnest(v_suspended) t where w.agent_turn_id = t and w.wait_status in ('waiting', 'received');
@@ -30,9 +31,11 @@ begin
   return query
   with ended as materialized (
     select e.*, i.inbox_id, i.traceparent, h.active_agent_turn_id = e.agent_turn_id is true as active,
-      coalesce(case when h.active_agent_turn_id = e.agent_turn_id then h.active_channel_id end, i.channel_id, 'public') as channel_id,
+      coalesce(case when h.active_agent_turn_id = e.agent_turn_id
+        then h.active_channel_id end, i.channel_id, 'public') as channel_id,
       coalesce(case when h.active_agent_turn_id = e.agent_turn_id then h.turn_epoch end, i.turn_epoch) as epoch,
-      coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
+      coalesce(case when h.active_agent_turn_id is distinct from e.agent_turn_id
+        then i.payload ->> 'output_box_id' end, h.output_box_id) as output_box_id
     from unnest(p_endings) e
     join state.agent_state_head h on h.project_id = e.project_id and h.agent_id = e.agent_id
     left join lateral state.turn_row(e.agent_turn_id) i on true
@@ -50,7 +53,8 @@ begin
     on conflict do nothing
   ), settled as (
     update state.agent_inbox i set
-      status = case when d.active then 'consumed' else 'cancelled' end, outcome = d.outcome, error = d.error, ended_at = v_now,
+      status = case when d.active then 'consumed' else 'cancelled' end, outcome = d.outcome, error = d.error,
+        ended_at = v_now,
       processed_at = v_now, archived_at = v_now,
       deliverable_card_id = case when d.output_box_id is not null then d.card_id end,
       -- A bumped epoch on the row, too: whoever still holds the old fence finds another's, not its own (hazard 12).
@@ -59,14 +63,17 @@ begin
   ), announced as (
     -- One statement, in order: the task event, then the state.
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.' || k.kind, k.kind,
+    select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.'
+      || k.kind, k.kind,
       case k.kind when 'task' then
-        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome, 'traceparent', d.traceparent,
-          'output_box_id', d.output_box_id, 'deliverable_card_id', case when d.output_box_id is not null then d.card_id end)
+        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', d.outcome,
+          'traceparent', d.traceparent, 'output_box_id', d.output_box_id, 'deliverable_card_id',
+          case when d.output_box_id is not null then d.card_id end)
         || case when d.output_box_id is null then '{"deliverable_error": "no_output_box"}'::jsonb else '{}' end
       else
-        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle', 'traceparent', d.traceparent,
-          'turn_epoch', d.epoch + d.bump_epoch::int, 'metadata', '{"waiting_tool_count": 0}'::jsonb) end
+        jsonb_build_object('agent_turn_id', d.agent_turn_id, 'agent_id', d.agent_id, 'status', 'idle',
+          'traceparent', d.traceparent, 'turn_epoch', d.epoch + d.bump_epoch::int, 'metadata',
+          '{"waiting_tool_count": 0}'::jsonb) end
       || case when d.error is not null then jsonb_build_object('error', d.error) else '{}' end,
       d.agent_turn_id, v_now
     from ended d cross join (values ('task'), ('state')) as k (kind)
@@ -74,18 +81,23 @@ begin
     order by d.agent_turn_id, k.kind desc
   ), idled as (
     update state.agent_state_head h set
-      status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null, active_channel_id = null,
-      active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null, waiting_tool_count = 0,
-      output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null, turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
+      status = 'idle', turn_epoch = h.turn_epoch + d.bump_epoch::int, active_agent_turn_id = null,
+        active_channel_id = null,
+      active_recursion_depth = 0, parent_step_id = null, trace_id = null, expecting_correlation_id = null,
+        waiting_tool_count = 0,
+      output_box_id = coalesce(h.home_box_id, h.output_box_id), resume_deadline = null, resume_seconds = null,
+        turn_deadline = null, leased_at = null, activity = null, current_tool = null, holds = false,
       updated_at = v_now
     from ended d where d.active and h.project_id = d.project_id and h.agent_id = d.agent_id
     returning h.agent_id
   )
-  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id, null::text, null::text, null::jsonb
+  select 'ended', d.project_id, d.agent_id, d.agent_turn_id, d.epoch + (d.active and d.bump_epoch)::int, d.inbox_id,
+    null::text, null::text, null::jsonb
   from ended d;
 
   if exists (select from unnest(p_endings) e cross join lateral (
-    select from state.agent_inbox q where q.project_id = e.project_id and q.agent_id = e.agent_id and q.status = 'queued' limit 1) next)
+    select from state.agent_inbox q where q.project_id = e.project_id and q.agent_id = e.agent_id
+      and q.status = 'queued' limit 1) next)
   then
     return query select * from state.dispatch_next(
       array(select e.project_id from unnest(p_endings) e), array(select e.agent_id from unnest(p_endings) e));

@@ -1,5 +1,6 @@
--- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute deadline (T3.2c, W2.9).
--- The caller has locked the heads and found them idle, and writes the inbox row with the same epoch.
+-- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute
+-- deadline (T3.2c, W2.9). The caller has locked the heads and found them idle, and writes the inbox row with the same
+-- epoch.
 create or replace function state.lease(p_leases state.leasing[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -8,12 +9,16 @@ declare
 begin
   return query
   update state.agent_state_head h set
-    status = 'dispatched', turn_epoch = h.turn_epoch + 1, active_agent_turn_id = l.agent_turn_id, active_channel_id = coalesce(l.channel_id, 'public'),
-    active_recursion_depth = l.recursion_depth, parent_step_id = l.parent_step_id, trace_id = split_part(l.traceparent, '-', 2),
+    status = 'dispatched', turn_epoch = h.turn_epoch + 1, active_agent_turn_id = l.agent_turn_id,
+      active_channel_id = coalesce(l.channel_id, 'public'),
+    active_recursion_depth = l.recursion_depth, parent_step_id = l.parent_step_id,
+      trace_id = split_part(l.traceparent, '-', 2),
     context_box_id = l.context_box_id, output_box_id = coalesce(l.output_box_id, h.output_box_id),
-    expecting_correlation_id = l.expecting_correlation_id, holds = coalesce(l.holds, false), leased_at = v_now, updated_at = v_now,
-    turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds, (select m.turn_deadline_seconds from state.limits m)))
+    expecting_correlation_id = l.expecting_correlation_id, holds = coalesce(l.holds, false), leased_at = v_now,
+    updated_at = v_now, turn_deadline = v_now + make_interval(secs => coalesce(h.turn_deadline_seconds,
+    (select m.turn_deadline_seconds from state.limits m)))
   from unnest(p_leases) l
   where h.project_id = l.project_id and h.agent_id = l.agent_id and h.status = 'idle'
-  returning 'leased', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target, h.active_channel_id, null::jsonb;
+  returning 'leased', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, l.inbox_id, h.worker_target,
+    h.active_channel_id, null::jsonb;
 end $$;

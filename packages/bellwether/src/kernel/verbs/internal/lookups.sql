@@ -1,5 +1,6 @@
--- Keyed lookups whose plan cannot depend on statistics: OFFSET 0 keeps the caller's conditions outside, so that only the key's own index
--- fits. Without it a planner that believes a partial index to be nearly empty scans it once for every row of a batch.
+-- Keyed lookups whose plan cannot depend on statistics: OFFSET 0 keeps the caller's conditions outside, so that only
+-- the key's own index fits. Without it a planner that believes a partial index to be nearly empty scans it once for
+-- every row of a batch.
 
 create or replace function state.head(p_project_id text, p_agent_id text)
 returns setof state.agent_state_head language sql stable as $$
@@ -9,7 +10,8 @@ $$;
 -- The inbox row that opened a turn.
 create or replace function state.turn_row(p_agent_turn_id text)
 returns setof state.agent_inbox language sql stable as $$
-  select * from state.agent_inbox i where i.agent_turn_id = p_agent_turn_id and i.message_type in ('turn', 'ui_action') offset 0
+  select * from state.agent_inbox i where i.agent_turn_id = p_agent_turn_id
+    and i.message_type in ('turn', 'ui_action') offset 0
 $$;
 
 create or replace function state.inbox_row(p_inbox_id text)

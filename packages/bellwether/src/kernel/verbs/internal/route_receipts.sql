@@ -1,6 +1,6 @@
--- What claim does with pending rows that do not open a turn. The heads are locked, the rows too.
--- A receipt settles one wait of the current turn (T3.4a, T3.4b); "last" is what the counter says after the update (hazard 5);
--- the ledger holds the resume until a worker has applied it (W2.3). Receipts of ended turns and repeated ones are skipped (T8.2).
+-- What claim does with pending rows that do not open a turn. The heads are locked, the rows too. A receipt settles one
+-- wait of the current turn (T3.4a, T3.4b); "last" is what the counter says after the update (hazard 5); the ledger
+-- holds the resume until a worker has applied it (W2.3). Receipts of ended turns and repeated ones are skipped (T8.2).
 create or replace function state.route_receipts(p_inbox_ids text[], p_worker text, p_lease_seconds double precision)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -22,21 +22,25 @@ begin
   if v_received <> '{}' then
     with settled as (
       update state.turn_waiting_tools w set
-        wait_status = case i.message_type when 'timeout' then 'expired' else 'received' end, tool_result_card_id = i.payload ->> 'tool_result_card_id',
+        wait_status = case i.message_type when 'timeout' then 'expired' else 'received' end,
+          tool_result_card_id = i.payload ->> 'tool_result_card_id',
         after_execution = coalesce(i.payload ->> 'after_execution', w.after_execution)
       from unnest(v_received) x join state.agent_inbox i on i.inbox_id = x
       where w.project_id = i.project_id and w.tool_call_id = i.correlation_id and w.wait_status = 'waiting'
       returning w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_call_id, w.tool_result_card_id
     ), ledgered as (
-      insert into state.turn_resume_ledger (project_id, agent_turn_id, turn_epoch, tool_call_id, status, lease_expires_at, attempts)
-      select project_id, agent_turn_id, turn_epoch, tool_call_id, 'processing', v_now + make_interval(secs => p_lease_seconds), 1 from settled
+      insert into state.turn_resume_ledger (project_id, agent_turn_id, turn_epoch, tool_call_id, status,
+        lease_expires_at, attempts)
+      select project_id, agent_turn_id, turn_epoch, tool_call_id, 'processing',
+        v_now + make_interval(secs => p_lease_seconds), 1 from settled
     ), boxed as (
       insert into cards.box_cards (box_id, card_id)
       select h.output_box_id, s.tool_result_card_id from settled s
       join state.agent_state_head h on h.project_id = s.project_id and h.agent_id = s.agent_id
       where h.output_box_id is not null
     ), consumed as (
-      update state.agent_inbox i set status = 'consumed', claimed_by = p_worker, processed_at = v_now, archived_at = v_now
+      update state.agent_inbox i set status = 'consumed', claimed_by = p_worker, processed_at = v_now,
+        archived_at = v_now
       from unnest(v_received) x where i.inbox_id = x
     )
     update state.agent_state_head h set
@@ -64,13 +68,15 @@ begin
     from unnest(v_stopped) x where i.inbox_id = x;
     return query select * from state.stop_turns(
       array(select i.agent_turn_id from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x),
-      array(select md5(i.inbox_id)::uuid::text from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x), 'canceled', 'stopped', null);
+      array(select md5(i.inbox_id)::uuid::text from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x),
+      'canceled', 'stopped', null);
   end if;
 
   -- The rest cannot be acted on. A row that names no turn is a protocol error; a late receipt is only late.
   return query
   update state.agent_inbox i set
-    status = case when i.message_type in ('tool_result', 'timeout') and i.agent_turn_id is not null and i.turn_epoch is not null then 'skipped' else 'error' end,
+    status = case when i.message_type in ('tool_result', 'timeout') and i.agent_turn_id is not null
+      and i.turn_epoch is not null then 'skipped' else 'error' end,
     error = case when i.agent_turn_id is null then 'protocol_error: no agent_turn_id'
       when i.turn_epoch is null then 'protocol_error: no turn_epoch'
       when i.message_type in ('tool_result', 'timeout') then 'not waited for'

@@ -1,6 +1,6 @@
--- What an ending does besides ending: the turn's batches are cancelled (their children are stopped by the PMO, which also finds them
--- after a crash), its open reservations are charged, its budget closes. In the ending's own transaction, under its head's lock, in
--- the one order: batches, then budgets.
+-- What an ending does besides ending: the turn's batches are cancelled (their children are stopped by the PMO, which
+-- also finds them after a crash), its open reservations are charged, its budget closes. In the ending's own
+-- transaction, under its head's lock, in the one order: batches, then budgets.
 create or replace function state.settle_holdings(p_turns text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -18,21 +18,25 @@ create or replace function state.charge_reservations(p_turns text[]) returns voi
 declare
   v_now timestamptz := state.now();
 begin
-  perform from state.budgets b join unnest(p_turns) t on b.agent_turn_id = t where b.tokens_reserved > 0 or b.cost_micros_reserved > 0
+  perform from state.budgets b join unnest(p_turns) t on b.agent_turn_id = t
+  where b.tokens_reserved > 0 or b.cost_micros_reserved > 0
   order by b.depth desc, b.budget_id for no key update of b;
   with charged as (
-    update state.reservations r set status = 'charged', settled_at = v_now, tokens_used = r.tokens, cost_micros_used = r.cost_micros
+    update state.reservations r set status = 'charged', settled_at = v_now, tokens_used = r.tokens,
+      cost_micros_used = r.cost_micros
     from unnest(p_turns) t where r.agent_turn_id = t and r.status = 'open'
     returning r.budget_id, r.tokens, r.cost_micros
   )
   update state.budgets b set tokens_reserved = b.tokens_reserved - c.tokens, tokens_used = b.tokens_used + c.tokens,
-    cost_micros_reserved = b.cost_micros_reserved - c.cost, cost_micros_used = b.cost_micros_used + c.cost, updated_at = v_now
+    cost_micros_reserved = b.cost_micros_reserved - c.cost, cost_micros_used = b.cost_micros_used + c.cost,
+    updated_at = v_now
   from (select budget_id, sum(tokens) as tokens, sum(cost_micros) as cost from charged group by 1) c
   where b.budget_id = c.budget_id;
 end $$;
 
--- The turns are over: each budget closes when its children's have, and what it did not use goes back to its parent, which may close in
--- its turn. Deepest first, level by level, so that two endings never lock budgets in different orders.
+-- The turns are over: each budget closes when its children's have, and what it did not use goes back to its parent,
+-- which may close in its turn. Deepest first, level by level, so that two endings never lock budgets in different
+-- orders.
 create or replace function state.close_budgets(p_turns text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -42,11 +46,13 @@ declare
   v_returning text[] := '{}';
   v_closed text[];
 begin
-  v_todo := array(select b.budget_id from unnest(p_turns) t join state.budgets b on b.agent_turn_id = t where b.ended_at is null);
+  v_todo := array(select b.budget_id from unnest(p_turns) t join state.budgets b on b.agent_turn_id = t
+    where b.ended_at is null);
   while v_todo <> '{}' loop
     v_level := array(
       select b.budget_id from state.budgets b
-      where b.budget_id = any (v_todo) and b.depth = (select max(d.depth) from state.budgets d where d.budget_id = any (v_todo))
+      where b.budget_id = any (v_todo) and b.depth = (select max(d.depth) from state.budgets d
+        where d.budget_id = any (v_todo))
       order by b.budget_id for no key update of b);
     -- What children at the level below give back.
     update state.budgets b set open_children = b.open_children - c.children,
@@ -54,13 +60,17 @@ begin
       cost_micros_used = b.cost_micros_used + c.cost_used, cost_micros_escrowed = b.cost_micros_escrowed - c.cost,
       -- A purse counts the time of its turns; a turn's own time already covers its children.
       wall_ms_used = b.wall_ms_used + case when b.agent_turn_id is null then c.wall_ms else 0 end, updated_at = v_now
-    from (select g.parent_budget_id, count(*)::int as children, sum(g.tokens_used) as tokens_used, coalesce(sum(g.token_limit), 0) as tokens,
-        sum(g.cost_micros_used) as cost_used, coalesce(sum(g.cost_micros_limit), 0) as cost, sum(g.wall_ms_used) as wall_ms
+    from (select g.parent_budget_id, count(*)::int as children, sum(g.tokens_used) as tokens_used,
+      coalesce(sum(g.token_limit), 0) as tokens,
+        sum(g.cost_micros_used) as cost_used, coalesce(sum(g.cost_micros_limit), 0) as cost,
+        sum(g.wall_ms_used) as wall_ms
       from state.budgets g where g.budget_id = any (v_returning) group by 1) c
     where b.budget_id = c.parent_budget_id and b.budget_id = any (v_level);
-    v_returning := array(select g.budget_id from state.budgets g where g.budget_id = any (v_returning) and g.parent_budget_id <> all (v_level));
+    v_returning := array(select g.budget_id from state.budgets g
+      where g.budget_id = any (v_returning) and g.parent_budget_id <> all (v_level));
     update state.budgets b set ended_at = v_now, updated_at = v_now,
-      wall_ms_used = coalesce((select greatest(0, extract(epoch from v_now - i.started_at) * 1000) from state.turn_row(b.agent_turn_id) i), 0)
+      wall_ms_used = coalesce((select greatest(0, extract(epoch from v_now - i.started_at) * 1000)
+        from state.turn_row(b.agent_turn_id) i), 0)
     where b.budget_id = any (v_level) and b.agent_turn_id = any (p_turns) and b.ended_at is null;
     with closed as (
       update state.budgets b set closed_at = v_now

@@ -1,69 +1,78 @@
--- A receipt for a tool call enters the inbox of the turn that waits for it: card, row, edge, one transaction (T3.4a, T3.1d).
--- Under the head's lock; a receipt that nobody waits for (repeated, late, after a timeout, of an ended turn) writes nothing and is
--- acknowledged as 'ignored' (T8.2). Items: {project_id, tool_call_id, message_type, status, result?, error?, after_execution?,
--- agent_turn_id?, turn_epoch?, inbox_id, card_id}.
+-- A receipt for a tool call enters the inbox of the turn that waits for it: card, row, edge, one transaction (T3.4a,
+-- T3.1d). Under the head's lock; a receipt that nobody waits for (repeated, late, after a timeout, of an ended turn)
+-- writes nothing and is acknowledged as 'ignored' (T8.2). Items: {project_id, tool_call_id, message_type, status,
+-- result?, error?, after_execution?, agent_turn_id?, turn_epoch?, inbox_id, card_id}.
 create or replace function state.report(p_items json)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
   v_done state.verdict[];
 begin
   perform from state.agent_state_head h
-  join (select distinct w.project_id, w.agent_id from json_to_recordset(p_items) as x (project_id text, tool_call_id text)
+  join (select distinct w.project_id, w.agent_id from json_to_recordset(p_items) as x (project_id text,
+    tool_call_id text)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id) a
     on h.project_id = a.project_id and h.agent_id = a.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
 
   with items as materialized (
-    select distinct on (x.project_id, x.tool_call_id) x.inbox_id, x.card_id, x.message_type, x.status, x.result, x.error, w.project_id, w.agent_id, w.agent_turn_id,
-      w.turn_epoch, w.tool_call_id, w.tool_name, w.step_id, h.worker_target, h.active_channel_id, h.active_recursion_depth, i.traceparent,
-      -- A tool host decides by its answer, then by its report; the declaration comes last. Anything else is not a decision (T3.3d).
-      case when x.result -> '__cg_control' ->> 'after_execution' in ('suspend', 'terminate') then x.result -> '__cg_control' ->> 'after_execution'
-        when x.after_execution in ('suspend', 'terminate') then x.after_execution else w.after_execution end as after_execution
-    from json_to_recordset(p_items) as x (inbox_id text, card_id text, project_id text, tool_call_id text, message_type text, status text, result jsonb,
-      error jsonb, after_execution text, agent_turn_id text, turn_epoch bigint)
+    select distinct on (x.project_id, x.tool_call_id) x.inbox_id, x.card_id, x.message_type, x.status, x.result,
+      x.error, w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_call_id, w.tool_name, w.step_id,
+      h.worker_target, h.active_channel_id, h.active_recursion_depth, i.traceparent,
+      -- A tool host decides by its answer, then by its report; the declaration comes last. Anything else is not a
+      -- decision (T3.3d).
+      case when x.result -> '__cg_control' ->> 'after_execution' in ('suspend', 'terminate')
+        then x.result -> '__cg_control' ->> 'after_execution'
+        when x.after_execution in ('suspend', 'terminate') then x.after_execution
+        else w.after_execution end as after_execution
+    from json_to_recordset(p_items) as x (inbox_id text, card_id text, project_id text, tool_call_id text,
+      message_type text, status text, result jsonb, error jsonb, after_execution text, agent_turn_id text,
+      turn_epoch bigint)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
     join state.agent_state_head h on h.project_id = w.project_id and h.agent_id = w.agent_id
     left join lateral state.turn_row(w.agent_turn_id) i on true
-    where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and w.wait_status = 'waiting'
-      and (x.agent_turn_id is null or x.agent_turn_id = w.agent_turn_id) and (x.turn_epoch is null or x.turn_epoch = w.turn_epoch)
-      and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+    where h.status = 'suspended' and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
+      and w.wait_status = 'waiting'
+      and (x.agent_turn_id is null or x.agent_turn_id = w.agent_turn_id)
+      and (x.turn_epoch is null or x.turn_epoch = w.turn_epoch)
+      and not exists (select from state.agent_inbox r
+        where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0)
     order by x.project_id, x.tool_call_id, x.inbox_id
   ), made as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
     select card_id, project_id, 'tool.result', 'tool',
-      jsonb_strip_nulls(jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name, 'status', status, 'error', error))
+      jsonb_strip_nulls(jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name, 'status', status,
+      'error', error))
         || jsonb_build_object('result', result),
       jsonb_build_object('agent_turn_id', agent_turn_id, 'step_id', step_id), v_now from items
   ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id,
-      parent_step_id, recursion_depth, created_at)
-    select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, tool_call_id, split_part(traceparent, '-', 2), step_id,
-      active_recursion_depth, v_now from items
+    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+      target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
+    select inbox_id, project_id, 'report', 'response', agent_id, agent_turn_id, tool_call_id,
+      split_part(traceparent, '-', 2), step_id, active_recursion_depth, v_now from items
   ), put as (
-    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
-      turn_epoch, recursion_depth, traceparent, parent_step_id, payload, created_at)
-    select inbox_id, project_id, agent_id, worker_target, active_channel_id, message_type, 'pending', tool_call_id, agent_turn_id, turn_epoch,
-      active_recursion_depth, traceparent, step_id,
-      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id,
-        'status', status, 'after_execution', after_execution, 'tool_result_card_id', card_id,
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      correlation_id, agent_turn_id, turn_epoch, recursion_depth, traceparent, parent_step_id, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, active_channel_id, message_type, 'pending', tool_call_id,
+      agent_turn_id, turn_epoch, active_recursion_depth, traceparent, step_id,
+      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id,
+        'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id, 'status', status, 'after_execution', after_execution,
+        'tool_result_card_id', card_id,
           -- The code alone: the card holds the rest, and a payload is pointers.
           'error', case when error is not null then jsonb_build_object('code', error -> 'code') end)), v_now
     from items
     returning *
   )
-  select coalesce(array_agg(row('reported', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target, channel_id,
-    to_jsonb(correlation_id))::state.verdict), '{}') into v_done from put;
+  select coalesce(array_agg(row('reported', project_id, agent_id, agent_turn_id, turn_epoch, inbox_id, worker_target,
+    channel_id, to_jsonb(correlation_id))::state.verdict), '{}') into v_done from put;
   return query select * from unnest(v_done);
 
   return query
-  select case when w.tool_call_id is null then 'unknown_tool_call' else 'ignored' end, x.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, x.inbox_id,
-    null::text, null::text, to_jsonb(x.tool_call_id)
+  select case when w.tool_call_id is null then 'unknown_tool_call' else 'ignored' end, x.project_id, w.agent_id,
+    w.agent_turn_id, w.turn_epoch, x.inbox_id, null::text, null::text, to_jsonb(x.tool_call_id)
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, tool_call_id text)
   left join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
   where x.inbox_id not in (select d.inbox_id from unnest(v_done) d);

@@ -1,10 +1,13 @@
--- Tool hosts and the commands that reach them (hazard 11): a host claims a call before it acts, and shows that it is alive while it
--- acts; a command that nobody started is sent again until the deadline, and so is a repeatable one whose host fell silent.
+-- Tool hosts and the commands that reach them (hazard 11): a host claims a call before it acts, and shows that it is
+-- alive while it acts; a command that nobody started is sent again until the deadline, and so is a repeatable one whose
+-- host fell silent.
 
--- CAS: one host starts a call. 'started' to it alone; 'unknown' where a call that must not run twice was started by someone else;
--- 'gone' where nobody waits any more, or the answer is there and only not yet applied. The same host asking again is told 'started' again.
+-- CAS: one host starts a call. 'started' to it alone; 'unknown' where a call that must not run twice was started by
+-- someone else; 'gone' where nobody waits any more, or the answer is there and only not yet applied. The same host
+-- asking again is told 'started' again.
 create or replace function state.start_tool(p_project_id text, p_tool_call_id text, p_host text)
-returns table (what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb, started_by text)
+returns table (what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb,
+  started_by text)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -17,16 +20,20 @@ begin
     and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
   for share of h;
 
-  -- Under the lock, which a report takes too: a call that was answered does not start, not even for the host that answered it.
-  if exists (select from state.turn_waiting_tools w join state.agent_inbox r on r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
-    where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id and r.message_type in ('tool_result', 'timeout'))
+  -- Under the lock, which a report takes too: a call that was answered does not start, not even for the host that
+  -- answered it.
+  if exists (select from state.turn_waiting_tools w join state.agent_inbox r on r.agent_turn_id = w.agent_turn_id
+    and r.correlation_id = w.tool_call_id
+    where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id
+      and r.message_type in ('tool_result', 'timeout'))
   then
     return query select 'gone', w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_name, null::jsonb, w.started_by
     from state.turn_waiting_tools w where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id;
     return;
   end if;
 
-  update state.turn_waiting_tools w set started_by = p_host, started_at = coalesce(w.started_at, v_now), host_beat_at = v_now
+  update state.turn_waiting_tools w set started_by = p_host, started_at = coalesce(w.started_at, v_now),
+    host_beat_at = v_now
   from state.agent_state_head h
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id and w.wait_status = 'waiting'
     and h.project_id = w.project_id and h.agent_id = w.agent_id and h.status = 'suspended'
@@ -34,7 +41,8 @@ begin
     and (w.started_by is null or w.started_by = p_host or w.idempotent);
 
   return query
-  select case when h.active_agent_turn_id is distinct from w.agent_turn_id or h.turn_epoch <> w.turn_epoch or w.wait_status <> 'waiting' then 'gone'
+  select case when h.active_agent_turn_id is distinct from w.agent_turn_id or h.turn_epoch <> w.turn_epoch
+    or w.wait_status <> 'waiting' then 'gone'
       when w.started_by = p_host then 'started' else 'unknown' end,
     w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_name, c.content -> 'arguments', w.started_by
   from state.turn_waiting_tools w
@@ -43,13 +51,11 @@ begin
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id;
 end $$;
 
--- Calls of these tools that a host may start, oldest first: nobody has, or who did fell silent and the call may be repeated. What is
--- sent to a subject of its own is not for those who listen to the tool's name.
-create or replace function state.open_calls(p_project_id text, p_tools text[], p_silent_seconds double precision, p_limit int)
-returns table (tool_call_id text, tool_name text, traceparent text)
-language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- Calls of these tools that a host may start, oldest first: nobody has, or who did fell silent and the call may be
+-- repeated. What is sent to a subject of its own is not for those who listen to the tool's name.
+create or replace function state.open_calls(p_project_id text, p_tools text[], p_silent_seconds double precision,
+  p_limit int)
+returns table (tool_call_id text, tool_name text, traceparent text) language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -65,16 +71,20 @@ begin
   cross join lateral state.head(w.project_id, w.agent_id) h
   left join lateral state.turn_row(w.agent_turn_id) i on true
   left join resource.tools t on t.project_id = w.project_id and t.tool_name = w.tool_name
-  where h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and h.status = 'suspended' and h.resume_deadline > v_now
+  where h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch and h.status = 'suspended'
+    and h.resume_deadline > v_now
     and coalesce(t.target_subject, 'cmd.tool.' || w.tool_name || '.call') = 'cmd.tool.' || w.tool_name || '.call'
-    and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+    and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id
+      and r.correlation_id = w.tool_call_id
       and r.message_type in ('tool_result', 'timeout') offset 0)
   order by w.wait_seq limit p_limit;
 end $$;
 
--- A host shows that it is at work on these calls; answers the ones that are no longer its own, or that nobody waits for: to be given up.
--- Rows that someone else holds are left out and renewed the next time: a beat waits for nobody, so that it cannot deadlock.
-create or replace function state.beat_tools(p_project_id text, p_tool_call_ids text[], p_host text) returns setof text language plpgsql as $$
+-- A host shows that it is at work on these calls; answers the ones that are no longer its own, or that nobody waits
+-- for: to be given up. Rows that someone else holds are left out and renewed the next time: a beat waits for nobody, so
+-- that it cannot deadlock.
+create or replace function state.beat_tools(p_project_id text, p_tool_call_ids text[],
+  p_host text) returns setof text language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -82,7 +92,8 @@ begin
   update state.turn_waiting_tools w set host_beat_at = v_now
   from (
     select b.tool_call_id from state.turn_waiting_tools b
-    where b.project_id = p_project_id and b.tool_call_id = any (p_tool_call_ids) and b.started_by = p_host and b.wait_status = 'waiting'
+    where b.project_id = p_project_id and b.tool_call_id = any (p_tool_call_ids) and b.started_by = p_host
+      and b.wait_status = 'waiting'
     for no key update skip locked) mine
   where w.project_id = p_project_id and w.tool_call_id = mine.tool_call_id;
 

@@ -1,17 +1,16 @@
--- A worker takes what is pending for its target, oldest first (T3.2a, T3.2d). Each row is routed by what it is (T3.2e):
---   turn, ui_action   dispatched → running, or taken over where a silent worker was reclaimed        → 'turn'
---   tool_result, timeout  one wait settled; the last one hands the turn to this worker to resume     → 'resume'
---   stop              the turn ends                                                                  → 'ended', 'leased'
---   anything whose turn or epoch is not its agent's is refused: the row becomes 'error' or 'skipped' → 'refused'
--- Heads come first, without waiting (hazard 8); rows are read afterwards, so that they are as fresh as the lock (hazard 1).
--- 'again' says that more is pending, or that a head was busy with someone else: step once more.
+-- A worker takes the pending rows of its target, oldest first (T3.2a, T3.2d). What happens depends on the row (T3.2e):
+--   turn, ui_action       dispatched → running, or a takeover after a reclaim                       → 'turn'
+--   tool_result, timeout  one wait is settled; the last one gives this worker the turn to resume    → 'resume'
+--   stop                  the turn ends                                                             → 'ended', 'leased'
+--   any other row         its turn or epoch is not its agent's: it becomes 'error' or 'skipped'     → 'refused'
+-- The verb locks heads first, without waiting (hazard 8), and reads the rows after that, so that they are as fresh as
+-- the lock (hazard 1). 'again' means that more rows are pending or that another session holds a head: claim again.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
-returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
-  channel_id text, message_type state.message_type, payload state.payload, attempts int, recursion_depth int, traceparent text, correlation_id text,
-  profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
-language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
+  worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
+  recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
+  turn_deadline timestamptz, detail jsonb)
+language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -21,7 +20,8 @@ declare
   v_others text[];
   v_taken int;
 begin
-  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}') into v_projects, v_agents, v_seen from (
+  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}') into v_projects,
+    v_agents, v_seen from (
     select h.project_id, h.agent_id, i.inbox_id from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending'
@@ -33,21 +33,25 @@ begin
     -- Turns: the common case, one statement for the whole batch.
     return query
     with rows as materialized (
-      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline
+      select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id,
+        h.output_box_id, h.turn_deadline
       from (select distinct u.project_id, u.agent_id from unnest(v_projects, v_agents) as u (project_id, agent_id)) a
       cross join lateral state.head(a.project_id, a.agent_id) h
       cross join lateral state.turn_row(h.active_agent_turn_id) i
-      where i.status = 'pending' and i.turn_epoch = h.turn_epoch and i.agent_id = h.agent_id and i.project_id = h.project_id
+      where i.status = 'pending' and i.turn_epoch = h.turn_epoch and i.agent_id = h.agent_id
+        and i.project_id = h.project_id
         and h.status in ('dispatched', 'running')
       order by i.created_at, i.inbox_id
     ), started as (
       update state.agent_state_head h set status = 'running', updated_at = v_now, activity = null, current_tool = null
       from rows r where h.project_id = r.project_id and h.agent_id = r.agent_id
     )
-    update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now, started_at = coalesce(i.started_at, v_now)
+    update state.agent_inbox i set status = 'processing', claimed_by = p_worker, processed_at = v_now,
+      started_at = coalesce(i.started_at, v_now)
     from rows r where i.inbox_id = r.inbox_id
-    returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, i.message_type, i.payload,
-      i.attempts, i.recursion_depth, i.traceparent, i.correlation_id, r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
+    returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
+      i.channel_id, i.message_type, i.payload, i.attempts, i.recursion_depth, i.traceparent, i.correlation_id,
+      r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
       case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end;
 
     get diagnostics v_taken = row_count;
@@ -55,14 +59,16 @@ begin
     -- Whatever else was pending for these agents.
     if v_taken < cardinality(v_seen) then
       v_others := array(
-        select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i where i.status = 'pending');
+        select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i
+        where i.status = 'pending');
       if v_others <> '{}' then
-        return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id, r.worker_target, r.channel_id,
-          h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent, h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id,
-          s.turn_deadline, r.detail
+        return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id,
+          r.worker_target, r.channel_id, h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent,
+          h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id, s.turn_deadline, r.detail
         from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
         left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
-        left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id and s.agent_id = r.agent_id;
+        left join state.agent_state_head s on r.what = 'resume' and s.project_id = r.project_id
+          and s.agent_id = r.agent_id;
       end if;
     end if;
 
@@ -71,7 +77,8 @@ begin
   end if;
 
   if exists (
-    select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id
+      and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending')
   then
     what := 'again';
@@ -80,13 +87,13 @@ begin
 end $$;
 
 -- The same answer as claim's 'resume' rows.
-create or replace function state.reconcile(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
-returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text, worker_target text,
-  channel_id text, message_type state.message_type, payload state.payload, attempts int, recursion_depth int, traceparent text, correlation_id text,
-  profile_id text, context_box_id text, output_box_id text, turn_deadline timestamptz, detail jsonb)
-language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+create or replace function state.reconcile(p_target text, p_worker text, p_max int,
+  p_resume_lease_seconds double precision)
+returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
+  worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
+  recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
+  turn_deadline timestamptz, detail jsonb)
+language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -102,17 +109,20 @@ begin
   if v_turns = '{}' then return; end if;
   v_now := state.now();
 
-  update state.turn_resume_ledger l set status = 'processing', lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), attempts = l.attempts + 1
+  update state.turn_resume_ledger l set status = 'processing',
+    lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), attempts = l.attempts + 1
   from unnest(v_turns) t where l.agent_turn_id = t and l.status = 'pending';
 
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
   select distinct 'resume_replay', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, 'resume lease expired',
     jsonb_build_object('claimed_by', i.claimed_by), jsonb_build_object('claimed_by', p_worker), v_now
   from unnest(v_turns) t join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action');
 
   return query
-  select distinct 'resume', i.project_id, i.agent_id, i.agent_turn_id, h.turn_epoch, i.inbox_id, null::text, h.active_channel_id, i.message_type, i.payload,
-    i.attempts, i.recursion_depth, i.traceparent, i.correlation_id, h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, null::jsonb
+  select distinct 'resume', i.project_id, i.agent_id, i.agent_turn_id, h.turn_epoch, i.inbox_id, null::text,
+    h.active_channel_id, i.message_type, i.payload, i.attempts, i.recursion_depth, i.traceparent, i.correlation_id,
+    h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, null::jsonb
   from unnest(v_turns) t join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action')
   join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
   where h.active_agent_turn_id = t and h.status = 'suspended' and h.waiting_tool_count = 0;

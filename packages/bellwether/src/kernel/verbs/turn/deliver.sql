@@ -1,11 +1,9 @@
--- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5).
--- Items: {project_id, agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}. Answers per item:
--- 'ended', 'already' (the same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another's fence, or none),
--- 'refused' with the required result fields that are missing (T4.2a); the next leased turns follow as 'leased'.
+-- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5). Items: {project_id,
+-- agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}. Answers per item: 'ended', 'already' (the
+-- same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another's fence, or none), 'refused' with the
+-- required result fields that are missing (T4.2a); the next leased turns follow as 'leased'.
 create or replace function state.deliver(p_items json)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_live text[];
@@ -17,13 +15,14 @@ begin
   order by h.project_id, h.agent_id for no key update of h;
 
   v_endings := array(
-    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error, x.card_id, x.content, null,
-      h.status = 'suspended', h.holds)::state.ending
+    select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error,
+      x.card_id, x.content, null, h.status = 'suspended', h.holds)::state.ending
     from unnest(v_items) x
     cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
       and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0))
-      and (x.status <> 'success' or h.context_box_id is null or state.missing_fields(h.context_box_id, x.content) is null)
+      and (x.status <> 'success' or h.context_box_id is null
+        or state.missing_fields(h.context_box_id, x.content) is null)
     order by x.agent_turn_id);
   v_live := array(select e.agent_turn_id from unnest(v_endings) e);
 
@@ -53,10 +52,12 @@ returns jsonb language sql stable as $$
   select jsonb_agg(f ->> 'name')
   from cards.boxes b
   join cards.cards c on c.card_id = b.result_fields_card_id
-  cross join lateral jsonb_array_elements(case jsonb_typeof(c.content -> 'fields') when 'array' then c.content -> 'fields' else '[]' end) f
+  cross join lateral jsonb_array_elements(case jsonb_typeof(c.content -> 'fields') when 'array'
+    then c.content -> 'fields' else '[]' end) f
   where b.box_id = p_context_box_id and f -> 'required' = 'true'
     and not exists (
-      select from jsonb_array_elements(case jsonb_typeof(p_content -> 'fields') when 'array' then p_content -> 'fields' else '[]' end) g
+      select from jsonb_array_elements(case jsonb_typeof(p_content -> 'fields') when 'array' then p_content -> 'fields'
+        else '[]' end) g
       where g ->> 'name' = f ->> 'name' and jsonb_typeof(g -> 'value') <> 'null'
         and case f ->> 'type'
           when 'string' then jsonb_typeof(g -> 'value') = 'string'

@@ -1,13 +1,11 @@
--- Takes turns into inboxes: row + edge in one transaction, idle agents are leased at once (T3.1a, T3.1b, T1.5).
--- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
+-- Takes turns into inboxes: row + edge in one transaction, idle agents are leased at once (T3.1a, T3.1b, T1.5). Items:
+-- {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
 -- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]},
--- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}.
--- The same ids or the same correlation id again change nothing and are told what is there ('duplicate'). A turn is answered as
--- 'enqueued' while it waits in line, and as 'leased' when its agent took it at once.
+-- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}. The
+-- same ids or the same correlation id again change nothing and are told what is there ('duplicate'). A turn is answered
+-- as 'enqueued' while it waits in line, and as 'leased' when its agent took it at once.
 create or replace function state.enqueue(p_turns state.new_turn[])
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -22,7 +20,8 @@ declare
 begin
   -- Heads first, all of them, whatever their status, in one order (hazards 1 and 8).
   v_locked := (select count(*) from (
-    select from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
+    select from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id
+      and h.agent_id = x.agent_id
     order by h.project_id, h.agent_id for no key update of h) locked);
   if v_locked < cardinality(v_items) then
     -- An agent in the roster without a head yet: give it one, then go on under its lock.
@@ -31,23 +30,27 @@ begin
     from unnest(v_items) x join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
     order by a.project_id, a.agent_id
     on conflict do nothing;
-    perform from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id and h.agent_id = x.agent_id
+    perform from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id
+      and h.agent_id = x.agent_id
     order by h.project_id, h.agent_id for no key update of h;
   end if;
 
   select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
 
-  -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated id
-  -- or correlation id inside one batch is the caller's error and fails the batch.
+  -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated
+  -- id or correlation id inside one batch is the caller's error and fails the batch.
   with items as materialized (
     select x.*, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle, b.output_box_id,
       -- An idle agent with an empty queue and a free box takes its first turn at once; the others wait in line.
       h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
         and row_number() over (partition by b.output_box_id order by x.ord) = 1 and not exists (
-      select from state.agent_state_head o where o.output_box_id = b.output_box_id and o.active_agent_turn_id is not null offset 0)
-        and not exists (select from state.agent_inbox q where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued' offset 0) as lease
-    from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id, correlation_id, recursion_depth,
-      traceparent, parent_step_id, source_agent_id, source_agent_turn_id, source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
+      select from state.agent_state_head o where o.output_box_id = b.output_box_id
+        and o.active_agent_turn_id is not null offset 0)
+        and not exists (select from state.agent_inbox q
+          where q.project_id = x.project_id and q.agent_id = x.agent_id and q.status = 'queued' offset 0) as lease
+    from unnest(v_items) with ordinality as x (inbox_id, agent_turn_id, project_id, agent_id, channel_id,
+      correlation_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_agent_turn_id,
+      source_step_id, payload, box, given_context_box_id, given_output_box_id, ord)
     cross join lateral state.head(x.project_id, x.agent_id) h
     cross join lateral (select coalesce(x.given_output_box_id, h.output_box_id) as output_box_id) b
     where coalesce(x.recursion_depth, 0) <= v_max_depth
@@ -55,28 +58,35 @@ begin
         where b.box_id = x.given_context_box_id and b.project_id = x.project_id and b.kind = 'context' offset 0))
       and (x.given_output_box_id is null or exists (select from cards.boxes b
         where b.box_id = x.given_output_box_id and b.project_id = x.project_id and b.kind = 'output' offset 0))
-      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
+      and not exists (select from resource.project_agents a
+        where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
       and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
-      and (x.correlation_id is null or not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
+      and (x.correlation_id is null or not exists (select from state.agent_inbox i
+        where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.correlation_id and i.message_type in ('turn', 'ui_action') offset 0))
   ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id, source_agent_turn_id, source_step_id,
-      target_agent_id, target_agent_turn_id, correlation_id, trace_id, parent_step_id, recursion_depth, created_at)
+    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, source_agent_id,
+      source_agent_turn_id, source_step_id, target_agent_id, target_agent_turn_id, correlation_id, trace_id,
+      parent_step_id, recursion_depth, created_at)
     select inbox_id, project_id, 'enqueue', 'request', source_agent_id, source_agent_turn_id, source_step_id,
-      agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id, coalesce(recursion_depth, 0), v_now
+      agent_id, agent_turn_id, correlation_id, split_part(traceparent, '-', 2), parent_step_id,
+      coalesce(recursion_depth, 0), v_now
     from items
   ), put as (
-    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, turn_epoch, correlation_id,
-      agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id, source_step_id, payload, created_at)
-    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn', case when lease then 'pending' else 'queued' end,
-      case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent, parent_step_id, source_agent_id,
-      source_step_id, coalesce(payload, '{}'), v_now
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      turn_epoch, correlation_id, agent_turn_id, recursion_depth, traceparent, parent_step_id, source_agent_id,
+      source_step_id, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, coalesce(channel_id, 'public'), 'turn',
+      case when lease then 'pending' else 'queued' end,
+      case when lease then epoch end, correlation_id, agent_turn_id, coalesce(recursion_depth, 0), traceparent,
+      parent_step_id, source_agent_id, source_step_id, coalesce(payload, '{}'), v_now
     from items
   )
-  select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id, null)::state.verdict) filter (where not lease),
-    coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease), bool_or(box is not null),
-    array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id, coalesce(recursion_depth, 0), parent_step_id, traceparent,
-      payload ->> 'context_box_id', output_box_id, null, payload ? 'budget_id')::state.leasing) filter (where lease)
+  select array_agg(row('enqueued', project_id, agent_id, agent_turn_id, null, inbox_id, null, channel_id,
+    null)::state.verdict) filter (where not lease), coalesce(array_agg(inbox_id), '{}'), bool_or(idle and not lease),
+    bool_or(box is not null), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel_id,
+      coalesce(recursion_depth, 0), parent_step_id, traceparent, payload ->> 'context_box_id', output_box_id, null,
+      payload ? 'budget_id')::state.leasing) filter (where lease)
   into v_done, v_new, v_left, v_boxed, v_leases from items;
   if v_done is not null then
     return query select * from unnest(v_done);
@@ -92,7 +102,8 @@ begin
 
   if v_boxed then
     perform state.make_boxes((
-      select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context', 'cards', x.box -> 'cards'))
+      select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box -> 'box_id', 'kind', 'context',
+        'cards', x.box -> 'cards'))
       from unnest(v_items) x where x.box is not null and x.inbox_id = any (v_new)));
   end if;
 
@@ -104,7 +115,8 @@ begin
       when h.agent_id is null then 'unknown_agent'
       when coalesce(x.recursion_depth, 0) > v_max_depth then 'recursion_depth_exceeded'
       when r.inbox_id is not null then 'duplicate'
-      when exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
+      when exists (select from resource.project_agents a
+        where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired')
         then 'agent_retired'
       else 'unknown_box' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, r.channel_id,
@@ -114,16 +126,18 @@ begin
   left join lateral (
     (select * from state.agent_inbox i where i.inbox_id = x.inbox_id)
     union all
-    (select * from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id and i.correlation_id = x.correlation_id
+    (select * from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
+      and i.correlation_id = x.correlation_id
       and i.message_type in ('turn', 'ui_action'))
     limit 1
   ) r on true
   where x.inbox_id <> all (v_new);
 end $$;
 
--- Enqueue for batches in which turns bring budgets: the same, and each new turn's budget is opened with it, after the inbox in the one
--- order of locks. Items as for enqueue, some with budget: {budget_id, parent_budget_id?, token_limit?, cost_micros_limit?, wall_ms_limit?}
--- whose id is also in their payload. A purse that is not there undoes the whole call.
+-- Enqueue for batches in which turns bring budgets: the same, and each new turn's budget is opened with it, after the
+-- inbox in the one order of locks. Items as for enqueue, some with budget: {budget_id, parent_budget_id?, token_limit?,
+-- cost_micros_limit?, wall_ms_limit?} whose id is also in their payload. A purse that is not there undoes the whole
+-- call.
 create or replace function state.enqueue_budgeted(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -133,15 +147,19 @@ declare
   v_item json;
 begin
   for v_item in
-    select json_build_object('budget_id', b.budget_id, 'project_id', x.project_id, 'agent_turn_id', x.agent_turn_id, 'parent_budget_id', b.parent_budget_id,
-      'token_limit', b.token_limit, 'cost_micros_limit', b.cost_micros_limit, 'wall_ms_limit', b.wall_ms_limit)
+    select json_build_object('budget_id', b.budget_id, 'project_id', x.project_id, 'agent_turn_id', x.agent_turn_id,
+      'parent_budget_id', b.parent_budget_id, 'token_limit', b.token_limit, 'cost_micros_limit', b.cost_micros_limit,
+      'wall_ms_limit', b.wall_ms_limit)
     from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_turn_id text, budget json)
-    cross join lateral json_to_record(x.budget) as b (budget_id text, parent_budget_id text, token_limit bigint, cost_micros_limit bigint, wall_ms_limit bigint)
-    where x.budget is not null and exists (select from unnest(v_verdicts) v where v.inbox_id = x.inbox_id and v.what in ('enqueued', 'leased'))
+    cross join lateral json_to_record(x.budget) as b (budget_id text, parent_budget_id text, token_limit bigint,
+      cost_micros_limit bigint, wall_ms_limit bigint)
+    where x.budget is not null and exists (select from unnest(v_verdicts) v
+      where v.inbox_id = x.inbox_id and v.what in ('enqueued', 'leased'))
     order by b.parent_budget_id
   loop
     if exists (select from state.open_budgets(json_build_array(v_item)) o where o.what = 'unknown_budget') then
-      raise exception 'there is no open budget % in this project', v_item ->> 'parent_budget_id' using errcode = 'BW003';
+      raise exception 'there is no open budget % in this project',
+        v_item ->> 'parent_budget_id' using errcode = 'BW003';
     end if;
   end loop;
   return query select * from unnest(v_verdicts);

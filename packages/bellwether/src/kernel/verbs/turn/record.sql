@@ -1,11 +1,9 @@
--- What a turn writes while it runs: cards into its output box, a step, the step's event. The fenced head is held FOR SHARE, so
--- that no reap can slip between the check and the commit (hazard 3); a lost fence writes nothing and answers 'stale'.
--- Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content, metadata?}],
--- step?: {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
+-- What a turn writes while it runs: cards into its output box, a step, the step's event. The fenced head is held FOR
+-- SHARE, so that no reap can slip between the check and the commit (hazard 3); a lost fence writes nothing and answers
+-- 'stale'. Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content,
+-- metadata?}], step?: {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -21,14 +19,17 @@ begin
 
   if v_live <> '{}' then
     with items as materialized (
-      select x.*, h.output_box_id from rows from (json_to_recordset(p_items) as (project_id text, agent_id text, agent_turn_id text, cards json))
+      select x.*, h.output_box_id from rows from (json_to_recordset(p_items) as (project_id text, agent_id text,
+        agent_turn_id text, cards json))
         with ordinality as x (project_id, agent_id, agent_turn_id, cards, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       where x.agent_turn_id = any (v_live) and x.cards is not null
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
-      select c.card_id, x.project_id, c.type, coalesce(c.role, 'assistant'), c.content, coalesce(c.metadata, '{}'), v_now
-      from items x cross join lateral json_to_recordset(x.cards) as c (card_id text, type text, role text, content jsonb, metadata jsonb)
+      select c.card_id, x.project_id, c.type, coalesce(c.role, 'assistant'), c.content, coalesce(c.metadata, '{}'),
+        v_now
+      from items x cross join lateral json_to_recordset(x.cards) as c (card_id text, type text, role text,
+        content jsonb, metadata jsonb)
       on conflict do nothing
       returning card_id
     )
@@ -43,27 +44,32 @@ begin
       from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, step json)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       left join lateral state.turn_row(x.agent_turn_id) i on true
-      cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[], metadata jsonb, error text)
+      cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[],
+        metadata jsonb, error text)
       where x.agent_turn_id = any (v_live) and x.step is not null
     ), written as (
-      insert into state.agent_steps as t (project_id, agent_id, step_id, agent_turn_id, phase, status, tool_call_ids, metadata, error, started_at, ended_at)
-      select project_id, agent_id, step_id, agent_turn_id, phase, status, coalesce(tool_call_ids, '{}'), coalesce(metadata, '{}'), error, v_now,
+      insert into state.agent_steps as t (project_id, agent_id, step_id, agent_turn_id, phase, status, tool_call_ids,
+        metadata, error, started_at, ended_at)
+      select project_id, agent_id, step_id, agent_turn_id, phase, status, coalesce(tool_call_ids, '{}'),
+        coalesce(metadata, '{}'), error, v_now,
         case when status <> 'running' then v_now end
       from steps
-      on conflict (step_id) do update set phase = excluded.phase, status = excluded.status, metadata = t.metadata || excluded.metadata,
-        tool_call_ids = case excluded.tool_call_ids when '{}' then t.tool_call_ids else excluded.tool_call_ids end,
+      on conflict (step_id) do update set phase = excluded.phase, status = excluded.status,
+        metadata = t.metadata || excluded.metadata, tool_call_ids = case excluded.tool_call_ids when '{}'
+          then t.tool_call_ids else excluded.tool_call_ids end,
         error = excluded.error, ended_at = excluded.ended_at
       where t.agent_turn_id = excluded.agent_turn_id
     )
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
-    select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.step', 'step',
-      jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'step_id', step_id, 'phase', phase,
-        'status', status, 'error', error, 'traceparent', traceparent)), agent_turn_id, v_now
+    select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.step',
+      'step', jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id,
+        'step_id', step_id, 'phase', phase, 'status', status, 'error', error, 'traceparent', traceparent)),
+        agent_turn_id, v_now
     from steps;
   end if;
 
   return query
-  select case when x.agent_turn_id = any (v_live) then 'recorded' else 'stale' end, x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch,
-    null::text, null::text, null::text, null::jsonb
+  select case when x.agent_turn_id = any (v_live) then 'recorded' else 'stale' end, x.project_id, x.agent_id,
+    x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text, null::jsonb
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint);
 end $$;

@@ -1,13 +1,11 @@
--- running → suspended: the tool.call cards, the waits, the deadline and the commands are one transaction (T3.3a, T3.3b).
--- The commands leave through the outbox, after the commit; they carry pointers, never arguments.
--- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id, arguments,
--- after_execution?, timeout_seconds?, idempotent?, hosted_by?}]}. A tool declared in resource.tools speaks for itself where the call is
--- silent. A call that is hosted_by someone needs no command. Batches (p_fork, see open_batches) come to be with the waits that they
--- answer; whoever brings some sends one item.
+-- running → suspended: the tool.call cards, the waits, the deadline and the commands are one transaction (T3.3a,
+-- T3.3b). The commands leave through the outbox, after the commit; they carry pointers, never arguments. Items:
+-- {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id, arguments,
+-- after_execution?, timeout_seconds?, idempotent?, hosted_by?}]}. A tool declared in resource.tools speaks for itself
+-- where the call is silent. A call that is hosted_by someone needs no command. Batches (p_fork, see open_batches) come
+-- to be with the waits that they answer; whoever brings some sends one item.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -21,7 +19,8 @@ begin
   v_now := state.now();
 
   v_live := array(
-    select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, calls json)
+    select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text,
+      turn_epoch bigint, calls json)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
       and json_array_length(x.calls) > 0
@@ -31,13 +30,18 @@ begin
 
   if v_live <> '{}' then
     with calls as materialized (
-      select x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, x.step_id, c.tool_call_id, c.tool_name, c.card_id, c.arguments, c.ord,
-        coalesce(c.after_execution, t.after_execution, 'suspend') as after_execution, coalesce(c.idempotent, (t.options -> 'idempotent' = 'true'), false) as idempotent,
-        greatest(p_suspend_seconds, c.timeout_seconds, state.seconds(t.options -> 'suspend_timeout_seconds'), state.seconds(t.options -> 'timeout_seconds')) as seconds,
-        coalesce(t.target_subject, 'cmd.tool.' || c.tool_name || '.call') as target, c.hosted_by, h.active_channel_id, h.output_box_id, i.traceparent
-      from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text, calls json)
-      cross join lateral rows from (json_to_recordset(x.calls) as (tool_call_id text, tool_name text, card_id text, arguments jsonb,
-        after_execution text, timeout_seconds double precision, idempotent boolean, hosted_by text)) with ordinality
+      select x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, x.step_id, c.tool_call_id, c.tool_name, c.card_id,
+        c.arguments, c.ord, coalesce(c.after_execution, t.after_execution, 'suspend') as after_execution,
+        coalesce(c.idempotent, (t.options -> 'idempotent' = 'true'), false) as idempotent,
+        greatest(p_suspend_seconds, c.timeout_seconds, state.seconds(t.options -> 'suspend_timeout_seconds'),
+        state.seconds(t.options -> 'timeout_seconds')) as seconds,
+        coalesce(t.target_subject, 'cmd.tool.' || c.tool_name || '.call') as target, c.hosted_by, h.active_channel_id,
+        h.output_box_id, i.traceparent
+      from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+        step_id text, calls json)
+      cross join lateral rows from (json_to_recordset(x.calls) as (tool_call_id text, tool_name text, card_id text,
+        arguments jsonb, after_execution text, timeout_seconds double precision, idempotent boolean,
+        hosted_by text)) with ordinality
         as c (tool_call_id, tool_name, card_id, arguments, after_execution, timeout_seconds, idempotent, hosted_by, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       left join lateral state.turn_row(x.agent_turn_id) i on true
@@ -46,37 +50,44 @@ begin
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
       select card_id, project_id, 'tool.call', 'assistant',
-        jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name, 'arguments', coalesce(arguments, '{}')),
+        jsonb_build_object('tool_call_id', tool_call_id, 'tool_name', tool_name,
+        'arguments', coalesce(arguments, '{}')),
         jsonb_build_object('agent_turn_id', agent_turn_id, 'step_id', step_id), v_now from calls
     ), boxed as (
-      insert into cards.box_cards (box_id, card_id) select output_box_id, card_id from calls where output_box_id is not null order by agent_turn_id, ord
+      insert into cards.box_cards (box_id, card_id) select output_box_id, card_id from calls
+      where output_box_id is not null order by agent_turn_id, ord
     ), waits as (
-      insert into state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, tool_call_card_id,
-        after_execution, idempotent, started_by, started_at, sent_at, created_at)
-      select project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, card_id, after_execution, idempotent, hosted_by,
+      insert into state.turn_waiting_tools (project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id,
+        tool_name, tool_call_card_id, after_execution, idempotent, started_by, started_at, sent_at, created_at)
+      select project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id, tool_name, card_id,
+        after_execution, idempotent, hosted_by,
         case when hosted_by is not null then v_now end, v_now, v_now from calls
     ), sums as (
-      select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting, max(seconds) as seconds,
-        min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
+      select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting,
+        max(seconds) as seconds, min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
     ), announced as (
       -- One statement, in order: the commands, then the state.
       insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
       select project_id, subject, kind, jsonb_strip_nulls(payload), agent_turn_id, v_now from (
-        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target as subject, 'command' as kind,
-          jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch, 'step_id', step_id,
-            'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution', after_execution, 'tool_call_card_id', card_id,
-            'traceparent', traceparent) as payload, agent_turn_id, ord
+        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target as subject,
+          'command' as kind,
+          jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'turn_epoch', turn_epoch,
+            'step_id', step_id, 'tool_call_id', tool_call_id, 'tool_name', tool_name, 'after_execution',
+            after_execution, 'tool_call_card_id', card_id, 'traceparent', traceparent) as payload, agent_turn_id, ord
         from calls where hosted_by is null
         union all
-        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state', 'state',
-          jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'suspended', 'turn_epoch', turn_epoch,
-            'traceparent', traceparent, 'metadata',
-            jsonb_build_object('activity', 'awaiting_tool_result', 'current_tool', tool, 'waiting_tool_count', waiting)), agent_turn_id, null
+        select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.evt.agent.' || agent_id || '.state',
+          'state',
+          jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id, 'status', 'suspended',
+            'turn_epoch', turn_epoch, 'traceparent', traceparent, 'metadata',
+            jsonb_build_object('activity', 'awaiting_tool_result', 'current_tool', tool,
+            'waiting_tool_count', waiting)), agent_turn_id, null
         from sums
       ) said order by agent_turn_id, ord nulls last
     )
     update state.agent_state_head h set
-      status = 'suspended', waiting_tool_count = s.waiting, resume_seconds = s.seconds, resume_deadline = v_now + make_interval(secs => s.seconds),
+      status = 'suspended', waiting_tool_count = s.waiting, resume_seconds = s.seconds,
+        resume_deadline = v_now + make_interval(secs => s.seconds),
       activity = 'awaiting_tool_result', current_tool = s.tool, expecting_correlation_id = null, updated_at = v_now
     from sums s where h.project_id = s.project_id and h.agent_id = s.agent_id;
     if p_fork is not null then
@@ -86,18 +97,24 @@ begin
 
   return query
   select case when x.agent_turn_id = any (v_live) then 'suspended'
-      -- The same suspend again, after an in-doubt commit; another worker may have resumed the turn meanwhile (hazard 12).
-      when exists (select from state.turn_waiting_tools w where w.agent_turn_id = x.agent_turn_id and w.turn_epoch = x.turn_epoch
+      -- The same suspend again, after an in-doubt commit; another worker may have resumed the turn meanwhile (hazard
+      -- 12).
+      when exists (select from state.turn_waiting_tools w
+        where w.agent_turn_id = x.agent_turn_id and w.turn_epoch = x.turn_epoch
         and w.step_id = x.step_id and w.tool_call_id = x.calls -> 0 ->> 'tool_call_id') then 'already'
-      when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running' then 'refused'
+      when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+      and h.status = 'running' then 'refused'
       else 'stale' end,
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
-    case when h.status = 'running' and not coalesce(x.agent_turn_id = any (v_live), false) then '{"reason": "no calls, or a tool_call_id that was used before"}'::jsonb end
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, step_id text, calls json)
+    case when h.status = 'running' and not coalesce(x.agent_turn_id = any (v_live), false)
+      then '{"reason": "no calls, or a tool_call_id that was used before"}'::jsonb end
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+    step_id text, calls json)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id;
 end $$;
 
 -- A number of seconds from a tool's options, or null when it is not a sensible one.
 create or replace function state.seconds(p_value jsonb) returns double precision language sql immutable as $$
-  select case when jsonb_typeof(p_value) = 'number' and p_value::numeric > 0 and p_value::numeric <= 31536000 then p_value::numeric::double precision end
+  select case when jsonb_typeof(p_value) = 'number' and p_value::numeric > 0
+    and p_value::numeric <= 31536000 then p_value::numeric::double precision end
 $$;

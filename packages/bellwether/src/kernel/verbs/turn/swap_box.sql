@@ -1,10 +1,9 @@
--- Compaction (T5.4): a running turn replaces its output box by a new one, made of cards that it already sees and of new ones. One
--- transaction: the old box stays as it was, for whoever holds its id. A lost fence writes nothing and answers 'stale'.
--- Items: {project_id, agent_id, agent_turn_id, turn_epoch, box_id, card_ids?: […], cards?: [{card_id, type, role, content, metadata?}]}.
+-- Compaction (T5.4): a running turn replaces its output box by a new one, made of cards that it already sees and of new
+-- ones. One transaction: the old box stays as it was, for whoever holds its id. A lost fence writes nothing and answers
+-- 'stale'. Items: {project_id, agent_id, agent_turn_id, turn_epoch, box_id, card_ids?: […], cards?: [{card_id, type,
+-- role, content, metadata?}]}.
 create or replace function state.swap_box(p_items json)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_live text[];
@@ -24,14 +23,16 @@ begin
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     cross join lateral json_array_elements_text(coalesce(x.card_ids, '[]')) id
     where x.agent_turn_id = any (v_live)
-      and not exists (select from cards.box_cards b where b.box_id in (h.context_box_id, h.output_box_id) and b.card_id = id)
+      and not exists (select from cards.box_cards b where b.box_id in (h.context_box_id, h.output_box_id)
+        and b.card_id = id)
     limit 1;
     if v_hidden is not null then
       raise exception 'there is no card % in the boxes of this turn', v_hidden using errcode = 'BW003';
     end if;
 
     perform state.make_boxes((
-      select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box_id, 'kind', 'output', 'card_ids', x.card_ids, 'cards', x.cards))
+      select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box_id, 'kind', 'output',
+        'card_ids', x.card_ids, 'cards', x.cards))
       from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, box_id text, card_ids json, cards json)
       where x.agent_turn_id = any (v_live)));
     update state.agent_state_head h set output_box_id = x.box_id,
@@ -41,7 +42,9 @@ begin
   end if;
 
   return query
-  select case when x.agent_turn_id = any (v_live) then 'swapped' else 'stale' end, x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch,
-    null::text, null::text, null::text, case when x.agent_turn_id = any (v_live) then to_jsonb(x.box_id) end
-  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, box_id text);
+  select case when x.agent_turn_id = any (v_live) then 'swapped' else 'stale' end, x.project_id, x.agent_id,
+    x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
+    case when x.agent_turn_id = any (v_live) then to_jsonb(x.box_id) end
+  from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+    box_id text);
 end $$;

@@ -1,9 +1,8 @@
--- A person's action on an agent: the lease and the inbox row, already pending, are one step (T3.1c). A busy agent answers 'busy' and
--- nothing is written. Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload}.
+-- A person's action on an agent: the lease and the inbox row, already pending, are one step (T3.1c). A busy agent
+-- answers 'busy' and nothing is written. Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?,
+-- traceparent?, payload}.
 create or replace function state.ui_action(p_items json)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
@@ -11,48 +10,59 @@ declare
   v_done state.verdict[];
 begin
   perform from state.agent_state_head h
-  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id and h.agent_id = x.agent_id
+  join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id
+    and h.agent_id = x.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
 
   with items as materialized (
-    select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target, coalesce(x.channel_id, 'public') as channel
-    from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text, action_id text,
-      channel_id text, traceparent text, payload jsonb)) with ordinality
+    select distinct on (x.project_id, x.agent_id) x.*, h.turn_epoch + 1 as epoch, h.worker_target,
+      coalesce(x.channel_id, 'public') as channel
+    from rows from (json_to_recordset(p_items) as (inbox_id text, agent_turn_id text, project_id text, agent_id text,
+      action_id text, channel_id text, traceparent text, payload jsonb)) with ordinality
       as x (inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id, traceparent, payload, ord)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.status = 'idle'
       and not exists (select from state.agent_inbox i where i.inbox_id = x.inbox_id offset 0)
       and not exists (select from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
         and i.correlation_id = x.action_id and i.message_type in ('turn', 'ui_action') offset 0)
-      and not exists (select from resource.project_agents a where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
+      and not exists (select from resource.project_agents a
+        where a.project_id = x.project_id and a.agent_id = x.agent_id and a.status = 'retired' offset 0)
       and not exists (
-      select from state.agent_state_head o where o.output_box_id = h.output_box_id and o.active_agent_turn_id is not null offset 0)
+      select from state.agent_state_head o where o.output_box_id = h.output_box_id
+        and o.active_agent_turn_id is not null offset 0)
     order by x.project_id, x.agent_id, x.ord
   ), edges as (
-    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id, target_agent_turn_id, correlation_id, trace_id, created_at)
-    select inbox_id, project_id, 'enqueue', 'request', agent_id, agent_turn_id, action_id, split_part(traceparent, '-', 2), v_now from items
+    insert into state.execution_edges (edge_id, project_id, primitive, edge_phase, target_agent_id,
+      target_agent_turn_id, correlation_id, trace_id, created_at)
+    select inbox_id, project_id, 'enqueue', 'request', agent_id, agent_turn_id, action_id,
+      split_part(traceparent, '-', 2), v_now from items
   ), put as (
-    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, correlation_id, agent_turn_id,
-      turn_epoch, traceparent, payload, created_at)
-    select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id, epoch, traceparent, payload, v_now
+    insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+      correlation_id, agent_turn_id, turn_epoch, traceparent, payload, created_at)
+    select inbox_id, project_id, agent_id, worker_target, channel, 'ui_action', 'pending', action_id, agent_turn_id,
+      epoch, traceparent, payload, v_now
     from items
   )
-  select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target, channel, null)::state.verdict), '{}'),
-    array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel, 0, null, traceparent, payload ->> 'context_box_id', null, action_id, false)::state.leasing)
+  select coalesce(array_agg(row('accepted', project_id, agent_id, agent_turn_id, epoch, inbox_id, worker_target,
+    channel, null)::state.verdict), '{}'), array_agg(row(project_id, agent_id, agent_turn_id, inbox_id, channel, 0,
+    null, traceparent, payload ->> 'context_box_id', null, action_id, false)::state.leasing)
     into v_done, v_leases from items;
   perform state.lease(v_leases);
   return query select * from unnest(v_done);
 
   return query
-  select case when h.agent_id is null or a.status = 'retired' then 'rejected' when r.inbox_id is not null then 'duplicate' else 'busy' end,
+  select case when h.agent_id is null or a.status = 'retired' then 'rejected' when r.inbox_id is not null
+    then 'duplicate' else 'busy' end,
     x.project_id, x.agent_id, r.agent_turn_id, r.turn_epoch, x.inbox_id, null::text, null::text,
-    case when h.agent_id is null then '{"reason": "unknown_agent"}'::jsonb when a.status = 'retired' then '{"reason": "agent_retired"}' when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id) end
+    case when h.agent_id is null then '{"reason": "unknown_agent"}'::jsonb when a.status = 'retired'
+      then '{"reason": "agent_retired"}' when r.inbox_id is not null then jsonb_build_object('inbox_id', r.inbox_id) end
   from json_to_recordset(p_items) as x (inbox_id text, project_id text, agent_id text, action_id text)
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
   left join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
   left join lateral (
-    select i.* from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id and i.correlation_id = x.action_id
+    select i.* from state.agent_inbox i where i.project_id = x.project_id and i.agent_id = x.agent_id
+      and i.correlation_id = x.action_id
       and i.message_type in ('turn', 'ui_action') limit 1) r on true
   where x.inbox_id not in (select d.inbox_id from unnest(v_done) d);
 end $$;

@@ -1,11 +1,10 @@
--- H7.5: ends turns that crossed their budget and whose workers did not end them: outcome failed, error budget_exceeded, and a
--- deliverable that holds what the turn has made so far. Workers come first: they are told when they reserve and commit, and a token
--- or cost budget is ended here only p_grace_seconds after it was crossed; wall time at once. Only time that passed under the
--- watchdog's eyes counts (W2.10). p_card_ids bounds how many are ended.
-create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz, p_valid_until timestamptz, p_card_ids text[])
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- H7.5: ends turns that crossed their budget and whose workers did not end them: outcome failed, error budget_exceeded,
+-- and a deliverable that holds what the turn has made so far. Workers come first: they are told when they reserve and
+-- commit, and a token or cost budget is ended here only p_grace_seconds after it was crossed; wall time at once. Only
+-- time that passed under the watchdog's eyes counts (W2.10). p_card_ids bounds how many are ended.
+create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz,
+  p_valid_until timestamptz, p_card_ids text[])
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -15,8 +14,10 @@ begin
   if v_now > p_valid_until then return; end if;
   v_turns := array(
     (select b.agent_turn_id from state.budgets b
-    where b.agent_turn_id is not null and b.ended_at is null and (b.tokens_used > b.token_limit or b.cost_micros_used > b.cost_micros_limit)
-      and b.updated_at < v_now - make_interval(secs => p_grace_seconds) and p_watching_since < v_now - make_interval(secs => p_grace_seconds)
+    where b.agent_turn_id is not null and b.ended_at is null
+      and (b.tokens_used > b.token_limit or b.cost_micros_used > b.cost_micros_limit)
+      and b.updated_at < v_now - make_interval(secs => p_grace_seconds)
+      and p_watching_since < v_now - make_interval(secs => p_grace_seconds)
     limit cardinality(p_card_ids))
     union
     (select b.agent_turn_id from state.budgets b cross join lateral state.turn_row(b.agent_turn_id) i
@@ -29,8 +30,8 @@ begin
   v_endings := array(
     select row(l.project_id, l.agent_id, l.active_agent_turn_id, true, 'failed', 'budget_exceeded',
       p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      jsonb_build_object('text', state.made_so_far(l.output_box_id), 'status', 'failed', 'error', 'budget_exceeded'), 'budget_exceeded',
-      l.status = 'suspended', true)::state.ending
+      jsonb_build_object('text', state.made_so_far(l.output_box_id), 'status', 'failed', 'error', 'budget_exceeded'),
+      'budget_exceeded', l.status = 'suspended', true)::state.ending
     from (
       select h.project_id, h.agent_id, h.active_agent_turn_id, h.output_box_id, h.status from unnest(v_turns) t
       cross join lateral state.turn_row(t) i
@@ -40,7 +41,8 @@ begin
       for no key update of h skip locked) l);
   if v_endings = '{}' then return; end if;
 
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
   select 'reap', e.project_id, e.agent_id, e.agent_turn_id, h.turn_epoch + 1, 'budget_exceeded',
     jsonb_build_object('status', h.status, 'turn_epoch', h.turn_epoch, 'budget', state.budget_left(e.agent_turn_id)),
     jsonb_build_object('status', 'idle', 'turn_epoch', h.turn_epoch + 1, 'outcome', 'failed'), v_now
@@ -48,9 +50,12 @@ begin
   return query select * from state.finish_turn_idle(v_endings);
 end $$;
 
--- What the box has got since the last deliverable in it, as text: the newest things, and not more than a card should hold.
+-- What the box has got since the last deliverable in it, as text: the newest things, and not more than a card should
+-- hold.
 create or replace function state.made_so_far(p_box_id text) returns text language sql stable as $$
-  select coalesce('The budget was used up. So far: ' || right(string_agg(coalesce(c.content ->> 'text', c.content ->> 'result', c.content::text), e'\n\n' order by x.position), 20000),
+  select coalesce('The budget was used up. So far: '
+    || right(string_agg(coalesce(c.content ->> 'text', c.content ->> 'result', c.content::text), e'\n\n'
+      order by x.position), 20000),
     'The budget was used up before anything was made.')
   from (
     select x.position, x.card_id from cards.box_cards x

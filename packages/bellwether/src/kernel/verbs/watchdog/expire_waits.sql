@@ -1,8 +1,8 @@
--- W2.2: suspended past its resume_deadline: each wait that still waits gets one timeout report in the inbox, the deadline is cleared,
--- the turn stays suspended. The normal path applies the report; nothing ends here (W2.2b).
+-- W2.2: suspended past its resume_deadline: each wait that still waits gets one timeout report in the inbox, the
+-- deadline is cleared, the turn stays suspended. The normal path applies the report; nothing ends here (W2.2b).
 
--- What is due for a target: read without a lock. A wait whose tool.call card is missing is not listed (W2.2d); a turn with
--- nothing to list is, with a null call, so that its deadline is cleared and the PMO can judge it (W2.2f).
+-- What is due for a target: read without a lock. A wait whose tool.call card is missing is not listed (W2.2d); a turn
+-- with nothing to list is, with a null call, so that its deadline is cleared and the PMO can judge it (W2.2f).
 create or replace function state.due_waits(p_target text, p_watching_since timestamptz, p_limit int)
 returns table (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text)
 language sql volatile as $$
@@ -12,11 +12,13 @@ language sql volatile as $$
     select w.tool_call_id from state.turn_waiting_tools w
     join cards.cards c on c.card_id = w.tool_call_card_id
     where w.agent_turn_id = h.active_agent_turn_id and w.turn_epoch = h.turn_epoch and w.wait_status = 'waiting'
-      and not exists (select from state.agent_inbox r where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
+      and not exists (select from state.agent_inbox r
+        where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0)) w on true
   where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
-    -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10); of a wait of
-    -- days, for people, five minutes of it: workers that are restarted every night would never see the end of one.
+    -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10);
+    -- of a wait of days, for people, five minutes of it: workers that are restarted every night would never see the end
+    -- of one.
     and h.resume_deadline < (select state.now())
     and p_watching_since + make_interval(secs => least(coalesce(h.resume_seconds, 0), 300)) < (select state.now())
   limit p_limit
@@ -24,48 +26,54 @@ $$;
 
 -- Items: {project_id, agent_id, agent_turn_id, turn_epoch, tool_call_id?, inbox_id, card_id}.
 create or replace function state.expire_waits(p_items json, p_valid_until timestamptz)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz;
   v_due text[];
 begin
   perform from state.agent_state_head h
-  join (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text, agent_id text)) a
+  join (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text,
+    agent_id text)) a
     on h.project_id = a.project_id and h.agent_id = a.agent_id
   order by h.project_id, h.agent_id for no key update of h;
   v_now := state.now();
   if v_now > p_valid_until then return; end if;
 
   v_due := array(
-    select distinct h.active_agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
+    select distinct h.active_agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text,
+      agent_turn_id text, turn_epoch bigint)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-    where h.status = 'suspended' and h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.resume_deadline < v_now);
+    where h.status = 'suspended' and h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
+      and h.resume_deadline < v_now);
   if v_due = '{}' then return; end if;
 
   return query select * from state.report((
-    select json_agg(json_build_object('project_id', x.project_id, 'tool_call_id', x.tool_call_id, 'inbox_id', x.inbox_id, 'card_id', x.card_id,
-      'agent_turn_id', x.agent_turn_id, 'turn_epoch', x.turn_epoch, 'message_type', 'timeout', 'status', 'timeout',
-      'error', json_build_object('code', 'tool_timeout', 'message',
+    select json_agg(json_build_object('project_id', x.project_id, 'tool_call_id', x.tool_call_id,
+      'inbox_id', x.inbox_id, 'card_id', x.card_id, 'agent_turn_id', x.agent_turn_id, 'turn_epoch', x.turn_epoch,
+      'message_type', 'timeout', 'status', 'timeout', 'error', json_build_object('code', 'tool_timeout', 'message',
         case when w.started_by is not null and not w.idempotent
           then 'no answer in time; the call had started and may have taken effect: check before you call it again'
           else 'no answer in time' end)))
-    from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text, inbox_id text, card_id text)
+    from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text,
+      inbox_id text, card_id text)
     join state.turn_waiting_tools w on w.project_id = x.project_id and w.tool_call_id = x.tool_call_id
     where x.agent_turn_id = any (v_due))) r where r.what <> 'ignored';
 
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
   select 'tool_timeout', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, 'resume_deadline passed',
-    jsonb_build_object('status', h.status, 'resume_deadline', h.resume_deadline, 'waiting_tool_count', h.waiting_tool_count),
+    jsonb_build_object('status', h.status, 'resume_deadline', h.resume_deadline,
+    'waiting_tool_count', h.waiting_tool_count),
     jsonb_build_object('status', h.status, 'resume_deadline', null), v_now
   from state.agent_state_head h
-  join (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text, agent_id text)) a
+  join (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text,
+    agent_id text)) a
     on h.project_id = a.project_id and h.agent_id = a.agent_id
   where h.active_agent_turn_id = any (v_due);
 
   update state.agent_state_head h set resume_deadline = null
-  from (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text, agent_id text)) a
+  from (select distinct x.project_id, x.agent_id from json_to_recordset(p_items) as x (project_id text,
+    agent_id text)) a
   where h.project_id = a.project_id and h.agent_id = a.agent_id and h.active_agent_turn_id = any (v_due);
 end $$;

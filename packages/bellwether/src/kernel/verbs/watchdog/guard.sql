@@ -1,11 +1,9 @@
 -- What the PMO mends without ending anything. Each returns where to ring.
 
--- W2.4: dispatched and not started: the envelope is rebuilt from the head onto the turn's own inbox row (same turn, same epoch), the
--- wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
+-- W2.4: dispatched and not started: the envelope is rebuilt from the head onto the turn's own inbox row (same turn,
+-- same epoch), the wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
 create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -19,45 +17,52 @@ begin
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
-  select 'dispatched_retry', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, 'dispatched for ' || p_retry_seconds || ' s and not started',
-    coalesce((select jsonb_build_object('inbox', i.status, 'turn_epoch', i.turn_epoch) from state.agent_inbox i
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
+  select 'dispatched_retry', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch,
+    'dispatched for ' || p_retry_seconds || ' s and not started', coalesce((select jsonb_build_object('inbox', i.status,
+    'turn_epoch', i.turn_epoch) from state.agent_inbox i
       where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')), '{}'),
     jsonb_build_object('inbox', 'pending', 'turn_epoch', h.turn_epoch), v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   -- Once a turn and epoch: the ring is repeated, the record is not.
-  where not exists (select from state.interventions v where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry' and v.turn_epoch = h.turn_epoch offset 0);
+  where not exists (select from state.interventions v
+    where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry'
+      and v.turn_epoch = h.turn_epoch offset 0);
 
-  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch, recursion_depth,
-    parent_step_id, payload, created_at)
-  select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending', h.active_agent_turn_id, h.turn_epoch,
-    h.active_recursion_depth, h.parent_step_id, jsonb_build_object('context_box_id', h.context_box_id), v_now
+  insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
+    agent_turn_id, turn_epoch, recursion_depth, parent_step_id, payload, created_at)
+  select h.active_agent_turn_id, h.project_id, h.agent_id, h.worker_target, h.active_channel_id, 'turn', 'pending',
+    h.active_agent_turn_id, h.turn_epoch, h.active_recursion_depth, h.parent_step_id,
+    jsonb_build_object('context_box_id', h.context_box_id), v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
-  where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action') offset 0)
+  where not exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
+    and i.message_type in ('turn', 'ui_action') offset 0)
   on conflict do nothing;
 
-  update state.agent_inbox i set status = 'pending', turn_epoch = h.turn_epoch, worker_target = h.worker_target, error = null, processed_at = null,
-    archived_at = null, claimed_by = null, channel_id = coalesce(h.active_channel_id, i.channel_id)
+  update state.agent_inbox i set status = 'pending', turn_epoch = h.turn_epoch, worker_target = h.worker_target,
+    error = null, processed_at = null, archived_at = null, claimed_by = null,
+    channel_id = coalesce(h.active_channel_id, i.channel_id)
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   where i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action') and i.ended_at is null
     and (i.status <> 'pending' or i.turn_epoch is distinct from h.turn_epoch or i.worker_target <> h.worker_target);
 
   return query
-  select 'retried', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, i.inbox_id, h.worker_target, h.active_channel_id, null::jsonb
+  select 'retried', h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, i.inbox_id, h.worker_target,
+    h.active_channel_id, null::jsonb
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
   join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action');
 end $$;
 
--- W2.7: pending for too long: ring again, change nothing. Only where no channel can be found, and after a longer wait, or where the
--- agent does not exist, is the row put aside, with the reason on it.
-create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision, p_limit int)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- W2.7: pending for too long: ring again, change nothing. Only where no channel can be found, and after a longer wait,
+-- or where the agent does not exist, is the row put aside, with the reason on it.
+create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision,
+  p_limit int)
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -71,36 +76,41 @@ begin
       and (h.agent_id is null or coalesce(i.channel_id, h.active_channel_id) is null)
     limit p_limit for update of i skip locked
   ), noted as (
-    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
-    select 'pending_skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, l.reason, jsonb_build_object('inbox', i.status),
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+      created_at)
+    select 'pending_skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, l.reason,
+      jsonb_build_object('inbox', i.status),
       jsonb_build_object('inbox', 'skipped'), v_now from lost l join state.agent_inbox i on i.inbox_id = l.inbox_id
   )
   update state.agent_inbox i set status = 'skipped', watchdog_error = l.reason, watchdog_at = v_now
   from lost l where i.inbox_id = l.inbox_id and i.status = 'pending'
-  returning 'skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, null::text, null::text, to_jsonb(l.reason);
+  returning 'skipped', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, null::text, null::text,
+    to_jsonb(l.reason);
 
   return query
   with old as materialized (
-    select i.project_id, i.worker_target, coalesce(i.channel_id, h.active_channel_id) as channel_id, i.inbox_id, i.created_at from state.agent_inbox i
+    select i.project_id, i.worker_target, coalesce(i.channel_id, h.active_channel_id) as channel_id, i.inbox_id,
+      i.created_at from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
-    where i.status = 'pending' and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds) or i.created_at > v_now + interval '1 second')
+    where i.status = 'pending' and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds)
+      or i.created_at > v_now + interval '1 second')
       and coalesce(i.channel_id, h.active_channel_id) is not null
     limit p_limit
   ), noted as (
     insert into state.interventions (kind, project_id, reason, after, created_at)
-    select 'pending_wakeup', null, 'pending for ' || p_wakeup_seconds || ' s', jsonb_build_object('worker_target', worker_target, 'rows', count(*),
+    select 'pending_wakeup', null, 'pending for ' || p_wakeup_seconds
+      || ' s', jsonb_build_object('worker_target', worker_target, 'rows', count(*),
       'oldest', min(created_at)), v_now from old group by worker_target
   )
   -- One ring a target and channel, not one a row.
-  select distinct on (project_id, worker_target, channel_id) 'woken', project_id, null::text, null::text, null::bigint, inbox_id, worker_target, channel_id, null::jsonb
+  select distinct on (project_id, worker_target, channel_id) 'woken', project_id, null::text, null::text, null::bigint,
+    inbox_id, worker_target, channel_id, null::jsonb
   from old order by project_id, worker_target, channel_id, inbox_id;
 end $$;
 
 -- W2.8: a queued turn on an idle agent that nobody leased.
 create or replace function state.sweep_queued(p_older_than_seconds double precision, p_limit int)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -110,28 +120,32 @@ begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
     -- One row an agent: a long queue that cannot be leased now (T5.3) must not hide the others.
     select h.project_id, h.agent_id from (select distinct i.project_id, i.agent_id from state.agent_inbox i
-      where i.status = 'queued' and (i.created_at < v_now - make_interval(secs => p_older_than_seconds) or i.created_at > v_now + interval '1 second')) q
+      where i.status = 'queued' and (i.created_at < v_now - make_interval(secs => p_older_than_seconds)
+        or i.created_at > v_now + interval '1 second')) q
     join state.agent_state_head h on h.project_id = q.project_id and h.agent_id = q.agent_id
     where h.status = 'idle'
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
   -- A queued row that names no turn can never be one (T3.2b).
-  update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now, archived_at = v_now
+  update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now,
+    archived_at = v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   where i.project_id = a.project_id and i.agent_id = a.agent_id and i.status = 'queued' and i.agent_turn_id is null;
 
   return query
   with leased as materialized (select * from state.dispatch_next(v_projects, v_agents)),
   noted as (
-    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
-    select 'queued_dispatch', project_id, agent_id, agent_turn_id, turn_epoch, 'queued on an idle agent', '{"status": "idle"}', '{"status": "dispatched"}', v_now from leased
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+      created_at)
+    select 'queued_dispatch', project_id, agent_id, agent_turn_id, turn_epoch, 'queued on an idle agent',
+      '{"status": "idle"}', '{"status": "dispatched"}', v_now from leased
   )
   select * from leased;
 end $$;
 
--- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up. A second of
--- grace: what was written while this runs is not from the future.
+-- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up. A
+-- second of grace: what was written while this runs is not from the future.
 create or replace function state.forget_future() returns int language plpgsql as $$
 declare
   v_now timestamptz := state.now();
@@ -142,10 +156,13 @@ begin
   order by h.project_id, h.agent_id for no key update of h;
   -- A resume lease of such a turn may never run out; whoever holds it and lives is fenced all the same.
   update state.turn_resume_ledger l set lease_expires_at = v_now from state.agent_state_head h
-  where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id and l.status = 'processing';
+  where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id
+    and l.status = 'processing';
   update state.agent_state_head h set updated_at = v_now,
-    leased_at = least(h.leased_at, v_now), turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
-    resume_deadline = case when h.resume_deadline is not null then least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0))) end
+    leased_at = least(h.leased_at, v_now),
+    turn_deadline = least(h.turn_deadline, v_now + (h.turn_deadline - h.leased_at)),
+    resume_deadline = case when h.resume_deadline is not null
+      then least(h.resume_deadline, v_now + make_interval(secs => coalesce(h.resume_seconds, 0))) end
   where h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
   update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;

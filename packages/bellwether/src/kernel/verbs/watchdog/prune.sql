@@ -1,5 +1,6 @@
--- Retention: what is older than the given days and finished goes, a bounded number of rows a call. Says how many rows went, so
--- that the caller comes again until nothing is left. Cards and boxes are memory, not trail: they are not touched here.
+-- Retention: what is older than the given days and finished goes, a bounded number of rows a call. Says how many rows
+-- went, so that the caller comes again until nothing is left. Cards and boxes are memory, not trail: they are not
+-- touched here.
 create or replace function state.prune(p_days double precision, p_limit int) returns int language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -12,7 +13,8 @@ declare
 begin
   with gone as (
     delete from state.events e where (e.xid, e.event_id) in (
-      select o.xid, o.event_id from (select * from state.events order by xid, event_id limit p_limit) o where o.created_at < v_before)
+      select o.xid, o.event_id from (select * from state.events order by xid, event_id limit p_limit) o
+      where o.created_at < v_before)
     returning e.xid, e.event_id
   ), counted as (select count(*) as rows from gone),
   marked as (
@@ -23,7 +25,8 @@ begin
   )
   select rows into v_sum from counted;
 
-  -- Ids sort by time: the oldest rows come first, without an index on the end. What was refused or put aside goes with them.
+  -- Ids sort by time: the oldest rows come first, without an index on the end. What was refused or put aside goes with
+  -- them.
   v_rows_gone := array(select i.inbox_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
     where i.ended_at < v_before or (i.created_at < v_before and (i.status in ('error', 'skipped')
       or (i.status = 'consumed' and i.message_type not in ('turn', 'ui_action')))));
@@ -41,21 +44,27 @@ begin
   v_sum := v_sum + v_rows;
 
   delete from state.interventions v where v.intervention_id in (
-    select o.intervention_id from (select * from state.interventions order by intervention_id limit p_limit) o where o.created_at < v_before);
+    select o.intervention_id from (select * from state.interventions order by intervention_id limit p_limit) o
+    where o.created_at < v_before);
   get diagnostics v_rows = row_count;
   v_sum := v_sum + v_rows;
   v_batches := array(select b.batch_id from state.batches b where b.settled_at < v_before limit p_limit / 100 + 1);
   if v_batches <> '{}' then
     -- Agents that were made for one task go with it.
     with gone as (
-      delete from state.batch_tasks t using state.batches b where t.batch_id = any (v_batches) and b.batch_id = t.batch_id
+      delete from state.batch_tasks t using state.batches b
+      where t.batch_id = any (v_batches) and b.batch_id = t.batch_id
       returning b.project_id, t.agent_id, t.target_strategy
     ), heads as (
-      delete from state.agent_state_head h using gone g where g.target_strategy <> 'reuse' and h.project_id = g.project_id and h.agent_id = g.agent_id and h.status = 'idle'
+      delete from state.agent_state_head h using gone g
+      where g.target_strategy <> 'reuse' and h.project_id = g.project_id and h.agent_id = g.agent_id
+        and h.status = 'idle'
     )
-    delete from resource.project_agents a using gone g where g.target_strategy <> 'reuse' and a.project_id = g.project_id and a.agent_id = g.agent_id;
+    delete from resource.project_agents a using gone g
+    where g.target_strategy <> 'reuse' and a.project_id = g.project_id and a.agent_id = g.agent_id;
     delete from state.execution_edges e using (
-      select unnest(array[b.batch_id, b.join_edge_id]) as edge_id from state.batches b where b.batch_id = any (v_batches)) o where e.edge_id = o.edge_id;
+      select unnest(array[b.batch_id, b.join_edge_id]) as edge_id from state.batches b
+      where b.batch_id = any (v_batches)) o where e.edge_id = o.edge_id;
     delete from state.batches b where b.batch_id = any (v_batches);
     v_sum := v_sum + cardinality(v_batches);
   end if;

@@ -1,12 +1,11 @@
--- The PMO ends what nobody else will. Who is overdue is read without locks; the lock statement checks again that the head has not
--- moved since (turn, epoch, status, updated_at), so that a beat in between keeps its turn. Busy heads are skipped: someone works on them.
--- Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds, suspended_reap_seconds,
--- inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}; a judgement that arrives after valid_until was asked for
--- before a pause and is not carried out (W2.10); p_card_ids bounds how many are ended at once.
+-- The PMO ends what nobody else will. Who is overdue is read without locks; the lock statement checks again that the
+-- head has not moved since (turn, epoch, status, updated_at), so that a beat in between keeps its turn. Busy heads are
+-- skipped: someone works on them. Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds,
+-- suspended_reap_seconds, inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}; a judgement
+-- that arrives after valid_until was asked for before a pause and is not carried out (W2.10); p_card_ids bounds how
+-- many are ended at once.
 create or replace function state.reap(p_settings json, p_card_ids text[])
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -20,20 +19,23 @@ begin
   if v_overdue = '{}' then return; end if;
 
   v_endings := array(
-    select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error, p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome, 'error', l.error), l.error,
-      l.status = 'suspended', l.holds)::state.ending
+    select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error,
+      p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
+      jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome,
+      'error', l.error), l.error, l.status = 'suspended', l.holds)::state.ending
     from (
       select o.*, h.holds from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id
-      where h.active_agent_turn_id = o.agent_turn_id and h.turn_epoch = o.turn_epoch and h.status = o.status and h.updated_at = o.updated_at
+      where h.active_agent_turn_id = o.agent_turn_id and h.turn_epoch = o.turn_epoch and h.status = o.status
+        and h.updated_at = o.updated_at
       order by h.project_id, h.agent_id
       for no key update of h skip locked) l);
   if v_endings = '{}' then return; end if;
   -- Hashed: two lists joined row by row would cost the square of their length.
   v_ended := array(select e.agent_turn_id from unnest(v_endings) e);
 
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
   select 'reap', o.project_id, o.agent_id, o.agent_turn_id, o.turn_epoch + 1, o.error,
     jsonb_build_object('status', o.status, 'turn_epoch', o.turn_epoch, 'updated_at', o.updated_at),
     jsonb_build_object('status', 'idle', 'turn_epoch', o.turn_epoch + 1, 'outcome', o.outcome), v_now
@@ -48,7 +50,8 @@ begin
         return query select * from state.finish_turn_idle(array[v_one]);
       exception when others then
         insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, after, created_at)
-        values ('reap_failed', v_one.project_id, v_one.agent_id, v_one.agent_turn_id, sqlerrm, jsonb_build_object('sqlstate', sqlstate), v_now);
+        values ('reap_failed', v_one.project_id, v_one.agent_id, v_one.agent_turn_id, sqlerrm,
+          jsonb_build_object('sqlstate', sqlstate), v_now);
       end;
     end loop;
   end;

@@ -1,11 +1,11 @@
--- W2.1: rows that a worker took and then fell silent on go back to pending with a new epoch: the next worker takes the turn over
--- from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A turn that
--- p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap. p_watching_since: silence counts only while the watchdog was watching;
--- p_valid_until: what was asked before a pause is not carried out after it (W2.10).
-create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int, p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
-returns setof state.verdict language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+-- W2.1: rows that a worker took and then fell silent on go back to pending with a new epoch: the next worker takes the
+-- turn over from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A
+-- turn that p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap.
+-- p_watching_since: silence counts only while the watchdog was watching; p_valid_until: what was asked before a pause
+-- is not carried out after it (W2.10).
+create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
+  p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
+returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := state.now();
@@ -17,7 +17,8 @@ declare
 begin
   if p_watching_since > v_cutoff or v_now > p_valid_until then return; end if;
 
-  select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id), bool_or(s.holds) into v_silent, v_projects, v_agents, v_holds from (
+  select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id), bool_or(s.holds) into v_silent,
+    v_projects, v_agents, v_holds from (
     select i.inbox_id, h.project_id, h.agent_id, h.holds from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
@@ -32,40 +33,53 @@ begin
     from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
-      and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id and h.turn_epoch = i.turn_epoch
+      and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id
+      and h.turn_epoch = i.turn_epoch
   ), bumped as (
     -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends what nobody takes over.
     update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
     from silent s where h.project_id = s.project_id and h.agent_id = s.agent_id
   ), noted as (
-    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
-    select 'reclaim', project_id, agent_id, agent_turn_id, turn_epoch + 1, 'worker silent for ' || p_timeout_seconds || ' s',
-      jsonb_build_object('status', 'running', 'claimed_by', claimed_by, 'turn_epoch', turn_epoch, 'processed_at', processed_at),
-      jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'attempts', attempts + 1), v_now from silent
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+      created_at)
+    select 'reclaim', project_id, agent_id, agent_turn_id, turn_epoch + 1,
+      'worker silent for ' || p_timeout_seconds || ' s',
+      jsonb_build_object('status', 'running', 'claimed_by', claimed_by, 'turn_epoch', turn_epoch,
+      'processed_at', processed_at),
+      jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1,
+      'attempts', attempts + 1), v_now from silent
   )
-  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = i.attempts + 1, processed_at = null, archived_at = null, claimed_by = null
+  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = i.attempts + 1,
+    processed_at = null, archived_at = null, claimed_by = null
   from silent s where i.inbox_id = s.inbox_id
-  returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
+  returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
+    i.channel_id, null::jsonb;
 
   -- What the silent worker had reserved it may have spent: charged in full, since nobody can say (hazard 18).
   if v_holds then
-    perform state.charge_reservations(array(select i.agent_turn_id from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
+    perform state.charge_reservations(array(select i.agent_turn_id from unnest(v_silent) s
+      join state.agent_inbox i on i.inbox_id = s
       where i.status = 'pending' and i.message_type in ('turn', 'ui_action')));
   end if;
 
   -- Receipts go back as they are; a row that claims a turn its agent does not have is not work.
-  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after, created_at)
-  select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, 'row taken and silent for ' || p_timeout_seconds || ' s',
+  insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+    created_at)
+  select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch,
+    'row taken and silent for ' || p_timeout_seconds || ' s',
     jsonb_build_object('inbox', i.status, 'claimed_by', i.claimed_by, 'processed_at', i.processed_at),
-    jsonb_build_object('inbox', case when i.message_type in ('turn', 'ui_action') then 'error' else 'pending' end), v_now
+    jsonb_build_object('inbox', case when i.message_type in ('turn', 'ui_action') then 'error'
+      else 'pending' end), v_now
   from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
   where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff;
   return query
   update state.agent_inbox i set
     status = case when i.message_type in ('turn', 'ui_action') then 'error' else 'pending' end,
-    error = case when i.message_type in ('turn', 'ui_action') then 'protocol_error: not the turn and epoch of this agent' end,
+    error = case when i.message_type in ('turn', 'ui_action')
+      then 'protocol_error: not the turn and epoch of this agent' end,
     processed_at = null, archived_at = null, claimed_by = null
-  from unnest(v_silent) s where i.inbox_id = s and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
-  returning case when i.status = 'pending' then 'reclaimed' else 'refused' end, i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id,
-    i.worker_target, i.channel_id, null::jsonb;
+  from unnest(v_silent) s where i.inbox_id = s and i.status = 'processing'
+    and coalesce(i.processed_at, i.created_at) < v_cutoff
+  returning case when i.status = 'pending' then 'reclaimed' else 'refused' end, i.project_id, i.agent_id,
+    i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
 end $$;

@@ -1,10 +1,8 @@
--- W2.3: a worker that died between receipt and resume leaves its ledger rows 'processing'. Each tick takes expired leases back to
--- 'pending'; reconcile hands turns whose waits are all settled to a worker that is alive.
+-- W2.3: a worker that died between receipt and resume leaves its ledger rows 'processing'. Each tick takes expired
+-- leases back to 'pending'; reconcile hands turns whose waits are all settled to a worker that is alive.
 
 create or replace function state.requeue_expired_resume_ledgers()
-returns int language plpgsql
-set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set enable_material = off set jit = off set plan_cache_mode = force_generic_plan
-as $$
+returns int language plpgsql as $$
 declare
   v_now timestamptz := state.now();
   v_rows int;
