@@ -1,5 +1,5 @@
 /** The matrix never looks better than the run: a file that did not load fails its IDs, and one failure outweighs any number of passes. */
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -109,12 +109,8 @@ describe('conformance of a planted project', () => {
     }
     const vitest = join(dirname(createRequire(import.meta.url).resolve('vitest/package.json')), 'vitest.mjs')
     const args = ['run', '--globals', '--root', home, '--reporter=json', '--outputFile=.test-results/vitest.json']
-    try {
-      execFileSync(process.execPath, [vitest, ...args], { cwd: home, stdio: 'ignore' })
-    } catch (error) {
-      // Exit code 1: the planted failure.
-      expect(error).toMatchObject({ status: 1 })
-    }
+    // Exits 1 if the planted tests fail.
+    spawnSync(process.execPath, [vitest, ...args], { cwd: home, stdio: 'ignore' })
     const lines: unknown[] = []
     const out = { log: (line: unknown) => lines.push(line), error: (line: unknown) => lines.push(line) }
     return { code: main(['--strict'], home, out), output: lines.join('\n') }
