@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { chooseAccount, openFolderTo } from '../ports/database/account.js'
+import { chooseAccount, grantFolder } from '../ports/database/account.js'
 import { takeFolderLock, type FolderLock } from '../ports/database/folder-lock.js'
 import { layoutOf, makeFolder } from '../ports/database/layout.js'
 import { projectFiles } from './cast.js'
@@ -87,5 +87,5 @@ const othersWrite = 0o022
 
 async function openable(layout: ReturnType<typeof layoutOf>): Promise<void> {
   await writeFile(layout.lock, '', { flag: 'a' }) // its owner is about to change with the folder's
-  await openFolderTo(await chooseAccount(layout), layout)
+  await grantFolder(await chooseAccount(layout), layout)
 }

@@ -10,7 +10,7 @@ import { Terminal } from '@bellwether/protocol'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { startEmbedded, type Embedded } from '../../src/ports/database/embedded.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { bornAt, readPidFile } from '../../src/ports/database/postmaster.js'
+import { processStart, readPidFile } from '../../src/ports/database/postmaster.js'
 import type { Settings } from '../../src/ports/database/settings.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
@@ -48,7 +48,7 @@ afterEach(async () => {
   for (const child of children) child.kill('SIGKILL')
   for (const embedded of started) await embedded.stop()
   const left = await readPidFile(join(dataDir, 'cluster'))
-  if (left && (await bornAt(left.pid))) await (await startEmbedded({ dataDir, log: quietLog })).stop()
+  if (left && (await processStart(left.pid))) await (await startEmbedded({ dataDir, log: quietLog })).stop()
   await rm(folder, { recursive: true, force: true })
 })
 
@@ -91,7 +91,8 @@ async function ask<Row extends object>(url: string, text: string): Promise<Row[]
   }
 }
 
-const gone = (pid: number) => until(`process ${pid} is gone`, async () => ((await bornAt(pid)) ? undefined : true))
+const gone = (pid: number) =>
+  until(`process ${pid} is gone`, async () => ((await processStart(pid)) ? undefined : true))
 
 describe('a first start', () => {
   it('makes a durable, checksummed, private cluster that answers only with its password', async () => {
@@ -204,7 +205,7 @@ describe('after the parent was killed', () => {
     expect(adopter).toMatchObject({ adopted: true, pid: said.pid, url: said.url })
     expect(await ask(adopter.url, 'select n from kept')).toEqual([{ n: 7 }])
     await adopter.stop()
-    expect(await bornAt(said.pid)).toBeUndefined()
+    expect(await processStart(said.pid)).toBeUndefined()
   })
 
   it('replaces an adopted server that must move to another port', async () => {
@@ -214,7 +215,7 @@ describe('after the parent was killed', () => {
     const port = Number(new URL(said.url).port) === 50_321 ? 50_322 : 50_321
     const moved = await until('the kernel releases the lock', () => start({ port }).catch(inUse))
     expect(moved).toMatchObject({ adopted: false, port })
-    expect(await bornAt(said.pid)).toBeUndefined()
+    expect(await processStart(said.pid)).toBeUndefined()
   })
 
   it('hears of the death of an adopted server', async () => {

@@ -1,7 +1,7 @@
 import { chmod, mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { openFolderTo, passes } from '../../src/ports/database/account.js'
+import { grantFolder, canAccess } from '../../src/ports/database/account.js'
 import { layoutOf, makeFolder } from '../../src/ports/database/layout.js'
 import type { Account } from '../../src/ports/database/program.js'
 import { reachableBinaries } from '../../src/ports/database/reachable-binaries.js'
@@ -35,11 +35,11 @@ it('as root, programs in a private home are copied to where their account can ru
   if (process.getuid?.() !== 0) return
   const { binaries, layout } = await house()
   const account: Account = { name: 'nobody', ids: { uid: 65_534, gid: 65_534 } }
-  await openFolderTo(account, layout)
-  expect(await passes(account, binaries.postgres, ['-x'])).toBe(false)
+  await grantFolder(account, layout)
+  expect(await canAccess(account, binaries.postgres, ['-x'])).toBe(false)
   const copied = await reachableBinaries(account, layout, binaries)
   expect(copied.postgres.startsWith(layout.dataDir)).toBe(true)
-  expect(await passes(account, copied.postgres, ['-x'])).toBe(true)
+  expect(await canAccess(account, copied.postgres, ['-x'])).toBe(true)
   expect(await reachableBinaries(account, layout, binaries)).toEqual(copied)
   // The folder with the copy in it is still ours.
   await makeFolder(layout)

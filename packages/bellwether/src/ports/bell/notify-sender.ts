@@ -13,7 +13,7 @@ const waitingMax = 5_000
 
 export interface Sender {
   /** Resolves when the letters have been tried; at once when there is no connection (they then wait for one). */
-  send(letters: readonly string[]): Promise<void>
+  send(messages: readonly string[]): Promise<void>
   /** Sends one letter that is no ring; true when it was handed to the server. */
   sendProbe(letter: string): Promise<boolean>
   settled(): Promise<void>

@@ -38,7 +38,7 @@ export interface NotifyBellOptions {
   readonly probeWaitMs?: number
 }
 
-function letter(ring: Ring, log: Log): string {
+function encodeRing(ring: Ring, log: Log): string {
   const trace = isTraceparent(ring.traceparent) ? `,"t":"${ring.traceparent}"` : ''
   const write = (payload: string) => `{"s":${JSON.stringify(ring.subject)},"p":${payload}${trace}}`
   const full = write(payloadText(ring, log))
@@ -138,7 +138,7 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
         sender.drop(rings.length - fit.length)
         log.warn({ rings: rings.length - fit.length }, 'rings with an unfit subject were dropped')
       }
-      await sender.send(fit.map((ring) => letter(ring, log)))
+      await sender.send(fit.map((ring) => encodeRing(ring, log)))
     },
     async listen(pattern, onRing) {
       checkPattern(pattern)

@@ -33,7 +33,7 @@ const bufferMaxChars = 8_388_608
 // Turns whose numbering is remembered; one that was silent for so long starts again at 1.
 const turnsMax = 4_096
 
-interface Heap {
+interface TurnBuffer {
   readonly turn: ChunkTurn
   readonly pieces: { kind: string; text: string }[]
   chars: number
@@ -44,29 +44,29 @@ interface Heap {
 export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
   const { clock, log } = options
   /** The longest silent comes first. */
-  const heaps = new Map<string, Heap>()
-  const waiting = new Set<Heap>()
+  const buffers = new Map<string, TurnBuffer>()
+  const waiting = new Set<TurnBuffer>()
   const counts = { sent: 0, dropped: 0 }
   let chars = 0
   let running: Promise<void> | undefined
-  const hurry = new AbortController()
+  const closing = new AbortController()
 
-  function heapOf(turn: ChunkTurn): Heap {
+  function bufferOf(turn: ChunkTurn): TurnBuffer {
     const key = `${turn.agentTurnId} ${turn.turnEpoch}`
-    const heap = heaps.get(key) ?? { turn, pieces: [], chars: 0, seq: 0, dropped: 0 }
-    heaps.delete(key)
-    heaps.set(key, heap)
-    for (const [oldest, silent] of heaps) {
-      if (heaps.size <= turnsMax) break
+    const heap = buffers.get(key) ?? { turn, pieces: [], chars: 0, seq: 0, dropped: 0 }
+    buffers.delete(key)
+    buffers.set(key, heap)
+    for (const [oldest, silent] of buffers) {
+      if (buffers.size <= turnsMax) break
       if (waiting.has(silent)) drop(silent, silent.chars)
       waiting.delete(silent)
-      heaps.delete(oldest)
+      buffers.delete(oldest)
     }
     return heap
   }
 
   /** From the oldest end. */
-  function drop(heap: Heap, count: number): void {
+  function drop(heap: TurnBuffer, count: number): void {
     let left = Math.min(count, heap.chars)
     heap.chars -= left
     chars -= left
@@ -112,23 +112,23 @@ export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
   function lost(chunk: Chunk): void {
     const count = chunk.text.length + (chunk.dropped ?? 0)
     counts.dropped += chunk.text.length
-    const heap = heaps.get(`${chunk.agent_turn_id} ${chunk.turn_epoch}`)
+    const heap = buffers.get(`${chunk.agent_turn_id} ${chunk.turn_epoch}`)
     if (heap !== undefined) heap.dropped += count
   }
 
   async function run(): Promise<void> {
     while (waiting.size > 0) {
-      await clock.sleep(options.waitMs, hurry.signal)
+      await clock.sleep(options.waitMs, closing.signal)
       await carry()
-      if (hurry.signal.aborted) break
+      if (closing.signal.aborted) break
     }
     running = undefined
   }
 
   return {
     add(turn, { kind, text }) {
-      if (text === '' || hurry.signal.aborted) return
-      const heap = heapOf(turn)
+      if (text === '' || closing.signal.aborted) return
+      const heap = bufferOf(turn)
       const last = heap.pieces.at(-1)
       if (last?.kind === kind) last.text += text
       else heap.pieces.push({ kind, text })
@@ -141,13 +141,13 @@ export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
     },
     counts: () => ({ ...counts }),
     async close() {
-      hurry.abort()
+      closing.abort()
       await running
     },
   }
 }
 
-function chunkOf({ turn, seq, dropped }: Heap, kind: string, text: string): Chunk {
+function chunkOf({ turn, seq, dropped }: TurnBuffer, kind: string, text: string): Chunk {
   return {
     agent_id: turn.agentId,
     agent_turn_id: turn.agentTurnId,

@@ -57,15 +57,15 @@ export function chunkSubject({ projectId, channelId = defaultChannel, agentId }:
 
 /** Anybody may have sent it: undefined when it is none. */
 export function readChunk(value: unknown): Chunk | undefined {
-  const { agent_id, agent_turn_id, turn_epoch, kind, text: said, seq, dropped } = payloadFrom(value)
+  const { agent_id, agent_turn_id, turn_epoch, kind, text, seq, dropped } = payloadFrom(value)
   if (typeof agent_id !== 'string' || typeof agent_turn_id !== 'string' || typeof kind !== 'string') return undefined
-  if (typeof said !== 'string' || typeof seq !== 'number' || typeof turn_epoch !== 'number') return undefined
+  if (typeof text !== 'string' || typeof seq !== 'number' || typeof turn_epoch !== 'number') return undefined
   return {
     agent_id,
     agent_turn_id,
     turn_epoch,
     kind,
-    text: said,
+    text,
     seq,
     ...(typeof dropped === 'number' ? { dropped } : {}),
   }

@@ -27,7 +27,7 @@ const flushMs = 5_000
 // A forged message may be as large as the server allows; ours are not.
 const parseMaxBytes = 64 * 1_024
 
-interface Ear {
+interface Subscriber {
   readonly pattern: string
   readonly onChunk: (chunk: Chunk, subject: string) => void
   subscription?: Subscription
@@ -35,15 +35,15 @@ interface Ear {
 
 export function natsChunks(options: NatsChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
-  const ears = new Set<Ear>()
+  const subscribers = new Set<Subscriber>()
   let closed = false
   const link = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
 
   function onOpen(session: NatsSession): void {
-    for (const ear of ears) subscribe(session, ear)
+    for (const ear of subscribers) subscribe(session, ear)
   }
 
-  function subscribe(session: NatsSession, ear: Ear): void {
+  function subscribe(session: NatsSession, ear: Subscriber): void {
     ear.subscription = session.nats.subscribe(ear.pattern, {
       callback(error, message) {
         if (error !== null) return log.warn({ err: error, pattern: ear.pattern }, 'a subscription to chunks failed')
@@ -54,7 +54,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     })
   }
 
-  function hear(ear: Ear, chunk: Chunk, subject: string): void {
+  function hear(ear: Subscriber, chunk: Chunk, subject: string): void {
     try {
       ear.onChunk(chunk, subject)
     } catch (error) {
@@ -87,8 +87,8 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     async listen(pattern, onChunk) {
       checkPattern(pattern)
       if (closed) throw new InvalidInput('these chunks are closed', { code: 'chunks_closed' })
-      const ear: Ear = { pattern, onChunk }
-      ears.add(ear)
+      const ear: Subscriber = { pattern, onChunk }
+      subscribers.add(ear)
       await link.settled()
       const session = link.current()
       if (session !== undefined) {
@@ -97,7 +97,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
       }
       return {
         async stop() {
-          ears.delete(ear)
+          subscribers.delete(ear)
           if (ear.subscription?.isClosed() === false) ear.subscription.unsubscribe()
         },
       }
@@ -105,7 +105,7 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
     async close() {
       closed = true
       await pile.close()
-      ears.clear()
+      subscribers.clear()
       await link.close()
     },
   }

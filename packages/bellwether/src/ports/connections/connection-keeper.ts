@@ -32,7 +32,7 @@ export interface ConnectionKeeperOptions<C extends Connection> {
 }
 
 // A connection that lived shorter than this did not prove that the server is well: the backoff goes on growing.
-const steadyMs = 10_000
+const stableMs = 10_000
 
 export function keepConnected<C extends Connection>(options: ConnectionKeeperOptions<C>): ConnectionKeeper<C> {
   const { what, log, clock, random } = options
@@ -70,7 +70,7 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
       if (stop.signal.aborted) await connection?.close()
       else if (connection !== undefined) {
         if (failures > 0) log.info({ what, failures }, 'connected')
-        if ((await live(connection, outcome.resolve)) > steadyMs) failures = 0
+        if ((await live(connection, outcome.resolve)) > stableMs) failures = 0
       }
       outcome.resolve()
       failures += 1

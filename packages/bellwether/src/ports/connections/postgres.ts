@@ -10,7 +10,7 @@ import { exchangeTimeoutMs } from '../retry.js'
 
 export interface DedicatedClient extends Connection {
   query(text: string, values?: unknown[]): Promise<void>
-  onNotification(heard: (payload: string) => void): void
+  onNotification(onPayload: (payload: string) => void): void
   /** Ends the connection at once, without a farewell: for one that may be half open. */
   destroy(reason: Error): void
 }
@@ -23,12 +23,12 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
     query_timeout: exchangeTimeoutMs,
     keepAlive: true,
   })
-  const over = deferred<unknown>()
-  client.on('error', over.resolve)
-  client.on('end', () => over.resolve(new Error('the server closed the connection')))
+  const closed = deferred<unknown>()
+  client.on('error', closed.resolve)
+  client.on('end', () => closed.resolve(new Error('the server closed the connection')))
 
   function sever(reason: Error): void {
-    over.resolve(reason)
+    closed.resolve(reason)
     client.connection.stream.destroy()
   }
 
@@ -39,7 +39,7 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
     throw error
   }
   return {
-    closed: over.promise,
+    closed: closed.promise,
     destroy: sever,
     async query(text, values) {
       try {
@@ -56,7 +56,7 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
     },
     async close() {
       sever(new Error('closed by its owner'))
-      await over.promise
+      await closed.promise
     },
   }
 }

@@ -33,24 +33,24 @@ export async function chooseAccount(layout: Layout): Promise<Account> {
 }
 
 /** Gives the folder to the account and proves that the account reaches it. */
-export async function openFolderTo(account: Account, layout: Layout): Promise<void> {
+export async function grantFolder(account: Account, layout: Layout): Promise<void> {
   if (!account.ids) return
-  await giveTo(account, layout.dataDir)
-  await giveTo(account, layout.lock) // so that the account may later start by itself, without root
-  await mustReach(account, layout.dataDir, ['-w'])
+  await chownTo(account, layout.dataDir)
+  await chownTo(account, layout.lock) // so that the account may later start by itself, without root
+  await requireAccess(account, layout.dataDir, ['-w'])
 }
 
-export async function giveTo(account: Account, path: string): Promise<void> {
+export async function chownTo(account: Account, path: string): Promise<void> {
   if (account.ids) await chown(path, account.ids.uid, account.ids.gid)
 }
 
-async function mustReach(account: Account, path: string, how: string[]): Promise<void> {
-  if (await passes(account, path, how)) return
+async function requireAccess(account: Account, path: string, how: string[]): Promise<void> {
+  if (await canAccess(account, path, how)) return
   const ancestors: string[] = []
   for (let at = dirname(path); at !== dirname(at); at = dirname(at)) ancestors.unshift(at)
   let blocking = path
   for (const folder of ancestors) {
-    if (await passes(account, folder, ['-x'])) continue
+    if (await canAccess(account, folder, ['-x'])) continue
     blocking = folder
     break
   }
@@ -63,7 +63,7 @@ async function mustReach(account: Account, path: string, how: string[]): Promise
   )
 }
 
-export async function passes(account: Account, path: string, how: string[]): Promise<boolean> {
+export async function canAccess(account: Account, path: string, how: string[]): Promise<boolean> {
   return (await runProgram('test', [...how, path], { as: account, timeoutMs: shortMs })).ok
 }
 

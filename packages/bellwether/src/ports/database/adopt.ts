@@ -9,7 +9,14 @@ import { superuser, type Identity } from './cluster.js'
 import type { Layout } from './layout.js'
 import { translateError } from './pg-errors.js'
 import { poll } from './poll.js'
-import { bornAt, readPidFile, seePostmaster, stopPostmaster, watchPostmaster, type Postmaster } from './postmaster.js'
+import {
+  processStart,
+  readPidFile,
+  findPostmaster,
+  stopPostmaster,
+  watchPostmaster,
+  type Postmaster,
+} from './postmaster.js'
 
 const database = 'bellwether'
 const answerMs = 10_000
@@ -25,13 +32,13 @@ export async function adoptPostmaster(
   wanted: { readonly binary: string; readonly port: number },
 ): Promise<Postmaster | undefined> {
   const found = await readPidFile(layout.cluster)
-  const seen = found && (await seePostmaster(found.pid, layout.cluster))
+  const seen = found && (await findPostmaster(found.pid, layout.cluster))
   if (!found || !seen) return undefined
 
-  const port = await readyPort(layout, found.pid, seen.born)
+  const port = await readyPort(layout, found.pid, seen.start)
   if (port === 'gone') return undefined
   await verifyServer(layout, identity, port)
-  const postmaster = watchPostmaster(found.pid, port, seen.born)
+  const postmaster = watchPostmaster(found.pid, port, seen.start)
   const otherBinary = seen.exe !== undefined && seen.exe !== wanted.binary
   const otherPort = wanted.port !== 0 && wanted.port !== port
   if (!otherBinary && !otherPort) return postmaster
@@ -42,7 +49,7 @@ export async function adoptPostmaster(
 /** It may still be recovering, or be on its way out. */
 async function readyPort(layout: Layout, pid: number, born: string): Promise<number | 'gone'> {
   const state = await poll({ everyMs: 50, withinMs: recoveryMs }, async () => {
-    if ((await bornAt(pid)) !== born) return 'gone' as const
+    if ((await processStart(pid)) !== born) return 'gone' as const
     const file = await readPidFile(layout.cluster)
     return file?.pid === pid && file.status === 'ready' ? file.port : undefined
   })

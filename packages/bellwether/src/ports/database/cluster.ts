@@ -8,7 +8,7 @@ import { endianness } from 'node:os'
 import { basename, join } from 'node:path'
 import { systemRandom } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import { giveTo } from './account.js'
+import { chownTo } from './account.js'
 import type { Binaries } from './binaries.js'
 import { newClusterPrefix, type Layout } from './layout.js'
 import { runProgram, type Account } from './program.js'
@@ -23,7 +23,7 @@ export const superuser = 'bellwether'
 const initdbMs = 120_000 // a second on a laptop; slow disks and emulation take their time
 
 export async function clusterExists({ cluster }: Layout): Promise<boolean> {
-  return (await readIfThere(join(cluster, 'PG_VERSION'))) !== undefined
+  return (await readIfExists(join(cluster, 'PG_VERSION'))) !== undefined
 }
 
 export async function createCluster(
@@ -40,7 +40,7 @@ export async function createCluster(
   const passwordFile = `${making}.password`
   const password = hex(24)
   try {
-    await writePrivately(passwordFile, `${password}\n`, account)
+    await writePrivate(passwordFile, `${password}\n`, account)
     const ran = await runProgram(
       binaries.initdb,
       [
@@ -61,7 +61,7 @@ export async function createCluster(
     if (!ran.ok) throw initdbFailed(ran.stderr || ran.stdout)
     const systemIdentifier = await readSystemIdentifier(making)
     const identity: Identity = { systemIdentifier, password }
-    await writePrivately(join(making, basename(layout.identity)), `${JSON.stringify(identity)}\n`, account)
+    await writePrivate(join(making, basename(layout.identity)), `${JSON.stringify(identity)}\n`, account)
     await writeFile(join(making, 'postgresql.conf'), `\ninclude_if_exists = '${basename(layout.conf)}'\n`, {
       flag: 'a',
     })
@@ -77,7 +77,7 @@ export async function createCluster(
 export async function readIdentity(layout: Layout, binaries: Binaries): Promise<Identity> {
   const major = Number(await readFile(join(layout.cluster, 'PG_VERSION'), 'utf8'))
   if (major !== binaries.major) throw wrongMajor(layout.cluster, major, binaries.major)
-  const text = await readIfThere(layout.identity)
+  const text = await readIfExists(layout.identity)
   if (text === undefined) throw notOurs(layout.cluster, 'its bellwether.json is missing')
   const identity = JSON.parse(text) as Identity
   if ((await readSystemIdentifier(layout.cluster)) !== identity.systemIdentifier) {
@@ -87,7 +87,7 @@ export async function readIdentity(layout: Layout, binaries: Binaries): Promise<
 }
 
 export async function writeConf(layout: Layout, account: Account, settings: Settings): Promise<void> {
-  await writePrivately(`${layout.conf}.new`, confText(settings), account)
+  await writePrivate(`${layout.conf}.new`, confText(settings), account)
   await rename(`${layout.conf}.new`, layout.conf)
 }
 
@@ -97,9 +97,9 @@ async function readSystemIdentifier(cluster: string): Promise<string> {
   return String(endianness() === 'LE' ? control.readBigUInt64LE(0) : control.readBigUInt64BE(0))
 }
 
-async function writePrivately(path: string, text: string, account: Account): Promise<void> {
+async function writePrivate(path: string, text: string, account: Account): Promise<void> {
   await writeFile(path, text, { mode: 0o600, flush: true })
-  await giveTo(account, path)
+  await chownTo(account, path)
 }
 
 async function syncFolder(path: string): Promise<void> {
@@ -111,7 +111,7 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
-export async function readIfThere(path: string): Promise<string | undefined> {
+export async function readIfExists(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined
     throw error
@@ -122,9 +122,9 @@ function hex(bytes: number): string {
   return Buffer.from(systemRandom.bytes(bytes)).toString('hex')
 }
 
-function initdbFailed(said: string): Terminal {
-  const full = said.includes('No space left on device')
-  return new Terminal(`The database could not be created: ${said.slice(-2_000)}`, {
+function initdbFailed(output: string): Terminal {
+  const full = output.includes('No space left on device')
+  return new Terminal(`The database could not be created: ${output.slice(-2_000)}`, {
     code: full ? 'disk_full' : 'initdb_failed',
     hint: full ? 'Free some space, then start again; nothing half-made was left.' : 'Nothing half-made was left.',
   })

@@ -84,10 +84,10 @@ export async function openListener(options: ListenerOptions): Promise<pg.Client>
     ...clientConfig(options, 'role'),
     query_timeout: options.connectTimeoutMs ?? connectTimeoutMs,
   })
-  let told = true
+  let reported = true
   client.on('error', (error: Error) => {
-    if (told) return
-    told = true
+    if (reported) return
+    reported = true
     options.onLost(error)
   })
   try {
@@ -96,7 +96,7 @@ export async function openListener(options: ListenerOptions): Promise<pg.Client>
     await client.end().catch(() => undefined)
     throw translateError(error)
   }
-  told = false
+  reported = false
   return client
 }
 

@@ -6,16 +6,16 @@
  */
 import type { Log } from '@bellwether/base'
 import { adoptPostmaster, urlOf, verifyServer } from './adopt.js'
-import { chooseAccount, openFolderTo } from './account.js'
+import { chooseAccount, grantFolder } from './account.js'
 import { findBinaries } from './binaries.js'
 import { clusterExists, createCluster, readIdentity, writeConf } from './cluster.js'
 import { takeFolderLock, type FolderLock } from './folder-lock.js'
-import { launchPostmaster, rememberPort } from './launch.js'
+import { launchPostmaster, savePort } from './launch.js'
 import { layoutOf, makeFolder, type Layout } from './layout.js'
 import { reachableBinaries } from './reachable-binaries.js'
 import { stopPostmaster, type Postmaster } from './postmaster.js'
-import { boundLog } from './server-log.js'
-import { tuned, type Settings } from './settings.js'
+import { rotateLog } from './server-log.js'
+import { tunedSettings, type Settings } from './settings.js'
 
 export interface EmbeddedOptions {
   /** A folder of the cluster's own; made if absent, refused if it holds anything else. */
@@ -48,13 +48,13 @@ const logCheckMs = 60_000
 
 export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const layout = layoutOf(options.dataDir)
-  const settings = { ...tuned, ...options.settings }
+  const settings = { ...tunedSettings, ...options.settings }
   const installed = await findBinaries()
   await makeFolder(layout)
   const lock = await takeFolderLock(layout.lock)
   try {
     const account = await chooseAccount(layout)
-    await openFolderTo(account, layout)
+    await grantFolder(account, layout)
     const binaries = await reachableBinaries(account, layout, installed)
     if (!(await clusterExists(layout))) {
       options.log.info({ dataDir: layout.dataDir }, 'creating the embedded database')
@@ -72,7 +72,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     const postmaster = await launchPostmaster(launch)
     try {
       await verifyServer(layout, identity, postmaster.port)
-      await rememberPort(launch, postmaster.port)
+      await savePort(launch, postmaster.port)
     } catch (error) {
       await stopPostmaster(postmaster)
       throw error
@@ -95,7 +95,7 @@ function handle(
   let stopping: Promise<void> | undefined
   let over = false
   const bound = setInterval(() => {
-    boundLog(layout.log).catch((error: unknown) => log.warn({ error }, 'the server log could not be bounded'))
+    rotateLog(layout.log).catch((error: unknown) => log.warn({ error }, 'the server log could not be bounded'))
   }, logCheckMs)
   bound.unref()
 

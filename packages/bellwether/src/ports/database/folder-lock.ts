@@ -46,8 +46,8 @@ export async function takeFolderLock(path: string): Promise<FolderLock> {
 }
 
 async function taken(holder: ChildProcess, path: string): Promise<void> {
-  let said = ''
-  holder.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()))
+  let stderr = ''
+  holder.stderr?.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
   const timer = setTimeout(() => holder.kill('SIGKILL'), takeMs)
   try {
     const outcome = await Promise.race([
@@ -55,7 +55,7 @@ async function taken(holder: ChildProcess, path: string): Promise<void> {
       once(holder, 'close').then(([code]) => code as number | null),
     ])
     if (outcome === 'held') return
-    throw outcome === inUse ? await folderInUse(path) : lockFailed(path, said.trim() || `flock ended with ${outcome}`)
+    throw outcome === inUse ? await folderInUse(path) : lockFailed(path, stderr.trim() || `flock ended with ${outcome}`)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw flockMissing(error)
     throw error

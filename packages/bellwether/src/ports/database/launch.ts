@@ -8,9 +8,9 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { systemClock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
-import { giveTo } from './account.js'
+import { chownTo } from './account.js'
 import type { Binaries } from './binaries.js'
-import { readIfThere } from './cluster.js'
+import { readIfExists } from './cluster.js'
 import type { Layout } from './layout.js'
 import { poll } from './poll.js'
 import { readPidFile, stopPostmaster, type Postmaster } from './postmaster.js'
@@ -46,9 +46,9 @@ export async function launchPostmaster(launch: Launch): Promise<Postmaster> {
 }
 
 /** For the next start: whoever holds this server's URL finds it again after a restart. */
-export async function rememberPort({ layout, account }: Launch, port: number): Promise<void> {
+export async function savePort({ layout, account }: Launch, port: number): Promise<void> {
   await writeFile(layout.lastPort, `${port}\n`)
-  await giveTo(account, layout.lastPort)
+  await chownTo(account, layout.lastPort)
 }
 
 /** A running postmaster, or what the log says about why there is none. */
@@ -100,13 +100,13 @@ async function freshSocketDir(layout: Layout, account: Account): Promise<string>
   await rm(layout.socketDir, { recursive: true, force: true })
   if (Buffer.byteLength(layout.socketDir) > socketPathMax - '.s.PGSQL.65535.lock'.length) return ''
   await mkdir(layout.socketDir, { mode: 0o700 })
-  await giveTo(account, layout.socketDir)
+  await chownTo(account, layout.socketDir)
   return layout.socketDir
 }
 
 async function choosePort({ layout, port }: Launch, tries: number): Promise<number> {
   if (port !== 0) return port
-  const last = tries === 1 ? Number(await readIfThere(layout.lastPort)) : 0
+  const last = tries === 1 ? Number(await readIfExists(layout.lastPort)) : 0
   if (last > 0 && (await bindable(last)) !== undefined) return last
   const free = await bindable(0)
   if (free !== undefined) return free
@@ -134,9 +134,9 @@ function portInUse(port: number): Terminal {
   })
 }
 
-function startFailed(layout: Layout, said: string): Terminal {
-  const full = said.includes('No space left on device')
-  return new Terminal(`PostgreSQL does not start. The end of ${layout.log}:\n${said}`, {
+function startFailed(layout: Layout, output: string): Terminal {
+  const full = output.includes('No space left on device')
+  return new Terminal(`PostgreSQL does not start. The end of ${layout.log}:\n${output}`, {
     code: full ? 'disk_full' : 'postgres_failed',
     hint: full ? 'Free some space, then start again; nothing is lost.' : 'Read the log; nothing was removed.',
   })

@@ -6,7 +6,7 @@
 import { readFile, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Retryable } from '@bellwether/protocol'
-import { readIfThere } from './cluster.js'
+import { readIfExists } from './cluster.js'
 import { poll } from './poll.js'
 import { runProgram } from './program.js'
 
@@ -30,26 +30,28 @@ const fastMs = 30_000
 const immediateMs = 10_000
 
 export async function readPidFile(cluster: string): Promise<PidFile | undefined> {
-  const text = await readIfThere(join(cluster, 'postmaster.pid'))
+  const text = await readIfExists(join(cluster, 'postmaster.pid'))
   const [pid, , , port, , , , status] = (text ?? '').split('\n')
   if (!Number(pid)) return undefined
   return { pid: Math.abs(Number(pid)), port: Number(port), status: status?.trim() ?? '' }
 }
 
-export interface Seen {
+export interface FoundPostmaster {
   /** Tells this process from a later one with the same pid. */
-  readonly born: string
+  readonly start: string
   /** Where /proc tells it. */
   readonly exe: string | undefined
 }
 
 /** The process behind `pid`, if it is the postmaster of this cluster. */
-export async function seePostmaster(pid: number, cluster: string): Promise<Seen | undefined> {
-  const born = await bornAt(pid)
+export async function findPostmaster(pid: number, cluster: string): Promise<FoundPostmaster | undefined> {
+  const born = await processStart(pid)
   if (born === undefined) return undefined
   if (process.platform !== 'linux') {
     const asked = await runProgram('ps', ['-o', 'command=', '-p', String(pid)], { timeoutMs: 5_000 })
-    return asked.stdout.includes('postgres') && asked.stdout.includes(cluster) ? { born, exe: undefined } : undefined
+    return asked.stdout.includes('postgres') && asked.stdout.includes(cluster)
+      ? { start: born, exe: undefined }
+      : undefined
   }
   try {
     const [args, cwd, exe, folder] = await Promise.all([
@@ -59,7 +61,7 @@ export async function seePostmaster(pid: number, cluster: string): Promise<Seen 
       realpath(cluster),
     ])
     // The server and its children stand in the cluster's folder; only the postmaster still has its own arguments.
-    return cwd === folder && args.split('\0')[1] === '-D' ? { born, exe } : undefined
+    return cwd === folder && args.split('\0')[1] === '-D' ? { start: born, exe } : undefined
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
     // Gone meanwhile, or another user's process, which a server of ours never is.
@@ -69,7 +71,7 @@ export async function seePostmaster(pid: number, cluster: string): Promise<Seen 
 }
 
 /** When the process was born; undefined when it is gone, or dead and merely not yet reaped. */
-export async function bornAt(pid: number): Promise<string | undefined> {
+export async function processStart(pid: number): Promise<string | undefined> {
   if (process.platform !== 'linux') {
     const asked = await runProgram('ps', ['-o', 'state=,lstart=', '-p', String(pid)], { timeoutMs: 5_000 })
     return asked.ok && !asked.stdout.trim().startsWith('Z') ? asked.stdout.trim().slice(2) : undefined
@@ -88,7 +90,7 @@ export function watchPostmaster(pid: number, port: number, born: string): Postma
   let timer: NodeJS.Timeout | undefined
   const exited = new Promise<string>((resolve) => {
     const look = async () => {
-      const now = await bornAt(pid).catch(() => born) // unreadable for a moment is not dead
+      const now = await processStart(pid).catch(() => born) // unreadable for a moment is not dead
       if (now !== born) return resolve('it is gone')
       timer = setTimeout(() => void look(), 500)
       timer.unref()
@@ -100,7 +102,7 @@ export function watchPostmaster(pid: number, port: number, born: string): Postma
     port,
     exited,
     signal: async (name) => {
-      if ((await bornAt(pid)) === born) process.kill(pid, name)
+      if ((await processStart(pid)) === born) process.kill(pid, name)
     },
   }
 }

@@ -9,7 +9,7 @@ export interface Account {
   readonly ids?: { readonly uid: number; readonly gid: number }
 }
 
-export interface Ran {
+export interface ProgramResult {
   readonly ok: boolean
   /** The program is not installed or not reachable. */
   readonly missing: boolean
@@ -29,7 +29,7 @@ export function plainEnv(): NodeJS.ProcessEnv {
   return { PATH: environment()['PATH'] ?? '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC' }
 }
 
-export function runProgram(file: string, args: readonly string[], options: RunOptions): Promise<Ran> {
+export function runProgram(file: string, args: readonly string[], options: RunOptions): Promise<ProgramResult> {
   return new Promise((resolve) => {
     const settings = {
       ...idsOf(options.as),

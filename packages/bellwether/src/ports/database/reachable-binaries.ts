@@ -5,13 +5,13 @@
  */
 import { cp, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { passes } from './account.js'
+import { canAccess } from './account.js'
 import type { Binaries } from './binaries.js'
 import { nativePrefix, type Layout } from './layout.js'
 import type { Account } from './program.js'
 
 export async function reachableBinaries(account: Account, layout: Layout, binaries: Binaries): Promise<Binaries> {
-  if (!account.ids || (await passes(account, binaries.postgres, ['-x']))) return binaries
+  if (!account.ids || (await canAccess(account, binaries.postgres, ['-x']))) return binaries
   const native = dirname(dirname(binaries.postgres))
   // The file's time tells one installation from the next.
   const { mtimeMs, size } = await stat(binaries.postgres)

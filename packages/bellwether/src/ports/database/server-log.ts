@@ -3,7 +3,7 @@
  * limit the text moves to one older file and the log starts again (the server appends, so truncating under it is safe).
  */
 import { copyFile, open, stat, truncate } from 'node:fs/promises'
-import { giveTo } from './account.js'
+import { chownTo } from './account.js'
 import type { Account } from './program.js'
 
 export interface ServerLog {
@@ -16,7 +16,7 @@ export interface ServerLog {
 const maxBytes = 16 * 1024 * 1024 // weeks of warnings; with the older file at most 32 MB
 const tailBytes = 4_096
 
-export async function boundLog(path: string): Promise<void> {
+export async function rotateLog(path: string): Promise<void> {
   const size = await sizeOf(path)
   if (size <= maxBytes) return
   await copyFile(path, `${path}.1`)
@@ -24,10 +24,10 @@ export async function boundLog(path: string): Promise<void> {
 }
 
 export async function openServerLog(path: string, account: Account): Promise<ServerLog> {
-  await boundLog(path)
+  await rotateLog(path)
   const from = await sizeOf(path)
   const file = await open(path, 'a+', 0o600)
-  await giveTo(account, path)
+  await chownTo(account, path)
   return {
     fd: file.fd,
     tail: async () => {

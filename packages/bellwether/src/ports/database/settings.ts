@@ -5,7 +5,7 @@
  */
 export type Settings = Readonly<Record<string, string>>
 
-export const tuned: Settings = {
+export const tunedSettings: Settings = {
   listen_addresses: '127.0.0.1',
   max_connections: '200',
   shared_buffers: '128MB',

@@ -56,7 +56,7 @@ export interface Disk {
 
 const { O_RDONLY, O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_TRUNC } = constants
 // O_NONBLOCK: a FIFO that someone put in place of a file must not stop us for ever.
-const careful = O_NOFOLLOW | O_NONBLOCK
+const safeFlags = O_NOFOLLOW | O_NONBLOCK
 
 function code(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : ''
@@ -95,7 +95,7 @@ async function flushFolder(path: string): Promise<void> {
 }
 
 async function write(path: string, chunks: Iterable<Uint8Array | string>, flush: boolean): Promise<void> {
-  const handle = await fs.open(path, O_WRONLY | O_CREAT | O_TRUNC | careful, 0o644)
+  const handle = await fs.open(path, O_WRONLY | O_CREAT | O_TRUNC | safeFlags, 0o644)
   try {
     for (const chunk of chunks) await handle.writeFile(chunk)
     if (flush) await handle.sync()
@@ -107,7 +107,7 @@ async function write(path: string, chunks: Iterable<Uint8Array | string>, flush:
 export const systemDisk: Disk = {
   async openLog(path, access) {
     const flags = access === 'append' ? O_RDWR | O_APPEND | O_CREAT : O_RDONLY
-    const handle = await orMissing(fs.open(path, flags | careful, 0o644))
+    const handle = await orMissing(fs.open(path, flags | safeFlags, 0o644))
     if (handle === 'missing') return handle
     if ((await handle.stat()).isFile()) return logFile(handle)
     await handle.close()
@@ -119,7 +119,7 @@ export const systemDisk: Disk = {
     if (entry === 'missing') return { found: 'missing' }
     if (entry.kind !== 'file') return { found: 'no_file' }
     if (entry.size > maxBytes) return { found: 'too_large' }
-    const bytes = await orMissing(fs.readFile(path, { flag: O_RDONLY | careful }))
+    const bytes = await orMissing(fs.readFile(path, { flag: O_RDONLY | safeFlags }))
     return bytes === 'missing' ? { found: 'missing' } : { found: 'bytes', bytes }
   },
 

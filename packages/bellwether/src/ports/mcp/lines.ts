@@ -15,13 +15,13 @@ export interface LineOptions {
   readonly maxBytes: number
   readonly onMessage: (message: unknown) => void
   /** A line that is no message, or one too long that does not say which call it answers. */
-  readonly onTrouble: (message: string) => void
+  readonly onError: (message: string) => void
 }
 
 // Enough to find an id at either end of a message; servers write it first or last.
 const endBytes = 256
 
-export function messageLines({ maxBytes, onMessage, onTrouble }: LineOptions): MessageLines {
+export function messageLines({ maxBytes, onMessage, onError: onTrouble }: LineOptions): MessageLines {
   let parts: Buffer[] = []
   let held = 0
   let first = ''

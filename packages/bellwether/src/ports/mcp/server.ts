@@ -84,8 +84,8 @@ const complaintsMax = 20
 
 interface Session extends Connection {
   readonly client: Client
-  lose(why: unknown): void
-  readonly overflown: () => boolean
+  disconnect(why: unknown): void
+  readonly overflowed: () => boolean
 }
 
 export function openMcpServer(options: McpServerOptions): McpServer {
@@ -97,7 +97,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
 
   async function open(): Promise<Session> {
     let overflown = false
-    const complain = rarely(complaintsMax, (error) =>
+    const complain = firstOnly(complaintsMax, (error) =>
       log.warn({ server: name, err: error }, 'trouble with an MCP server'),
     )
     const over = deferred<unknown>()
@@ -129,8 +129,8 @@ export function openMcpServer(options: McpServerOptions): McpServer {
           )
         await client.close()
       },
-      lose,
-      overflown: () => overflown,
+      disconnect: lose,
+      overflowed: () => overflown,
     }
     attempt = made.transport
     try {
@@ -139,8 +139,8 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     } catch (error) {
       await client.close()
       await made.transport.close()
-      const said = made.lastError()
-      throw said === '' ? error : new Error(`${errorMessage(error)}; it said: ${said}`)
+      const stderr = made.lastError()
+      throw stderr === '' ? error : new Error(`${errorMessage(error)}; it said: ${stderr}`)
     }
     attempt = undefined
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => void refresh(session))
@@ -225,8 +225,8 @@ export function openMcpServer(options: McpServerOptions): McpServer {
         const limits = { signal, timeout: timeoutMs + slackMs }
         return toMcpResult(await one.client.request({ method: 'tools/call', params }, CallToolResultSchema, limits))
       } catch (error) {
-        const failure = one.overflown() ? tooLarge() : failureOf(name, error)
-        if (failure.lost) one.lose(error)
+        const failure = one.overflowed() ? tooLarge() : failureOf(name, error)
+        if (failure.lost) one.disconnect(error)
         throw failure.failure
       }
     },
@@ -240,7 +240,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
 }
 
 /** A stranger who complains without end is heard a few times. */
-function rarely(times: number, say: (error: Error) => void): (error: Error) => void {
+function firstOnly(times: number, say: (error: Error) => void): (error: Error) => void {
   let left = times
   return (error) => {
     if (left > 0) say(error)
@@ -251,20 +251,20 @@ function rarely(times: number, say: (error: Error) => void): (error: Error) => v
 const closedCode: number = ErrorCode.ConnectionClosed
 const timeoutCode: number = ErrorCode.RequestTimeout
 
-interface Judged {
+interface FailedCall {
   readonly failure: ToolFailure
   /** The connection is no good any more. */
   readonly lost: boolean
 }
 
-const tooLarge = (): Judged => ({
+const tooLarge = (): FailedCall => ({
   lost: false,
   failure: new ToolFailure('the call ran, but its answer was too large and is lost: ask for less', {
     code: 'result_too_large',
   }),
 })
 
-function failureOf(server: string, error: unknown): Judged {
+function failureOf(server: string, error: unknown): FailedCall {
   const message = errorMessage(error)
   if (error instanceof StreamableHTTPError) {
     const status = error.code ?? 0
@@ -280,7 +280,7 @@ function failureOf(server: string, error: unknown): Judged {
   if (error instanceof McpError) {
     const code: number = error.code
     if (code === tooLargeCode) return tooLarge()
-    if (code === closedCode) return { lost: false, failure: gone(server, message, error) }
+    if (code === closedCode) return { lost: false, failure: lostDuringCall(server, message, error) }
     if (code === timeoutCode)
       return {
         lost: false,
@@ -298,7 +298,7 @@ function failureOf(server: string, error: unknown): Judged {
   return { failure, lost: true }
 }
 
-const gone = (server: string, message: string, cause: unknown) =>
+const lostDuringCall = (server: string, message: string, cause: unknown) =>
   new ToolFailure(`the MCP server ${server} went away in the middle of the call (${message})`, {
     code: 'mcp_lost',
     inDoubt: true,

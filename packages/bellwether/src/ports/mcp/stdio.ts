@@ -25,7 +25,7 @@ export interface StdioOptions {
   /** How often the guardian is told that this process lives. */
   readonly renewMs: number
   readonly messageMaxBytes: number
-  readonly onTrouble: (message: string) => void
+  readonly onError: (message: string) => void
 }
 
 // The end of what it complained about is what explains its death.
@@ -33,7 +33,7 @@ const stderrMaxBytes = 4_096
 
 export function stdioTransport(options: StdioOptions): McpTransport {
   const transport = new StdioTransport(options)
-  return { transport, lastError: () => transport.complaint }
+  return { transport, lastError: () => transport.stderrTail }
 }
 
 class StdioTransport implements Transport {
@@ -52,12 +52,12 @@ class StdioTransport implements Transport {
   }
 
   /** The end of what it wrote to stderr. */
-  get complaint(): string {
+  get stderrTail(): string {
     return this.#stderr.text().trim()
   }
 
   async start(): Promise<void> {
-    const { clock, guardian, command, cwd, env, token, messageMaxBytes, onTrouble } = this.#options
+    const { clock, guardian, command, cwd, env, token, messageMaxBytes, onError: onTrouble } = this.#options
     const watch = await guardian.watch(token, clock.monotonicMs())
     this.#watch = watch
     try {
@@ -75,7 +75,7 @@ class StdioTransport implements Transport {
     const lines = messageLines({
       maxBytes: messageMaxBytes,
       onMessage: (message) => this.#hear(message),
-      onTrouble,
+      onError: onTrouble,
     })
     child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
     child.stderr?.on('data', (chunk: Buffer) => this.#stderr.add(chunk))
@@ -105,7 +105,7 @@ class StdioTransport implements Transport {
 
   async #end(): Promise<void> {
     this.#over.abort()
-    const { clock, graceMs, token, onTrouble } = this.#options
+    const { clock, graceMs, token, onError: onTrouble } = this.#options
     const child = this.#child
     child?.stdin?.end()
     const root = child?.pid === undefined ? {} : { root: child.pid }
@@ -119,7 +119,7 @@ class StdioTransport implements Transport {
   #hear(message: unknown): void {
     const parsed = JSONRPCMessageSchema.safeParse(message)
     if (parsed.success) this.onmessage?.(parsed.data)
-    else this.#options.onTrouble('a message that is not of the protocol')
+    else this.#options.onError('a message that is not of the protocol')
   }
 
   async #renew(watch: Watch): Promise<void> {

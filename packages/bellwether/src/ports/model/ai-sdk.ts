@@ -89,7 +89,7 @@ function messageOf(message: Message): Prompt[number] {
             toolCallId: call.id,
             toolName: call.name,
             input: call.args ?? {},
-            ...(call.extra === undefined ? {} : { providerOptions: seenAgain(call.extra) }),
+            ...(call.extra === undefined ? {} : { providerOptions: replayMetadata(call.extra) }),
           })),
         ],
       }
@@ -107,7 +107,7 @@ function messageOf(message: Message): Prompt[number] {
 }
 
 /** Gemini's signatures come under the provider's own name, and are looked for under Google's. */
-function seenAgain(extra: Readonly<Record<string, unknown>>): Extra {
+function replayMetadata(extra: Readonly<Record<string, unknown>>): Extra {
   return { google: Object.values(extra)[0], ...extra } as Extra
 }
 
@@ -126,7 +126,7 @@ function partOf(part: SdkPart): ModelPart | undefined {
     case 'finish':
       return finishOf(part)
     case 'error':
-      if (!(part.error instanceof Error)) throw saidError(part.error)
+      if (!(part.error instanceof Error)) throw streamError(part.error)
       // A stream that just ends is one thing whichever provider it comes from: the missing finish tells.
       if (part.error.message.includes('without a finish reason')) return undefined
       throw part.error
@@ -136,9 +136,9 @@ function partOf(part: SdkPart): ModelPart | undefined {
 }
 
 /** A provider that sends an error in the middle of a stream of 200 OK. */
-function saidError(error: unknown): Retryable {
-  const told = typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : undefined
-  return new Retryable(`the model's provider broke off: ${told ?? JSON.stringify(error)}`, {
+function streamError(error: unknown): Retryable {
+  const message = typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : undefined
+  return new Retryable(`the model's provider broke off: ${message ?? JSON.stringify(error)}`, {
     code: 'model_stream_error',
     cause: error,
   })
@@ -162,15 +162,15 @@ function finishOf({ finishReason, usage }: Finish): ModelPart | undefined {
 function usageOf({ inputTokens, outputTokens }: Finish['usage']): TokenUsage | undefined {
   if (inputTokens.total === undefined && outputTokens.total === undefined) return undefined
   return {
-    inputTokens: whole(inputTokens.total),
-    outputTokens: whole(outputTokens.total),
-    cachedTokens: whole(inputTokens.cacheRead),
+    inputTokens: tokenCount(inputTokens.total),
+    outputTokens: tokenCount(outputTokens.total),
+    cachedTokens: tokenCount(inputTokens.cacheRead),
   }
 }
 
 // More than any call can use: a larger number is the provider's mistake, and would overflow what adds them up.
 const tokensMax = 1e9
 
-function whole(value: number | undefined): number {
+function tokenCount(value: number | undefined): number {
   return value !== undefined && Number.isFinite(value) && value > 0 ? Math.min(tokensMax, Math.round(value)) : 0
 }

@@ -41,9 +41,9 @@ export interface ModelCall {
   readonly busyTimeoutMs: number
   readonly signal: AbortSignal
   /** Before each try; false: it may not be made. */
-  begin(attempt: number): Promise<boolean>
+  beforeAttempt(attempt: number): Promise<boolean>
   /** After each try that began. */
-  settle(attempt: number, bill: Charge): Promise<void>
+  afterAttempt(attempt: number, bill: Charge): Promise<void>
   /** As it comes: lossy, and a try that fails has already said what it said. */
   onPart?(part: ModelPart): void
 }
@@ -54,34 +54,34 @@ export type ModelCallResult =
   | { readonly what: 'refused'; readonly attempts: number }
   | { readonly what: 'halted' }
 
-export async function callModel(model: Model, request: ModelRequest, asking: ModelCall): Promise<ModelCallResult> {
-  const { clock, signal, log } = asking
+export async function callModel(model: Model, request: ModelRequest, call: ModelCall): Promise<ModelCallResult> {
+  const { clock, signal, log } = call
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
-    const pass = await entered(asking, asking.busyTimeoutMs - (clock.monotonicMs() - startedMs))
+    const pass = await acquirePermit(call, call.busyTimeoutMs - (clock.monotonicMs() - startedMs))
     if (pass === undefined)
-      return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyToo, attempts: attempt - 1 }
+      return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyTooLong, attempts: attempt - 1 }
     let failure: ModelFailure
     try {
-      if (!(await asking.begin(attempt))) {
+      if (!(await call.beforeAttempt(attempt))) {
         pass.release('failed')
         return { what: 'refused', attempts: attempt - 1 }
       }
-      const tried = await once(model, request, asking)
+      const tried = await once(model, request, call)
       if (signal.aborted) return { what: 'halted' }
       if ('answer' in tried) {
         pass.release('well')
-        await asking.settle(attempt, tried.answer.usage ?? 'unknown')
+        await call.afterAttempt(attempt, tried.answer.usage ?? 'unknown')
         return { what: 'answered', answer: tried.answer, attempts: attempt }
       }
-      const told = modelFailure(tried.error, clock.wallMs())
-      failure = { ...told, message: model.redact?.(told.message) ?? told.message }
+      const raw = modelFailure(tried.error, clock.wallMs())
+      failure = { ...raw, message: model.redact?.(raw.message) ?? raw.message }
       pass.release(failure.busy ? 'busy' : 'failed', failure.afterMs)
-      await asking.settle(attempt, failure.unbilled ? 'nothing' : 'unknown')
+      await call.afterAttempt(attempt, failure.unbilled ? 'nothing' : 'unknown')
     } finally {
       pass.release('failed')
     }
-    const next = decideRetry(asking.retry, attempt, failure, asking.random.next())
+    const next = decideRetry(call.retry, attempt, failure, call.random.next())
     if (!next.retry) return { what: 'failed', failure, attempts: attempt }
     log.warn(
       { model: model.name, attempt, code: failure.code, waitMs: next.waitMs, said: failure.message },
@@ -93,7 +93,7 @@ export async function callModel(model: Model, request: ModelRequest, asking: Mod
   }
 }
 
-const busyToo: ModelFailure = {
+const busyTooLong: ModelFailure = {
   retryable: true,
   why: 'contention',
   afterMs: 0,
@@ -105,7 +105,7 @@ const busyToo: ModelFailure = {
 }
 
 /** Undefined: called off, or not let in for this long. */
-async function entered({ clock, limiter, signal }: ModelCall, waitMs: number): Promise<Permit | undefined> {
+async function acquirePermit({ clock, limiter, signal }: ModelCall, waitMs: number): Promise<Permit | undefined> {
   const enough = new AbortController()
   const within = new AbortController()
   const callOff = () => enough.abort()

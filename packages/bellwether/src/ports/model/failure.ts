@@ -61,11 +61,11 @@ const tooLong =
   /context[ _-]?(?:length|window)|maximum context|prompt is too long|too many (?:input )?tokens|request_too_large/i
 const noMoney = /insufficient[_ ]quota|billing|credit balance/i
 
-function codeOf(status: number, told: string): string {
+function codeOf(status: number, message: string): string {
   if (status === 401 || status === 403) return 'model_key_refused'
   if (status === 404) return 'model_not_found'
-  if (noMoney.test(told) && (status === 429 || status === 400 || status === 402)) return 'model_quota'
-  if (status === 413 || (status === 400 && tooLong.test(told))) return 'model_context_exceeded'
+  if (noMoney.test(message) && (status === 429 || status === 400 || status === 402)) return 'model_quota'
+  if (status === 413 || (status === 400 && tooLong.test(message))) return 'model_context_exceeded'
   if (status === 429 || status === 529) return 'model_busy'
   if (status >= 500 || status === 408) return 'model_unavailable'
   return status >= 400 ? 'model_request_refused' : 'model_bad_answer'
@@ -86,10 +86,10 @@ function deepest(error: Error): string {
 export function retryAfterMs(headers: Readonly<Record<string, string>>, nowMs: number): number {
   const precise = Number(headers['retry-after-ms'])
   if (headers['retry-after-ms'] !== undefined && Number.isFinite(precise) && precise > 0) return precise
-  const told = headers['retry-after']
-  if (told === undefined) return 0
-  const seconds = Number(told)
+  const retryAfter = headers['retry-after']
+  if (retryAfter === undefined) return 0
+  const seconds = Number(retryAfter)
   if (Number.isFinite(seconds)) return Math.max(0, seconds * 1_000)
-  const at = Date.parse(told)
+  const at = Date.parse(retryAfter)
   return Number.isNaN(at) ? 0 : Math.max(0, at - nowMs)
 }

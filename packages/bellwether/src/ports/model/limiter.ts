@@ -32,20 +32,20 @@ export function openLimiter({
   readonly clock: Clock
   readonly maxConcurrent: number
 }): Limiter {
-  const line: { go: (pass: Permit | undefined) => void }[] = []
+  const queue: { go: (pass: Permit | undefined) => void }[] = []
   let width = widest
   let inside = 0
   let pausedUntilMs = 0
   let refusals = 0
   /** Requests that began before a pause say nothing about the time after it. */
-  let season = 0
+  let pauseGeneration = 0
   let waking: AbortController | undefined
 
   function open(): void {
-    while (line.length > 0 && inside < width) {
+    while (queue.length > 0 && inside < width) {
       if (clock.monotonicMs() < pausedUntilMs) return void wakeLater()
       inside += 1
-      line.shift()?.go(pass())
+      queue.shift()?.go(pass())
     }
   }
 
@@ -63,7 +63,7 @@ export function openLimiter({
   }
 
   function pass(): Permit {
-    const began = season
+    const generation = pauseGeneration
     let left = false
     return {
       release(outcome, afterMs = 0) {
@@ -71,14 +71,14 @@ export function openLimiter({
         left = true
         inside -= 1
         if (outcome === 'busy') {
-          if (began === season) {
-            season += 1
+          if (generation === pauseGeneration) {
+            pauseGeneration += 1
             refusals += 1
             width = 1
           }
           const restMs = afterMs > 0 ? Math.min(backoff.maxMs, afterMs) : backoffMs({ backoff }, refusals)
           pausedUntilMs = Math.max(pausedUntilMs, clock.monotonicMs() + restMs)
-        } else if (outcome === 'well' && began === season) {
+        } else if (outcome === 'well' && generation === pauseGeneration) {
           refusals = 0
           width = Math.min(widest, width + 1)
         }
@@ -89,28 +89,28 @@ export function openLimiter({
 
   return {
     get waiting() {
-      return line.length
+      return queue.length
     },
     async acquire(signal) {
       if (signal.aborted) return undefined
-      if (line.length >= queueMax)
+      if (queue.length >= queueMax)
         throw new Retryable(`${queueMax} requests wait for this model's provider`, { code: 'model_queue_full' })
       return new Promise((resolve) => {
         const entry = {
           go: (pass: Permit | undefined) => {
-            signal.removeEventListener('abort', giveUp)
+            signal.removeEventListener('abort', cancel)
             resolve(pass)
           },
         }
-        const giveUp = () => {
-          const at = line.indexOf(entry)
-          if (at >= 0) line.splice(at, 1)
+        const cancel = () => {
+          const at = queue.indexOf(entry)
+          if (at >= 0) queue.splice(at, 1)
           // Nobody waits any more: no timer may keep the process from ending.
-          if (line.length === 0) waking?.abort()
+          if (queue.length === 0) waking?.abort()
           resolve(undefined)
         }
-        signal.addEventListener('abort', giveUp, { once: true })
-        line.push(entry)
+        signal.addEventListener('abort', cancel, { once: true })
+        queue.push(entry)
         open()
       })
     },

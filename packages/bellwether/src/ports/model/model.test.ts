@@ -111,8 +111,8 @@ it('a provider that is busy for ever is waited for only as long as there is pati
       timeouts: defaultModelTimeouts,
       busyTimeoutMs: 120_000,
       signal: going,
-      begin: async () => true,
-      settle: async () => undefined,
+      beforeAttempt: async () => true,
+      afterAttempt: async () => undefined,
     },
   )
   await settle()

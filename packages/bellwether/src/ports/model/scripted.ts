@@ -28,8 +28,8 @@ export function scriptedModel(name: string, script: Script): Model {
     name: `scripted/${name}`,
     account: `scripted/${name}`,
     async *stream(request, signal) {
-      const said = request.messages.filter((message) => message.role === 'assistant').length
-      const answer = await script(request, said, signal)
+      const answers = request.messages.filter((message) => message.role === 'assistant').length
+      const answer = await script(request, answers, signal)
       if (signal.aborted) throw new Terminal('the script was called off', { code: 'aborted' })
       yield* partsOf(request, answer)
     },

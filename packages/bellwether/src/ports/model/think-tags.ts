@@ -15,7 +15,7 @@ export interface ThinkTagSplitter {
 
 export function splitThinkTags(): ThinkTagSplitter {
   let place: 'before' | 'inside' | 'after' = 'before'
-  let held = ''
+  let pending = ''
 
   function* out(kind: 'text' | 'thought', text: string): Iterable<ModelPart> {
     if (text !== '') yield { kind, text }
@@ -24,35 +24,35 @@ export function splitThinkTags(): ThinkTagSplitter {
   return {
     *take(text) {
       if (place === 'after') return yield* out('text', text)
-      held += text
+      pending += text
       if (place === 'before') {
-        const begun = held.trimStart()
+        const begun = pending.trimStart()
         if (opening.startsWith(begun)) return
         place = begun.startsWith(opening) ? 'inside' : 'after'
-        if (place === 'inside') held = begun.slice(opening.length)
+        if (place === 'inside') pending = begun.slice(opening.length)
         else {
-          yield* out('text', held)
-          held = ''
+          yield* out('text', pending)
+          pending = ''
           return
         }
       }
-      const end = held.indexOf(closing)
+      const end = pending.indexOf(closing)
       if (end >= 0) {
-        const after = held.slice(end + closing.length).trimStart()
-        yield* out('thought', held.slice(0, end))
+        const after = pending.slice(end + closing.length).trimStart()
+        yield* out('thought', pending.slice(0, end))
         yield* out('text', after)
         place = 'after'
-        held = ''
+        pending = ''
         return
       }
       // The end may be the beginning of the closing tag.
-      const safe = Math.max(0, held.length - closing.length + 1)
-      yield* out('thought', held.slice(0, safe))
-      held = held.slice(safe)
+      const safe = Math.max(0, pending.length - closing.length + 1)
+      yield* out('thought', pending.slice(0, safe))
+      pending = pending.slice(safe)
     },
     *rest() {
-      yield* out(place === 'inside' ? 'thought' : 'text', held)
-      held = ''
+      yield* out(place === 'inside' ? 'thought' : 'text', pending)
+      pending = ''
     },
   }
 }

@@ -12,25 +12,25 @@ export interface Tail {
 
 export function keepTail(maxBytes: number): Tail {
   let chunks: Buffer[] = []
-  let held = 0
+  let bytesHeld = 0
   let bytes = 0
   const trim = () => {
     const all = Buffer.concat(chunks)
     // A copy: a part of a larger buffer would keep the whole of it.
     const end = Buffer.from(all.subarray(Math.max(0, all.length - maxBytes)))
     chunks = [end]
-    held = end.length
+    bytesHeld = end.length
   }
   return {
     add(chunk) {
       bytes += chunk.length
       chunks.push(chunk)
-      held += chunk.length
+      bytesHeld += chunk.length
       // Twice the bound: so that each byte is copied once or twice, not with every chunk.
-      if (held > maxBytes * 2) trim()
+      if (bytesHeld > maxBytes * 2) trim()
     },
     text() {
-      if (held > maxBytes) trim()
+      if (bytesHeld > maxBytes) trim()
       const all = Buffer.concat(chunks)
       let from = 0
       if (bytes > all.length) while (from < all.length && from < 4 && (all[from]! & 0xc0) === 0x80) from += 1

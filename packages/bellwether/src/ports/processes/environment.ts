@@ -25,7 +25,7 @@ export function allowedName(name: string): string {
 
 export function commandEnvironment(
   names: readonly string[],
-  facts: Readonly<Record<string, string>>,
+  variables: Readonly<Record<string, string>>,
   token: string,
   from: Environment = environment(),
 ): Record<string, string> {
@@ -34,5 +34,5 @@ export function commandEnvironment(
     const value = from[name]
     if (value !== undefined) env[name] = value
   }
-  return { ...env, ...facts, [tokenName]: token }
+  return { ...env, ...variables, [tokenName]: token }
 }

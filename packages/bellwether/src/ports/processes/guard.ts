@@ -39,10 +39,10 @@ export interface Guard {
   run(signal: AbortSignal): Promise<void>
 }
 
-const judgeMs = 1_000
+const checkMs = 1_000
 // A judge that was itself away first hears what was said meanwhile.
 const lateMs = 500
-const hearMs = 50
+const catchUpMs = 50
 // A process that the kernel cannot end is tried again this often, and given up after an hour.
 const againMs = 1_000
 const triesMax = 3_600
@@ -51,7 +51,7 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
   const switches = new Map<string, Switch>()
   const wake = makeWake(clock)
 
-  async function carryOut(token: string, one: Switch): Promise<void> {
+  async function killTurn(token: string, one: Switch): Promise<void> {
     for (let tries = 1; switches.get(token) === one && tries <= triesMax; tries += 1) {
       const root = one.root === undefined ? {} : { root: one.root }
       const left = await end({
@@ -66,16 +66,16 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
     if (switches.get(token) === one) switches.delete(token)
   }
 
-  function judge(): void {
+  function check(): void {
     for (const [token, one] of switches) {
       if (one.ending !== undefined || nowMs() < one.until) continue
-      one.ending = carryOut(token, one)
+      one.ending = killTurn(token, one)
       onExpired(token)
     }
   }
 
   return {
-    check: judge,
+    check: check,
     apply(order) {
       if (order.do === 'ping') return
       const known = switches.get(order.token)
@@ -91,16 +91,16 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
     },
     async killAll() {
       for (const one of switches.values()) one.until = Math.min(one.until, nowMs())
-      judge()
+      check()
       await Promise.all([...switches.values()].flatMap((one) => one.ending ?? []))
     },
     async run(signal) {
       while (!signal.aborted) {
         const next = Math.min(...[...switches.values()].map((one) => (one.ending === undefined ? one.until : Infinity)))
-        const wantedMs = nowMs() + Math.max(0, Math.min(judgeMs, next - nowMs()))
+        const wantedMs = nowMs() + Math.max(0, Math.min(checkMs, next - nowMs()))
         await wake.wait(wantedMs - nowMs(), signal)
-        if (nowMs() - wantedMs > lateMs) await clock.sleep(hearMs, signal)
-        if (!signal.aborted) judge()
+        if (nowMs() - wantedMs > lateMs) await clock.sleep(catchUpMs, signal)
+        if (!signal.aborted) check()
       }
     },
   }

@@ -48,17 +48,17 @@ export interface GuardianOptions {
 // Starting node takes a fraction of a second; a guardian that does not answer for this long is as good as none.
 const answerUsualMs = 10_000
 // A guardian that dies this often within a minute will not live.
-const livesMax = 5
-const livesMs = 60_000
+const startsMax = 5
+const startsWindowMs = 60_000
 
-interface Held {
+interface WatchedTurn {
   untilMs: number
   pid?: number
   readonly lost: AbortController
   readonly gone: AbortController
 }
 
-interface Life {
+interface GuardianProcess {
   readonly child: ChildProcess
   readonly unanswered: Map<number, (heard: boolean) => void>
   /** Whether it was heard. */
@@ -68,9 +68,9 @@ interface Life {
 export function openGuardian(options: GuardianOptions): Guardian {
   const { clock, log, ttlMs, graceMs, answerMaxMs = answerUsualMs } = options
   const program = options.program ?? ownProgram()
-  const held = new Map<string, Held>()
-  let life: Life | undefined
-  let births: number[] = []
+  const watched = new Map<string, WatchedTurn>()
+  let current: GuardianProcess | undefined
+  let starts: number[] = []
   let closed = false
   let sequence = 0
 
@@ -78,12 +78,12 @@ export function openGuardian(options: GuardianOptions): Guardian {
   const shared = (untilMs: number) => Math.round(sharedMs() + untilMs - clock.monotonicMs())
 
   function lose(token: string, loss: LossReason): void {
-    held.get(token)?.lost.abort(loss)
+    watched.get(token)?.lost.abort(loss)
   }
 
-  function bear(): Life {
+  function start(): GuardianProcess {
     const nowMs = clock.monotonicMs()
-    births = [...births.filter((ms) => nowMs - ms < livesMs), nowMs]
+    starts = [...starts.filter((ms) => nowMs - ms < startsWindowMs), nowMs]
     const child = spawn(process.execPath, [...program], {
       // Its own session: what is sent to the worker's group does not reach it. Its environment is empty of turns and secrets.
       detached: true,
@@ -91,17 +91,17 @@ export function openGuardian(options: GuardianOptions): Guardian {
       cwd: '/',
       stdio: ['pipe', 'pipe', 'ignore'],
     })
-    const unanswered: Life['unanswered'] = new Map()
+    const unanswered: GuardianProcess['unanswered'] = new Map()
     const lines = splitLines(65_536, (line) => {
-      const said = JSON.parse(line) as { readonly done?: number; readonly expired?: string }
-      if (said.expired !== undefined) lose(said.expired, 'expired')
-      if (said.done === undefined) return
-      unanswered.get(said.done)?.(true)
-      unanswered.delete(said.done)
+      const message = JSON.parse(line) as { readonly done?: number; readonly expired?: string }
+      if (message.expired !== undefined) lose(message.expired, 'expired')
+      if (message.done === undefined) return
+      unanswered.get(message.done)?.(true)
+      unanswered.delete(message.done)
     })
     child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
     child.stdin?.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
-    const born: Life = {
+    const born: GuardianProcess = {
       child,
       unanswered,
       send(order) {
@@ -131,44 +131,44 @@ export function openGuardian(options: GuardianOptions): Guardian {
     return born
   }
 
-  function died(one: Life, reason: unknown): void {
-    if (life !== one) return
-    life = undefined
+  function died(one: GuardianProcess, reason: unknown): void {
+    if (current !== one) return
+    current = undefined
     for (const settle of one.unanswered.values()) settle(false)
     one.unanswered.clear()
     if (closed) return
-    log.error({ guardian_pid: one.child.pid, reason, watched: held.size }, 'the guardian died')
-    if (held.size > 0) void restart()
+    log.error({ guardian_pid: one.child.pid, reason, watched: watched.size }, 'the guardian died')
+    if (watched.size > 0) void restart()
   }
 
   async function restart(): Promise<void> {
-    const heir = alive()
-    if (heir === undefined) {
-      for (const token of held.keys()) lose(token, 'guardian_lost')
+    const next = running()
+    if (next === undefined) {
+      for (const token of watched.keys()) lose(token, 'guardian_lost')
       return
     }
-    const heard = await Promise.all([...held].map(([token, one]) => tell(heir, token, one)))
+    const heard = await Promise.all([...watched].map(([token, one]) => watchOn(next, token, one)))
     if (heard.every(Boolean))
-      log.info({ guardian_pid: heir.child.pid, watched: held.size }, 'a new guardian has taken over')
+      log.info({ guardian_pid: next.child.pid, watched: watched.size }, 'a new guardian has taken over')
   }
 
-  async function tell(to: Life, token: string, { untilMs, pid }: Held): Promise<boolean> {
-    const told = [to.send({ do: 'watch', token, until: shared(untilMs), grace: graceMs })]
-    if (pid !== undefined) told.push(to.send({ do: 'root', token, pid }))
-    return (await Promise.all(told)).every(Boolean)
+  async function watchOn(to: GuardianProcess, token: string, { untilMs, pid }: WatchedTurn): Promise<boolean> {
+    const sent = [to.send({ do: 'watch', token, until: shared(untilMs), grace: graceMs })]
+    if (pid !== undefined) sent.push(to.send({ do: 'root', token, pid }))
+    return (await Promise.all(sent)).every(Boolean)
   }
 
   /** A living guardian; undefined when it has died too often. */
-  function alive(): Life | undefined {
-    if (life !== undefined) return life
+  function running(): GuardianProcess | undefined {
+    if (current !== undefined) return current
     const nowMs = clock.monotonicMs()
-    if (closed || births.filter((ms) => nowMs - ms < livesMs).length >= livesMax) return undefined
-    life = bear()
-    return life
+    if (closed || starts.filter((ms) => nowMs - ms < startsWindowMs).length >= startsMax) return undefined
+    current = start()
+    return current
   }
 
   /** The worker judges itself too: on its own clock, whether or not its guardian lives. */
-  async function mind(token: string, one: Held): Promise<void> {
+  async function expireLocally(token: string, one: WatchedTurn): Promise<void> {
     while (!one.gone.signal.aborted && !one.lost.signal.aborted) {
       const leftMs = one.untilMs - clock.monotonicMs()
       if (leftMs <= 0) lose(token, 'expired')
@@ -178,42 +178,42 @@ export function openGuardian(options: GuardianOptions): Guardian {
 
   return {
     get pid() {
-      return life?.child.pid
+      return current?.child.pid
     },
     async watch(token, sinceMs) {
-      const one: Held = { untilMs: sinceMs + ttlMs, lost: new AbortController(), gone: new AbortController() }
-      held.set(token, one)
+      const one: WatchedTurn = { untilMs: sinceMs + ttlMs, lost: new AbortController(), gone: new AbortController() }
+      watched.set(token, one)
       const release = () => {
-        if (held.get(token) !== one) return
-        held.delete(token)
+        if (watched.get(token) !== one) return
+        watched.delete(token)
         one.gone.abort()
-        void life?.send({ do: 'release', token })
+        void current?.send({ do: 'release', token })
       }
       let heard = false
-      for (let living = alive(); living !== undefined; living = heard ? undefined : alive())
-        heard = await tell(living, token, one)
+      for (let living = running(); living !== undefined; living = heard ? undefined : running())
+        heard = await watchOn(living, token, one)
       if (!heard || one.lost.signal.aborted) {
         release()
         throw new Retryable('there is no guardian: commands are not started without one', { code: 'guardian_lost' })
       }
-      void mind(token, one)
+      void expireLocally(token, one)
       return {
         lost: one.lost.signal,
         root(pid) {
           one.pid = pid
-          void life?.send({ do: 'root', token, pid })
+          void current?.send({ do: 'root', token, pid })
         },
         renew(renewedMs) {
           if (one.lost.signal.aborted || renewedMs + ttlMs <= one.untilMs) return
           one.untilMs = renewedMs + ttlMs
-          void life?.send({ do: 'renew', token, until: shared(one.untilMs) })
+          void current?.send({ do: 'renew', token, until: shared(one.untilMs) })
         },
         release,
       }
     },
     close() {
       closed = true
-      life?.child.stdin?.end()
+      current?.child.stdin?.end()
     },
   }
 }

@@ -14,8 +14,8 @@ export interface KillTreeOptions extends Omit<TreeSelector, 'self' | 'known'> {
 }
 
 // A process in the middle of fork or exec can escape one look: it has no environment yet, or its parent has just gone.
-const emptyLooks = 3
-const looks = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
+const emptyScansNeeded = 3
+const lookBackoff = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
 // Longer than this only a process lives that the kernel itself cannot end (a dead disk): it is reported, not waited for.
 const killMaxMs = 10_000
 
@@ -25,32 +25,32 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
   // A signal to a group reaches also those who live too short to be looked at.
   const groups = new Set(ties.root === undefined ? [] : [ties.root])
   const killAtMs = clock.monotonicMs() + graceMs
-  const told = new Set<number>()
-  let quiet = 1
+  const terminated = new Set<number>()
+  let attempt = 1
   let empty = 0
   for (;;) {
-    const living = look({ ...ties, known }, groups)
+    const living = findMembers({ ...ties, known }, groups)
     const kill = clock.monotonicMs() >= killAtMs
     empty = living.length === 0 ? empty + 1 : 0
-    if (kill || empty === emptyLooks) for (const group of groups) signalTo(-group, 'SIGKILL')
+    if (kill || empty === emptyScansNeeded) for (const group of groups) signalTo(-group, 'SIGKILL')
     for (const pid of living) {
       if (kill) signalTo(pid, 'SIGKILL')
-      else if (!told.has(pid)) {
-        told.add(pid)
+      else if (!terminated.has(pid)) {
+        terminated.add(pid)
         signalTo(pid, 'SIGTERM')
         // One that was stopped would heed nothing until it is let go on.
         signalTo(pid, 'SIGCONT')
       }
     }
-    if (empty === emptyLooks) return []
+    if (empty === emptyScansNeeded) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
-    await clock.sleep(backoffMs({ backoff: looks }, quiet))
-    quiet = empty > 0 || kill ? 1 : quiet + 1
+    await clock.sleep(backoffMs({ backoff: lookBackoff }, attempt))
+    attempt = empty > 0 || kill ? 1 : attempt + 1
   }
 }
 
 /** The living members. Remembers them and their groups for the next look. */
-function look(
+function findMembers(
   ties: Omit<TreeSelector, 'self'> & { readonly known: Map<number, string> },
   groups: Set<number>,
 ): number[] {

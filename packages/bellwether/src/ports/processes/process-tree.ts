@@ -16,12 +16,12 @@ export interface TreeSelector {
 }
 
 export function processTree(processes: readonly Process[], { wanted, root, self, known }: TreeSelector): Process[] {
-  const asker = processes.find((one) => one.pid === self)
-  const foreign = new Set([0, 1, asker?.session, asker?.group])
+  const own = processes.find((one) => one.pid === self)
+  const foreign = new Set([0, 1, own?.session, own?.group])
   const sessions = new Set<number>()
   const pids = new Set<number>()
   if (root !== undefined) sessions.add(root)
-  const family = new Set<Process>()
+  const members = new Set<Process>()
   const belongs = (one: Process) =>
     (one.token !== undefined && wanted(one.token)) ||
     (sessions.has(one.session) && !foreign.has(one.session)) ||
@@ -32,13 +32,13 @@ export function processTree(processes: readonly Process[], { wanted, root, self,
   for (let grown = true; grown;) {
     grown = false
     for (const one of processes) {
-      if (one.pid === self || one.pid === 1 || family.has(one) || !belongs(one)) continue
-      family.add(one)
+      if (one.pid === self || one.pid === 1 || members.has(one) || !belongs(one)) continue
+      members.add(one)
       pids.add(one.pid)
       sessions.add(one.session)
       sessions.add(one.group)
       grown = true
     }
   }
-  return [...family].filter((one) => !one.zombie)
+  return [...members].filter((one) => !one.zombie)
 }

@@ -67,16 +67,16 @@ async function once(request: HttpRequest): Promise<HttpResponse> {
     ...(lookup === undefined ? {} : { lookup }),
   }
   return new Promise<HttpResponse>((resolve, reject) => {
-    const fail = (error: unknown) => reject(signal.aborted ? cutOff(error) : inWords(error, host))
+    const fail = (error: unknown) => reject(signal.aborted ? abortedCall(error) : toFailure(error, host))
     const outgoing = (url.protocol === 'https:' ? overHttps : overHttp)(url, options, (incoming) => {
       const chunks: Buffer[] = []
       let bytes = 0
       const done = (truncated: boolean) => {
-        const whole = Buffer.concat(chunks)
+        const all = Buffer.concat(chunks)
         resolve({
           status: incoming.statusCode ?? 0,
           headers: incoming.headers,
-          body: whole.subarray(0, responseMaxBytes),
+          body: all.subarray(0, responseMaxBytes),
           truncated,
         })
       }
@@ -96,9 +96,9 @@ async function once(request: HttpRequest): Promise<HttpResponse> {
   })
 }
 
-const cutOff = (cause: unknown) => new ToolFailure('the call was ended', { code: 'ended', inDoubt: true, cause })
+const abortedCall = (cause: unknown) => new ToolFailure('the call was ended', { code: 'ended', inDoubt: true, cause })
 
-function inWords(error: unknown, host: string): ToolFailure {
+function toFailure(error: unknown, host: string): ToolFailure {
   if (error instanceof ToolFailure) return error
   const { why, inDoubt, retryable } = classify(error)
   const code = typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : undefined

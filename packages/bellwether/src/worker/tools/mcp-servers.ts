@@ -141,7 +141,7 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
       graceMs,
       renewMs: ttlMs / 4,
       messageMaxBytes,
-      onTrouble(message) {
+      onError(message) {
         complaints += 1
         if (complaints <= complaintsMax) log.warn({ server: name }, `an MCP server: ${message}`)
       },

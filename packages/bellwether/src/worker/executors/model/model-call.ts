@@ -62,8 +62,8 @@ export async function think(thinking: Thinking, request: ModelRequest, round: nu
       return Math.min(patienceMs, spending.timeLeftMs)
     },
     signal: context.signal,
-    begin: (attempt) => spending.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${attempt}`, price),
-    settle: (_attempt, bill) => spending.settle(bill),
+    beforeAttempt: (attempt) => spending.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${attempt}`, price),
+    afterAttempt: (_attempt, bill) => spending.settle(bill),
     ...(thinking.onPart === undefined ? {} : { onPart: thinking.onPart }),
   })
   return { asked, spending, estimated }
