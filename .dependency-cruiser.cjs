@@ -19,13 +19,12 @@ const arrows = {
   board: below,
   view: below,
   telemetry: [...below, 'kernel'],
-  // A running house from outside, over HTTP only; and our MCP server, which is such a client.
+  // Clients reach a running server over HTTP only; the MCP server is such a client.
   client: ['base', 'protocol', 'ports'],
   mcp: ['base', 'protocol', 'ports', 'client'],
   http: [...below, ...middle, 'telemetry'],
   runtime: [...below, ...middle, 'telemetry', 'http', 'sensor'],
-  demo: [...below, ...middle, 'http', 'runtime'],
-  cli: [...below, ...middle, 'http', 'runtime', 'demo', 'sensor', 'client', 'mcp'],
+  cli: [...below, ...middle, 'http', 'runtime', 'sensor', 'client', 'mcp'],
   index: [...below, ...middle, 'http', 'runtime'],
 }
 
@@ -60,7 +59,14 @@ const boardRules = Object.entries(boardArrows).map(([room, targets]) => ({
 }))
 
 /** Package → the packages it may import. */
-const packageArrows = { base: [], protocol: ['base'], sensor: ['base', 'protocol'], dashboard: ['base', 'protocol'] }
+const packageArrows = {
+  base: [],
+  protocol: ['base'],
+  sensor: ['base', 'protocol'],
+  dashboard: ['base', 'protocol'],
+  // The demo is a user of the product: its command line as a child process, and its public client.
+  demo: ['base', 'protocol', 'client/index'],
+}
 
 const packageRules = Object.entries(packageArrows).map(([name, targets]) => ({
   name: `arrows-of-package-${name}`,

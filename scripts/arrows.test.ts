@@ -5,14 +5,14 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { findBrokenArrows } from './arrows.js'
 
-const parts = ['ports', 'settings', 'kernel', 'pmo', 'worker', 'board', 'view', 'http', 'demo', 'cli']
+const parts = ['ports', 'settings', 'kernel', 'pmo', 'worker', 'board', 'view', 'http', 'cli']
 const made: string[] = []
 
 function tree(files: Readonly<Record<string, string>>): string {
   const root = mkdtempSync(join(tmpdir(), 'arrows-'))
   made.push(root)
   const all: Record<string, string> = { 'scripts/one.ts': 'export {}' }
-  for (const name of ['protocol', 'sensor', 'dashboard', 'bellwether']) {
+  for (const name of ['protocol', 'sensor', 'dashboard', 'demo', 'bellwether']) {
     const exports = { '.': { '@bellwether/source': './src/index.ts', default: './dist/index.js' } }
     const fullName = name === 'bellwether' ? name : `@bellwether/${name}`
     const dependencies = { '@bellwether/protocol': '1', bellwether: '1' }
@@ -54,8 +54,7 @@ describe('import arrows', () => {
       'packages/bellwether/src/board/log/a.ts': `export const log = 1`,
       'packages/bellwether/src/http/x.ts': `export * from '../board/x.js'\nexport * from '../kernel/a.js'`,
       'packages/bellwether/src/runtime/runtime.ts': `export * from '../http/x.js'\nexport * from '../view/a.js'`,
-      'packages/bellwether/src/demo/x.ts': `export * from '../runtime/runtime.js'`,
-      'packages/bellwether/src/cli/x.ts': `export * from '../runtime/runtime.js'\nexport * from '../demo/x.js'`,
+      'packages/bellwether/src/cli/x.ts': `export * from '../runtime/runtime.js'`,
       'packages/bellwether/src/kernel/x.test.ts': `import '../../test/support/a.js'`,
       'packages/bellwether/sim/x.ts': `import '../src/pmo/x.js'\nimport './world.js'`,
     })
@@ -74,7 +73,6 @@ describe('import arrows', () => {
     ['the view importing the board', 'arrows-of-view', 'view/c.ts', `export * from '../board/a.js'`],
     ['http importing the runtime', 'arrows-of-http', 'http/b.ts', `export * from '../runtime/runtime.js'`],
     ['the runtime importing the cli', 'arrows-of-runtime', 'runtime/b.ts', `export * from '../cli/a.js'`],
-    ['the runtime importing the demo', 'arrows-of-runtime', 'runtime/c.ts', `export * from '../demo/a.js'`],
     ['a type import', 'arrows-of-board', 'board/c.ts', `import type { K } from '../kernel/a.js'\nexport type A = K`],
     ['a dynamic import', 'arrows-of-board', 'board/d.ts', `export const later = () => import('../kernel/a.js')`],
     ['a part that no arrow names', 'known-part', 'misc/b.ts', `export * from '../ports/a.js'`],
@@ -91,7 +89,7 @@ describe('import arrows', () => {
     ['a deep path into a package', 'resolvable', 'ports/g.ts', `export * from '@bellwether/protocol/src/index.js'`],
     ['an import that leads nowhere', 'resolvable', 'ports/h.ts', `export * from './nowhere.js'`],
   ]
-  const closed = ['base', 'sensor', 'dashboard', 'protocol']
+  const closed = ['base', 'sensor', 'dashboard', 'protocol', 'demo']
   let found: string[] = []
 
   beforeAll(() => {

@@ -11,7 +11,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const packages = ['base', 'protocol', 'sensor', 'bellwether'] as const
+const packages = ['base', 'protocol', 'sensor', 'bellwether', 'demo'] as const
 const folder = mkdtempSync(join(tmpdir(), 'bellwether-pack-'))
 // The account of the embedded database must be able to enter it.
 chmodSync(folder, 0o755)

@@ -19,6 +19,7 @@ const outputs = [
   { file: join(packages, 'protocol', 'tsconfig.tsbuildinfo'), sources: ['protocol'] },
   { file: join(packages, 'sensor', 'tsconfig.tsbuildinfo'), sources: ['sensor'] },
   { file: join(packages, 'bellwether', 'tsconfig.tsbuildinfo'), sources: ['bellwether'] },
+  { file: join(packages, 'demo', 'tsconfig.tsbuildinfo'), sources: ['demo'] },
   { file: join(packages, 'dashboard', 'dist', 'index.html'), sources: ['base', 'protocol', 'dashboard'] },
 ]
 
@@ -91,7 +92,7 @@ function build() {
   const force = existsSync(main) ? [] : ['--force']
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   const built =
-    run(process.execPath, tsc, '-b', ...force, join('packages', 'bellwether')) &&
+    run(process.execPath, tsc, '-b', ...force, join('packages', 'demo')) &&
     run('npm', 'run', '--silent', 'build', '--workspace', join('packages', 'dashboard'))
   if (!built) return 1
   process.stderr.write(`bellwether: built in ${((performance.now() - startedAt) / 1000).toFixed(1)} s\n`)

@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { auditTurns } from '../../src/demo/audit.js'
+import { checkTurns } from '@bellwether/demo'
 import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { testCluster, type TestCluster } from '../support/postgres.js'
@@ -147,9 +147,9 @@ describe.each(['notify', 'nats'] as const)('scaled out, with the %s bell', (bell
       const ids = all.map((row) => row.agent_turn_id)
       expect(new Set(load.turnIds).size).toBe(load.turnIds.length)
       expect(load.turnIds.filter((id) => !ids.includes(id))).toEqual([])
-      const audit = await auditTurns(t.db, t.project, ids, 'quick')
-      expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
-      expect(audit.takenOver).toBeGreaterThan(0)
+      const check = await checkTurns(t.db, t.project, ids, 'quick')
+      expect(check).toMatchObject({ stuck: [], lost: [], outcomes: { success: check.turns }, taskEvents: check.turns })
+      expect(check.takenOver).toBeGreaterThan(0)
 
       // The reader lost its line at least twice, and has seen every event, once and in order.
       const events = await t.db.query<{ cursor: string }>({

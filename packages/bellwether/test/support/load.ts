@@ -6,7 +6,7 @@
 import { setMaxListeners } from 'node:events'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import { auditTurns, type Audit } from '../../src/demo/audit.js'
+import { checkTurns, type TurnCheck } from '@bellwether/demo'
 import { hostTools } from './tool-host.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
@@ -27,8 +27,8 @@ export interface Load {
   slowWorker(among: readonly unknown[]): Promise<unknown>
   /** Resolves once this condition, a query that returns a row, holds. */
   sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
-  /** Stops enqueuing, waits for the last turn to end, and audits them all. */
-  settle(withinMs?: number): Promise<Audit>
+  /** Stops enqueuing, waits for the last turn to end, and checks them all. */
+  settle(withinMs?: number): Promise<TurnCheck>
   stop(): Promise<void>
 }
 
@@ -128,7 +128,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
       stopping.abort()
       await enqueuing
       await until('every turn has ended', async () => ((await openTurns()) === 0 ? true : undefined), withinMs)
-      return auditTurns(db, project, turnIds, target)
+      return checkTurns(db, project, turnIds, target)
     },
     async stop() {
       stopping.abort()

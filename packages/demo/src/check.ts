@@ -1,19 +1,19 @@
 /**
- * Did every turn end, once? Asked of the database about turns whose ids the caller kept: a row, an end, one task event, one
- * deliverable in the output box. Reads only; nothing is taken on trust.
+ * Checks in the database that every turn ended exactly once: it has a row, an end, one task event, and one deliverable in its
+ * output box; and that no deliverable exists without a turn. Read-only.
  */
-import type { Queryable } from '../ports/database/database.js'
+import type { Queryable } from './database.js'
 
-export interface Audit {
+export interface TurnCheck {
   readonly turns: number
   readonly outcomes: Readonly<Record<string, number>>
   readonly interventions: Readonly<Record<string, number>>
-  /** Turns taken over by a second worker. */
+  /** Turns that a second worker took over. */
   readonly takenOver: number
   readonly taskEvents: number
-  /** Known to the kernel and not ended. */
+  /** Turns that have not ended. */
   readonly stuck: readonly string[]
-  /** Unknown to the kernel, or ended without exactly one task event and one deliverable. */
+  /** Turns without a row, or ended without exactly one task event and one deliverable; deliverables without a turn. */
   readonly lost: readonly string[]
 }
 
@@ -26,14 +26,14 @@ interface Row {
   readonly deliverables: number
 }
 
-/** `after`: watchdogs' deeds up to this one were an earlier run's. */
-export async function auditTurns(
+/** `after`: the id of the last intervention before this run. */
+export async function checkTurns(
   db: Queryable,
   projectId: string,
   turnIds: readonly string[],
   target: string | readonly string[],
   after = 0,
-): Promise<Audit> {
+): Promise<TurnCheck> {
   const rows = await db.query<Row>({
     text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome, t.attempts,
         (select count(*)::int from state.events e where e.agent_turn_id = w.agent_turn_id and e.kind = 'task') as task_events,
@@ -46,13 +46,13 @@ export async function auditTurns(
     values: [projectId, turnIds],
   })
   const kinds = await db.query<{ kind: string; times: number }>({
-    // A repeated ring is noted for a target, not for a project.
+    // A repeated bell is recorded per worker target, not per project.
     text: `select kind, count(*)::int as times from state.interventions
       where intervention_id > $3 and (project_id = $1 or (project_id is null and after ->> 'worker_target' = any ($2)))
       group by kind order by kind`,
     values: [projectId, [target].flat(), after],
   })
-  // Deliverables that no turn names would be effects of a worker that had lost its fence.
+  // A deliverable without a turn would be the effect of a worker that had lost its fence.
   const strays = await db.query<{ agent_turn_id: string }>({
     text: `select c.metadata ->> 'agent_turn_id' as agent_turn_id from cards.cards c
       where c.project_id = $1 and c.type = 'task.deliverable'
@@ -75,26 +75,40 @@ export async function auditTurns(
   }
 }
 
-/** Where a run begins: what it did is what came after. */
-export async function beginning(db: Queryable): Promise<{ readonly after: number; readonly turnId: string }> {
-  const [row] = await db.query<{ after: number; turn_id: string }>({
-    text: `select (select coalesce(max(intervention_id), 0)::int from state.interventions) as after,
-      (select coalesce(max(agent_turn_id), '') from state.agent_inbox) as turn_id`,
-  })
-  return { after: row?.after ?? 0, turnId: row?.turn_id ?? '' }
+export interface Mark {
+  readonly interventionId: number
+  readonly turnId: string
 }
 
-interface OpenTurn {
+/** The newest ids in the database: a run consists of the rows after them. */
+export async function markStart(db: Queryable): Promise<Mark> {
+  const [row] = await db.query<{ intervention_id: number; turn_id: string }>({
+    text: `select (select coalesce(max(intervention_id), 0)::int from state.interventions) as intervention_id,
+      (select coalesce(max(agent_turn_id), '') from state.agent_inbox) as turn_id`,
+  })
+  return { interventionId: row?.intervention_id ?? 0, turnId: row?.turn_id ?? '' }
+}
+
+interface TurnRow {
   readonly agent_turn_id: string
   readonly agent_id: string
 }
 
-/** Every turn of the project since then, its children's and the board's too, and those that were open before. */
-export async function turnsSince(db: Queryable, projectId: string, turnId: string): Promise<OpenTurn[]> {
-  return db.query<OpenTurn>({
+/** Every turn of the project after `turnId`, also of children and of the board, and every open turn. */
+export async function turnsSince(db: Queryable, projectId: string, turnId: string): Promise<TurnRow[]> {
+  return db.query<TurnRow>({
     text: `select agent_turn_id, agent_id from state.turns where project_id = $1 and (agent_turn_id > $2 or ended_at is null)`,
     values: [projectId, turnId],
   })
+}
+
+/** Turns of the project that have not ended. */
+export async function countOpenTurns(db: Queryable, projectId: string): Promise<number> {
+  const [row] = await db.query<{ open: number }>({
+    text: 'select count(*)::int as open from state.turns where project_id = $1 and ended_at is null',
+    values: [projectId],
+  })
+  return row?.open ?? 0
 }
 
 function tally(words: readonly string[]): Record<string, number> {

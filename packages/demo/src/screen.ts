@@ -1,13 +1,13 @@
 /**
- * What the demo shows. On a terminal: sentences that scroll, and below them a table that is redrawn in place. Elsewhere:
- * the sentences alone. Always: the last table stays, and a closed stdout never stops the demo.
+ * Prints the narration. On a terminal, sentences scroll above a table that is redrawn in place; elsewhere, only the sentences
+ * are printed.
  */
 export interface Screen {
-  /** A sentence about what just happened. */
+  /** Prints a sentence with the elapsed time. */
   say(sentence: string): void
-  /** The live table; ignored where nothing can be redrawn. */
+  /** Draws the live table, on a terminal only. */
   show(lines: readonly string[]): void
-  /** Takes the live table away. */
+  /** Removes the live table. */
   clear(): void
 }
 
@@ -40,7 +40,7 @@ export function openScreen(output: Output, elapsedMs: () => number): Screen {
   }
 }
 
-/** Columns of text, padded. */
+/** Pads the cells of each column to one width. */
 export function columns(rows: readonly (readonly string[])[]): string[] {
   const widths = rows.reduce<number[]>((most, row) => row.map((cell, at) => Math.max(most[at] ?? 0, cell.length)), [])
   return rows.map((row) =>

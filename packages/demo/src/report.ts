@@ -1,7 +1,7 @@
-/** What the audience sees: who does what, what the watchdogs did, and the final table. Asks the house as any client does. */
-import type { Audit } from './audit.js'
-import { projectId } from './cast.js'
-import type { Client } from './client.js'
+/** Builds what the terminal shows: the live table of agents, the interventions of the watchdogs, and the closing table. */
+import { projectId } from './actors.js'
+import type { TurnCheck } from './check.js'
+import type { DemoClient } from './client.js'
 import { columns } from './screen.js'
 
 interface AgentRow {
@@ -10,11 +10,10 @@ interface AgentRow {
   readonly state: Readonly<Record<string, string | null>> | null
 }
 
-// The children of a fork come and go by the dozen: the table shows who is at work, and this many at most.
+// A fork adds a dozen agents at once; the table shows busy agents only, up to this many.
 const rowsMax = 18
 
-/** The live table. */
-export async function liveTable(client: Client): Promise<string[]> {
+export async function liveTable(client: DemoClient): Promise<string[]> {
   const { agents } = await client.ask<{ agents: AgentRow[] }>('GET', `/projects/${projectId}/agents?limit=200`)
   const busy = agents.filter(({ state, queued }) => queued > 0 || (state?.['active_agent_turn_id'] ?? null) !== null)
   const lines = busy
@@ -26,57 +25,58 @@ export async function liveTable(client: Client): Promise<string[]> {
       String(queued),
     ])
   const more = busy.length > rowsMax ? [[`and ${busy.length - rowsMax} more`, '', '', '']] : []
-  return ['', ...columns([['at work', 'status', 'doing', 'queued'], ...lines, ...more])]
+  return ['', ...columns([['agent', 'status', 'activity', 'queued'], ...lines, ...more])]
 }
 
-export interface Deeds {
-  readonly after: number
+export interface Interventions {
+  /** The id of the latest one. */
+  readonly latest: number
   readonly sentences: readonly string[]
 }
 
-interface DeedRow {
+interface InterventionRow {
   readonly intervention_id: number
   readonly kind: string
   readonly agent_id?: string | null
   readonly reason: string
 }
 
-/** What watchdogs did since `after`, in sentences. */
-export async function deedsSince(client: Client, after: number): Promise<Deeds> {
-  const { interventions } = await client.ask<{ interventions: DeedRow[] }>(
+/** Interventions of the watchdogs with an id above `after`, as sentences. */
+export async function interventionsSince(client: DemoClient, after: number): Promise<Interventions> {
+  const { interventions } = await client.ask<{ interventions: InterventionRow[] }>(
     'GET',
     `/watchdog/interventions?project=${projectId}&limit=50`,
   )
   const fresh = interventions.filter((row) => row.intervention_id > after).toReversed()
   const sentences = fresh.map(({ kind, agent_id: agent, reason }) => {
-    const whose = agent === undefined || agent === null ? '' : ` of ${agent}’s turn`
-    return `watchdog: ${kind}${whose} (${reason})`
+    const whose = agent === undefined || agent === null ? '' : ` (turn of ${agent})`
+    return `watchdog: ${kind}${whose}: ${reason}`
   })
-  return { after: fresh.at(-1)?.intervention_id ?? after, sentences }
+  return { latest: fresh.at(-1)?.intervention_id ?? after, sentences }
 }
 
 export interface Totals {
-  readonly audit: Audit
+  readonly check: TurnCheck
   readonly faults: Readonly<Record<string, number>>
   readonly tasks: Readonly<Record<string, number>>
   readonly seconds: number
 }
 
-export function finalTable({ audit, faults, tasks, seconds }: Totals): string[] {
+export function finalTable({ check, faults, tasks, seconds }: Totals): string[] {
   const list = (counts: Readonly<Record<string, number>>) =>
     Object.entries(counts)
       .map(([name, times]) => `${name} ${times}`)
       .join(', ') || 'none'
-  const perTurn = audit.turns === 0 ? 0 : audit.taskEvents / audit.turns
+  const perTurn = check.turns === 0 ? 0 : check.taskEvents / check.turns
   return columns([
-    ['turns', `${audit.turns} in ${seconds.toFixed(0)} s`],
-    ['by outcome', list(audit.outcomes)],
+    ['turns', `${check.turns} in ${seconds.toFixed(0)} s`],
+    ['by outcome', list(check.outcomes)],
     ['tasks of the board', list(tasks)],
     ['faults injected', list(faults)],
-    ['interventions', list(audit.interventions)],
-    ['taken over', String(audit.takenOver)],
+    ['interventions', list(check.interventions)],
+    ['taken over', String(check.takenOver)],
     ['task events per turn', String(perTurn)],
-    ['stuck', String(audit.stuck.length)],
-    ['lost', String(audit.lost.length)],
+    ['stuck', String(check.stuck.length)],
+    ['lost', String(check.lost.length)],
   ])
 }

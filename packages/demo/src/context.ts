@@ -1,0 +1,115 @@
+/**
+ * What every scenario gets, and helpers to start work and wait for it. The ids of all turns are recorded for the check at the
+ * end. A scenario that waits in vain reports it and continues, so that the check shows what is stuck.
+ */
+import { defined, systemRandom, type Clock } from '@bellwether/base'
+import { projectId } from './actors.js'
+import type { DemoClient } from './client.js'
+
+export interface Context {
+  readonly client: DemoClient
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly turnIds: Set<string>
+  readonly taskIds: Set<string>
+  /** Injected faults by kind. */
+  readonly faults: Record<string, number>
+  /** Scenarios that failed, and why. */
+  readonly failures: string[]
+  say(sentence: string): void
+}
+
+export interface TurnDetail {
+  readonly agent_turn_id: string
+  readonly ended_at: string | null
+  readonly outcome: string | null
+  readonly claimed_by: string | null
+  readonly steps: readonly { readonly phase: string }[]
+  readonly children: readonly { readonly status: string | null }[]
+  readonly deliverable: { readonly content: { readonly text?: string } } | null
+}
+
+export interface TaskDetail {
+  readonly taskId: string
+  readonly title: string
+  readonly status: string
+  readonly assignee: string | null
+  readonly reason: string | null
+  readonly runs: readonly { readonly agent: string; readonly reasonCode?: string }[]
+  readonly fields: {
+    readonly spawn?: { readonly error?: string; readonly reasonCode?: string; readonly agent?: string }
+  }
+}
+
+/** 128 random bits, for idempotency keys and task ids. */
+export const newId = () => Buffer.from(systemRandom.bytes(16)).toString('hex')
+
+const pollMs = 250
+const waitMaxMs = 40_000
+
+export function countFault({ faults }: Pick<Context, 'faults'>, kind: string): void {
+  faults[kind] = (faults[kind] ?? 0) + 1
+}
+
+/** `maxTokens`: a limit per turn that the kernel enforces, also after a takeover. */
+export async function enqueue(
+  context: Context,
+  agentId: string,
+  instruction: string,
+  maxTokens?: number,
+): Promise<string> {
+  const path = `/projects/${projectId}/agents/${agentId}/turns`
+  const budget = maxTokens === undefined ? undefined : { max_tokens: maxTokens }
+  const turn = await context.client.insist<{ agent_turn_id: string }>(
+    'POST',
+    path,
+    defined({ instruction, budget }),
+    newId(),
+  )
+  context.turnIds.add(turn.agent_turn_id)
+  return turn.agent_turn_id
+}
+
+export const readTurn = ({ client }: Context, turnId: string) =>
+  client.insist<TurnDetail>('GET', `/projects/${projectId}/turns/${turnId}`)
+
+export const stopTurn = ({ client }: Context, turnId: string, reason: string) =>
+  client.insist('POST', `/projects/${projectId}/turns/${turnId}/stop`, { reason })
+
+export const deliverableText = (turn: TurnDetail | undefined) => turn?.deliverable?.content.text ?? 'nothing'
+
+export function waitForEnd(context: Context, what: string, turnId: string): Promise<TurnDetail | undefined> {
+  return waitFor(context, what, async () => {
+    const turn = await readTurn(context, turnId)
+    return turn.ended_at === null ? undefined : turn
+  })
+}
+
+export async function addTask({ client, taskIds }: Context, task: object): Promise<string> {
+  const { taskId } = await client.ask<TaskDetail>('POST', '/board/tasks', task)
+  taskIds.add(taskId)
+  return taskId
+}
+
+export const readTask = ({ client }: Context, taskId: string) =>
+  client.insist<TaskDetail>('GET', `/board/tasks/${taskId}`)
+
+/** Polls until `read` returns a value. Returns undefined, and records a failure, if that takes too long. */
+export async function waitFor<T>(
+  { clock, signal, say, failures }: Context,
+  what: string,
+  read: () => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const untilMs = clock.monotonicMs() + waitMaxMs
+  while (!signal.aborted) {
+    const found = await read()
+    if (found !== undefined) return found
+    if (clock.monotonicMs() > untilMs) {
+      say(`gave up after ${waitMaxMs / 1_000} s waiting until ${what}`)
+      failures.push(`not seen: ${what}`)
+      return undefined
+    }
+    await clock.sleep(pollMs, signal)
+  }
+  return undefined
+}

@@ -1,0 +1,12 @@
+/** Tests of the demo's pure code. test/process in the product runs the demo itself. */
+import { defineConfig } from 'vitest/config'
+
+export default defineConfig({
+  test: {
+    name: 'demo',
+    pool: 'forks',
+    include: ['src/**/*.test.ts'],
+    setupFiles: ['../../scripts/property-seed.ts'],
+    testTimeout: 30_000,
+  },
+})
