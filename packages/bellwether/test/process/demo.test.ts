@@ -85,7 +85,11 @@ it(
 
 it('Ctrl-C while the server starts stops everything', { timeout: 60_000 }, async () => {
   const demo = start()
-  await until('the server starts', async () => (demo.stdout().includes('starting bellwether up') ? true : undefined), 20_000)
+  await until(
+    'the server starts',
+    async () => (demo.stdout().includes('starting bellwether up') ? true : undefined),
+    20_000,
+  )
   demo.signal('SIGINT')
   expect(await demo.ended).toBe(130)
   expect(demo.stdout()).toContain('everything is stopped')
@@ -94,64 +98,59 @@ it('Ctrl-C while the server starts stops everything', { timeout: 60_000 }, async
   expect(left.filter((file) => existsSync(file))).toEqual([])
 })
 
-it('the demo runs to its end after a kill and an interrupt, with no turn stuck or lost', { timeout: 120_000 }, async () => {
-  const demo = start()
-  const pids = await up(demo)
-  const code = await demo.ended
-  const output = demo.stdout()
-  expect({ code, output: code === 0 ? '' : output }).toEqual({ code: 0, output: '' })
-  expect(output).toMatch(/open the dashboard with this one-time link: http:\/\/127\.0\.0\.1:\d+\/login\?token=/)
-  expect(output).toMatch(/kill -9 \d+: killed the worker of target models; marathon is at lap \d+ of 12/)
-  expect(output).toMatch(/a new worker \(pid \d+\) took marathon over at lap \d+, from its cards/)
-  expect(output).toMatch(/T-\d+: boaster reports done; rejected: .*claimed/)
-  expect(output).toContain('the recovery chain gave it to printer; it is done')
-  expect(output).toMatch(/T-\d+: budget_exceeded.*; the task waits for a person/)
-  expect(output).toContain('12 of 13 children delivered; lead asks a person')
-  expect(output).toContain('the demo answers: yes')
-  expect(output).toContain('the call timed out and the turn continued: “unknown: No reading, so: changeable.”')
-  expect(output).toContain('no host runs pigeon-post; the watchdog timed the call out')
-  expect(output).toMatch(/\nturns +\d+ in \d+ s\nby outcome +.*success \d+/)
-  expect(output).toMatch(/\ntasks of the board +done 5\n/)
-  for (const fault of [
-    'tool hangs',
-    'tool without a host',
-    'worker killed with SIGKILL',
-    'budget exceeded',
-  ])
-    expect(output).toContain(`${fault} 1`)
-  expect(output).toMatch(/\ninterventions +.*tool_timeout \d+/)
-  expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\n/)
-  expect(pids.filter(isAlive)).toEqual([])
-})
-
 it(
-  'chaos keeps turns and tasks flowing; after Ctrl-C no turn is stuck or lost',
-  { timeout: 240_000 },
+  'the demo runs to its end after a kill and an interrupt, with no turn stuck or lost',
+  { timeout: 120_000 },
   async () => {
-    // The order of this seed: connections cut, database killed, worker killed, server killed.
-    const chaos = start(['--chaos', '--seed', '32', '--json'])
-    await until(
-      'the killed server is up again',
-      async () => {
-        if (!chaos.alive()) throw new Error(`chaos exited:\n${chaos.stderr()}`)
-        return chaos.stderr().includes('the server is up again') || undefined
-      },
-      120_000,
-    )
-    chaos.signal('SIGINT')
-    const code = await chaos.ended
-    const result = JSON.parse(chaos.stdout() || '{}') as { faults: Record<string, number>; turns: number }
-    expect({ code, result, output: code === 0 ? '' : chaos.stderr() }).toMatchObject({
-      code: 0,
-      result: { ok: true, seed: 32, stuck: 0, lost: 0, violations: [], task_events_per_turn: 1 },
-      output: '',
-    })
-    expect(result.faults).toMatchObject({
-      'connections cut': 1,
-      'database killed': 1,
-      'worker killed': 1,
-      'server killed': 1,
-    })
-    expect(result.turns).toBeGreaterThan(10)
+    const demo = start()
+    const pids = await up(demo)
+    const code = await demo.ended
+    const output = demo.stdout()
+    expect({ code, output: code === 0 ? '' : output }).toEqual({ code: 0, output: '' })
+    expect(output).toMatch(/open the dashboard with this one-time link: http:\/\/127\.0\.0\.1:\d+\/login\?token=/)
+    expect(output).toMatch(/kill -9 \d+: killed the worker of target models; marathon is at lap \d+ of 12/)
+    expect(output).toMatch(/a new worker \(pid \d+\) took marathon over at lap \d+, from its cards/)
+    expect(output).toMatch(/T-\d+: boaster reports done; rejected: .*claimed/)
+    expect(output).toContain('the recovery chain gave it to printer; it is done')
+    expect(output).toMatch(/T-\d+: budget_exceeded.*; the task waits for a person/)
+    expect(output).toContain('12 of 13 children delivered; lead asks a person')
+    expect(output).toContain('the demo answers: yes')
+    expect(output).toContain('the call timed out and the turn continued: “unknown: No reading, so: changeable.”')
+    expect(output).toContain('no host runs pigeon-post; the watchdog timed the call out')
+    expect(output).toMatch(/\nturns +\d+ in \d+ s\nby outcome +.*success \d+/)
+    expect(output).toMatch(/\ntasks of the board +done 5\n/)
+    for (const fault of ['tool hangs', 'tool without a host', 'worker killed with SIGKILL', 'budget exceeded'])
+      expect(output).toContain(`${fault} 1`)
+    expect(output).toMatch(/\ninterventions +.*tool_timeout \d+/)
+    expect(output).toMatch(/\ntask events per turn +1\nstuck +0\nlost +0\n/)
+    expect(pids.filter(isAlive)).toEqual([])
   },
 )
+
+it('chaos keeps turns and tasks flowing; after Ctrl-C no turn is stuck or lost', { timeout: 240_000 }, async () => {
+  // The order of this seed: connections cut, database killed, worker killed, server killed.
+  const chaos = start(['--chaos', '--seed', '32', '--json'])
+  await until(
+    'the killed server is up again',
+    async () => {
+      if (!chaos.alive()) throw new Error(`chaos exited:\n${chaos.stderr()}`)
+      return chaos.stderr().includes('the server is up again') || undefined
+    },
+    120_000,
+  )
+  chaos.signal('SIGINT')
+  const code = await chaos.ended
+  const result = JSON.parse(chaos.stdout() || '{}') as { faults: Record<string, number>; turns: number }
+  expect({ code, result, output: code === 0 ? '' : chaos.stderr() }).toMatchObject({
+    code: 0,
+    result: { ok: true, seed: 32, stuck: 0, lost: 0, violations: [], task_events_per_turn: 1 },
+    output: '',
+  })
+  expect(result.faults).toMatchObject({
+    'connections cut': 1,
+    'database killed': 1,
+    'worker killed': 1,
+    'server killed': 1,
+  })
+  expect(result.turns).toBeGreaterThan(10)
+})
