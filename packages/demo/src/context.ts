@@ -96,17 +96,18 @@ export const readTask = ({ client }: Context, taskId: string) =>
 
 /** Polls until `read` returns a value. Returns undefined, and records a failure, if that takes too long. */
 export async function waitFor<T>(
-  { clock, signal, say, failures }: Context,
+  context: Context,
   what: string,
   read: () => Promise<T | undefined>,
 ): Promise<T | undefined> {
+  const { clock, signal } = context
   const untilMs = clock.monotonicMs() + waitMaxMs
   while (!signal.aborted) {
     const found = await read()
     if (found !== undefined) return found
     if (clock.monotonicMs() > untilMs) {
-      say(`gave up after ${waitMaxMs / 1_000} s waiting until ${what}`)
-      failures.push(`not seen: ${what}`)
+      context.say(`gave up after ${waitMaxMs / 1_000} s waiting until ${what}`)
+      context.failures.push(`not seen: ${what}`)
       return undefined
     }
     await clock.sleep(pollMs, signal)

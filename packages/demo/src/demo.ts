@@ -65,9 +65,9 @@ export async function runDemo(options: DemoOptions): Promise<number> {
     const tools = { behaviour: () => 'succeeds' as const, reportAgain: () => undefined }
     setup = await openSetup({ ...options, ...tools, model, signal, say, stopAtOnce: () => signal.aborted })
     if (signal.aborted) return interrupted
-    const { server, log, onClose } = setup
+    const { server, log } = setup
     const db = openDatabase(server.info.databaseUrl, 'bellwether demo')
-    onClose(() => db.close())
+    setup.onClose(() => db.close())
     const parts = `database ${server.databasePid() ?? 'unknown'}, workers ${server.workers().join(', ')}`
     say(`the server is up (pid ${server.info.pid}, ${parts})`)
     say(`open the dashboard with this one-time link: ${server.info.loginUrl}`)

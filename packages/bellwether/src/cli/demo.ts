@@ -50,16 +50,16 @@ export function demoCommand(finish: (code: number) => void): Command {
         })
       }
       const common = { dataDir: flags.data, env: environment(), program: [...process.execArgv, process.argv[1] ?? ''] }
-      const { runDemo, runChaos } = await loadDemo()
+      const demo = await loadDemo()
       finish(
         chaos
-          ? await runChaos({
+          ? await demo.runChaos({
               ...common,
               seed: seed ?? process.pid,
               json: json ?? false,
               ...defined({ minutes: length }),
             })
-          : await runDemo({
+          : await demo.runDemo({
               ...common,
               stay: flags.stay ?? false,
               scripted: flags.scripted ?? false,

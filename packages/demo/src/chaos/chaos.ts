@@ -152,9 +152,10 @@ async function attack({ options, setup, db, context, faults, record, stop, start
   const start = await markStart(db)
   await abortOldTasks(context)
   const attacking = linkAbort(stop)
-  const { signal, abort: end } = attacking
+  const { signal } = attacking
+  const end = () => attacking.abort()
   setMaxListeners(0, signal)
-  if (minutes !== undefined) void systemClock.sleep(minutes * 60_000, signal).then(() => end())
+  if (minutes !== undefined) void systemClock.sleep(minutes * 60_000, signal).then(end)
   const watching = new AbortController()
   const { logFile } = folder
   const { watch, ended } = startWatch({ server, db, clock: systemClock, logFile, signal: watching.signal })
@@ -171,8 +172,8 @@ async function attack({ options, setup, db, context, faults, record, stop, start
   try {
     // If one fails, the other ends too: a run without faults proves nothing.
     await Promise.all([
-      injectFaults(target).finally(() => end()),
-      traffic(context, seededRandom(seed + 2), signal).finally(() => end()),
+      injectFaults(target).finally(end),
+      traffic(context, seededRandom(seed + 2), signal).finally(end),
     ])
     context.say(`injected ${faults.length} faults; waiting for ${context.turnIds.size} turns`)
     await settle(context, db)
