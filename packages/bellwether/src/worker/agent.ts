@@ -1,4 +1,4 @@
-/** What a function agent is: called with a turn, it answers how the turn goes on. Called again, from the cards, after each wait. */
+/** A function agent: called with a turn, it returns how the turn continues. It is called again after each wait and reads its state from the cards. */
 import type { Activity } from '@bellwether/protocol'
 import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets/budgets.js'
 import type { NewCard } from '../kernel/verbs/cards.js'
@@ -12,23 +12,23 @@ import type { Hydrated } from './hydrate.js'
 
 export interface TurnContext {
   readonly turn: ClaimedTurn
-  /** Fires when the fence is lost, the turn is stopped, or the worker goes down: stop at once, nothing more will be taken. */
+  /** Aborts when the fence is lost, the turn is stopped or the worker shuts down. Stop at once: later writes are rejected. */
   readonly signal: AbortSignal
-  /** The results that the turn waited for, in the order of its calls; empty at its start. A refused submit_result is one too. */
+  /** The results that the turn waited for, in call order; empty at its start. A rejected submit_result counts as a result. */
   readonly results: readonly ToolResult[]
-  /** Everything the turn may know. Throws when the fence is lost. */
+  /** Reads the profile, tools, context box and output box. Throws when the fence is lost. */
   hydrate(): Promise<Hydrated>
-  /** Writes cards into the output box, and a step. Throws when the fence is lost. */
+  /** Writes cards into the output box, and a step row. Throws when the fence is lost. */
   record(writing: { readonly cards?: readonly NewCard[]; readonly step?: Step }): Promise<void>
-  /** Says what the turn is busy with; it also counts as a beat. Throws when the fence is lost. */
+  /** Reports what the turn is doing; counts as a beat. Throws when the fence is lost. */
   activity(activity: Activity, currentTool?: string): Promise<void>
-  /** Sets aside what a call may use at most. Throws when the fence is lost. */
+  /** Reserves the most that a call may use. Throws when the fence is lost. */
   reserve(ask: Ask): Promise<Reserved>
-  /** Charges what a reserved call has used. Throws when the fence is lost. */
+  /** Charges what a reserved call used. Throws when the fence is lost. */
   commit(used: Used): Promise<Committed>
-  /** The reserved call was not made, or cost nothing. Throws when the fence is lost. */
+  /** Releases a reservation whose call was not made or cost nothing. Throws when the fence is lost. */
   release(reservationId: string): Promise<void>
-  /** Compaction: a new output box, made of cards that the turn sees and of new ones. Throws when the fence is lost. */
+  /** Compaction: starts a new output box from existing cards and new ones. Throws when the fence is lost. */
   swapBox(box: Pick<BoxSwap, 'cardIds' | 'cards'>): Promise<void>
   newId(): string
 }
@@ -39,10 +39,10 @@ export type TurnAction =
 
 export type AgentFunction = (context: TurnContext) => Promise<TurnAction>
 
-/** Thrown into an agent's code when the turn is no longer its own: expected, and ended silently. */
+/** Thrown into an agent's code when another worker owns the turn. Expected: the run ends silently. */
 export class FenceLost extends Error {
   constructor(readonly agentTurnId: string) {
-    super(`turn ${agentTurnId} belongs to someone else now`)
+    super(`turn ${agentTurnId} is owned by another worker now`)
     this.name = 'FenceLost'
   }
 }

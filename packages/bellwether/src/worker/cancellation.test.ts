@@ -1,16 +1,16 @@
 import { expect, it } from 'vitest'
-import { Halt } from './cancellation.js'
+import { Cancellation } from './cancellation.js'
 
-it('fires the signal that was asked for before, and hands out a fired one afterwards', () => {
-  const early = new Halt()
+it('aborts the signal that was read before, and returns an aborted signal afterwards', () => {
+  const early = new Cancellation()
   const { signal } = early
   expect(signal.aborted).toBe(false)
-  early.call('fence_lost')
-  early.call('draining')
+  early.cancel('fence_lost')
+  early.cancel('draining')
   expect(signal).toMatchObject({ aborted: true, reason: 'fence_lost' })
-  const late = new Halt()
-  late.call('draining')
-  expect(late.called).toBe(true)
+  const late = new Cancellation()
+  late.cancel('draining')
+  expect(late.requested).toBe(true)
   expect(late.signal).toMatchObject({ aborted: true, reason: 'draining' })
-  expect(new Halt().called).toBe(false)
+  expect(new Cancellation().requested).toBe(false)
 })

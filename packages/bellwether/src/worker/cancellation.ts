@@ -1,12 +1,12 @@
 /**
- * Whether a turn must stop, and why. Most turns end before anyone asks for a signal, and a signal is the dearest object that
- * a turn would own: it is made when it is first asked for, fired already if the halt came before.
+ * Whether a turn must stop, and why. The signal is created on first use: most turns end before anything asks for one, and an
+ * `AbortSignal` is the most expensive object that a turn would own.
  */
-export class Halt {
+export class Cancellation {
   #controller: AbortController | undefined
   #reason: string | undefined
 
-  get called(): boolean {
+  get requested(): boolean {
     return this.#reason !== undefined
   }
 
@@ -19,7 +19,7 @@ export class Halt {
   }
 
   /** The first reason counts. */
-  call(reason: string): void {
+  cancel(reason: string): void {
     if (this.#reason !== undefined) return
     this.#reason = reason
     this.#controller?.abort(reason)

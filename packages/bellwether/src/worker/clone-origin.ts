@@ -1,15 +1,16 @@
 /**
- * Whom an agent comes from that was made for one task (`NAME-TURN`, see kernel/fork.ts). Pure. The name in the payload is believed
- * only where the agent's own id is made of it and of the turn's id, which nobody but the kernel puts together.
+ * The agent that a clone was made from. The kernel names an agent that it creates for one task `NAME-TURN` (kernel/verbs/fork.ts).
+ * Pure. The name in the payload is trusted only if the agent's id consists of it and the turn's id, because only the kernel
+ * creates such ids.
  */
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 
-// As the kernel cuts it.
+// The kernel truncates names to the same length.
 const nameMax = 80
 const turnSuffix = /-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** The nearest first: a copy of a copy comes from both. Empty: the agent is its own. */
-export function originsOf({
+/** Nearest first: the clone of a clone has both as origins. Empty if the agent is not a clone. */
+export function cloneOriginsOf({
   agentId,
   agentTurnId,
   payload,

@@ -1,4 +1,5 @@
-/** A worker that runs: wait for the bell or the poll, step; beat; watch. Ends when its signal fires, after a drain. */
+/** Runs a worker: waits for the bell or the poll and steps, beats, and runs the watchdog. After its signal aborts, it drains and ends. */
+import { onAbort } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop, makeWake } from '../ports/loop.js'
@@ -12,12 +13,12 @@ export interface LoopSettings extends WatchdogSettings {
   readonly drainSeconds: number
 }
 
-// A head that is busy with someone else is free again within a transaction; nobody gains from asking faster.
+// A head that another transaction has locked is free again within milliseconds; a shorter pause gains nothing.
 const againMs = 5
 
 export interface RunningWorker {
   readonly worker: Worker
-  /** Resolves when the worker has drained after its signal fired; `worker.running` then holds what had to be given up. */
+  /** Resolves when the worker has drained after its signal aborted. `worker.running` then holds the turns it gave up. */
   readonly ended: Promise<void>
 }
 
@@ -40,7 +41,7 @@ export async function runWorker(
   }
 
   const common = { clock, log, signal }
-  // Beats go on while the worker drains: what still runs is alive, and must not be given to another.
+  // Beats continue while the worker drains, so that no other worker reclaims a turn that still runs.
   const drained = new AbortController()
   const beating = loop(
     { ...common, name: 'beat', intervalMs: settings.beatSeconds * 1_000, signal: drained.signal },
@@ -53,8 +54,7 @@ export async function runWorker(
       () => watchdog.step(),
     ),
   ])
-  if (signal.aborted) worker.stopClaiming()
-  else signal.addEventListener('abort', () => worker.stopClaiming(), { once: true })
+  onAbort(signal, () => worker.stopClaiming())
   return {
     worker,
     ended: loops.then(async () => {

@@ -1,9 +1,9 @@
-/** What a worker is made of and what it holds of each turn it runs: words only, shared by the worker and the run of a turn. */
+/** The types that the worker and the run of one turn share: the worker's options and the scope of a running turn. */
 import type { Clock, Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../kernel/kernel.js'
 import type { AgentFunction } from './agent.js'
-import type { Halt } from './cancellation.js'
+import type { Cancellation } from './cancellation.js'
 
 export interface WorkerSettings {
   readonly concurrency: number
@@ -19,16 +19,17 @@ export interface WorkerOptions {
   readonly workerId: string
   readonly workerTarget: string
   readonly settings: WorkerSettings
-  /** The function that does an agent's turns. */
+  /** The function that runs this turn. Undefined if this worker has none for the agent. */
   readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
-  /** A beat, asked for at `askedMs` of the clock, found the fence held: what a guardian may trust in. */
+  /** Called when a beat that was sent at `askedMs` (monotonic clock) confirmed the fence. Renews the guardian's switch. */
   readonly onBeat?: (turn: ClaimedTurn, askedMs: number) => void
 }
 
-/** One running turn. `held`: the head is running under its fence, so that a beat which does not name it has lost it. */
+/** One running turn. */
 export interface Scope {
   readonly turn: ClaimedTurn
-  readonly halt: Halt
-  held: boolean
+  readonly cancellation: Cancellation
+  /** The head runs under this fence. Only then does a beat that does not confirm the turn mean that the fence is lost. */
+  fenced: boolean
   done: Promise<void>
 }

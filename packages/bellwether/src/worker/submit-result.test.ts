@@ -1,73 +1,107 @@
 import { expect, it } from 'vitest'
-import { decideSubmission, wantedFields } from './submit-result.js'
+import type { FieldSpec } from '../kernel/verbs/cards.js'
+import { decideSubmission, endingOf, fieldsByName, wantedFields } from './submit-result.js'
 
 const submit = (args: unknown) => ({ toolCallId: 'c', toolName: 'submit_result', args })
+const grep = { toolCallId: 'd', toolName: 'grep', args: {} }
 const wanted = [
   { name: 'title', required: true, type: 'string' },
   { name: 'count', type: 'integer' },
 ]
 const fields = (...pairs: [string, unknown][]) => ({ fields: pairs.map(([name, value]) => ({ name, value })) })
+const whole = fields(['title', 'x'], ['count', 3])
+const withNull = fields(['title', 'x'], ['count', null])
+const refused = (code: string, ...names: string[]) => ({ refuse: { code, fields: names }, call: { toolCallId: 'c' } })
 
-it('[T4.4] a step without submit_result submits nothing', () => {
-  expect(decideSubmission([{ toolCallId: 'c', toolName: 'grep', args: {} }], wanted)).toBeUndefined()
-})
-
-it('[T4.4] it must be the only call of its step', () => {
-  const calls = [submit(fields(['title', 'x'])), { toolCallId: 'd', toolName: 'grep', args: {} }]
-  expect(decideSubmission(calls, wanted)).toMatchObject({ refuse: { code: 'not_the_only_call' } })
-  expect(decideSubmission([submit({ text: 'a' }), submit({ text: 'b' })], [])).toMatchObject({
-    refuse: { code: 'not_the_only_call' },
-  })
-})
-
-it.each([
-  ['text where nothing is asked for', { text: 'x' }, [], { text: 'x' }],
-  ['fields that cover what is required', fields(['title', 'x']), wanted, fields(['title', 'x'])],
-  ['fields of the right types', fields(['title', 'x'], ['count', 3]), wanted, fields(['title', 'x'], ['count', 3])],
-  ['fields that nobody asked for', fields(['extra', { a: 1 }]), [], fields(['extra', { a: 1 }])],
+type Row = [title: string, calls: ReturnType<typeof submit>[], wanted: FieldSpec[], verdict: object | undefined]
+const rows: Row[] = [
+  ['ignores a step without submit_result', [grep], wanted, undefined],
+  ['delivers text if no fields are wanted', [submit({ text: 'x' })], [], { deliver: { text: 'x' } }],
   [
-    'an optional field left null',
-    fields(['title', 'x'], ['count', null]),
+    'delivers fields that include the required ones',
+    [submit(fields(['title', 'x']))],
     wanted,
-    fields(['title', 'x'], ['count', null]),
+    { deliver: fields(['title', 'x']) },
+  ],
+  ['delivers fields of the right types', [submit(whole)], wanted, { deliver: whole }],
+  ['delivers fields that are not wanted', [submit(fields(['a', { b: 1 }]))], [], { deliver: fields(['a', { b: 1 }]) }],
+  ['delivers an optional field that is null', [submit(withNull)], wanted, { deliver: withNull }],
+  [
+    'delivers a field of an unknown type',
+    [submit(fields(['when', 'soon']))],
+    [{ name: 'when', type: 'date', required: true }],
+    { deliver: fields(['when', 'soon']) },
+  ],
+  ['refuses submit_result beside another call', [submit(whole), grep], wanted, refused('not_the_only_call')],
+  [
+    'refuses two submit_result calls in one step',
+    [submit({ text: 'a' }), submit({ text: 'b' })],
+    [],
+    refused('not_the_only_call'),
+  ],
+  ['refuses text if fields are required', [submit({ text: 'x' })], wanted, refused('missing_fields', 'title')],
+  [
+    'refuses a required field that is null',
+    [submit(fields(['title', null]))],
+    wanted,
+    refused('missing_fields', 'title'),
+  ],
+  ['refuses a number for a string', [submit(fields(['title', 7]))], wanted, refused('wrong_type', 'title')],
+  [
+    'refuses a fraction for an integer',
+    [submit(fields(['title', 'x'], ['count', 1.5]))],
+    wanted,
+    refused('wrong_type', 'count'),
   ],
   [
-    'a type that nobody knows',
-    fields(['when', 'soon']),
-    [{ name: 'when', type: 'date', required: true }],
-    fields(['when', 'soon']),
+    'refuses a list for an object',
+    [submit(fields(['o', []]))],
+    [{ name: 'o', type: 'object' }],
+    refused('wrong_type', 'o'),
   ],
-])('[T4.4] [T4.2a] %s is delivered', (_title, args, asked, content) => {
-  expect(decideSubmission([submit(args)], asked)).toEqual({ deliver: content })
+  [
+    'refuses an object for a list',
+    [submit(fields(['l', {}]))],
+    [{ name: 'l', type: 'array' }],
+    refused('wrong_type', 'l'),
+  ],
+  ['refuses missing arguments', [submit(undefined)], [], refused('not_a_result')],
+  ['refuses arguments of another shape', [submit({ fields: { title: 'x' } })], [], refused('not_a_result')],
+  ['refuses fields without names', [submit({ fields: [{ value: 1 }] })], [], refused('not_a_result')],
+]
+
+it.each(rows)('[T4.4] [T4.2a] %s', (_title, calls, specs, verdict) => {
+  const decided = decideSubmission(calls, specs)
+  if (verdict === undefined || 'deliver' in verdict) expect(decided).toEqual(verdict)
+  else expect(decided).toMatchObject(verdict)
 })
 
-it.each([
-  ['text where fields are required', { text: 'x' }, wanted, 'missing_fields', ['title']],
-  ['a required field that is null', fields(['title', null]), wanted, 'missing_fields', ['title']],
-  ['a number for a string', fields(['title', 7]), wanted, 'wrong_type', ['title']],
-  ['a fraction for an integer', fields(['title', 'x'], ['count', 1.5]), wanted, 'wrong_type', ['count']],
-  ['a list for an object', fields(['o', []]), [{ name: 'o', type: 'object' }], 'wrong_type', ['o']],
-  ['an object for a list', fields(['l', {}]), [{ name: 'l', type: 'array' }], 'wrong_type', ['l']],
-  ['no arguments', undefined, [], 'not_a_result', []],
-  ['arguments of another shape', { fields: { title: 'x' } }, [], 'not_a_result', []],
-  ['fields without names', { fields: [{ value: 1 }] }, [], 'not_a_result', []],
-])('[T4.4] [T4.2a] %s is refused, and said why', (_title, args, asked, code, names) => {
-  expect(decideSubmission([submit(args)], asked)).toMatchObject({
-    refuse: { code, fields: names },
-    call: { toolCallId: 'c' },
-  })
+it('[T4.4] gives every call of a rejected step its own refusal', () => {
+  const decided = decideSubmission([submit(whole), grep], wanted)
+  const refusalOf = decided !== undefined && 'refuse' in decided ? decided.refusalOf : undefined
+  expect(refusalOf?.('submit_result').code).toBe('not_the_only_call')
+  expect(refusalOf?.('grep').code).toBe('not_called')
 })
 
-it('[T4.4] the last task.result_fields card of the context speaks; a broken one asks for nothing', () => {
+it('[T4.4] reads the wanted fields from the last task.result_fields card, and none from a broken card', () => {
   const card = (content: unknown) => ({ type: 'task.result_fields', content })
-  expect(
-    wantedFields([
-      card({ fields: [{ name: 'old' }] }),
-      { type: 'task.instruction', content: {} },
-      card({ fields: wanted }),
-    ]),
-  ).toEqual(wanted)
+  const instruction = { type: 'task.instruction', content: {} }
+  expect(wantedFields([card({ fields: [{ name: 'old' }] }), instruction, card({ fields: wanted })])).toEqual(wanted)
   for (const broken of [null, [], 'x', { fields: 'x' }, { fields: [1, null, { name: 2 }] }])
     expect(wantedFields([card(broken)])).toEqual([])
   expect(wantedFields([])).toEqual([])
+})
+
+it('[T4.4] takes the wanted fields of an object by name, and null for an undefined value', () => {
+  expect(fieldsByName({ title: 'x', count: undefined, other: 1 }, wanted)).toEqual(withNull.fields)
+})
+
+it.each([
+  ['nothing', undefined, [], { mustEndWith: undefined, offersSubmit: false }],
+  ['an optional field', undefined, [{ name: 'a' }], { mustEndWith: undefined, offersSubmit: true }],
+  ['a required field', undefined, wanted, { mustEndWith: 'submit_result', offersSubmit: true }],
+  ['a tool of the agent file', 'grep', [], { mustEndWith: 'grep', offersSubmit: false }],
+  ['a tool and a required field', 'grep', wanted, { mustEndWith: 'grep', offersSubmit: true }],
+])('[T4.4] decides how a turn must end, given %s', (_title, mustEndWith, specs, ending) => {
+  expect(endingOf(mustEndWith, specs)).toEqual(ending)
 })

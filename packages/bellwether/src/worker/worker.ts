@@ -1,26 +1,26 @@
 /**
- * A worker: claims what it can start now, runs each turn in its own scope, settles what it answers. Every write is fenced; a
- * fence that is lost aborts the scope, and nothing that it still says is taken. The loop around it only waits and steps.
+ * A worker: claims the turns it has room for and runs each in its own scope. Every write is fenced. If a turn's fence is lost, its
+ * scope is canceled and nothing it still writes is accepted. The loop around the worker (loop.ts) only waits and steps.
  */
 import type { Claimant, ClaimedTurn } from '../kernel/verbs/turn/claim.js'
-import { Halt } from './cancellation.js'
+import { Cancellation } from './cancellation.js'
 import { runTurn } from './run-turn.js'
 import type { Scope, WorkerOptions } from './scope.js'
 
 export interface Worker {
   readonly workerId: string
   readonly running: ReadonlyMap<string, Scope>
-  /** Claims and starts what there is room for. */
+  /** Claims and starts as many turns as there is room for. `again`: more turns may be waiting. */
   step(): Promise<{ started: number; again: boolean }>
-  /** Runs turns that came another way: the watchdog's reconcile. */
+  /** Runs turns that the watchdog's reconcile claimed. */
   start(turns: readonly ClaimedTurn[]): void
-  /** Renews every running turn; aborts those whose fence is gone. */
+  /** Sends one beat for all running turns and cancels those whose fence is lost. */
   beat(): Promise<void>
-  /** Resolves when something has finished, so that there is room. */
+  /** Resolves when there is room for another turn, or when the worker stops claiming. */
   room(): Promise<void>
-  /** Claims nothing more; whoever waits for room is let go. */
+  /** Claims nothing more and resolves everything that waits for room. */
   stopClaiming(): void
-  /** Stops claiming, waits for what runs, then aborts the rest: their rows are reclaimed by whoever is alive. */
+  /** Stops claiming, waits for running turns, then cancels the rest; other workers reclaim their rows. */
   drain(graceMs: number): Promise<void>
 }
 
@@ -28,27 +28,32 @@ export function openWorker(options: WorkerOptions): Worker {
   const { kernel, clock, workerId, workerTarget, settings } = options
   const running = new Map<string, Scope>()
   let draining = false
-  const freed: (() => void)[] = []
+  const waitingForRoom: (() => void)[] = []
   let lastBeatMs = clock.monotonicMs()
 
-  function letGo(): void {
-    for (const free of freed.splice(0)) free()
+  function announceRoom(): void {
+    for (const resolve of waitingForRoom.splice(0)) resolve()
   }
 
   function stopClaiming(): void {
     draining = true
-    letGo()
+    announceRoom()
   }
 
   function start(turns: readonly ClaimedTurn[]): void {
     for (const turn of turns) {
-      // The same turn again: it was reclaimed from us, so the scope that still runs it has lost its fence.
-      running.get(turn.agentTurnId)?.halt.call('fence_lost')
-      const scope: Scope = { turn, halt: new Halt(), held: turn.kind === 'turn', done: Promise.resolve() }
+      // The same turn again: it was reclaimed from this worker, so the scope that still runs it has lost its fence.
+      running.get(turn.agentTurnId)?.cancellation.cancel('fence_lost')
+      const scope: Scope = {
+        turn,
+        cancellation: new Cancellation(),
+        fenced: turn.kind === 'turn',
+        done: Promise.resolve(),
+      }
       running.set(turn.agentTurnId, scope)
       scope.done = runTurn(options, scope).finally(() => {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
-        letGo()
+        announceRoom()
       })
     }
   }
@@ -63,13 +68,13 @@ export function openWorker(options: WorkerOptions): Worker {
       const claimant: Claimant = { workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
       const { turns, again, refused } = await kernel.claim(claimant)
       for (const { project_id, agent_id, inbox_id, detail } of refused) {
-        options.log.warn({ project_id, agent_id, inbox_id, detail }, 'an inbox row was refused')
+        options.log.warn({ project_id, agent_id, inbox_id, detail }, 'inbox row rejected')
       }
       start(turns)
       return { started: turns.length, again }
     },
     async beat() {
-      const scopes = [...running.values()].filter((scope) => scope.held)
+      const scopes = [...running.values()].filter((scope) => scope.fenced)
       if (scopes.length === 0) {
         lastBeatMs = clock.monotonicMs()
         return
@@ -83,12 +88,12 @@ export function openWorker(options: WorkerOptions): Worker {
         lastBeatMs = clock.monotonicMs()
         for (const scope of scopes) {
           if (alive.has(scope.turn.agentTurnId)) options.onBeat?.(scope.turn, askedMs)
-          else scope.halt.call('fence_lost')
+          else scope.cancellation.cancel('fence_lost')
         }
       } catch (error) {
-        // Nobody vouches for these turns any more: whoever judges us silent has fenced us out, or is about to.
+        // Without a beat for one processing timeout, another worker has reclaimed these turns or is about to.
         if (clock.monotonicMs() - lastBeatMs > settings.inboxProcessingTimeoutSeconds * 1_000) {
-          for (const scope of scopes) scope.halt.call('no_beat')
+          for (const scope of scopes) scope.cancellation.cancel('no_beat')
         }
         throw error
       }
@@ -97,14 +102,14 @@ export function openWorker(options: WorkerOptions): Worker {
     room: () =>
       draining || running.size < settings.concurrency
         ? Promise.resolve()
-        : new Promise((resolve) => freed.push(resolve)),
+        : new Promise((resolve) => waitingForRoom.push(resolve)),
     async drain(graceMs) {
       stopClaiming()
       const finished = Promise.all([...running.values()].map((scope) => scope.done))
       const giveUp = new AbortController()
       await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])
       giveUp.abort()
-      for (const scope of running.values()) scope.halt.call('draining')
+      for (const scope of running.values()) scope.cancellation.cancel('draining')
     },
   }
 }

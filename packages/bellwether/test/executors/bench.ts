@@ -96,7 +96,7 @@ export async function openBench({
     workerTarget: target,
     settings: { concurrency: 16, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
     agent: (turn) => executor.agent(specs.get(turn.agentId)!),
-    onBeat: (turn, askedMs) => executor.beaten(turn, askedMs),
+    onBeat: (turn, askedMs) => executor.renew(turn, askedMs),
   }
   const worker = openWorker(options)
   // Dead processes run no `finally`: its delivery never comes back.
@@ -157,7 +157,7 @@ export async function openBench({
     ended,
     run: async (spec, more) => ended(await begin(spec, more)),
     async close() {
-      for (const scope of worker.running.values()) scope.halt.call('draining')
+      for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
       await Promise.all([...worker.running.values()].map((scope) => scope.done))
       executor.close()
       const wanted = (token: string) => turns.some((turn) => token.includes(turn))

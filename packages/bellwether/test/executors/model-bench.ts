@@ -206,7 +206,7 @@ export async function openModelBench(options: ModelBenchOptions = {}): Promise<M
       )
     },
     async close() {
-      for (const scope of worker.running.values()) scope.halt.call('draining')
+      for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
       await Promise.all([...worker.running.values()].map((scope) => scope.done))
       if (options.t === undefined) await t.drop()
     },

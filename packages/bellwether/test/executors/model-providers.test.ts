@@ -204,7 +204,7 @@ it('a halt ends the HTTP request at once, and nothing more is written', async ()
   await b.worker.step()
   await until('it streams', async () => (b.chunks.length > 2 ? true : undefined))
   const scope = b.worker.running.get(turn)!
-  scope.halt.call('fence_lost')
+  scope.cancellation.cancel('fence_lost')
   await scope.done
   await until('the request is ended', async () => provider.requests[0]!.hungUp || undefined)
   const written = await b.t.all("select from cards.cards where metadata ->> 'agent_turn_id' = $1", turn)

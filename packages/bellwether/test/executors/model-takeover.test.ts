@@ -79,7 +79,7 @@ async function untilDead(
     await b.answerTools()
     return dead || (await turnRow(b.t, turn)).ended_at !== null || undefined
   })
-  for (const scope of worker.running.values()) scope.halt.call('draining')
+  for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
   return { turn, died: dead }
 }
 
@@ -169,7 +169,7 @@ it('[T8.1] a worker that dies while its model thinks: the heir makes the same st
   const mortal = b.mortal({})
   await mortal.step()
   await until('it thinks', async () => asked === 1 || undefined)
-  for (const scope of mortal.running.values()) scope.halt.call('draining')
+  for (const scope of mortal.running.values()) scope.cancellation.cancel('draining')
   await b.reclaimed()
   const ended = await b.ended(turn)
   expect(ended).toMatchObject({ outcome: 'success', text: 'thought after all' })
@@ -195,7 +195,7 @@ it('max_steps counts over takeovers, from the cards', async () => {
     const [wait] = await waitsOf(b.t, turn)
     return wait?.wait_status === 'received' || undefined
   })
-  for (const scope of mortal.running.values()) scope.halt.call('draining')
+  for (const scope of mortal.running.values()) scope.cancellation.cancel('draining')
   await b.reclaimed()
   const ended = await b.ended(turn)
   expect(ended).toMatchObject({ outcome: 'failed', error: 'max_steps' })
@@ -215,7 +215,7 @@ it('a call whose result is lost is told as unknown, once, and the conversation s
     const cards = await b.t.all("select from cards.cards where metadata ->> 'agent_turn_id' = $1", turn)
     return cards.length > 0 || undefined
   })
-  for (const scope of mortal.running.values()) scope.halt.call('draining')
+  for (const scope of mortal.running.values()) scope.cancellation.cancel('draining')
   // The call was made, as its card says; of its result there is nothing.
   await b.reclaimed()
   const [claimed] = await b.t.claim(10, 'bench')

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Batch } from '../../src/kernel/reads/batches.js'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
-import { originsOf } from '../../src/worker/clone-origin.js'
+import { cloneOriginsOf } from '../../src/worker/clone-origin.js'
 import { openWorker } from '../../src/worker/worker.js'
 import { openWorld, project as folderProject, type World } from '../executors/world.js'
 import { batchOf, join } from '../support/forks.js'
@@ -108,12 +108,12 @@ describe('whom an agent comes from', () => {
     ({ agentId, agentTurnId, payload: { target_ref } }) as Pick<ClaimedTurn, 'agentId' | 'agentTurnId' | 'payload'>
 
   it('is read from its name and its turn together, and a payload that lies names nobody', () => {
-    expect(originsOf(turn(`ann-${one}`, one, 'ann'))).toEqual(['ann'])
-    expect(originsOf(turn(`ann-${one}-${two}`, two, `ann-${one}`))).toEqual([`ann-${one}`, 'ann'])
-    expect(originsOf(turn('bob', one, 'ann'))).toEqual([])
-    expect(originsOf(turn(`ann-${one}`, two, 'ann'))).toEqual([])
-    expect(originsOf(turn(`ann-${one}`, one, 'root'))).toEqual([])
-    expect(originsOf(turn('ann', one, { ann: 1 }))).toEqual([])
-    expect(originsOf(turn('ann', one))).toEqual([])
+    expect(cloneOriginsOf(turn(`ann-${one}`, one, 'ann'))).toEqual(['ann'])
+    expect(cloneOriginsOf(turn(`ann-${one}-${two}`, two, `ann-${one}`))).toEqual([`ann-${one}`, 'ann'])
+    expect(cloneOriginsOf(turn('bob', one, 'ann'))).toEqual([])
+    expect(cloneOriginsOf(turn(`ann-${one}`, two, 'ann'))).toEqual([])
+    expect(cloneOriginsOf(turn(`ann-${one}`, one, 'root'))).toEqual([])
+    expect(cloneOriginsOf(turn('ann', one, { ann: 1 }))).toEqual([])
+    expect(cloneOriginsOf(turn('ann', one))).toEqual([])
   })
 })

@@ -3,7 +3,7 @@
  * claimed only for a client that is still there; one that resumes is marked so before it is handed out; one that dies on the way to
  * the client is found silent and given to another (W2.1, W2.3). A ring wakes one who waits, and whoever finds work wakes the next.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { defined, type Clock, type Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
 import type { ClaimedTurn, Claimant } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -12,6 +12,7 @@ import { signIn } from '../../kernel/verbs/roster.js'
 import type { ToolResult } from '../../kernel/reads/waits.js'
 import type { Bell, Listening } from '../../ports/bell/bell.js'
 import { terminated } from '../../worker/run-turn.js'
+import { incomplete } from '../../worker/submit-result.js'
 import { remotePrefix, type RemoteWatch } from './watch.js'
 
 export interface RemoteTurn {
@@ -146,9 +147,11 @@ export function openClaims(options: ClaimOptions): Claims {
     if (results.some((result) => result.after_execution === 'terminate')) {
       // T3.3c: the result is the deliverable; no worker is asked again.
       const { deliver: content, status = 'success', error } = terminated(results)
-      const delivery = { ...fenceOf(turn), status, content, ...(error === undefined ? {} : { error }) }
-      const { what } = await kernel.deliver(delivery)
-      if (what === 'refused') await kernel.deliver({ ...delivery, status: 'failed', error: 'missing_result_fields' })
+      const verdict = await kernel.deliver({ ...fenceOf(turn), status, content, ...defined({ error }) })
+      if (verdict.what === 'refused') {
+        const { deliver, ...failed } = incomplete(verdict.missing)
+        await kernel.deliver({ ...fenceOf(turn), content: deliver, ...failed })
+      }
       options.onEnded()
       return undefined
     }

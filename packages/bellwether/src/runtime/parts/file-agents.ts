@@ -146,7 +146,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   void loop({ name: 'agent files', intervalMs: lookMs, clock, log, signal }, () => roster.step(), wake)
   return {
     agent: (turn) => roster.agent(turn),
-    onBeat: (turn, askedMs) => commands.beaten(turn, askedMs),
+    onBeat: (turn, askedMs) => commands.renew(turn, askedMs),
     async close() {
       await tools.close()
       commands.close()

@@ -1,86 +1,94 @@
 /**
- * What a run of a command means for its turn: the outcome, and a deliverable that says what happened in words. Pure. Whatever
- * a program prints, only its exit, its declared format and what cut it short decide the outcome.
+ * Turns the run of a command into the ending of its turn: the outcome, and a deliverable that explains it. Pure. Only the exit, the
+ * declared format and the reason for an early stop decide the outcome, whatever else the program prints.
  */
 import type { FieldSpec } from '../../kernel/verbs/cards.js'
-import type { CommandRun, Cut } from './command-run.js'
+import { fieldsByName } from '../submit-result.js'
+import type { CommandRun, StopReason } from './command-run.js'
 import { lastObject } from './formats.js'
 import type { Delivered } from './stored-result.js'
 
-// A card holds this with room to spare, whatever the characters are.
+// Fits into a card even if every character takes several bytes.
 const textMaxChars = 200_000
-const endMaxChars = 4_000
+const tailMaxChars = 4_000
 
 export function reportOf(run: CommandRun, command: readonly string[], wanted: readonly FieldSpec[]): Delivered {
-  const trouble = troubleOf(run)
-  if (trouble !== undefined) {
-    const { status = 'failed', error, sentence } = trouble
-    return { deliver: { text: told(sentence, run, command) }, status, error }
+  const failure = failureOf(run)
+  if (failure !== undefined) {
+    const { status = 'failed', error, sentence } = failure
+    return { deliver: { text: failureReport(sentence, run, command) }, status, error }
   }
-  const { text, fields } = run.answer
+  const { text, fields } = run.output
   if (fields !== undefined) return { deliver: { fields } }
-  const given = wanted.length === 0 || text === undefined ? undefined : fieldsIn(text, wanted)
-  if (given !== undefined) return { deliver: { fields: given } }
+  const found = wanted.length === 0 || text === undefined ? undefined : fieldsIn(text, wanted)
+  if (found !== undefined) return { deliver: { fields: found } }
   const clean = printable(text ?? '')
-  return { deliver: { text: clean.trim() === '' ? 'The command ended well and printed nothing.' : clean } }
+  return { deliver: { text: clean.trim() === '' ? 'The command succeeded and printed nothing.' : clean } }
 }
 
-interface Trouble {
+interface Failure {
   readonly status?: 'failed' | 'timeout'
   readonly error: string
   readonly sentence: string
 }
 
-const cuts: Readonly<Record<Exclude<Cut, 'halted'>, Trouble>> = {
-  wall_time: { status: 'timeout', error: 'budget_wall_time', sentence: 'was ended because its time was up' },
-  tokens: { error: 'budget_tokens', sentence: 'was ended because it had used more tokens than it may' },
-  expired: { error: 'guardian_expired', sentence: 'was ended because its worker could not beat in time' },
-  guardian_lost: { error: 'guardian_lost', sentence: 'was ended because its guardian died and could not be replaced' },
+const stops: Readonly<Record<Exclude<StopReason, 'canceled'>, Failure>> = {
+  wall_time: {
+    status: 'timeout',
+    error: 'budget_wall_time',
+    sentence: 'was stopped because it exceeded its time budget',
+  },
+  tokens: { error: 'budget_tokens', sentence: 'was stopped because it exceeded its token budget' },
+  expired: { error: 'guardian_expired', sentence: 'was stopped because its worker did not renew the guardian in time' },
+  guardian_lost: {
+    error: 'guardian_lost',
+    sentence: 'was stopped because its guardian died and could not be replaced',
+  },
 }
 
-function troubleOf({ cut, exit, answer }: CommandRun): Trouble | undefined {
-  if (cut !== undefined && cut !== 'halted') return cuts[cut]
+function failureOf({ stopped, exit, output }: CommandRun): Failure | undefined {
+  if (stopped !== undefined && stopped !== 'canceled') return stops[stopped]
   if (exit.how === 'not_started') {
     return exit.code === 'ENOENT'
-      ? { error: 'command_not_found', sentence: 'could not be started: there is no such program' }
+      ? { error: 'command_not_found', sentence: 'could not be started: the program was not found' }
       : { error: 'command_not_started', sentence: `could not be started: ${exit.message}` }
   }
   if (exit.how === 'signalled')
-    return { error: `command_signal_${exit.signal}`, sentence: `was ended by ${exit.signal}, which nobody here sent` }
-  const said = answer.failure === undefined ? '' : `: ${printable(answer.failure).slice(0, endMaxChars)}`
+    return {
+      error: `command_signal_${exit.signal}`,
+      sentence: `was ended by ${exit.signal}, which Bellwether did not send`,
+    }
+  const reason = output.failure === undefined ? '' : `: ${printable(output.failure).slice(0, tailMaxChars)}`
   if (exit.code !== 0)
-    return { error: `command_exit_${exit.code}`, sentence: `ended with exit code ${exit.code}${said}` }
-  if (answer.failure !== undefined) return { error: 'command_error', sentence: `failed by its own account${said}` }
-  if (answer.text === undefined && answer.fields === undefined)
-    return { error: 'no_answer', sentence: 'ended without an answer' }
+    return { error: `command_exit_${exit.code}`, sentence: `ended with exit code ${exit.code}${reason}` }
+  if (output.failure !== undefined) return { error: 'command_error', sentence: `reported a failure${reason}` }
+  if (output.text === undefined && output.fields === undefined)
+    return { error: 'no_answer', sentence: 'ended without a result' }
   return undefined
 }
 
-function told(sentence: string, run: CommandRun, command: readonly string[]): string {
+function failureReport(sentence: string, run: CommandRun, command: readonly string[]): string {
   const parts = [
     `The command ${JSON.stringify(command[0] ?? '')} ${sentence}, after ${(run.durationMs / 1_000).toFixed(1)} s.`,
   ]
-  if (run.left.length > 0) parts.push(`${run.left.length} of its processes could not be ended: ${run.left.join(', ')}.`)
-  const stdout = endOf(run.stdout)
-  const answer = endOf(run.answer.text ?? '')
-  // Of a program that prints plain text both are the same.
-  if (answer !== '' && !stdout.endsWith(answer)) parts.push(`The end of its answer so far:\n${answer}`)
-  const stderr = endOf(run.stderr)
+  if (run.survivors.length > 0)
+    parts.push(`${run.survivors.length} of its processes could not be killed: ${run.survivors.join(', ')}.`)
+  const stdout = tailOf(run.stdout)
+  const result = tailOf(run.output.text ?? '')
+  // For a program that prints plain text, both are the same.
+  if (result !== '' && !stdout.endsWith(result)) parts.push(`The end of its result so far:\n${result}`)
+  const stderr = tailOf(run.stderr)
   if (stderr !== '') parts.push(`The end of its stderr (${run.stderrBytes} bytes):\n${stderr}`)
   if (stdout !== '') parts.push(`The end of its stdout (${run.stdoutBytes} bytes):\n${stdout}`)
   return parts.join('\n\n')
 }
 
-const endOf = (text: string) => printable(text).trim().slice(-endMaxChars).toWellFormed()
+const tailOf = (text: string) => printable(text).trim().slice(-tailMaxChars).toWellFormed()
 
-/** The fields that were asked for, from the JSON object that an answer ends with; undefined: it ends with none. */
-function fieldsIn(text: string, wanted: readonly FieldSpec[]): { name: string; value: unknown }[] | undefined {
-  const bare = text.trim().replace(/\n?```$/, '')
-  const given = lastObject(bare)
-  if (given === undefined) return undefined
-  return wanted
-    .filter((field) => Object.hasOwn(given, field.name))
-    .map((field) => ({ name: field.name, value: given[field.name] ?? null }))
+/** The wanted fields of the JSON object at the end of the text. Undefined if the text does not end with an object. */
+function fieldsIn(text: string, wanted: readonly FieldSpec[]): ReturnType<typeof fieldsByName> | undefined {
+  const object = lastObject(text.trim().replace(/\n?```$/, ''))
+  return object && fieldsByName(object, wanted)
 }
 
 // oxlint-disable-next-line no-control-regex
@@ -88,7 +96,7 @@ const colours = /\u001B\[[0-9;?]*[ -/]*[@-~]/g
 // oxlint-disable-next-line no-control-regex
 const controls = /[\u0000-\u0008\u000B-\u001F\u007F]/g
 
-/** Text that can be stored and read whatever it holds. */
+/** The text without colours and control characters, cut to what a card can hold. */
 function printable(text: string): string {
   const clean = text.replace(colours, '').replaceAll('\r\n', '\n').replace(controls, '').toWellFormed()
   if (clean.length <= textMaxChars) return clean

@@ -1,9 +1,9 @@
 /**
- * The `command` executor: any coding agent or script does the turn, as a program of its own. Always: the fence was held just
- * before the program starts; the guardian watches before there is anything to watch; nothing of the program is left when the
- * turn goes on; what the program says is the deliverable and decides nothing else.
+ * The `command` executor: a coding agent or script runs the turn as a separate program. A beat confirms the fence just before the
+ * program starts; the guardian watches the turn before there is a process; no process is left when the turn ends. The program's
+ * output becomes the deliverable and decides nothing else.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { defined, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import type { Fence } from '../../kernel/verdict.js'
 import { commandEnvironment } from '../../ports/processes/environment.js'
@@ -15,20 +15,21 @@ import { writeToken } from '../../ports/processes/token.js'
 import { FenceLost, type AgentFunction, type TurnContext } from '../agent.js'
 import { wantedFields } from '../submit-result.js'
 import { reportOf } from './command-report.js'
-import { runToItsEnd, type CommandRun } from './command-run.js'
-import { keptResult, resultCard, resultMark, type Delivered } from './stored-result.js'
-import { recipe, type Recipe } from './presets.js'
+import { runCommand, type CommandRun } from './command-run.js'
+import { storedResult, resultCard, resultMark, type Delivered } from './stored-result.js'
+import { commandLine, type Recipe } from './presets.js'
+import { payloadBudget } from './model/spec.js'
 import { renderPrompt } from './prompt.js'
 
 export interface CommandSpec extends Recipe {
   readonly instructions: string
   readonly cwd?: string | undefined
-  /** Names of variables that it may see. */
+  /** Names of the environment variables that the program may see. */
   readonly env?: readonly string[] | undefined
   readonly budget?:
     | { readonly max_tokens?: number | undefined; readonly max_wall_seconds?: number | undefined }
     | undefined
-  /** What becomes of a turn whose worker was lost while the command ran; absent: it is run again, and told so. */
+  /** What happens to a turn whose worker was lost while the command ran. Default: run it again, with a note in the prompt. */
   readonly on_takeover?: 'rerun' | 'fail' | undefined
 }
 
@@ -36,20 +37,20 @@ export interface CommandExecutorOptions {
   readonly clock: Clock
   readonly log: Log
   readonly guardian: Guardian
-  /** The folder that no command works outside of. */
+  /** Every command's working directory must be inside this folder. */
   readonly root: string
   readonly house: string
   readonly self: Self
   readonly graceMs: number
-  /** What a program writes, as it writes it: lossy, and nothing may depend on it. */
+  /** Receives the program's output while it runs. Lossy: nothing may depend on it. */
   readonly onChunk?: (turn: Fence, stream: 'stdout' | 'stderr', text: string) => void
 }
 
 export interface CommandExecutor {
   agent(spec: CommandSpec): AgentFunction
-  /** A fenced beat, asked for at `askedMs`, found the turn alive. */
-  beaten(turn: Fence, askedMs: number): void
-  /** Ends what dead workers left behind on this machine. */
+  /** Renews the guardian's switch: a beat that was sent at `askedMs` confirmed the fence. */
+  renew(turn: Fence, askedMs: number): void
+  /** Kills processes that dead workers left on this machine. */
   sweep(): Promise<number>
   close(): void
 }
@@ -60,24 +61,24 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
   const { clock, log, guardian, house, self, graceMs } = options
   const watches = new Map<string, Watch>()
 
-  async function watched(context: TurnContext, spec: CommandSpec): Promise<Delivered> {
+  async function run(context: TurnContext, spec: CommandSpec): Promise<Delivered> {
     const { turn } = context
     const known = await context.hydrate()
-    const finished = turn.takenOver ? keptResult(known.output, turn) : undefined
+    const finished = turn.takenOver ? storedResult(known.output, turn) : undefined
     if (finished !== undefined) return finished
     if (turn.takenOver && spec.on_takeover === 'fail') return effectsUnknown
     const wanted = wantedFields(known.context)
-    const { command, format } = recipe(spec)
+    const { command, format } = commandLine(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
     const token = writeToken({ installation: house, ...self, ...fenceOf(turn) })
     const attempt = turn.attempts + 1
-    const facts = {
+    const variables = {
       BELLWETHER_PROJECT: turn.projectId,
       BELLWETHER_AGENT: turn.agentId,
       BELLWETHER_TURN: turn.agentTurnId,
       BELLWETHER_ATTEMPT: String(attempt),
     }
-    const env = commandEnvironment(spec.env ?? [], facts, token)
+    const env = commandEnvironment(spec.env ?? [], variables, token)
     const prompt = renderPrompt({
       instructions: spec.instructions,
       context: known.context,
@@ -87,18 +88,18 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     })
 
     const name = command[0] ?? ''
-    const watch = await vouchedFor(context, name, token)
+    const watch = await watchTurn(context, name, token)
     watches.set(keyOf(turn), watch)
-    let run: CommandRun | undefined
+    let ended: CommandRun | undefined
     try {
-      // Of the same agent and older: nobody may work on the same things any more.
+      // Processes of an older attempt of this agent must not work on the same files any more.
       const older = await sweepOlder({ clock, graceMs, installation: house }, turn)
       if (older > 0) {
-        log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older attempt were ended')
+        log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older attempt killed')
         await context.activity('executing_tool', name.slice(0, 100))
       }
       if (context.signal.aborted) throw new FenceLost(turn.agentTurnId)
-      run = await runToItsEnd({
+      ended = await runCommand({
         clock,
         command,
         cwd,
@@ -110,25 +111,24 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         watch,
         signal: context.signal,
         graceMs,
-        maxWallMs: least(seconds(spec.budget?.max_wall_seconds), fromPayload(turn, 'max_wall_ms')),
-        maxTokens: least(spec.budget?.max_tokens, fromPayload(turn, 'max_tokens')),
+        maxWallMs: least(seconds(spec.budget?.max_wall_seconds), payloadBudget(turn, 'max_wall_ms')),
+        maxTokens: least(spec.budget?.max_tokens, payloadBudget(turn, 'max_tokens')),
         onChunk: chunks(turn),
       })
     } finally {
       watches.delete(keyOf(turn))
-      if (run === undefined || run.left.length === 0) watch.release()
+      if (ended === undefined || ended.survivors.length === 0) watch.release()
       else
         log.error(
-          { agent_turn_id: turn.agentTurnId, pids: run.left },
-          'processes could not be ended; the guardian goes on',
+          { agent_turn_id: turn.agentTurnId, pids: ended.survivors },
+          'processes not killed, left to the guardian',
         )
     }
-    if (run.cut === 'halted') throw new FenceLost(turn.agentTurnId)
-    const action = reportOf(run, command, wanted)
-    return kept(context, run, action)
+    if (ended.stopped === 'canceled') throw new FenceLost(turn.agentTurnId)
+    return stored(context, ended, reportOf(ended, command, wanted))
   }
 
-  async function vouchedFor(context: TurnContext, name: string, token: string): Promise<Watch> {
+  async function watchTurn(context: TurnContext, name: string, token: string): Promise<Watch> {
     const askedMs = clock.monotonicMs()
     await context.activity('executing_tool', name.slice(0, 100))
     return guardian.watch(token, askedMs)
@@ -144,7 +144,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         onChunk(turn, stream, text)
       } catch (error) {
         broken = true
-        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'what a command writes is not streamed any more')
+        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'command output no longer streamed')
       }
     }
   }
@@ -152,9 +152,9 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
   return {
     agent: (spec) => async (context) => {
       try {
-        return await watched(context, spec)
+        return await run(context, spec)
       } catch (error) {
-        // What cannot be run is said with its own code; what is wrong with this worker is not the agent's fault.
+        // A command that cannot be run ends the turn with the error's own code; any other error is a fault of this worker.
         if (!(error instanceof Terminal) && !(error instanceof Retryable)) throw error
         const hint = error.hint === undefined ? '' : ` (${error.hint})`
         return {
@@ -164,29 +164,31 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
         }
       }
     },
-    beaten: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
+    renew: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
     sweep: () => sweepOrphans({ clock, graceMs, installation: house }, self),
     close: () => guardian.close(),
   }
 }
 
-/** Written down before it is delivered; an answer that cannot be (binary, too large) fails the turn and says why. */
-async function kept(context: TurnContext, run: CommandRun, action: Delivered): Promise<Delivered> {
+/** Stores the result before it is delivered. A result that cannot be stored (binary, too large) fails the turn. */
+async function stored(context: TurnContext, run: CommandRun, action: Delivered): Promise<Delivered> {
   try {
     await context.record({ cards: [resultCard(action, context.turn)], step: stepOf(context, run, action) })
     return action
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    const text = `The command ended, but its answer cannot be kept: ${error.message}.`
+    const text = `The command ended, but its result cannot be stored: ${error.message}.`
     const failed: Delivered = { deliver: { text }, status: 'failed', error: error.code }
     await context.record({ step: stepOf(context, run, failed) })
     return failed
   }
 }
 
-/** What becomes of a run whose worker was lost, when it may not be repeated. */
+/** The ending of a run whose worker was lost and which must not be repeated. */
 const effectsUnknown: Delivered = {
-  deliver: { text: 'The worker was lost while the command ran. What it had done by then is unknown: reconcile first.' },
+  deliver: {
+    text: 'The worker was lost while the command ran. Its effects are unknown: check them before you run the task again.',
+  },
   status: 'failed',
   error: 'effects_unknown',
 }
@@ -200,9 +202,9 @@ function stepOf(context: TurnContext, run: CommandRun, { error }: Delivered) {
     stepId: context.newId(),
     phase: 'command',
     status: error === undefined ? 'success' : 'failed',
-    ...(error === undefined ? {} : { error }),
+    ...defined({ error }),
     metadata: {
-      ...(run.answer.usage === undefined ? {} : { usage: run.answer.usage }),
+      ...defined({ usage: run.output.usage }),
       exit: run.exit,
       duration_ms: run.durationMs,
       stdout_bytes: run.stdoutBytes,
@@ -213,15 +215,8 @@ function stepOf(context: TurnContext, run: CommandRun, { error }: Delivered) {
 
 const seconds = (value: number | undefined) => (value === undefined ? undefined : value * 1_000)
 
-/** The board gives each run a budget of its own. */
-function fromPayload(turn: { readonly payload: Readonly<Record<string, unknown>> }, name: string): number | undefined {
-  const budget = turn.payload['budget']
-  const value: unknown =
-    typeof budget === 'object' && budget !== null ? (budget as Record<string, unknown>)[name] : undefined
-  return typeof value === 'number' && Number.isFinite(value) && value > 0 ? value : undefined
-}
-
-function least(...limits: readonly (number | undefined)[]): number | undefined {
-  const known = limits.filter((limit) => limit !== undefined)
-  return known.length === 0 ? undefined : Math.min(...known)
+/** The smaller of two limits. Undefined if neither is set. */
+function least(limit: number = Infinity, other: number): number | undefined {
+  const smaller = Math.min(limit, other)
+  return smaller === Infinity ? undefined : smaller
 }

@@ -1,82 +1,79 @@
 /**
- * How programs print their answers: plain text, one JSON object, or the event lines of a coding agent. Pure: a reader is given
- * lines or the whole, and knows the answer, the usage so far, and whether the program itself says that it failed. Lines and
- * fields that it does not know change nothing: these programs grow.
+ * Parses the output of commands: plain text, one JSON object, or the event lines of a coding agent. Pure: a parser receives lines or
+ * the complete output and extracts the result, the usage so far, and a failure that the program reports. It ignores unknown lines
+ * and fields, because new versions of these programs add some.
  */
+import { objectOf } from '../card-text.js'
 import { add, count, usageOf, type Usage } from './usage.js'
 
-export interface Answer {
+export interface ParsedOutput {
   text?: string
   fields?: readonly { readonly name: string; readonly value: unknown }[]
   usage?: Usage
-  /** In the program's own words. */
+  /** The failure that the program reports, in its words. */
   failure?: string
 }
 
-export interface Reader {
-  readonly answer: Answer
-  /** One line of stdout; absent: this format is read whole. */
+export interface OutputParser {
+  readonly output: ParsedOutput
+  /** Parses one line of stdout. Absent if the format is parsed at the end only. */
   line?(text: string): void
-  /** All of stdout that was kept, and how many bytes were not. */
-  whole?(text: string, dropped: number): void
+  /** Parses all of stdout that was kept; `dropped` is the number of bytes that were not. */
+  end?(text: string, dropped: number): void
 }
 
 type Json = Readonly<Record<string, unknown>>
 
-function object(value: unknown): Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {}
-}
-
 export function parseObject(text: string): Json | undefined {
   if (!text.trimStart().startsWith('{')) return undefined
   try {
-    return object(JSON.parse(text))
+    return objectOf(JSON.parse(text))
   } catch {
-    return undefined // a line of words among lines of JSON
+    return undefined // a line of plain text among lines of JSON
   }
 }
 
-const words = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
-/** Sets what is known and leaves the rest. */
-function set<K extends keyof Answer>(answer: Answer, key: K, value: Answer[K] | undefined): void {
-  if (value !== undefined) answer[key] = value as Answer[K]
+const textIn = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined)
+/** Sets the key if the value is known. */
+function set<K extends keyof ParsedOutput>(output: ParsedOutput, key: K, value: ParsedOutput[K] | undefined): void {
+  if (value !== undefined) output[key] = value as ParsedOutput[K]
 }
 
-function lines(onEvent: (event: Json, answer: Answer) => void): Reader {
-  const answer: Answer = {}
+function lines(onEvent: (event: Json, output: ParsedOutput) => void): OutputParser {
+  const output: ParsedOutput = {}
   return {
-    answer,
+    output,
     line(text) {
       const event = parseObject(text)
-      if (event !== undefined) onEvent(event, answer)
+      if (event !== undefined) onEvent(event, output)
     },
   }
 }
 
-// More helpers than work at the same time.
+// More than the number of subagents that run at the same time.
 const openMax = 64
 
-/** `claude -p --output-format stream-json`: each message tells its own usage; the result tells the sum. */
-function claude(): Reader {
-  // One message comes in several events, each with its usage so far; those of a few helpers may be mixed.
+/** `claude -p --output-format stream-json`: each message reports its own usage; the result reports the total. */
+function claude(): OutputParser {
+  // One message arrives in several events, each with its usage so far; events of several subagents may be interleaved.
   const open = new Map<string, Usage>()
   let closed: Usage | undefined
-  return lines((event, answer) => {
+  return lines((event, output) => {
     if (event['type'] === 'assistant') {
-      const message = object(event['message'])
-      open.set(String(message['id']).slice(0, 100), claudeUsage(object(message['usage'])))
+      const message = objectOf(event['message'])
+      open.set(String(message['id']).slice(0, 100), claudeUsage(objectOf(message['usage'])))
       const [oldest] = open
       if (open.size > openMax && oldest !== undefined) {
         open.delete(oldest[0])
         closed = add(closed, oldest[1])
       }
-      answer.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf(0, 0))
+      output.usage = [...open.values()].reduce<Usage>((sum, one) => add(sum, one), closed ?? usageOf(0, 0))
     } else if (event['type'] === 'result') {
-      answer.usage = claudeUsage(object(event['usage']), event['total_cost_usd'])
-      const said = words(event['result'])
+      output.usage = claudeUsage(objectOf(event['usage']), event['total_cost_usd'])
+      const result = textIn(event['result'])
       if (event['is_error'] === true || (event['subtype'] !== undefined && event['subtype'] !== 'success'))
-        answer.failure = said ?? `it ended with ${String(event['subtype'])}`
-      else set(answer, 'text', said ?? '')
+        output.failure = result ?? `it ended with ${String(event['subtype'])}`
+      else set(output, 'text', result ?? '')
     }
   })
 }
@@ -87,43 +84,44 @@ function claudeUsage(usage: Json, cost?: unknown): Usage {
   return usageOf(input, count(usage['output_tokens']), cost)
 }
 
-/** `codex exec --json`: the last agent message is the answer. */
-function codex(): Reader {
-  return lines((event, answer) => {
-    const item = object(event['item'])
-    if (event['type'] === 'item.completed' && item['type'] === 'agent_message') set(answer, 'text', words(item['text']))
+/** `codex exec --json`: the last agent message is the result. */
+function codex(): OutputParser {
+  return lines((event, output) => {
+    const item = objectOf(event['item'])
+    if (event['type'] === 'item.completed' && item['type'] === 'agent_message')
+      set(output, 'text', textIn(item['text']))
     else if (event['type'] === 'turn.completed') {
-      const usage = object(event['usage'])
-      answer.usage = add(answer.usage, usageOf(count(usage['input_tokens']), count(usage['output_tokens'])))
+      const usage = objectOf(event['usage'])
+      output.usage = add(output.usage, usageOf(count(usage['input_tokens']), count(usage['output_tokens'])))
     } else if (event['type'] === 'turn.failed') {
-      answer.failure = words(object(event['error'])['message']) ?? 'the turn failed'
+      output.failure = textIn(objectOf(event['error'])['message']) ?? 'the turn failed'
     }
   })
 }
 
-/** `opencode run --format json`: text parts one after the other; the parts since the last tool call are the answer. */
-function opencode(): Reader {
-  return lines((event, answer) => {
-    const part = object(event['part'])
+/** `opencode run --format json`: text parts one after the other; the parts after the last tool call are the result. */
+function opencode(): OutputParser {
+  return lines((event, output) => {
+    const part = objectOf(event['part'])
     switch (event['type']) {
       case 'text':
-        answer.text = [answer.text, words(part['text'])].filter((one) => one !== undefined).join('\n')
+        output.text = [output.text, textIn(part['text'])].filter((one) => one !== undefined).join('\n')
         break
       case 'tool_use':
-        delete answer.text
+        delete output.text
         break
       case 'step_finish': {
-        const tokens = object(part['tokens'])
-        const cache = object(tokens['cache'])
+        const tokens = objectOf(part['tokens'])
+        const cache = objectOf(tokens['cache'])
         const input = count(tokens['input']) + count(cache['read']) + count(cache['write'])
-        const output = count(tokens['output']) + count(tokens['reasoning'])
-        answer.usage = add(answer.usage, usageOf(input, output, part['cost']))
+        const generated = count(tokens['output']) + count(tokens['reasoning'])
+        output.usage = add(output.usage, usageOf(input, generated, part['cost']))
         break
       }
       case 'error': {
-        const error = object(event['error'])
-        answer.failure =
-          words(object(error['data'])['message']) ?? words(error['message']) ?? words(error['name']) ?? 'an error'
+        const error = objectOf(event['error'])
+        output.failure =
+          textIn(objectOf(error['data'])['message']) ?? textIn(error['message']) ?? textIn(error['name']) ?? 'an error'
         break
       }
       default:
@@ -131,47 +129,58 @@ function opencode(): Reader {
   })
 }
 
-/** `gemini --output-format json`: one object at the end. */
-function gemini(): Reader {
-  const answer: Answer = {}
+/** A parser of one JSON object at the end of the output. */
+function objectAtEnd(onObject: (object: Json, output: ParsedOutput) => void): OutputParser {
+  const output: ParsedOutput = {}
   return {
-    answer,
-    whole(text, dropped) {
-      const all = lastObject(text)
-      if (all === undefined) return void (answer.failure = unreadable(dropped))
-      const models = Object.values(object(object(all['stats'])['models']))
-      for (const model of models) {
-        const tokens = object(object(model)['tokens'])
-        const input = count(tokens['prompt']) + count(tokens['tool'])
-        answer.usage = add(answer.usage, usageOf(input, count(tokens['candidates']) + count(tokens['thoughts'])))
-      }
-      set(answer, 'text', words(all['response']))
-      if (all['error'] !== undefined && all['error'] !== null)
-        answer.failure = words(object(all['error'])['message']) ?? words(all['error']) ?? 'an error'
+    output,
+    end(text, dropped) {
+      const object = lastObject(text)
+      if (object !== undefined) onObject(object, output)
+      else output.failure = dropped > 0 ? 'it printed too much to parse as JSON' : 'it printed no JSON object'
     },
   }
+}
+
+/** The error that a JSON object reports, as text or as `{message}`. */
+function errorIn({ error }: Json): string | undefined {
+  if (error === undefined || error === null) return undefined
+  return textIn(error) ?? textIn(objectOf(error)['message']) ?? 'an error'
+}
+
+/** `gemini --output-format json`: one object at the end. */
+function gemini(): OutputParser {
+  return objectAtEnd((object, output) => {
+    for (const model of Object.values(objectOf(objectOf(object['stats'])['models']))) {
+      const tokens = objectOf(objectOf(model)['tokens'])
+      const input = count(tokens['prompt']) + count(tokens['tool'])
+      output.usage = add(output.usage, usageOf(input, count(tokens['candidates']) + count(tokens['thoughts'])))
+    }
+    set(output, 'text', textIn(object['response']))
+    set(output, 'failure', errorIn(object))
+  })
 }
 
 const tokensLine = /Tokens: ([\d.,]+)([kM]?) sent,.*?([\d.,]+)([kM]?) received\./
 const costLine = /Cost: \$[\d.]+ message, \$([\d.]+) session/
 
-/** `aider`: words, with a line about tokens after each message. */
-function aider(): Reader {
-  const answer: Answer = {}
+/** `aider`: plain text, with a line about tokens after each message. */
+function aider(): OutputParser {
+  const output: ParsedOutput = {}
   return {
-    answer,
+    output,
     line(text) {
       const tokens = tokensLine.exec(text)
       if (tokens !== null) {
         const [, sent = '', sentUnit = '', received = '', receivedUnit = ''] = tokens
         const cost = costLine.exec(text)?.[1]
-        const sum = add(answer.usage, usageOf(thousands(sent, sentUnit), thousands(received, receivedUnit)))
-        // The session's cost is a sum already.
-        answer.usage = cost === undefined ? sum : { ...sum, cost_usd: Number(cost) }
+        const sum = add(output.usage, usageOf(thousands(sent, sentUnit), thousands(received, receivedUnit)))
+        // The session's cost is already a total.
+        output.usage = cost === undefined ? sum : { ...sum, cost_usd: Number(cost) }
       }
     },
-    whole(text) {
-      answer.text = text.trim()
+    end(text) {
+      output.text = text.trim()
     },
   }
 }
@@ -180,51 +189,40 @@ function thousands(text: string, unit: string): number {
   return count(Number(text.replaceAll(',', '')) * (unit === 'k' ? 1_000 : unit === 'M' ? 1_000_000 : 1))
 }
 
-/** A script of one's own: `{"text": …}` or `{"fields": […]}`, with `usage` and `error` when there is something to say. */
-function json(): Reader {
-  const answer: Answer = {}
+/** A custom script: `{"text": …}` or `{"fields": […]}`, with optional `usage` and `error`. */
+function json(): OutputParser {
+  return objectAtEnd((object, output) => {
+    if (object['usage'] !== undefined) {
+      const usage = objectOf(object['usage'])
+      const reported = usageOf(count(usage['input_tokens']), count(usage['output_tokens']), usage['cost_usd'])
+      output.usage = { ...reported, total_tokens: Math.max(reported.total_tokens, count(usage['total_tokens'])) }
+    }
+    set(output, 'text', textIn(object['text']))
+    if (Array.isArray(object['fields']))
+      output.fields = object['fields']
+        .map(objectOf)
+        .filter((field) => typeof field['name'] === 'string')
+        .map((field) => ({ name: String(field['name']), value: field['value'] ?? null }))
+    const empty = output.text === undefined && output.fields === undefined
+    set(output, 'failure', errorIn(object) ?? (empty ? 'its JSON has neither "text" nor "fields"' : undefined))
+  })
+}
+
+function text(): OutputParser {
+  const output: ParsedOutput = {}
   return {
-    answer,
-    whole(text, dropped) {
-      const all = lastObject(text)
-      if (all === undefined) return void (answer.failure = unreadable(dropped))
-      const usage = object(all['usage'])
-      if (all['usage'] !== undefined) {
-        const told = usageOf(count(usage['input_tokens']), count(usage['output_tokens']), usage['cost_usd'])
-        answer.usage = { ...told, total_tokens: Math.max(told.total_tokens, count(usage['total_tokens'])) }
-      }
-      set(answer, 'text', words(all['text']))
-      if (Array.isArray(all['fields']))
-        answer.fields = all['fields']
-          .map(object)
-          .filter((field) => typeof field['name'] === 'string')
-          .map((field) => ({ name: String(field['name']), value: field['value'] ?? null }))
-      if (all['error'] !== undefined && all['error'] !== null)
-        answer.failure = words(all['error']) ?? words(object(all['error'])['message']) ?? 'an error'
-      else if (answer.text === undefined && answer.fields === undefined)
-        answer.failure = 'its JSON has neither "text" nor "fields"'
+    output,
+    end(all, dropped) {
+      output.text = dropped > 0 ? `[the first ${dropped} bytes are omitted]\n${all.trim()}` : all.trim()
     },
   }
 }
 
-function text(): Reader {
-  const answer: Answer = {}
-  return {
-    answer,
-    whole(all, dropped) {
-      answer.text = dropped > 0 ? `[the first ${dropped} bytes are left out]\n${all.trim()}` : all.trim()
-    },
-  }
-}
-
-const unreadable = (dropped: number) =>
-  dropped > 0 ? 'it printed more than can be read as JSON' : 'it printed no JSON object'
-
-/** The whole as JSON; else its last line that is an object; else from the last `{` that begins a line. */
-export function lastObject(all: string): Json | undefined {
-  const whole = parseObject(all.trim())
-  if (whole !== undefined) return whole
-  const lines = all.trimEnd().split('\n')
+/** The JSON object at the end of the text: the complete text, its last line, or everything from the last line that starts with `{`. */
+export function lastObject(output: string): Json | undefined {
+  const complete = parseObject(output.trim())
+  if (complete !== undefined) return complete
+  const lines = output.trimEnd().split('\n')
   const last = parseObject(lines.at(-1) ?? '')
   if (last !== undefined) return last
   const from = lines.findLastIndex((line) => line.startsWith('{'))

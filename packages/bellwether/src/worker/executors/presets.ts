@@ -1,10 +1,10 @@
-/** How the common coding agents are run without a person: their words for "no questions", and how they print. Pure. */
+/** How the common coding agents run unattended: their command lines and output formats. Pure. */
 import type { FormatName } from './formats.js'
 
 interface Preset {
   readonly command: readonly string[]
   readonly model: (name: string) => readonly string[]
-  /** What must stand last. */
+  /** Arguments that must come last. */
   readonly last?: readonly string[]
   readonly format: FormatName
 }
@@ -51,22 +51,22 @@ export const presetNames = Object.keys(presets) as PresetName[]
 
 export interface Recipe {
   readonly preset?: PresetName | undefined
-  /** One line for /bin/sh, or a program with its words; in place of the preset's own. */
+  /** One line for /bin/sh, or a program with its arguments; replaces the preset's command. */
   readonly command?: string | readonly string[] | undefined
   readonly model?: string | undefined
   readonly args?: readonly string[] | undefined
   readonly output?: 'text' | 'json' | undefined
 }
 
-/** What is run, and how its output is read. */
-export function recipe(given: Recipe): { readonly command: readonly string[]; readonly format: FormatName } {
-  const preset: Preset | undefined = given.preset === undefined ? undefined : presets[given.preset]
-  const format = given.output ?? preset?.format ?? 'text'
-  const args = given.args ?? []
-  if (given.command !== undefined) {
-    const words = typeof given.command === 'string' ? ['/bin/sh', '-c', given.command, 'sh'] : given.command
-    return { command: [...words, ...args], format }
+/** The command line to run, and the format of its output. */
+export function commandLine(recipe: Recipe): { readonly command: readonly string[]; readonly format: FormatName } {
+  const preset: Preset | undefined = recipe.preset === undefined ? undefined : presets[recipe.preset]
+  const format = recipe.output ?? preset?.format ?? 'text'
+  const args = recipe.args ?? []
+  if (recipe.command !== undefined) {
+    const program = typeof recipe.command === 'string' ? ['/bin/sh', '-c', recipe.command, 'sh'] : recipe.command
+    return { command: [...program, ...args], format }
   }
-  const model = preset === undefined || given.model === undefined ? [] : preset.model(given.model)
+  const model = preset === undefined || recipe.model === undefined ? [] : preset.model(recipe.model)
   return { command: [...(preset?.command ?? []), ...model, ...args, ...(preset?.last ?? [])], format }
 }

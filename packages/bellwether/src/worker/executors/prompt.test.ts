@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { renderPrompt } from './prompt.js'
 
-const task = { type: 'task.instruction', role: 'user', content: { text: 'Mend it.' } } as const
+const task = { type: 'task.instruction', role: 'user', content: { text: 'Fix it.' } } as const
 const nothing = { instructions: '', context: [task], output: [], wanted: [], attempt: 1 }
 
-describe('a prompt', () => {
-  it('is the instructions, what may be known, the task, and what the answer must hold', () => {
+describe('renderPrompt', () => {
+  it('renders instructions, context, memory, task, answer form and a note about an earlier attempt', () => {
     const prompt = renderPrompt({
       ...nothing,
       instructions: 'Be careful.',
@@ -27,11 +27,11 @@ describe('a prompt', () => {
     expect(prompt).toContain('This is attempt 2')
   })
 
-  it('says nothing about what there is not', () => {
-    expect(renderPrompt(nothing)).toBe('# Task\n\nMend it.\n')
+  it('omits empty sections of the prompt', () => {
+    expect(renderPrompt(nothing)).toBe('# Task\n\nFix it.\n')
   })
 
-  it('keeps the newest of what is too much, says so, and never loses the task', () => {
+  it('keeps the newest cards that fit into the prompt, notes the omitted ones, and always keeps the task', () => {
     const cards = Array.from({ length: 50 }, (_, number) => ({
       type: 'agent.thought' as const,
       role: 'assistant',
@@ -42,7 +42,7 @@ describe('a prompt', () => {
     expect(prompt).toContain('49:xxx')
     expect(prompt).not.toContain('\n0:xxx')
     expect(prompt).toMatch(/\[\d+ older cards are left out\]/)
-    expect(prompt).toContain('Mend it.')
+    expect(prompt).toContain('Fix it.')
     const huge = [{ ...cards[0]!, content: { text: 'y'.repeat(900_000) } }]
     expect(renderPrompt({ ...nothing, context: [...huge, task] })).toMatch(/y\n\[cut: 70\d{4} more characters\]/)
   })

@@ -1,73 +1,61 @@
 /**
- * What a command reads on stdin: its instructions, the task, what it may know, and what the answer must hold, in plain words.
- * Pure and bounded: the task and the instructions are always there; of the rest the newest, with a note of what was left out.
+ * Renders the prompt that a command reads on stdin: instructions, context, memory, task and the form of the answer. Pure and
+ * bounded: the task and the instructions are always complete; of the rest, the newest cards that fit, with a note about omissions.
  */
 import type { Card, FieldSpec } from '../../kernel/verbs/cards.js'
+import { fieldList, section, textOf } from '../card-text.js'
 
-export interface Prompting {
+export interface PromptParts {
   readonly instructions: string
   readonly context: readonly Pick<Card, 'type' | 'role' | 'content'>[]
   readonly output: readonly Pick<Card, 'type' | 'role' | 'content'>[]
   readonly wanted: readonly FieldSpec[]
-  /** Which attempt this is: more than 1 means that an earlier one was cut off. */
+  /** The number of this attempt. More than 1: an earlier attempt was interrupted. */
   readonly attempt: number
 }
 
-// About 60,000 tokens: what every coding agent takes, with room to work in.
+// About 60,000 tokens: every coding agent accepts them and has room left to work.
 const contextMaxChars = 200_000
 const memoryMaxChars = 40_000
 
-export function renderPrompt({ instructions, context, output, wanted, attempt }: Prompting): string {
+export function renderPrompt({ instructions, context, output, wanted, attempt }: PromptParts): string {
   const tasks = context.filter((card) => card.type === 'task.instruction')
   const others = context.filter((card) => !['task.instruction', 'task.result_fields'].includes(card.type))
   const parts = [
     section('Instructions', instructions),
     section('Context', newest(others, contextMaxChars)),
     section('What you did earlier', newest(output, memoryMaxChars)),
-    section('Task', tasks.map((card) => bodyOf(card.content)).join('\n\n')),
+    section('Task', tasks.map((card) => textOf(card.content)).join('\n\n')),
     section('Answer', answerForm(wanted)),
-    section('Earlier attempt', attempt > 1 ? cutOff(attempt) : ''),
+    section('Earlier attempt', attempt > 1 ? laterAttempt(attempt) : ''),
   ]
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`
 }
 
-const section = (title: string, body: string) => (body.trim() === '' ? '' : `# ${title}\n\n${body.trim()}`)
-
-function cutOff(attempt: number): string {
-  return `This is attempt ${attempt}: an earlier one was cut off, and what it had done by then was not undone.
-Look at what is there before you go on, and do not repeat what has already happened.`
+function laterAttempt(attempt: number): string {
+  return `This is attempt ${attempt}. An earlier attempt was interrupted, and its changes were not undone.
+Check the current state before you continue, and do not repeat work that is already done.`
 }
 
 function answerForm(wanted: readonly FieldSpec[]): string {
   if (wanted.length === 0) return ''
-  const fields = wanted.map((field) => {
-    const facts = [field.type, field.required === true ? 'required' : undefined].filter((fact) => fact !== undefined)
-    return `- ${field.name}${facts.length > 0 ? ` (${facts.join(', ')})` : ''}${field.description === undefined ? '' : `: ${field.description}`}`
-  })
-  return `End with one JSON object and nothing after it, with these fields:\n\n${fields.join('\n')}`
+  return `End with one JSON object and nothing after it. The object has these fields:\n\n${fieldList(wanted)}`
 }
 
 /** The newest cards that fit, oldest first. */
-function newest(cards: Prompting['context'], maxChars: number): string {
-  const kept: string[] = []
+function newest(cards: PromptParts['context'], maxChars: number): string {
+  const shown: string[] = []
   let chars = 0
   for (const card of cards.toReversed()) {
-    const text = `## ${card.type} (${card.role})\n\n${bodyOf(card.content)}`
+    const text = `## ${card.type} (${card.role})\n\n${textOf(card.content)}`
     if (chars + text.length > maxChars) {
       const room = maxChars - chars
-      if (kept.length === 0) kept.push(`${text.slice(0, room)}\n[cut: ${text.length - room} more characters]`)
-      kept.push(`[${cards.length - kept.length} older cards are left out]`)
+      if (shown.length === 0) shown.push(`${text.slice(0, room)}\n[cut: ${text.length - room} more characters]`)
+      shown.push(`[${cards.length - shown.length} older cards are left out]`)
       break
     }
     chars += text.length
-    kept.push(text)
+    shown.push(text)
   }
-  return kept.toReversed().join('\n\n')
-}
-
-function bodyOf(content: unknown): string {
-  if (typeof content === 'string') return content
-  if (typeof content === 'object' && content !== null && 'text' in content && typeof content.text === 'string')
-    return content.text
-  return JSON.stringify(content, null, 2)
+  return shown.toReversed().join('\n\n')
 }

@@ -1,22 +1,23 @@
 /**
- * The result of a command as a card of its own, written before the turn is delivered: a worker that takes over from there delivers
- * it, and runs nothing a second time. Pure.
+ * The result of a command as a card, written before the turn is delivered. A worker that takes over finds the card and delivers it
+ * without running the command again. Pure.
  */
+import { defined } from '@bellwether/base'
 import type { Card, NewCard } from '../../kernel/verbs/cards.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { TurnAction } from '../agent.js'
 
 export type Delivered = Extract<TurnAction, { readonly deliver: unknown }>
 
-/** In the metadata of such a card. */
+/** The metadata key of such a card. */
 export const resultMark = 'command_result'
 
 export function resultCard({ deliver, status = 'success', error }: Delivered, turn: Fence): NewCard {
-  const mark = { status, ...(error === undefined ? {} : { error }) }
+  const mark = { status, ...defined({ error }) }
   return { type: 'agent.thought', content: deliver, metadata: { agent_turn_id: turn.agentTurnId, [resultMark]: mark } }
 }
 
-export function keptResult(output: readonly Card[], turn: Fence): Delivered | undefined {
+export function storedResult(output: readonly Card[], turn: Fence): Delivered | undefined {
   const card = output.findLast(
     ({ metadata }) => metadata['agent_turn_id'] === turn.agentTurnId && metadata[resultMark] !== undefined,
   )

@@ -1,4 +1,6 @@
-/** What a run has used, as far as its program says so. Pure. `input_tokens` includes what came from a cache. */
+/** The usage of a run, as its program reports it. Pure. `input_tokens` includes cached tokens. */
+import { defined } from '@bellwether/base'
+
 export interface Usage {
   readonly input_tokens: number
   readonly output_tokens: number
@@ -6,7 +8,7 @@ export interface Usage {
   readonly cost_usd?: number
 }
 
-// More than any run can use: a larger number is a mistake of the program, and would overflow what adds them up.
+// More than any run can use. A larger number is an error of the program and would overflow the sums.
 const tokensMax = 1e12
 
 export function count(value: unknown): number {
@@ -14,13 +16,8 @@ export function count(value: unknown): number {
 }
 
 export function usageOf(input: number, output: number, cost?: unknown): Usage {
-  const known = typeof cost === 'number' && Number.isFinite(cost) && cost >= 0
-  return {
-    input_tokens: input,
-    output_tokens: output,
-    total_tokens: input + output,
-    ...(known ? { cost_usd: cost } : {}),
-  }
+  const cost_usd = typeof cost === 'number' && Number.isFinite(cost) && cost >= 0 ? cost : undefined
+  return { input_tokens: input, output_tokens: output, total_tokens: input + output, ...defined({ cost_usd }) }
 }
 
 export function add(left: Usage | undefined, right: Usage): Usage {

@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
 import { nearest } from '../../settings/nearest.js'
 import { degrade, modelKeys, modelTrouble, priceKeys } from '../executors/model/model-front-matter.js'
-import { askingSeconds, fallbackAgent, isFallback, roomySeconds } from '../executors/person/spec.js'
+import { askingSeconds, fallbackAgent, isFallback, defaultDeadlineSeconds } from '../executors/person/spec.js'
 import { presetNames } from '../executors/presets.js'
 import { readFrontMatter } from './front-matter.js'
 
@@ -114,7 +114,7 @@ export function readAgentFile(file: string, text: string): ReadFile {
         worker_target: settings.worker_target ?? usualTarget,
         // A turn that waits for people outlives them all, so that it can say itself that none of them answered.
         ...(executor === 'person' && settings.turn_deadline_seconds === undefined
-          ? { turn_deadline_seconds: Math.min(yearSeconds, roomySeconds(settings)) }
+          ? { turn_deadline_seconds: Math.min(yearSeconds, defaultDeadlineSeconds(settings)) }
           : {}),
       },
       instructions: matter.body,

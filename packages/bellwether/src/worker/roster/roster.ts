@@ -8,7 +8,7 @@ import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { listAgentsFrom, type StoredAgent } from '../../kernel/reads/agents.js'
 import type { AgentFunction } from '../agent.js'
-import { originsOf } from '../clone-origin.js'
+import { cloneOriginsOf } from '../clone-origin.js'
 import type { LoadedAgent, AgentFolder } from './folder.js'
 
 export interface RosterOptions {
@@ -94,7 +94,7 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
       if (turn.projectId !== projectId) return undefined
       // Agents that were made for one task are done by the file of whom they come from; the profile of a file has its name.
       const profile = turn.profileId === null ? [] : [turn.profileId]
-      const name = [turn.agentId, ...originsOf(turn), ...profile].find(
+      const name = [turn.agentId, ...cloneOriginsOf(turn), ...profile].find(
         (one) => folder.agents.has(one) || folder.problems.has(one),
       )
       if (name === undefined) return undefined

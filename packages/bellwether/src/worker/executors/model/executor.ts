@@ -1,6 +1,6 @@
 /**
- * The `model` executor: a language model does the turn, step by step, with tools. Opened once a process, since the gates to the
- * providers are shared by all of its turns; the rest of a turn lives in its cards (react.ts).
+ * The `model` executor: a language model runs the turn, step by step, with tools. It is opened once per process, because all turns
+ * share the limiters of the providers' accounts. The state of a turn is in its cards (react.ts).
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -28,13 +28,13 @@ export interface ModelExecutorOptions {
   readonly random: Pick<Random, 'next'>
   /** Models by name. */
   readonly models: Models
-  /** The tools that an agent has in a turn. */
+  /** The tools of an agent in one turn. */
   readonly toolbox: (turn: ClaimedTurn, known: Hydrated, spec: ModelSpec) => Toolbox
-  /** What a model writes, as it writes it: lossy, said again when a call is tried again, and nothing may depend on it. */
+  /** Receives the model's output while it is generated. Lossy, and repeated when a call is retried: nothing may depend on it. */
   readonly onChunk?: (turn: Fence, chunk: ModelChunk) => void
   readonly retry?: RetryPolicy
   readonly times?: ModelTimeouts
-  /** How many requests at once one account of a provider gets from this process. */
+  /** Concurrent requests per provider account from this process. */
   readonly requestsMax?: number
 }
 
@@ -42,9 +42,9 @@ export interface ModelExecutor {
   agent(spec: ModelSpec): AgentFunction
 }
 
-// What the smallest paid accounts bear; a busy provider narrows it by itself.
+// The smallest paid accounts allow this many; the limiter lowers it when a provider is busy.
 const requestsMax = 16
-// Accounts come from files that change; each is a few numbers.
+// Accounts come from files that change, so old ones must not accumulate; a limiter is a few numbers.
 const limitersMax = 1_000
 
 export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor {
@@ -60,7 +60,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
     return limiter
   }
 
-  function streaming(turn: Fence): ((part: ModelPart) => void) | undefined {
+  function streamTo(turn: Fence): ((part: ModelPart) => void) | undefined {
     const { onChunk } = options
     if (onChunk === undefined) return undefined
     let broken = false
@@ -70,7 +70,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
         onChunk(turn, part)
       } catch (error) {
         broken = true
-        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'what a model writes is not streamed any more')
+        log.warn({ err: error, agent_turn_id: turn.agentTurnId }, 'model output no longer streamed')
       }
     }
   }
@@ -85,7 +85,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
         if (!(error instanceof InvalidInput)) throw error
         const hint = error.hint === undefined ? '' : ` (${error.hint})`
         return {
-          deliver: { text: `The model was not asked: ${error.message}${hint}.` },
+          deliver: { text: `The model was not called: ${error.message}${hint}.` },
           status: 'failed',
           error: error.code,
         }
@@ -101,7 +101,7 @@ export function openModelExecutor(options: ModelExecutorOptions): ModelExecutor 
         model,
         limiter: limiterOf(model),
         toolbox: (known) => options.toolbox(turn, known, spec),
-        onPart: streaming(turn),
+        onPart: streamTo(turn),
       })
     },
   }

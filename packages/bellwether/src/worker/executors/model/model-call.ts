@@ -1,22 +1,22 @@
 /**
- * One call of a model for a turn, whatever it is for: through the account's gate, within the budget, its parts streamed. Always: each
- * try reserves under an id of its own (the step, the epoch, the try), so that a repetition after a crash is another reservation.
+ * One model call of a turn: through the account's limiter, within the turn's budget, with streamed parts. Each try has its own
+ * reservation id (step, epoch, try), so that a repetition after a crash makes a new reservation.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { defined, type Clock, type Log, type Random } from '@bellwether/base'
 import { callModel, type ModelCallResult, type ModelTimeouts } from '../../../ports/model/ask.js'
 import type { Limiter } from '../../../ports/model/limiter.js'
 import type { Model, ModelRequest, ModelPart } from '../../../ports/model/model.js'
 import { promptTokens } from '../../../ports/model/tokens.js'
 import type { RetryPolicy } from '../../../ports/retry.js'
 import type { TurnContext } from '../../agent.js'
-import { openSpending, type Spending } from './turn-budget.js'
+import { openTurnBudget, type TurnBudget } from './turn-budget.js'
 import type { Bounds, Prices } from './spec.js'
-import type { Spent, Story } from './transcript.js'
+import type { Spent, Transcript } from './transcript.js'
 
-/** How long one call may take with all of its tries and waits; past it, whoever looks after the turn decides. */
+/** The longest that one call may take, including retries and waits. */
 const patienceMs = 1_800_000
 
-export interface ThinkingPorts {
+export interface ModelCallPorts {
   readonly clock: Clock
   readonly random: Pick<Random, 'next'>
   readonly log: Log
@@ -24,7 +24,7 @@ export interface ThinkingPorts {
   readonly times: ModelTimeouts
 }
 
-export interface Thinking extends ThinkingPorts {
+export interface ModelCall extends ModelCallPorts {
   readonly context: TurnContext
   readonly model: Model
   readonly limiter: Limiter
@@ -36,19 +36,19 @@ export interface Thinking extends ThinkingPorts {
   readonly onPart?: ((part: ModelPart) => void) | undefined
 }
 
-export interface Thought {
+export interface CallOutcome {
   readonly asked: ModelCallResult
-  readonly spending: Spending
-  /** Of the prompt, before it was corrected by what the provider counts. */
+  readonly budget: TurnBudget
+  /** The estimated prompt tokens, before the correction factor. */
   readonly estimated: number
 }
 
-/** `round` tells the calls of one step apart. */
-export async function think(thinking: Thinking, request: ModelRequest, round: number): Promise<Thought> {
-  const { context, model, limiter, clock, random, log, retry, times, factor, stepId } = thinking
-  const spending = openSpending({ ...thinking, before: thinking.before })
+/** `round` distinguishes the calls of one step. */
+export async function callWithinBudget(call: ModelCall, request: ModelRequest, round: number): Promise<CallOutcome> {
+  const { context, model, limiter, clock, random, log, retry, times, factor, stepId } = call
+  const budget = openTurnBudget({ ...call, before: call.before })
   const estimated = promptTokens(request)
-  const price = { promptTokens: Math.ceil(estimated * factor), answerTokens: request.maxOutputTokens }
+  const limit = { promptTokens: Math.ceil(estimated * factor), answerTokens: request.maxOutputTokens }
   const asked = await callModel(model, request, {
     clock,
     random,
@@ -56,25 +56,25 @@ export async function think(thinking: Thinking, request: ModelRequest, round: nu
     limiter,
     retry,
     get timeouts() {
-      return { ...times, totalMs: Math.min(times.totalMs, spending.timeLeftMs) }
+      return { ...times, totalMs: Math.min(times.totalMs, budget.timeLeftMs) }
     },
     get busyTimeoutMs() {
-      return Math.min(patienceMs, spending.timeLeftMs)
+      return Math.min(patienceMs, budget.timeLeftMs)
     },
     signal: context.signal,
-    beforeAttempt: (attempt) => spending.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${attempt}`, price),
-    afterAttempt: (_attempt, bill) => spending.settle(bill),
-    ...(thinking.onPart === undefined ? {} : { onPart: thinking.onPart }),
+    beforeAttempt: (attempt) => budget.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${attempt}`, limit),
+    afterAttempt: (_attempt, bill) => budget.settle(bill),
+    ...defined({ onPart: call.onPart }),
   })
-  return { asked, spending, estimated }
+  return { asked, budget, estimated }
 }
 
-/** The newest steps that fit into this many tokens, the last one always; how many were left out. */
+/** Splits the steps into the newest ones that fit into `roomTokens` (always the last one) and the older ones. */
 export function newestSteps(
-  { steps }: Pick<Story, 'steps'>,
-  sizeOf: (step: Story['steps'][number]) => number,
+  { steps }: Pick<Transcript, 'steps'>,
+  sizeOf: (step: Transcript['steps'][number]) => number,
   roomTokens: number,
-): { readonly kept: Story['steps']; readonly older: Story['steps'] } {
+): { readonly recent: Transcript['steps']; readonly older: Transcript['steps'] } {
   let size = 0
   let from = steps.length
   while (from > 0) {
@@ -82,5 +82,5 @@ export function newestSteps(
     if (size > roomTokens && from < steps.length) break
     from -= 1
   }
-  return { kept: steps.slice(from), older: steps.slice(0, from) }
+  return { recent: steps.slice(from), older: steps.slice(0, from) }
 }

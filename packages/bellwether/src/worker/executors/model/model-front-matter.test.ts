@@ -44,7 +44,7 @@ it.each([
   ['command: ls\nbudget:\n  degrade: [stop_run]', 'budget.degrade is for executor model'],
   ['model: a/b\ncontext_tokens: 10', 'agents/ann.md:3: context_tokens cannot be used'],
   ['model: a/b\nbudget:\n  degrade: [give_up]', 'budget.degrade cannot be used'],
-])('%j is told by line', (front, message) => {
+])('%j is feedback by line', (front, message) => {
   const problems = read(front)
   expect('problems' in problems ? problems.problems.join('\n') : problem(front)).toContain(message)
 })

@@ -1,6 +1,6 @@
 /**
- * What an answer of a model means, and how a turn goes on from where its story stands. Pure: one decision, which whoever reads the
- * same cards makes again. What a model writes decides nothing but the calls it makes by name and the text it ends with.
+ * Decides the next step of a model's turn from its transcript. Pure: the same cards give the same decision, so that a takeover
+ * repeats it. A model's output decides only which tools it calls by name and with which text it ends.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import type { FieldSpec } from '../../../kernel/verbs/cards.js'
@@ -8,12 +8,11 @@ import { cardMaxBytes, storable } from '../../../kernel/content.js'
 import type { Delivery } from '../../../kernel/verbs/turn/deliver.js'
 import type { ToolCall } from '../../../kernel/verbs/turn/suspend.js'
 import type { RawToolCall, ModelResponse } from '../../../ports/model/model.js'
-import { decideSubmission, submitResultName } from '../../submit-result.js'
+import { decideSubmission, refusalsMax, submissionError, submitResultName, type Refusal } from '../../submit-result.js'
 import type { Toolbox, ToolPlan } from '../../tools/tool.js'
-import { callIdAt, type StepCall, type StepNote, type Story, type StoryStep } from './transcript.js'
+import { callIdAt, type StepCall, type StepNote, type Transcript, type TranscriptStep } from './transcript.js'
 
-/** A model that made the same mistake this often in a row will make it again; and one that made others, a little later. */
-const sameFaultsMax = 3
+/** Give up after five unusable answers in a row, or after `refusalsMax` with the same fault. */
 export const faultsMax = 5
 const rawMaxChars = 2_000
 const extraMaxChars = 16_384
@@ -21,10 +20,10 @@ const extraMaxChars = 16_384
 // oxlint-disable-next-line no-control-regex
 const controls = /[\u0000-\u0008\u000B\u000C\u000E-\u001F\u007F]/g
 
-/** Text that can be stored and read whatever it holds. */
+/** The text without characters that cannot be stored. */
 export const printable = (text: string) => text.replace(controls, '').toWellFormed()
 
-/** The calls of an answer as its card keeps them. */
+/** The calls of an answer, as its card stores them. */
 export function callsOf(stepId: string, calls: readonly RawToolCall[]): StepCall[] {
   return calls.map((call, index) => {
     const named = {
@@ -38,7 +37,7 @@ export function callsOf(stepId: string, calls: readonly RawToolCall[]): StepCall
   })
 }
 
-/** Undefined: no JSON object that can be kept. */
+/** The arguments. Undefined if they are not a JSON object that can be stored. */
 function parsed(input: string): unknown {
   if (input.trim() === '') return {}
   try {
@@ -58,30 +57,30 @@ function extraOf({ extra }: RawToolCall): Pick<StepCall, 'extra'> {
   return text.length <= extraMaxChars && printable(text) === text ? { extra } : {}
 }
 
-/** What the model must be told about an answer that is none. */
-export function toldOf(
+/** The message to the model about an answer that cannot be used. Undefined if it can. */
+export function feedbackOf(
   answer: ModelResponse,
-  story: Story,
+  transcript: Transcript,
   mustEndWith: string | undefined,
   maxOutputTokens: number,
-): StepNote['told'] {
+): StepNote['feedback'] {
   if (answer.calls.length > 0) return undefined
   if (answer.finish === 'length') {
-    const text = `Your answer was cut off at ${maxOutputTokens} tokens and cannot be used. Answer again, shorter.`
+    const text = `Your answer was cut off at ${maxOutputTokens} tokens and cannot be used. Give a shorter answer.`
     return { code: 'model_answer_cut', text }
   }
   if (answer.text.trim() === '')
-    return { code: 'model_empty_answer', text: 'Your answer was empty. Call a tool, or answer in words.' }
-  if (mustEndWith !== undefined && !endedWith(story, mustEndWith)) {
-    const text = `This is not over until you have called the tool ${mustEndWith}. Call it now, alone.`
+    return { code: 'model_empty_answer', text: 'Your answer was empty. Call a tool or answer with text.' }
+  if (mustEndWith !== undefined && !endedWith(transcript, mustEndWith)) {
+    const text = `The task must end with a call of the tool ${mustEndWith}. Call it now, as the only call.`
     return { code: 'must_end_with_missing', text }
   }
   return undefined
 }
 
-/** The tool that ends a turn was called, and the last such call went well. */
-function endedWith(story: Story, tool: string): boolean {
-  for (const { note, results } of story.steps.toReversed()) {
+/** Whether the last call of the tool succeeded. */
+function endedWith(transcript: Transcript, tool: string): boolean {
+  for (const { note, results } of transcript.steps.toReversed()) {
     const call = note.calls.findLast(({ name }) => name === tool)
     if (call === undefined) continue
     const { status } = (results.get(call.id)?.content ?? {}) as { readonly status?: string }
@@ -91,56 +90,61 @@ function endedWith(story: Story, tool: string): boolean {
 }
 
 export type Decision =
-  | { readonly what: 'think' }
+  | { readonly what: 'ask_model' }
   | { readonly what: 'deliver'; readonly content: Delivery['content'] }
   | { readonly what: 'fail'; readonly code: string; readonly message: string }
   | {
       readonly what: 'call'
       readonly stepId: string
       readonly calls: readonly ToolCall[]
-      readonly refused: readonly {
-        readonly call: StepCall
-        readonly why: { readonly code: string; readonly message: string }
-      }[]
+      readonly refused: readonly { readonly call: StepCall; readonly refusal: Refusal }[]
     }
 
-export interface Standing {
-  readonly story: Story
+export interface Situation {
+  readonly transcript: Transcript
   readonly toolbox: Toolbox
   readonly wanted: readonly FieldSpec[]
   readonly maxSteps: number
 }
 
-export function decide({ story, toolbox, wanted, maxSteps }: Standing): Decision {
-  const last = story.steps.at(-1)
-  if (story.exceeded) return { what: 'fail', code: 'budget_exceeded', message: 'Its last call crossed the budget' }
+export function nextStep({ transcript, toolbox, wanted, maxSteps }: Situation): Decision {
+  const last = transcript.steps.at(-1)
+  if (transcript.exceeded)
+    return { what: 'fail', code: 'budget_exceeded', message: 'The last model call exceeded the budget' }
   if (last !== undefined) {
     if (last.note.finish === 'content_filter')
-      return { what: 'fail', code: 'model_content_filter', message: "The model's provider withheld the answer" }
+      return {
+        what: 'fail',
+        code: 'model_content_filter',
+        message: "The model's provider blocked the answer (content filter)",
+      }
     const open = last.note.calls.filter(({ id }) => !last.results.has(id) && !last.sent.has(id))
-    if (open.length > 0) return called(last, open, toolbox, wanted)
-    if (last.note.calls.length === 0 && last.note.told === undefined)
+    if (open.length > 0) return callTools(last, open, toolbox, wanted)
+    if (last.note.calls.length === 0 && last.note.feedback === undefined)
       return { what: 'deliver', content: { text: last.text } }
-    const stuck = faultsIn(story)
-    if (stuck !== undefined) return stuck
+    const failed = tooManyFaults(transcript)
+    if (failed !== undefined) return failed
   }
-  if (story.last >= maxSteps)
+  if (transcript.last >= maxSteps)
     return {
       what: 'fail',
       code: 'max_steps',
-      message: `It had not ended after ${story.last} steps, which is all it may make`,
+      message: `The turn did not end within its limit of ${transcript.last} steps`,
     }
-  return { what: 'think' }
+  return { what: 'ask_model' }
 }
 
-function called(step: StoryStep, open: readonly StepCall[], toolbox: Toolbox, wanted: readonly FieldSpec[]): Decision {
+function callTools(
+  step: TranscriptStep,
+  open: readonly StepCall[],
+  toolbox: Toolbox,
+  wanted: readonly FieldSpec[],
+): Decision {
   const asCall = ({ id, name, args }: StepCall): ToolCall => ({ toolCallId: id, toolName: name, args })
   const submission = decideSubmission(step.note.calls.map(asCall), wanted)
   if (submission !== undefined) {
     if ('deliver' in submission) return { what: 'deliver', content: submission.deliver }
-    const { code, message } = submission.refuse
-    const other = { code: 'not_called', message: `not called, because ${submitResultName} was called beside it` }
-    const refused = open.map((call) => ({ call, why: call.name === submitResultName ? { code, message } : other }))
+    const refused = open.map((call) => ({ call, refusal: submission.refusalOf(call.name) }))
     return { what: 'call', stepId: step.note.step_id, calls: [], refused }
   }
   const plans = open.map((call) => [call, planOf(toolbox, call)] as const)
@@ -148,14 +152,14 @@ function called(step: StoryStep, open: readonly StepCall[], toolbox: Toolbox, wa
     what: 'call',
     stepId: step.note.step_id,
     calls: plans.flatMap(([, plan]) => ('call' in plan ? [plan.call] : [])),
-    refused: plans.flatMap(([call, plan]) => ('refuse' in plan ? [{ call, why: plan.refuse }] : [])),
+    refused: plans.flatMap(([call, plan]) => ('refuse' in plan ? [{ call, refusal: plan.refuse }] : [])),
   }
 }
 
 function planOf(toolbox: Toolbox, call: StepCall): ToolPlan {
   if (call.raw !== undefined)
     return {
-      refuse: { code: 'invalid_arguments', message: 'the arguments are not one JSON object that can be stored' },
+      refuse: { code: 'invalid_arguments', message: 'the arguments must be one JSON object that can be stored' },
     }
   return toolbox.plan({ toolCallId: call.id, name: call.name, args: call.args ?? {} })
 }
@@ -165,29 +169,29 @@ interface Outcome {
   readonly error?: { readonly code?: string; readonly message?: string }
 }
 
-/** The code and words of what is wrong with a step; undefined: something came of it. */
-export function faultOf({ note, results }: StoryStep): { readonly code: string; readonly message: string } | undefined {
-  if (note.told !== undefined) return { code: note.told.code, message: note.told.text }
+/** Why a step was of no use. Undefined if it made progress. */
+export function faultOf({ note, results }: TranscriptStep): Refusal | undefined {
+  if (note.feedback !== undefined) return { code: note.feedback.code, message: note.feedback.text }
   const refusals = note.calls.map(({ id, name }) => {
     const card = results.get(id)
     if (card?.metadata['refused'] !== true) return undefined
     const { code = 'refused', message = '' } = ((card.content ?? {}) as Outcome).error ?? {}
-    const named = name === submitResultName ? `submit_result_${code}` : 'tool_calls_refused'
-    return { code: named, message: `${name}: ${message}` }
+    const fault = name === submitResultName ? submissionError(code) : 'tool_calls_refused'
+    return { code: fault, message: `${name}: ${message}` }
   })
   return refusals.length > 0 && refusals.every((one) => one !== undefined) ? refusals[0] : undefined
 }
 
-function faultsIn({ steps, faults }: Story): Decision | undefined {
+function tooManyFaults({ steps, faults }: Transcript): Decision | undefined {
   const last = steps.length === 0 ? undefined : faultOf(steps.at(-1)!)
   if (last === undefined) return undefined
   const codes = [...faults, ...steps.map((step) => faultOf(step)?.code ?? null)]
   const same = codes.length - 1 - codes.findLastIndex((code) => code !== last.code)
   const any = codes.length - 1 - codes.lastIndexOf(null)
-  if (same < sameFaultsMax && any < faultsMax) return undefined
+  if (same < refusalsMax && any < faultsMax) return undefined
   return {
     what: 'fail',
     code: last.code,
-    message: `${any} answers in a row could not be used. The last: ${last.message}`,
+    message: `${any} unusable answers in a row. The last: ${last.message}`,
   }
 }

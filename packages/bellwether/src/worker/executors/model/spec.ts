@@ -1,10 +1,11 @@
-/** What an agent's file says about how its model works, and the bounds where it says nothing. Words only. */
+/** The model settings of an agent file, and the bounds of a turn with their defaults. */
 import type { ClaimedTurn } from '../../../kernel/verbs/turn/claim.js'
+import { objectOf } from '../../card-text.js'
 
 export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] as const
 export type DegradeAction = (typeof degradeActions)[number]
 
-/** In USD. A token of a million costs as many micros as a million tokens cost dollars. */
+/** USD per million tokens, which equals micro-dollars per token. */
 export interface Prices {
   readonly input_per_million: number
   readonly output_per_million: number
@@ -16,10 +17,10 @@ export interface ModelSpec {
   readonly model: string
   readonly instructions: string
   readonly tools?: readonly string[] | undefined
-  /** The tool whose call ends a turn: submit_result, or one of its own. */
+  /** The tool whose call must end a turn: submit_result, or one of the agent's tools. */
   readonly must_end_with?: string | undefined
   readonly max_output_tokens?: number | undefined
-  /** How much the model can read at once. */
+  /** The size of the model's context window. */
   readonly context_tokens?: number | undefined
   readonly temperature?: number | undefined
   readonly prices?: Prices | undefined
@@ -44,28 +45,26 @@ export interface Bounds {
   readonly degrade: readonly DegradeAction[]
 }
 
-const usual = { maxSteps: 50, maxOutputTokens: 8_192, contextTokens: 100_000 } as const
+const defaults = { maxSteps: 50, maxOutputTokens: 8_192, contextTokens: 100_000 } as const
 
-/** The narrowest of what the file says and what the turn was given to spend. */
+/** The smaller of the agent file's limits and the budget in the turn's payload. */
 export function boundsOf(spec: ModelSpec, turn: Pick<ClaimedTurn, 'payload'>): Bounds {
   const { budget } = spec
-  const contextTokens = spec.context_tokens ?? usual.contextTokens
+  const contextTokens = spec.context_tokens ?? defaults.contextTokens
   return {
-    maxSteps: budget?.max_steps ?? usual.maxSteps,
-    // An answer as long as the window would leave no room for the question.
-    maxOutputTokens: Math.min(spec.max_output_tokens ?? usual.maxOutputTokens, Math.floor(contextTokens / 2)),
+    maxSteps: budget?.max_steps ?? defaults.maxSteps,
+    // At least half of the context window stays free for the prompt.
+    maxOutputTokens: Math.min(spec.max_output_tokens ?? defaults.maxOutputTokens, Math.floor(contextTokens / 2)),
     contextTokens,
-    maxTokens: Math.min(budget?.max_tokens ?? Infinity, given(turn, 'max_tokens')),
+    maxTokens: Math.min(budget?.max_tokens ?? Infinity, payloadBudget(turn, 'max_tokens')),
     maxCostMicros: (budget?.max_cost_usd ?? Infinity) * 1e6,
-    maxWorkMs: Math.min((budget?.max_wall_seconds ?? Infinity) * 1_000, given(turn, 'max_wall_ms')),
+    maxWorkMs: Math.min((budget?.max_wall_seconds ?? Infinity) * 1_000, payloadBudget(turn, 'max_wall_ms')),
     degrade: budget?.degrade ?? degradeActions,
   }
 }
 
-/** The board gives each run a budget of its own. */
-function given({ payload }: Pick<ClaimedTurn, 'payload'>, name: string): number {
-  const budget = payload['budget']
-  const value: unknown =
-    typeof budget === 'object' && budget !== null ? (budget as Record<string, unknown>)[name] : undefined
+/** A limit from the budget that the board puts into the payload of a run; Infinity if there is none. */
+export function payloadBudget({ payload }: Pick<ClaimedTurn, 'payload'>, name: 'max_tokens' | 'max_wall_ms'): number {
+  const value = objectOf(payload['budget'])[name]
   return typeof value === 'number' && Number.isFinite(value) && value > 0 ? value : Infinity
 }

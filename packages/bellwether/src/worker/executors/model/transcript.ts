@@ -1,24 +1,26 @@
 /**
- * What a turn has done so far, read from its cards alone: whoever takes a turn over reads the same story. Pure. Only cards that
- * this executor or the kernel wrote for this very turn count as steps; everything else in the boxes is something to read.
+ * The transcript of a model's turn, read from its cards alone, so that a takeover reads the same transcript. Pure. Only cards that
+ * this executor or the kernel wrote for this turn count as steps; all other cards are context.
  */
 import type { Card, NewCard } from '../../../kernel/verbs/cards.js'
 import type { Fence } from '../../../kernel/verdict.js'
+import { textOf } from '../../card-text.js'
+import type { Refusal } from '../../submit-result.js'
 
-/** In the metadata of a card that is a step of the model. */
+/** The metadata key of a card that is a step of the model. */
 export const stepMark = 'model_step'
-/** In the metadata of a card that stands for older ones. */
+/** The metadata key of a card that summarises older cards. */
 export const summaryMark = 'summary'
 
 /** A call that the model made in a step. */
 export interface StepCall {
   /** Unique in the project. */
   readonly id: string
-  /** What the provider knows it by. */
+  /** The id that the provider gave the call. */
   readonly provider_id: string
   readonly name: string
   readonly args?: unknown
-  /** Arguments that are no JSON, as they came. */
+  /** The arguments as received, if they are not a JSON object. */
   readonly raw?: string
   readonly extra?: Readonly<Record<string, unknown>>
 }
@@ -31,66 +33,66 @@ export interface Spent {
 
 export const nothingSpent: Spent = { tokens: 0, cost_micros: 0, work_ms: 0 }
 
-/** What a step's card says of it, for whoever goes on from there. */
+/** The metadata of a step's card: what a later step, or a takeover, needs to continue. */
 export interface StepNote {
   readonly step: number
   readonly step_id: string
   readonly calls: readonly StepCall[]
   readonly finish: string
-  /** What the turn has spent up to here. */
+  /** The turn's total up to and including this step. */
   readonly spent: Spent
-  /** Tokens of the prompt as estimated, and as the provider counted them. */
+  /** Prompt tokens: our estimate, and the provider's count. */
   readonly estimated: number
   readonly counted?: number
-  /** What the model is told about its answer, besides the results of its calls. */
-  readonly told?: { readonly code: string; readonly text: string }
-  /** The budget was crossed by this step: the turn ends with it. */
+  /** A message to the model about its answer, in addition to the results of its calls. */
+  readonly feedback?: { readonly code: string; readonly text: string }
+  /** This step exceeded the budget: the turn ends with it. */
   readonly exceeded?: boolean
-  /** Of a summary: what was wrong with the newest of the steps it stands for; null: nothing. */
+  /** Only on a summary: the fault codes of the newest summarised steps, null for a step without a fault. */
   readonly faults?: readonly (string | null)[]
 }
 
-export interface StoryStep {
+export interface TranscriptStep {
   readonly note: StepNote
   readonly text: string
-  /** By the call's id: what came of it; absent where nothing has. */
+  /** Results by call id; a call without a result is absent. */
   readonly results: ReadonlyMap<string, Card>
-  /** Calls that were sent, or refused: their tool.call card is there. */
+  /** Calls that were sent or refused, that is, calls with a `tool.call` card. */
   readonly sent: ReadonlySet<string>
   readonly cardIds: readonly string[]
 }
 
-export interface Story {
-  /** What the agent wrote in earlier turns. */
+export interface Transcript {
+  /** The agent's cards from earlier turns. */
   readonly memory: readonly Card[]
-  /** Stands for the steps of this turn that are not in it any more, and for older memory. */
+  /** Replaces the compacted steps of this turn and the older memory. */
   readonly summary: Card | undefined
-  readonly steps: readonly StoryStep[]
-  /** What was wrong with the newest steps that are not in it any more. */
+  readonly steps: readonly TranscriptStep[]
+  /** The fault codes of the newest compacted steps. */
   readonly faults: readonly (string | null)[]
-  /** The number of the last step, whether its card is still there or not. */
+  /** The number of the last step, even if it has been compacted. */
   readonly last: number
   readonly spent: Spent
-  /** A call crossed the budget: the turn ends. */
+  /** A call exceeded the budget: the turn ends. */
   readonly exceeded: boolean
-  /** Real tokens for each estimated one, as far as is known. */
+  /** The provider's tokens per estimated token; 1 until the provider has reported a count. */
   readonly factor: number
 }
 
-export function readStory(output: readonly Card[], turn: Fence): Story {
+export function readTranscript(output: readonly Card[], turn: Fence): Transcript {
   const own = output.filter((card) => card.metadata['agent_turn_id'] === turn.agentTurnId)
   const results = new Map<string, Card>()
   const calls = new Map<string, Card>()
   for (const card of own) {
     const id = callIdOf(card)
     if (id === undefined) continue
-    // The first one counts, as it does for the kernel.
-    const book = card.type === 'tool.result' ? results : calls
-    if (!book.has(id)) book.set(id, card)
+    // The first card counts, as in the kernel.
+    const byId = card.type === 'tool.result' ? results : calls
+    if (!byId.has(id)) byId.set(id, card)
   }
   const summary = own.findLast((card) => card.metadata[summaryMark] !== undefined)
-  const summed = summary?.metadata[summaryMark] as StepNote | undefined
-  const covered = summed?.step ?? 0
+  const summaryNote = summary?.metadata[summaryMark] as StepNote | undefined
+  const covered = summaryNote?.step ?? 0
   const byNumber = new Map<number, Card>()
   for (const card of own) {
     const note = noteOf(card)
@@ -100,13 +102,13 @@ export function readStory(output: readonly Card[], turn: Fence): Story {
     .sort(([left], [right]) => left - right)
     .map(([, card]) => stepOf(card, calls, results))
   const measured = steps.findLast((step) => (step.note.counted ?? 0) > 0 && step.note.estimated > 0)?.note
-  const notes = [...steps.map((step) => step.note), ...(summed === undefined ? [] : [summed])]
+  const notes = [...steps.map((step) => step.note), ...(summaryNote === undefined ? [] : [summaryNote])]
   return {
-    // A summary of this turn stands for what the agent remembered, too.
+    // A summary of this turn includes the memory of earlier turns.
     memory: summary === undefined ? output.filter((card) => card.metadata['agent_turn_id'] !== turn.agentTurnId) : [],
     summary,
     steps,
-    faults: summed?.faults ?? [],
+    faults: summaryNote?.faults ?? [],
     last: Math.max(covered, steps.at(-1)?.note.step ?? 0),
     spent: notes.reduce((most, note) => larger(most, note.spent), nothingSpent),
     exceeded: notes.some((note) => note.exceeded === true),
@@ -114,7 +116,7 @@ export function readStory(output: readonly Card[], turn: Fence): Story {
   }
 }
 
-/** Sums only grow: the largest is the latest, whichever card holds it. */
+/** Totals only grow, so the largest is the latest. */
 function larger(left: Spent, right: Spent): Spent {
   return {
     tokens: Math.max(left.tokens, right.tokens),
@@ -123,7 +125,7 @@ function larger(left: Spent, right: Spent): Spent {
   }
 }
 
-function stepOf(card: Card, calls: ReadonlyMap<string, Card>, results: ReadonlyMap<string, Card>): StoryStep {
+function stepOf(card: Card, calls: ReadonlyMap<string, Card>, results: ReadonlyMap<string, Card>): TranscriptStep {
   const note = noteOf(card)!
   const found = note.calls.flatMap(({ id }) => {
     const result = results.get(id)
@@ -149,14 +151,7 @@ function callIdOf({ type, content }: Card): string | undefined {
   return typeof id === 'string' ? id : undefined
 }
 
-export function textOf(content: unknown): string {
-  if (typeof content === 'string') return content
-  if (typeof content === 'object' && content !== null && 'text' in content && typeof content.text === 'string')
-    return content.text
-  return JSON.stringify(content, null, 2) ?? ''
-}
-
-/** Steps of a turn have the same ids whoever makes them: one that is made again after a crash is the same row. */
+/** A step's id follows from its position: a step that is repeated after a crash is the same row. */
 export function stepIdOf(turn: Fence, step: number): string {
   return `${turn.agentTurnId}-s${String(step).padStart(4, '0')}`
 }
@@ -171,13 +166,8 @@ export function stepCard(turn: Fence, note: StepNote, text: string, thought: str
   }
 }
 
-/** A call that was not sent, and why: the pair that a sent one has from the kernel. */
-export function refusedCards(
-  turn: Fence,
-  stepId: string,
-  call: StepCall,
-  why: { readonly code: string; readonly message: string },
-): NewCard[] {
+/** The cards of a call that was refused: the same pair that the kernel writes for a call that was sent. */
+export function refusedCards(turn: Fence, stepId: string, call: StepCall, refusal: Refusal): NewCard[] {
   const metadata = { agent_turn_id: turn.agentTurnId, step_id: stepId, refused: true }
   const names = { tool_call_id: call.id, tool_name: call.name }
   return [
@@ -185,7 +175,7 @@ export function refusedCards(
     {
       type: 'tool.result',
       role: 'tool',
-      content: { ...names, status: 'failed', error: { code: why.code, message: why.message }, result: null },
+      content: { ...names, status: 'failed', error: { code: refusal.code, message: refusal.message }, result: null },
       metadata,
     },
   ]

@@ -1,6 +1,6 @@
 /**
- * What the calls of a turn may cost: reserved before each try, charged after it, in the kernel's budget and within the bounds of
- * the agent's file. Always: a try that nobody can put a number to is charged in full; a turn without a budget pays nothing here.
+ * The budget of a turn's model calls. Each try is reserved before and charged after it, in the kernel's budget and against the
+ * limits of the agent file. A try with unknown usage is charged in full. A turn without a kernel budget reserves nothing there.
  */
 import type { Clock } from '@bellwether/base'
 import type { BudgetLeft } from '../../../kernel/verbs/budgets/budgets.js'
@@ -10,34 +10,34 @@ import type { TurnContext } from '../../agent.js'
 import type { Bounds, Prices } from './spec.js'
 import type { Spent } from './transcript.js'
 
-/** What a call may use at most. */
-export interface Price {
+/** The most that a call may use. */
+export interface CallLimit {
   readonly promptTokens: number
   readonly answerTokens: number
 }
 
-/** What there is, when it is not enough; Infinity: that is not what is short. */
+/** What is left when a reservation failed; Infinity for a resource that is not limited. */
 export interface Shortage {
   readonly tokens: number
   readonly costMicros: number
-  readonly wallOver: boolean
+  readonly outOfTime: boolean
 }
 
-export interface Spending {
-  /** False: it is not there; `shortage` says what is. */
-  begin(reservationId: string, price: Price): Promise<boolean>
+export interface TurnBudget {
+  /** Reserves a try. False if the budget does not cover it; `shortage` then holds what is left. */
+  begin(reservationId: string, limit: CallLimit): Promise<boolean>
   settle(bill: Charge): Promise<void>
   readonly shortage: Shortage | undefined
-  /** A charge was larger than what was left. */
+  /** A charge exceeded a limit. */
   readonly exceeded: boolean
-  /** Tries that were charged in full, because nobody said what they used. */
-  readonly guessed: number
-  /** The sums, this work included. */
+  /** The number of tries that were charged in full because their usage is unknown. */
+  readonly chargedInFull: number
+  /** The turn's totals, including this call. */
   readonly spent: Spent
-  /** The last usage that was told, and what it cost. */
+  /** The usage that the provider reported last, and its cost. */
   readonly usage: TokenUsage | undefined
   readonly costMicros: number | undefined
-  /** How long a call may take before the time is over. */
+  /** How long a call may take before the turn's time is over. */
   readonly timeLeftMs: number
 }
 
@@ -49,7 +49,7 @@ export function costOf(prices: Prices | undefined, usage: TokenUsage): number | 
   return Math.ceil(input + usage.outputTokens * prices.output_per_million)
 }
 
-export interface SpendingOptions {
+export interface TurnBudgetOptions {
   readonly context: Pick<TurnContext, 'reserve' | 'commit' | 'release'>
   readonly clock: Clock
   readonly bounds: Bounds
@@ -57,57 +57,57 @@ export interface SpendingOptions {
   readonly before: Spent
 }
 
-export function openSpending({ context, clock, bounds, prices, before }: SpendingOptions): Spending {
+export function openTurnBudget({ context, clock, bounds, prices, before }: TurnBudgetOptions): TurnBudget {
   const startedMs = clock.monotonicMs()
   let { tokens, cost_micros: costMicros } = before
   let shortage: Shortage | undefined
   let exceeded = false
-  let guessed = 0
+  let chargedInFull = 0
   let wallLeftMs = Infinity
   let usage: TokenUsage | undefined
   let lastCost: number | undefined
-  let open: { id: string; tokens: number; costMicros: number; held: boolean } | undefined
+  let open: { id: string; tokens: number; costMicros: number; reserved: boolean } | undefined
   const workMs = () => before.work_ms + Math.round(clock.monotonicMs() - startedMs)
 
   function localShortage(ask: { tokens: number; costMicros: number }): Shortage | undefined {
     const left = { tokens: bounds.maxTokens - tokens, costMicros: bounds.maxCostMicros - costMicros }
-    if (workMs() >= bounds.maxWorkMs) return { ...left, wallOver: true }
-    return ask.tokens > left.tokens || ask.costMicros > left.costMicros ? { ...left, wallOver: false } : undefined
+    if (workMs() >= bounds.maxWorkMs) return { ...left, outOfTime: true }
+    return ask.tokens > left.tokens || ask.costMicros > left.costMicros ? { ...left, outOfTime: false } : undefined
   }
 
   return {
     async begin(reservationId, { promptTokens, answerTokens }) {
-      const most = { inputTokens: promptTokens, outputTokens: answerTokens, cachedTokens: 0 }
-      const asked = { tokens: promptTokens + answerTokens, costMicros: costOf(prices, most) ?? 0 }
-      shortage = localShortage(asked)
+      const usageMax = { inputTokens: promptTokens, outputTokens: answerTokens, cachedTokens: 0 }
+      const most = { tokens: promptTokens + answerTokens, costMicros: costOf(prices, usageMax) ?? 0 }
+      shortage = localShortage(most)
       if (shortage !== undefined) return false
-      const { what, left } = await context.reserve({ reservationId, ...asked })
+      const { what, left } = await context.reserve({ reservationId, ...most })
       wallLeftMs = left?.wallMs ?? Infinity
       if (what === 'exceeded') {
         shortage = shortageOf(left)
         return false
       }
-      open = { id: reservationId, ...asked, held: what !== 'unlimited' }
+      open = { id: reservationId, ...most, reserved: what !== 'unlimited' }
       return true
     },
     async settle(bill) {
       if (open === undefined) return
-      const { id, held, ...reserved } = open
+      const { id, reserved, ...most } = open
       open = undefined
       if (bill === 'nothing') {
-        if (held) await context.release(id)
+        if (reserved) await context.release(id)
         return
       }
-      if (bill === 'unknown') guessed += 1
+      if (bill === 'unknown') chargedInFull += 1
       else usage = bill
       const charged =
         bill === 'unknown'
-          ? reserved
+          ? most
           : { tokens: bill.inputTokens + bill.outputTokens, costMicros: costOf(prices, bill) ?? 0 }
       lastCost = prices === undefined ? undefined : charged.costMicros
       tokens += charged.tokens
       costMicros += charged.costMicros
-      if (held && (await context.commit({ reservationId: id, ...charged })).exceeded) exceeded = true
+      if (reserved && (await context.commit({ reservationId: id, ...charged })).exceeded) exceeded = true
       if (tokens > bounds.maxTokens || costMicros > bounds.maxCostMicros) exceeded = true
     },
     get shortage() {
@@ -116,8 +116,8 @@ export function openSpending({ context, clock, bounds, prices, before }: Spendin
     get exceeded() {
       return exceeded
     },
-    get guessed() {
-      return guessed
+    get chargedInFull() {
+      return chargedInFull
     },
     get spent() {
       return { tokens, cost_micros: costMicros, work_ms: workMs() }
@@ -138,11 +138,11 @@ function shortageOf(left: BudgetLeft | null): Shortage {
   return {
     tokens: left?.tokens ?? Infinity,
     costMicros: left?.costMicros ?? Infinity,
-    wallOver: (left?.wallMs ?? Infinity) <= 0,
+    outOfTime: (left?.wallMs ?? Infinity) <= 0,
   }
 }
 
-/** How long an answer can be within what is left; 0: there is not enough for the prompt. */
+/** The longest answer, in tokens, that the rest of the budget covers; 0 if it does not cover the prompt. */
 export function affordableAnswer(shortage: Shortage, promptTokens: number, prices: Prices | undefined): number {
   const byTokens = shortage.tokens - promptTokens
   const byCost =

@@ -1,16 +1,18 @@
 /**
- * Who was asked in a turn and what came of it, read from its cards: the whole memory of the person executor, so that any worker can go
- * on from any point. Pure. Times are the database's, and are compared with each other only.
+ * The questions of a person's turn and their answers, read from its cards. The executor keeps no other state, so that any worker can
+ * continue the turn. Pure. All times are database times and are compared only with each other.
  */
+import { defined } from '@bellwether/base'
 import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
 import type { ToolResult } from '../../../kernel/reads/waits.js'
+import { objectOf } from '../../card-text.js'
 
 export interface Answer {
   readonly status: ResultStatus
   readonly result: unknown
   readonly error: { readonly code?: string; readonly message?: string } | null
-  /** Absent where no card says it. */
+  /** Absent if there is no card. */
   readonly at?: Date
 }
 
@@ -23,7 +25,7 @@ export interface Ask {
   readonly answer?: Answer
 }
 
-/** In the order in which they were asked. `results`: for an agent without an output box, which has no cards to read. */
+/** The asks in order. `results` serve an agent without an output box, which has no cards. */
 export function asksOf(output: readonly Card[], agentTurnId: string, results: readonly ToolResult[]): Ask[] {
   const own = output.filter((card) => card.metadata['agent_turn_id'] === agentTurnId)
   const answers = new Map<unknown, Answer>()
@@ -48,17 +50,13 @@ export function asksOf(output: readonly Card[], agentTurnId: string, results: re
         args: objectOf(args),
         stepId: typeof step === 'string' ? step : undefined,
         at: card.created_at,
-        ...(answer === undefined ? {} : { answer }),
+        ...defined({ answer }),
       }
     })
-  const unseen = results.filter((one) => !asks.some((ask) => ask.toolCallId === one.tool_call_id))
-  return [...asks, ...unseen.map(bare)]
+  const withoutCard = results.filter((one) => !asks.some((ask) => ask.toolCallId === one.tool_call_id))
+  return [...asks, ...withoutCard.map(fromResult)]
 }
 
-function bare({ tool_call_id: toolCallId, tool_name: toolName, step_id: stepId, ...answer }: ToolResult): Ask {
+function fromResult({ tool_call_id: toolCallId, tool_name: toolName, step_id: stepId, ...answer }: ToolResult): Ask {
   return { toolCallId, toolName, args: {}, stepId, answer }
-}
-
-export function objectOf(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
 }

@@ -1,17 +1,19 @@
 /**
- * The `person` executor: the turn waits for people, one after the other, and ends with what one of them says, with what another agent
- * says in their place, or with who was asked and did not answer. Always: what it knows is read from the cards; every wait has
- * a deadline; a worker may die anywhere, and the next one neither asks twice nor forgets an answer.
+ * The `person` executor: the turn asks people, one after the other, and ends with the first accepted answer, with a fallback agent's
+ * answer, or with a report that nobody answered. All state is in the cards and every wait has a deadline. If a worker dies, the next
+ * one neither repeats a question nor loses an answer.
  */
+import { defined } from '@bellwether/base'
 import type { ToolCall } from '../../../kernel/verbs/turn/suspend.js'
 import type { AgentFunction, TurnContext } from '../../agent.js'
 import type { Hydrated } from '../../hydrate.js'
 import { wantedFields } from '../../submit-result.js'
-import { asksOf, objectOf, type Ask } from './asks.js'
+import { textOf } from '../../card-text.js'
+import { asksOf, type Ask } from './asks.js'
 import { askTool, decide, fallbackTool, type Next } from './decide.js'
 import type { PersonSpec } from './spec.js'
 
-/** Who answers such a call: nobody is sent a command for it. */
+/** The host name of calls that people answer; the kernel sends no command for them. */
 export const peopleHost = 'people'
 
 export function personAgent(spec: PersonSpec): AgentFunction {
@@ -23,22 +25,23 @@ export function personAgent(spec: PersonSpec): AgentFunction {
     const question = questionOf(known, spec)
     if (question === '')
       return {
-        deliver: { text: 'There is nothing to ask: the task has no instruction.' },
+        deliver: { text: 'Cannot ask anyone: neither the task nor the agent file has an instruction.' },
         status: 'failed',
         error: 'no_question',
       }
-    await over(context, asks.at(-1))
+    await recordEnded(context, asks.at(-1))
     const knownAt = latest(known)
     const next = decide({ spec, asks, wanted, turnDeadline: turn.turnDeadline, knownAt })
     if (next.what === 'end') return next.action
-    // The same ask has the same id, whoever makes it: two workers cannot put one question twice.
+    // The id follows from the number of asks, so that two workers cannot ask the same question twice.
     const toolCallId = `ask-${asks.length + 1}-${turn.agentTurnId}`
-    const call = next.what === 'ask' ? asking(context, spec, next, question, wanted) : falling(context, next, question)
+    const call =
+      next.what === 'ask' ? askCall(context, spec, next, question, wanted) : fallbackCall(context, next, question)
     return { suspend: { calls: [{ toolCallId, ...call }] } }
   }
 }
 
-function asking(
+function askCall(
   { turn }: TurnContext,
   { instructions, choices }: PersonSpec,
   { to, seconds, refused }: Extract<Next, { readonly what: 'ask' }>,
@@ -52,22 +55,24 @@ function asking(
     args: {
       to,
       question,
-      ...(instructions === '' || instructions === question ? {} : { instructions }),
-      ...(choices === undefined || choices.length === 0 || wanted.length > 0 ? {} : { choices }),
-      ...(wanted.length === 0 ? {} : { result_fields: wanted }),
-      ...(turn.contextBoxId === null ? {} : { context_box_id: turn.contextBoxId }),
       answer_within_seconds: seconds,
-      ...(refused === undefined ? {} : { refused }),
+      ...defined({
+        instructions: instructions === '' || instructions === question ? undefined : instructions,
+        choices: choices?.length === 0 || wanted.length > 0 ? undefined : choices,
+        result_fields: wanted.length === 0 ? undefined : wanted,
+        context_box_id: turn.contextBoxId ?? undefined,
+        refused,
+      }),
     },
   }
 }
 
-function falling(
+function fallbackCall(
   { turn }: TurnContext,
-  { agent, seconds, told }: Extract<Next, { readonly what: 'fallback' }>,
+  { agent, seconds, report }: Extract<Next, { readonly what: 'fallback' }>,
   question: string,
 ): Omit<ToolCall, 'toolCallId'> {
-  const instruction = `These people were asked, and none of them gave an answer:\n${told}\n\nAnswer in their place.`
+  const instruction = `These people were asked, and none of them answered:\n${report}\n\nAnswer in their place.`
   const context =
     turn.contextBoxId === null
       ? { instruction: `${question}\n\n${instruction}` }
@@ -79,24 +84,22 @@ function falling(
   }
 }
 
-// A person reads this much; the context box, whose id goes with the question, holds all of it.
+// As much as a person can read; the context box, whose id is part of the question, holds the rest.
 const questionMaxChars = 50_000
 
 function questionOf({ context }: Hydrated, { instructions }: PersonSpec): string {
-  const told = context
-    .filter(({ type }) => type === 'task.instruction')
-    .map(({ content }) => {
-      const text = typeof content === 'string' ? content : objectOf(content)['text']
-      return typeof text === 'string' ? text : JSON.stringify(content)
-    })
-  const text = told.join('\n\n').trim()
+  const tasks = context.filter(({ type }) => type === 'task.instruction')
+  const text = tasks
+    .map(({ content }) => textOf(content))
+    .join('\n\n')
+    .trim()
   if (text === '') return instructions.trim()
   if (text.length <= questionMaxChars) return text
   return `${text.slice(0, questionMaxChars).toWellFormed()}\n[cut: ${text.length - questionMaxChars} more characters]`
 }
 
-/** The step of an ask that is over; written again by whoever takes over, under the same id. */
-async function over(context: TurnContext, last: Ask | undefined): Promise<void> {
+/** Records the step of an ask that has ended. A takeover records it again under the same id. */
+async function recordEnded(context: TurnContext, last: Ask | undefined): Promise<void> {
   if (last?.answer === undefined || last.stepId === undefined) return
   const { status, error } = last.answer
   await context.record({
@@ -105,7 +108,7 @@ async function over(context: TurnContext, last: Ask | undefined): Promise<void> 
       phase: last.toolName,
       status,
       toolCallIds: [last.toolCallId],
-      ...(typeof error?.code === 'string' ? { error: error.code.slice(0, 200) } : {}),
+      ...defined({ error: typeof error?.code === 'string' ? error.code.slice(0, 200) : undefined }),
     },
   })
 }

@@ -1,0 +1,27 @@
+/** Text from and for cards, as prompts, model conversations and people read it. Pure. */
+import type { FieldSpec } from '../kernel/verbs/cards.js'
+
+/** The value if it is an object, else an empty one. */
+export function objectOf(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {}
+}
+
+/** The content of a card as text: its `text` if it has one, else JSON. */
+export function textOf(content: unknown): string {
+  if (typeof content === 'string') return content
+  const { text } = objectOf(content)
+  return typeof text === 'string' ? text : (JSON.stringify(content, null, 2) ?? '')
+}
+
+/** A Markdown section, or an empty string if it has no body. */
+export const section = (title: string, body: string) => (body.trim() === '' ? '' : `# ${title}\n\n${body.trim()}`)
+
+/** The wanted result fields, one Markdown list item per field. */
+export function fieldList(wanted: readonly FieldSpec[]): string {
+  const lines = wanted.map(({ name, type, required, description }) => {
+    const facts = [type, required === true ? 'required' : undefined].filter((fact) => fact !== undefined)
+    const rest = description === undefined ? '' : `: ${description}`
+    return `- ${name}${facts.length > 0 ? ` (${facts.join(', ')})` : ''}${rest}`
+  })
+  return lines.join('\n')
+}
