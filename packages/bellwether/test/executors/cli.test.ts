@@ -31,7 +31,7 @@ it.concurrent('a worker without agents says what it needs, and names every bad f
   const { code, said } = await run()
   expect(code).toBe(2)
   expect(said).toContain(
-    'agents/ann.md:2: there is no key comand; did you mean command?\nagents/bob.md:1: an agent file begins',
+    'agents/ann.md:2: unknown key "comand". Did you mean "command"?\nagents/bob.md:1: an agent file must start',
   )
 })
 
@@ -45,7 +45,10 @@ it.concurrent(
     expect(await world.ended(await world.begin('ann'))).toMatchObject({ outcome: 'success', text: 'one' })
 
     await world.write('agents/ann.md', agent('echo two-two'))
-    await until('the file was read again', async () => worker.stderr().includes('was read again') || undefined)
+    await until(
+      'the worker has reloaded the agent file',
+      async () => worker.stderr().includes('agent file reloaded') || undefined,
+    )
     expect(await world.ended(await world.begin('ann'))).toMatchObject({ outcome: 'success', text: 'two-two' })
 
     await world.write('agents/slow.md', agent('until [ -e enough ]; do sleep 0.05; done; echo finished'))

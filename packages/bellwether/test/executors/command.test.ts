@@ -96,7 +96,7 @@ describe('a command', () => {
       error: 'command_not_found',
     })
     expect(await b.run({ command: [b.folder] })).toMatchObject({ outcome: 'failed', error: 'command_not_started' })
-    expect((await b.run({ command: 'true' })).text).toBe('The command ended well and printed nothing.')
+    expect((await b.run({ command: 'true' })).text).toBe('The command succeeded and printed nothing.')
   })
 
   it('[T4.2a] answers in fields when the task asks for them, and fails by name when they are missing', async () => {
@@ -120,7 +120,7 @@ describe('a command', () => {
     const answer = String.raw`{"fields": [{"name": "x", "value": "\\u0000"}]}`
     const done = await b.run({ command: `printf '${answer}'`, output: 'json' })
     expect(done).toMatchObject({ outcome: 'failed', error: 'invalid_text', taskEvents: 1 })
-    expect(done.text).toContain('its answer cannot be kept')
+    expect(done.text).toContain('its result cannot be stored')
     expect((await b.run({ command: ['head', '-c', '300000', '/dev/urandom'] })).outcome).toBe('success')
   })
 
@@ -154,7 +154,7 @@ describe('a command', () => {
     )
     expect(done).toMatchObject({
       outcome: 'success',
-      text: expect.stringMatching(/^\[the first \d+ bytes are left out\]\n[x\n]+/),
+      text: expect.stringMatching(/^\[the first \d+ bytes are omitted\]\n[x\n]+/),
     })
     expect(done.text.endsWith('the end')).toBe(true)
     expect(done.steps[0]!.metadata).toMatchObject({ stdout_bytes: 1_000_000_009 })
@@ -174,7 +174,7 @@ describe('nothing of a command survives', () => {
     await alive(turn, 6)
     const done = await b.ended(turn)
     expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time', taskEvents: 1 })
-    expect(done.text).toContain('was ended because its time was up')
+    expect(done.text).toContain('was stopped because it exceeded its time budget')
     expect(carriers(turn)).toEqual([])
   })
 

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => b.close())
 
 const isSummary = ({ messages }: ModelRequest) =>
-  (messages[0] as { text: string }).text.startsWith('You keep the memory')
+  (messages[0] as { text: string }).text.startsWith('You write the working memory')
 
 /** Reads pages by number, as many as it is told to; numbers its pages by the last one it sees, in the conversation or its summary. */
 const reader =
@@ -78,7 +78,7 @@ it('[T5.4] when no summary can be had, older steps are listed, the card says so,
   })
   const after = asked[asked.findIndex(isSummary) + 1]!
   expect((after.messages[1] as { text: string }).text).toMatch(
-    /older steps .* could not be summarised: model_request_refused/,
+    /older steps .* because the summary failed: model_request_refused/,
   )
 })
 

@@ -169,7 +169,7 @@ it('broken JSON and unknown tools from a real stream are told to the model', asy
   )
   expect(await b.run({})).toMatchObject({ outcome: 'success', text: 'sorry' })
   const told = JSON.stringify(provider.requests[1]!.body.messages)
-  expect(told).toContain('not one JSON object')
+  expect(told).toContain('must be one JSON object')
   expect(told).toContain('there is no tool rm_rf')
 })
 
@@ -268,7 +268,7 @@ it('a provider whose model reads less than was thought gets a smaller conversati
   await open({ tools: { add: () => 'y'.repeat(30_000) } })
   provider.behave((request, number) => {
     const size = JSON.stringify(request.body.messages).length
-    if (JSON.stringify(request.body.messages).includes('You keep the memory')) return { text: 'They added.' }
+    if (JSON.stringify(request.body.messages).includes('You write the working memory')) return { text: 'They added.' }
     if (size > 60_000)
       return { status: 400, body: '{"error":{"code":"context_length_exceeded","message":"maximum context length"}}' }
     return number < 4 ? { calls: [{ name: 'add', args: {} }] } : { text: 'fits' }

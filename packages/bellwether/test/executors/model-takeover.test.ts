@@ -232,6 +232,6 @@ it('a call whose result is lost is told as unknown, once, and the conversation s
   b.worker.start([claimed!])
   expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'I looked first.' })
   expect(asked.at(-1)!.messages.at(-1)).toMatchObject({
-    outputs: [{ failed: true, text: expect.stringMatching(/^unknown: the worker was lost/) }],
+    outputs: [{ failed: true, text: expect.stringMatching(/^Unknown: the worker was lost/) }],
   })
 })

@@ -111,7 +111,7 @@ it('a refused call is told to the model without leaving the turn; the accepted o
     outputs: [
       { name: 'nope', failed: true, text: expect.stringContaining('there is no tool nope') },
       { name: 'add', failed: false, text: '2' },
-      { name: 'add', failed: true, text: expect.stringContaining('not one JSON object') },
+      { name: 'add', failed: true, text: expect.stringContaining('must be one JSON object') },
     ],
   })
   // The second refusal cost no wait.

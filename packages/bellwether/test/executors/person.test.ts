@@ -272,19 +272,19 @@ it('[W2.2e] [W2.10] workers that are restarted every hour still see the end of a
 it.each([
   [
     'people: [alice]\nanswer_within_seconds: 600\nturn_deadline_seconds: 500',
-    'agents/ann.md:5: asking everybody may take 600',
+    'agents/ann.md:5: asking everyone may take 600',
   ],
-  ['people: [alice]\nfallback: agent ann', 'agents/ann.md:4: an agent cannot be its own fallback'],
-  ['people: []', 'agents/ann.md:3: people cannot be used'],
-  ['fallback: bob', 'agents/ann.md:3: fallback cannot be used: must be "fail", or "agent NAME"'],
-  ['people: [a]\nanswer_within_seconds: 0', 'agents/ann.md:4: answer_within_seconds cannot be used'],
-  ['peple: [a]', 'agents/ann.md:3: there is no key peple; did you mean people?'],
-])('a file that asks people wrongly is told so: %j', (keys, message) => {
+  ['people: [alice]\nfallback: agent ann', 'agents/ann.md:4: an agent cannot be its own "fallback"'],
+  ['people: []', 'agents/ann.md:3: "people" is invalid'],
+  ['fallback: bob', 'agents/ann.md:3: "fallback" is invalid: must be "fail", or "agent NAME" (got "bob")'],
+  ['people: [a]\nanswer_within_seconds: 0', 'agents/ann.md:4: "answer_within_seconds" is invalid'],
+  ['peple: [a]', 'agents/ann.md:3: unknown key "peple". Did you mean "people"?'],
+])('reports the problem of the person front matter %j with its line', (keys, message) => {
   const file = readAgentFile('agents/ann.md', `---\nexecutor: person\n${keys}\n---\n`)
   expect('problems' in file && file.problems[0]).toContain(message)
 })
 
-it('a file that asks people leaves room for all of them in the turn', () => {
+it('gives a person agent a turn deadline that leaves time for everyone', () => {
   const text =
     '---\nexecutor: person\npeople: [alice, bob]\nanswer_within_seconds: 600\nfallback: agent zed\n---\nDecide.\n'
   const file = readAgentFile('agents/ann.md', text)
@@ -292,5 +292,7 @@ it('a file that asks people leaves room for all of them in the turn', () => {
     agent: { settings: { executor: 'person', turn_deadline_seconds: 2 * 600 + 3_600 + 900 } },
   })
   const stray = readAgentFile('agents/ann.md', '---\ncommand: ls\npeople: [a]\n---\n')
-  expect('problems' in stray && stray.problems[0]).toContain('people is for executor person, and this one is command')
+  expect('problems' in stray && stray.problems[0]).toContain(
+    '"people" is only for executor "person", but this agent has executor "command"',
+  )
 })

@@ -14,7 +14,7 @@ let folder: string
 let files: AgentFolder
 let roster: Roster
 const logged: string[] = []
-const say = (_fields: object, message: string) => void logged.push(message)
+const say = (fields: object, message: string) => void logged.push(`${message} ${JSON.stringify(fields)}`)
 const log = { info: say, warn: say, error: say }
 
 function open(origin = 'here:agents'): Roster {
@@ -86,7 +86,9 @@ it('a bad file is told once and leaves the last good version working', async () 
   await roster.step()
   await write('bob', agent('worse', 'cwdd: x\n'))
   for (const _look of [1, 2, 3]) await roster.step()
-  expect(logged.filter((line) => line.includes('bob.md:4: there is no key cwdd; did you mean cwd?'))).toHaveLength(1)
+  expect(
+    logged.filter((line) => line.includes('bob.md:4: unknown key \\"cwdd\\". Did you mean \\"cwd\\"?')),
+  ).toHaveLength(1)
   expect([await answer('bob'), (await row('bob'))?.spec?.command, (await row('bob'))?.status]).toEqual([
     'good',
     'good',
@@ -101,7 +103,7 @@ it('a file that was bad from the start has an agent that says why it cannot work
   await write('cid', 'no front matter')
   await write('dee', '---\nexecutor: person\n---\n')
   await roster.step()
-  expect(await answer('cid')).toContain('its file is bad')
+  expect(await answer('cid')).toContain('its agent file is invalid')
   expect(await answer('dee')).toContain('this worker has no executor "person"')
   expect(roster.agent({ ...turnOf('dee'), projectId: 'another' })).toBeUndefined()
 })

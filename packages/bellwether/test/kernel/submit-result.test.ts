@@ -110,7 +110,7 @@ it('[T4.4] the third refusal fails the turn: it ends, with a deliverable that sa
   )
   expect(told).toHaveLength(3)
   expect(row).toMatchObject({ outcome: 'failed', error: 'submit_result_missing_fields' })
-  expect(content).toEqual({ text: 'The result was refused: required fields are missing: title.' })
+  expect(content).toEqual({ text: 'The result was rejected 3 times. Last reason: required fields are missing: title.' })
   expect((await cardsIn(t, (await headOf(t, 'e')).output_box_id)).map((card) => card.type)).toEqual([
     'task.deliverable',
   ])

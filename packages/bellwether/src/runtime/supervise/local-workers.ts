@@ -48,7 +48,7 @@ export function openLocalWorkers({
     async refresh() {
       const agents = openAgentFolder({ folder: path, log: silent })
       try {
-        await agents.look()
+        await agents.scan()
       } catch (error) {
         // The folder does not exist yet.
         if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return

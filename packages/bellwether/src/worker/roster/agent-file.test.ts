@@ -7,8 +7,8 @@ const problems = (text: string, file?: string) => {
   return 'problems' in result ? result.problems : []
 }
 
-describe('an agent file', () => {
-  it('is front matter and instructions, in YAML or in TOML', () => {
+describe('readAgentFile', () => {
+  it('reads front matter in YAML or TOML, and the instructions', () => {
     const settings = {
       executor: 'command',
       worker_target: 'coders',
@@ -50,40 +50,52 @@ max_wall_seconds = 900
     })
   })
 
-  it('that is bad is told by file, line and the nearest key, all mistakes at once', () => {
+  it('reports all problems of an agent file with file, line and nearest key', () => {
     expect(problems('---\ncomand: ls\nbudget:\n  max_tokns: 5\nworker_target: Big One\n---\n')).toEqual([
-      expect.stringMatching(/^agents\/ann\.md:5: worker_target cannot be used: must be 1 to 120/),
-      'agents/ann.md:4: there is no key budget.max_tokns; did you mean budget.max_tokens?',
-      'agents/ann.md:2: there is no key comand; did you mean command?',
+      expect.stringMatching(
+        /^agents\/ann\.md:5: "worker_target" is invalid: must be 1 to 120.*\(got "Big One"\)\. Fix the value or remove the key$/,
+      ),
+      'agents/ann.md:4: unknown key "budget.max_tokns". Did you mean "budget.max_tokens"?',
+      'agents/ann.md:2: unknown key "comand". Did you mean "command"?',
     ])
-    expect(problems('+++\npreset = "clade"\n+++\n')[0]).toMatch(/^agents\/ann\.md:2: preset cannot be used: .*"claude"/)
-    expect(problems('+++\npreset = \n+++\n')[0]).toMatch(/^agents\/ann\.md:2: this is not TOML/)
+    expect(problems('+++\npreset = "clade"\n+++\n')[0]).toMatch(
+      /^agents\/ann\.md:2: "preset" is invalid: .*"claude".*\(got "clade"\)/,
+    )
+    expect(problems('+++\npreset = \n+++\n')[0]).toMatch(/^agents\/ann\.md:2: invalid TOML/)
   })
 
   it.each([
-    ['Hello.', 'agents/ann.md:1: an agent file begins with a line ---'],
+    ['Hello.', 'agents/ann.md:1: an agent file must start with a line ---'],
     ['---\ncommand: ls\n', 'agents/ann.md:1: the front matter has no closing ---'],
-    ['---\n---\n', 'agents/ann.md:1: the file says neither executor, nor command, preset or model'],
-    ['---\nexecutor: command\n---\n', 'agents/ann.md:2: executor command needs command, or preset'],
-    ['---\nexecutor: model\n---\n', 'agents/ann.md:2: executor model needs model'],
-    ['---\nmodel: m\nenv: [A]\n---\n', 'agents/ann.md:3: env is for executor command'],
-    ['---\ncommand: ls\nmodel: m\n---\n', 'agents/ann.md:3: model is for a preset'],
-    ['---\ncommand: ls\nmust_end_with: submit_result\n---\n', 'agents/ann.md:3: must_end_with is for executor model'],
+    ['---\n---\n', 'agents/ann.md:1: the executor is missing'],
+    ['---\nexecutor: command\n---\n', 'agents/ann.md:2: executor "command" requires "command" or "preset"'],
+    ['---\nexecutor: model\n---\n', 'agents/ann.md:2: executor "model" requires "model"'],
+    ['---\nmodel: m\nenv: [A]\n---\n', 'agents/ann.md:3: "env" is only for executor "command"'],
+    ['---\ncommand: ls\nmodel: m\n---\n', 'agents/ann.md:3: "model" requires a preset'],
+    [
+      '---\ncommand: ls\nmust_end_with: submit_result\n---\n',
+      'agents/ann.md:3: "must_end_with" is only for executor "model"',
+    ],
     [
       '---\ncommand: ls\nenv: [BELLWETHER__DATABASE__URL]\n---\n',
       'agents/ann.md:3: BELLWETHER__DATABASE__URL is a setting',
     ],
-    ['---\nmodel: m\ntools: [a, "mcp:files/*", Big]\n---\n', 'agents/ann.md:3: tools cannot be used: a tool is a name'],
-    ['---\ncommand: ls\ntools: [a]\n---\n', 'agents/ann.md:3: tools is for executor model'],
-    ['---\ncommand: ls\nbudget: 5\n---\n', 'agents/ann.md:3: budget cannot be used'],
-    ['---\ncommand: ls\nbudget:\n  max_tokens: -1\n---\n', 'agents/ann.md:4: budget.max_tokens cannot be used'],
-    ['---\ncommand: ls\n__proto__: 1\n---\n', 'agents/ann.md:3: there is no key __proto__'],
-  ])('is refused: %j', (text, message) => {
+    [
+      '---\nmodel: m\ntools: [a, "mcp:files/*", Big]\n---\n',
+      'agents/ann.md:3: "tools" is invalid: a tool must be a name',
+    ],
+    ['---\ncommand: ls\ntools: [a]\n---\n', 'agents/ann.md:3: "tools" is only for executor "model"'],
+    ['---\ncommand: ls\nbudget: 5\n---\n', 'agents/ann.md:3: "budget" is invalid: must be of type object (got 5)'],
+    ['---\ncommand: ls\nbudget:\n  max_tokens: -1\n---\n', 'agents/ann.md:4: "budget.max_tokens" is invalid'],
+    ['---\ncommand: ls\n__proto__: 1\n---\n', 'agents/ann.md:3: unknown key "__proto__"'],
+  ])('rejects the agent file %j', (text, message) => {
     expect(problems(text)[0]).toContain(message)
   })
 
-  it('names its agent by its own name, and is small enough to be kept', () => {
-    expect(problems('---\ncommand: ls\n---\n', 'agents/Ann Lee.md')[0]).toContain("the file's name is the agent's")
+  it('rejects a file name that is not an agent id, and a file that is too large to store', () => {
+    expect(problems('---\ncommand: ls\n---\n', 'agents/Ann Lee.md')[0]).toContain(
+      "the file name must be the agent's id",
+    )
     expect(problems(`---\ncommand: ls\n---\n${'x'.repeat(70_000)}`)[0]).toContain('is larger than')
   })
 })

@@ -1,17 +1,18 @@
 /**
- * One agent in one file, `agents/NAME.md`: what executes it and within which bounds, then its instructions in words. Pure. A bad
- * file is told with its name, the line and the nearest key; several mistakes are told at once.
+ * Parses one agent file, `agents/NAME.md`: front matter with the executor and its limits, then the instructions. Pure. All problems of
+ * a file are reported at once, each with file, line, reason and remedy.
  */
 import { InvalidInput, isToken } from '@bellwether/protocol'
 import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
 import { nearest } from '../../settings/nearest.js'
-import { degrade, modelKeys, modelTrouble, priceKeys } from '../executors/model/model-front-matter.js'
+import { degrade, modelFields, modelProblem, onlyFor, priceFields } from '../executors/model/model-front-matter.js'
 import { askingSeconds, fallbackAgent, isFallback, defaultDeadlineSeconds } from '../executors/person/spec.js'
 import { presetNames } from '../executors/presets.js'
+import { invalidValue } from './invalid-value.js'
 import { readFrontMatter } from './front-matter.js'
 
-// A profile is kept in the database with the instructions in it, where 64 KiB is the limit of such a value.
+// The database stores the profile, including the instructions, in a value of at most 64 KiB.
 export const fileMaxBytes = 61_440
 
 const name = z.string().min(1).max(4_096)
@@ -19,7 +20,7 @@ const names = z.array(name).max(1_000)
 const positive = z.number().positive()
 const yearSeconds = 31_536_000
 const toolItemHint =
-  'a tool is a name of a-z, 0-9, _ and -, or mcp:SERVER, or mcp:SERVER/TOOL; * stands for any characters'
+  'a tool must be a name (a-z, 0-9, _ and -), mcp:SERVER or mcp:SERVER/TOOL; * matches any characters'
 const isToolItem = (item: string) => /^(?:[a-z0-9_*-]{1,120}|mcp:[^/\s]{1,100}(?:\/\S{1,256})?)$/.test(item)
 
 const shape = z.strictObject({
@@ -36,7 +37,7 @@ const shape = z.strictObject({
   tools: z.array(z.string().refine(isToolItem, toolItemHint)).max(1_000).optional(),
   worker_target: z.string().refine(isToken, 'must be 1 to 120 of the characters a-z, 0-9, _ and -').optional(),
   must_end_with: name.optional(),
-  ...modelKeys,
+  ...modelFields,
   budget: z
     .strictObject({
       max_tokens: positive.int().max(1e12).optional(),
@@ -64,55 +65,60 @@ export interface AgentFile {
   readonly instructions: string
 }
 
-/** Where an agent works whose file names no worker_target. */
-export const usualTarget = 'default'
-const keys = Object.keys(shape.shape)
+/** The worker target of an agent whose file names none. */
+export const defaultTarget = 'default'
+const knownKeys = Object.keys(shape.shape)
 const budgetKeys = Object.keys(shape.shape.budget.unwrap().shape)
 const personOnly = ['people', 'choices', 'answer_within_seconds', 'fallback'] as const
 const commandOnly = ['command', 'preset', 'args', 'env', 'output', 'on_takeover'] as const
 
-export type ReadFile = { readonly agent: AgentFile } | { readonly problems: readonly string[] }
+export type AgentFileResult = { readonly agent: AgentFile } | { readonly problems: readonly string[] }
 
-/** `file`: as it is shown in messages; its name is the agent's. */
-export function readAgentFile(file: string, text: string): ReadFile {
+/** `file` is the path for messages; its base name is the agent's id. */
+export function readAgentFile(file: string, text: string): AgentFileResult {
   const agentName = file.replace(/^.*\//, '').replace(/\.md$/, '')
   const at = (line: number, message: string) => `${file}:${line}: ${message}`
   if (!isToken(agentName)) {
-    return { problems: [`${file}: the file's name is the agent's: use only a-z, 0-9, _ and - before .md`] }
+    return {
+      problems: [
+        `${file}: the file name must be the agent's id. Rename the file: use only a-z, 0-9, _ and - before .md`,
+      ],
+    }
   }
-  // As it is kept: every line break and quote counts twice.
+  // Measured as stored: every line break and quote takes two bytes.
   if (Buffer.byteLength(JSON.stringify(text)) > fileMaxBytes) {
-    return { problems: [`${file}: the file is larger than ${fileMaxBytes} bytes; put long texts beside it`] }
+    return { problems: [`${file}: the file is larger than ${fileMaxBytes} bytes. Move long texts into other files`] }
   }
-  if (text.includes('\0')) return { problems: [`${file}: the file is no text: it has a NUL character`] }
+  if (text.includes('\0'))
+    return { problems: [`${file}: the file is not a text file, because it contains a NUL character`] }
   const matter = readFrontMatter(text)
   if ('problem' in matter) return { problems: [at(matter.problem.line, matter.problem.message)] }
   const { lineOf } = matter
-  // A key without a value is as good as absent.
+  // A key without a value counts as absent.
   const values = Object.fromEntries(Object.entries(matter.values).filter(([, value]) => value !== null))
   const parsed = shape.safeParse(values)
   if (!parsed.success) {
     const problems = parsed.error.issues.flatMap((issue) =>
-      issue.code === 'unrecognized_keys' ? unknownKeys(issue.path, issue.keys) : [wrongValue(issue)],
+      issue.code === 'unrecognized_keys' ? unknownKeys(issue.path, issue.keys) : [wrongValue(issue, values)],
     )
     return { problems: problems.map(([key, message]) => at(lineOf(key), message)) }
   }
   const settings = parsed.data
   const executor =
     settings.executor ?? ((settings.command ?? settings.preset) ? 'command' : settings.model ? 'model' : undefined)
-  const wrong =
-    disagreement({ ...settings, executor }) ??
-    modelTrouble({ ...settings, executor }) ??
-    personTrouble({ ...settings, executor }, agentName)
-  if (wrong !== undefined) return { problems: [at(lineOf(wrong[0]), wrong[1])] }
+  const problem =
+    conflict({ ...settings, executor }) ??
+    modelProblem({ ...settings, executor }) ??
+    personProblem({ ...settings, executor }, agentName)
+  if (problem !== undefined) return { problems: [at(lineOf(problem[0]), problem[1])] }
   return {
     agent: {
       name: agentName,
       settings: {
         ...settings,
         executor: executor!,
-        worker_target: settings.worker_target ?? usualTarget,
-        // A turn that waits for people outlives them all, so that it can say itself that none of them answered.
+        worker_target: settings.worker_target ?? defaultTarget,
+        // The turn outlives all waits for people, so that it can report itself that nobody answered.
         ...(executor === 'person' && settings.turn_deadline_seconds === undefined
           ? { turn_deadline_seconds: Math.min(yearSeconds, defaultDeadlineSeconds(settings)) }
           : {}),
@@ -126,49 +132,52 @@ type Problem = readonly [key: string, message: string]
 
 function unknownKeys(path: readonly PropertyKey[], unknown: readonly string[]): Problem[] {
   return unknown.map((key) => {
-    const whole = [...path, key].join('.')
-    const meant = nearest(key, path.length === 0 ? keys : path[0] === 'prices' ? priceKeys : budgetKeys)
-    return [whole, `there is no key ${whole}; did you mean ${[...path, meant].join('.')}?`]
+    const fullKey = [...path, key].join('.')
+    const meant = nearest(key, path.length === 0 ? knownKeys : path[0] === 'prices' ? priceFields : budgetKeys)
+    return [fullKey, `unknown key "${fullKey}". Did you mean "${[...path, meant].join('.')}"?`]
   })
 }
 
-function wrongValue(issue: { readonly path: readonly PropertyKey[]; readonly message: string }): Problem {
+function wrongValue(issue: z.core.$ZodIssue, values: unknown): Problem {
   const key = issue.path.filter((part) => typeof part === 'string').join('.')
-  return [key, `${key} cannot be used: ${issue.message.replace(/^Invalid input: /, '')}`]
+  return [key, invalidValue(key, issue, values)]
 }
 
-/** Keys that are right by themselves and wrong together. */
-function disagreement(settings: z.output<typeof shape>): Problem | undefined {
+/** Keys that are valid alone and invalid together. */
+function conflict(settings: z.output<typeof shape>): Problem | undefined {
   const { executor, command, preset, model } = settings
-  if (executor === undefined) return ['executor', 'the file says neither executor, nor command, preset or model']
+  if (executor === undefined)
+    return ['executor', 'the executor is missing. Add "executor", "command", "preset" or "model"']
   if (settings.tools !== undefined && executor !== 'model' && executor !== 'function')
-    return ['tools', `tools is for executor model, and this one is ${executor}`]
+    return ['tools', onlyFor('tools', 'model', executor)]
   if (executor === 'command') {
     if (command === undefined && preset === undefined)
-      return ['executor', `executor command needs command, or preset (${presetNames.join(', ')})`]
+      return ['executor', `executor "command" requires "command" or "preset" (${presetNames.join(', ')})`]
     if (command !== undefined && model !== undefined)
-      return ['model', 'model is for a preset; write it into the command instead']
-    if (settings.must_end_with !== undefined)
-      return ['must_end_with', 'must_end_with is for executor model: a command ends when its program does']
+      return ['model', '"model" requires a preset. Put the model into "command" instead']
+    if (settings.must_end_with !== undefined) return ['must_end_with', onlyFor('must_end_with', 'model', executor)]
     return (settings.env ?? []).map(forbidden).find((problem) => problem !== undefined)
   }
   const stray = commandOnly.find((key) => settings[key] !== undefined)
-  if (stray !== undefined) return [stray, `${stray} is for executor command, and this one is ${executor}`]
-  if (executor === 'model' && model === undefined) return ['executor', 'executor model needs model']
+  if (stray !== undefined) return [stray, onlyFor(stray, 'command', executor)]
+  if (executor === 'model' && model === undefined) return ['executor', 'executor "model" requires "model"']
   return undefined
 }
 
-function personTrouble(settings: z.output<typeof shape>, agentName: string): Problem | undefined {
+function personProblem(settings: z.output<typeof shape>, agentName: string): Problem | undefined {
   const { executor, fallback, turn_deadline_seconds: deadline = yearSeconds } = settings
   const stray = personOnly.find((key) => settings[key] !== undefined)
-  if (executor !== 'person')
-    return stray === undefined ? undefined : [stray, `${stray} is for executor person, and this one is ${executor}`]
-  if (settings.model !== undefined) return ['model', 'model is not for people']
-  if (fallbackAgent({ fallback }) === agentName) return ['fallback', 'an agent cannot be its own fallback']
+  if (executor !== 'person') return stray === undefined ? undefined : [stray, onlyFor(stray, 'person', executor)]
+  if (settings.model !== undefined) return ['model', '"model" cannot be used with executor "person". Remove it']
+  if (fallbackAgent({ fallback }) === agentName)
+    return ['fallback', 'an agent cannot be its own "fallback". Name another agent, or "fail"']
   const seconds = askingSeconds(settings)
   if (seconds < deadline) return undefined
   const key = settings.turn_deadline_seconds === undefined ? 'answer_within_seconds' : 'turn_deadline_seconds'
-  return [key, `asking everybody may take ${seconds} seconds, and the turn ends after ${deadline}`]
+  return [
+    key,
+    `asking everyone may take ${seconds} s, but the turn ends after ${deadline} s. Increase "turn_deadline_seconds" or reduce "answer_within_seconds"`,
+  ]
 }
 
 function forbidden(variable: string): Problem | undefined {

@@ -1,6 +1,6 @@
 /**
- * The agents of a folder as they stand now: each file read when it changed, the last good version kept while a file is bad, a
- * file that is gone believed only when it is still gone at the next look. Reads files, writes nothing.
+ * The agents of a folder. A file is read again when it changes; while a file is invalid, its last valid version stays in use; a file
+ * counts as removed only if two scans in a row do not find it. Reads files, writes nothing.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile, stat } from 'node:fs/promises'
@@ -9,19 +9,19 @@ import type { Log } from '@bellwether/base'
 import { fileMaxBytes, readAgentFile, type AgentFile } from './agent-file.js'
 
 export interface LoadedAgent extends AgentFile {
-  /** Of the file's text: two versions with the same one are the same. */
+  /** The hash of the file's text. */
   readonly hash: string
 }
 
 export interface AgentFolder {
-  /** Reads what changed; throws when the folder itself cannot be read, and then nothing is forgotten. */
-  look(): Promise<void>
+  /** Reads the changed files. Throws if the folder cannot be read; then no agent is removed. */
+  scan(): Promise<void>
   readonly agents: ReadonlyMap<string, LoadedAgent>
-  /** What is wrong with a file now, by the agent's name. */
+  /** The problems of invalid files, by agent name. */
   readonly problems: ReadonlyMap<string, readonly string[]>
 }
 
-// More is a mistake: someone pointed at the wrong folder.
+// More files mean that the setting points to the wrong folder.
 const filesMax = 1_000
 
 export function openAgentFolder({ folder, log }: { readonly folder: string; readonly log: Log }): AgentFolder {
@@ -43,12 +43,11 @@ export function openAgentFolder({ folder, log }: { readonly folder: string; read
       const hash = createHash('sha256').update(text).digest('hex').slice(0, 16)
       agents.set(name, { ...result.agent, hash })
       if (problems.delete(name) || (before !== undefined && before.hash !== hash))
-        log.info({ agent_id: name }, 'the agent file was read again')
+        log.info({ agent_id: name }, 'agent file reloaded')
     } else {
       problems.set(name, result.problems)
-      const kept = agents.has(name)
-      const message = `an agent file is bad: ${result.problems.join('; ')}`
-      log.error({ agent_id: name, problems: result.problems, last_good_version_kept: kept }, message)
+      const fields = { agent_id: name, problems: result.problems, last_valid_version_in_use: agents.has(name) }
+      log.error(fields, 'agent file invalid')
     }
     seen.set(name, mark)
   }
@@ -56,18 +55,20 @@ export function openAgentFolder({ folder, log }: { readonly folder: string; read
   return {
     agents,
     problems,
-    async look() {
+    async scan() {
       const files = (await readdir(folder)).filter(
         (file) => file.endsWith('.md') && file !== 'README.md' && !file.startsWith('.'),
       )
       if (files.length > filesMax)
-        throw new Error(`${folder} has ${files.length} agent files; the limit is ${filesMax}`)
+        throw new Error(
+          `Cannot read agents from ${folder}: it has ${files.length} agent files, the limit is ${filesMax}`,
+        )
       for (const file of files.sort()) {
         try {
           await read(file)
         } catch (error) {
-          // Gone between the list and the look, or not readable: the next look tells.
-          log.warn({ err: error, file }, 'an agent file cannot be read')
+          // The file was removed after it was listed, or it is unreadable: the next scan tries again.
+          log.warn({ err: error, file }, 'agent file not readable')
         }
       }
       const present = new Set(files.map((file) => basename(file, '.md')))
@@ -75,7 +76,7 @@ export function openAgentFolder({ folder, log }: { readonly folder: string; read
         if (present.has(name)) missing.delete(name)
         else if (!missing.has(name)) missing.add(name)
         else {
-          for (const book of [agents, problems, seen]) book.delete(name)
+          for (const map of [agents, problems, seen]) map.delete(name)
           missing.delete(name)
         }
       }

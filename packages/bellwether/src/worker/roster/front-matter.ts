@@ -1,6 +1,6 @@
 /**
- * Takes an agent file apart: front matter between `---` lines (YAML) or `+++` lines (TOML), then the text. Pure.
- * Problems are values, with the line they stand on.
+ * Splits an agent file into front matter, between `---` lines (YAML) or `+++` lines (TOML), and text. Pure. Problems are values with
+ * their line number.
  */
 import { parse, TomlError } from 'smol-toml'
 import { lineOf } from '../../settings/toml.js'
@@ -21,7 +21,7 @@ export function readFrontMatter(text: string): FrontMatter {
     .split('\n')
   const mark = lines[0]?.trimEnd()
   if (mark !== '---' && mark !== '+++') {
-    return { problem: { line: 1, message: 'an agent file begins with a line --- (YAML) or +++ (TOML)' } }
+    return { problem: { line: 1, message: 'an agent file must start with a line --- (YAML) or +++ (TOML)' } }
   }
   const end = lines.findIndex((line, index) => index > 0 && line.trimEnd() === mark)
   if (end === -1) return { problem: { line: 1, message: `the front matter has no closing ${mark}` } }
@@ -43,7 +43,7 @@ function yaml(head: string, body: string): FrontMatter {
   }
 }
 
-/** Of the key itself, or of the closest one around it. */
+/** The line of the key, or of the closest key that contains it. */
 function nearestLine(lines: ReadonlyMap<string, number>, key: string): number {
   const parts = key.split('.')
   for (let length = parts.length; length > 0; length -= 1) {
@@ -58,6 +58,6 @@ function toml(head: string, body: string): FrontMatter {
     return { values: parse(head), lineOf: (key) => (lineOf(head, key) ?? 0) + 1, body }
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    return { problem: { line: error.line + 1, message: `this is not TOML: ${error.message.split('\n')[0]}` } }
+    return { problem: { line: error.line + 1, message: `invalid TOML: ${error.message.split('\n')[0]}` } }
   }
 }

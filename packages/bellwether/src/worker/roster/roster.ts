@@ -1,9 +1,9 @@
 /**
- * Keeps the roster in the database as the agent files say. A step reads the folder, puts what changed, and retires agents whose
- * file is gone. Always: only agents that this folder brought are ever retired; a step that fails half way is completed by the
- * next one. Who runs a turn is decided from the files of this worker, never from what the database says.
+ * Keeps the roster in the database in step with the agent files. A step scans the folder, writes changed agents, and retires agents
+ * whose file is gone. Only agents from this folder are ever retired; the next step completes one that failed. The files of this
+ * worker, never the database, decide how a turn is run.
  */
-import type { Log } from '@bellwether/base'
+import { defined, type Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { listAgentsFrom, type StoredAgent } from '../../kernel/reads/agents.js'
@@ -15,16 +15,16 @@ export interface RosterOptions {
   readonly kernel: Pick<Kernel, 'db' | 'putAgents' | 'putProfile'>
   readonly projectId: string
   readonly folder: AgentFolder
-  /** Names the folder for good: `host:path`. */
+  /** The permanent name of the folder: `host:path`. */
   readonly origin: string
   readonly log: Log
-  /** Undefined: this worker has no such executor. */
+  /** Undefined if this worker does not have the agent's executor. */
   readonly executor: (agent: LoadedAgent) => AgentFunction | undefined
 }
 
 export interface Roster {
   step(): Promise<void>
-  /** Undefined: no file speaks of this agent, nor of whom it was copied from, nor of its profile. */
+  /** Undefined if no file defines this agent, the agent it was cloned from, or its profile. */
   agent(
     turn: Pick<ClaimedTurn, 'projectId' | 'agentId' | 'agentTurnId' | 'profileId' | 'payload'>,
   ): AgentFunction | undefined
@@ -34,7 +34,7 @@ const source = 'file'
 const retiredMark = 'retired'
 
 export function openRoster({ kernel, projectId, folder, origin, log, executor }: RosterOptions): Roster {
-  /** What the database holds of this folder, by agent; undefined until it was asked. */
+  /** The stored rows of this folder, by agent. Undefined until the first step has read them. */
   let stored: Map<string, StoredAgent> | undefined
 
   async function read(): Promise<Map<string, StoredAgent>> {
@@ -49,10 +49,7 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
     const metadata = { source, origin, hash, executor: settings.executor }
     await kernel.putAgents([{ projectId, agentId: name, profileId: name, workerTarget, status: 'active', metadata }])
     known.set(name, { agent_id: name, profile_id: name, worker_target: workerTarget, hash })
-    log.info(
-      { agent_id: name, worker_target: workerTarget, executor: settings.executor },
-      'an agent was put on the roster',
-    )
+    log.info({ agent_id: name, worker_target: workerTarget, executor: settings.executor }, 'agent added to the roster')
   }
 
   async function retire(known: Map<string, StoredAgent>, row: StoredAgent): Promise<void> {
@@ -61,18 +58,18 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
         projectId,
         agentId: row.agent_id,
         workerTarget: row.worker_target,
-        ...(row.profile_id === null ? {} : { profileId: row.profile_id }),
+        ...defined({ profileId: row.profile_id ?? undefined }),
         status: 'retired',
         metadata: { source, origin, hash: retiredMark },
       },
     ])
     known.set(row.agent_id, { ...row, hash: retiredMark })
-    log.info({ agent_id: row.agent_id }, 'an agent was retired: its file is gone')
+    log.info({ agent_id: row.agent_id }, 'agent retired, its file is gone')
   }
 
   return {
     async step() {
-      await folder.look()
+      await folder.scan()
       stored ??= await read()
       const errors: unknown[] = []
       for (const agent of folder.agents.values()) {
@@ -80,19 +77,19 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
         try {
           await put(stored, agent)
         } catch (error) {
-          errors.push(error) // one that cannot be put does not keep the others away
+          errors.push(error) // the other agents are still written
         }
       }
       for (const row of stored.values()) {
-        // A bad file is not a missing one: its agent stays.
-        const there = folder.agents.has(row.agent_id) || folder.problems.has(row.agent_id)
-        if (!there && row.hash !== retiredMark) await retire(stored, row)
+        // An invalid file is not a missing file: its agent stays.
+        const exists = folder.agents.has(row.agent_id) || folder.problems.has(row.agent_id)
+        if (!exists && row.hash !== retiredMark) await retire(stored, row)
       }
-      if (errors.length > 0) throw new AggregateError(errors, `${errors.length} agents could not be put on the roster`)
+      if (errors.length > 0) throw new AggregateError(errors, `Cannot write ${errors.length} agents to the roster`)
     },
     agent(turn) {
       if (turn.projectId !== projectId) return undefined
-      // Agents that were made for one task are done by the file of whom they come from; the profile of a file has its name.
+      // A clone is run by the file of the agent it was cloned from; a file's profile has the file's name.
       const profile = turn.profileId === null ? [] : [turn.profileId]
       const name = [turn.agentId, ...cloneOriginsOf(turn), ...profile].find(
         (one) => folder.agents.has(one) || folder.problems.has(one),
@@ -101,15 +98,15 @@ export function openRoster({ kernel, projectId, folder, origin, log, executor }:
       const agent = folder.agents.get(name)
       if (agent !== undefined)
         return executor(agent) ?? unable(`this worker has no executor "${agent.settings.executor}"`)
-      return unable(`its file is bad: ${folder.problems.get(name)?.join('; ') ?? ''}`)
+      return unable(`its agent file is invalid: ${folder.problems.get(name)?.join('; ') ?? ''}`)
     },
   }
 }
 
 const unable =
-  (why: string): AgentFunction =>
+  (reason: string): AgentFunction =>
   async ({ turn }) => ({
-    deliver: { text: `Agent ${turn.agentId} cannot work: ${why}.` },
+    deliver: { text: `Cannot run agent "${turn.agentId}": ${reason}.` },
     status: 'failed',
     error: 'no_executor',
   })

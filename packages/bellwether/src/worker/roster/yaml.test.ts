@@ -10,8 +10,8 @@ function problemOf(text: string, firstLine?: number): unknown {
   }
 }
 
-describe('the YAML of front matter', () => {
-  it('is plain data with comments, and tells the line of every key', () => {
+describe('parseYaml', () => {
+  it('parses plain data with comments, and returns the line of every key', () => {
     const { values, lines } = parseYaml(
       `# an agent
 executor: command   # how
@@ -69,38 +69,38 @@ version: 1.0.0
   })
 
   it.each([
-    ['a: 1\na: 2', 2, 'a is given twice'],
+    ['a: 1\na: 2', 2, 'a is defined twice'],
     ['b: 1\na: &x 1', 2, 'anchors and aliases'],
     ['a: *x', 1, ''],
     ['a: &x [1, 2]\nb: [*x, *x]', 1, 'anchors and aliases'],
     ['a: !!str 1', 1, 'the tag'],
     ['a: !mine 1', 1, ''],
-    ['a: b: c', 1, 'not YAML'],
-    ['x: 1\na: "b', 2, 'not YAML'],
-    ['a: "\\x"', 1, 'not YAML'],
-    ['a: [b,\n  c', 2, 'not YAML'],
-    ['a:\n  b: 1\n    c: 2', 2, 'not YAML'],
+    ['a: b: c', 1, 'invalid YAML'],
+    ['x: 1\na: "b', 2, 'invalid YAML'],
+    ['a: "\\x"', 1, 'invalid YAML'],
+    ['a: [b,\n  c', 2, 'invalid YAML'],
+    ['a:\n  b: 1\n    c: 2', 2, 'invalid YAML'],
     ['a:\n\tb: 1', 2, ''],
-    ['just words', 1, 'front matter is lines'],
-    ['- a', 1, 'front matter is lines'],
-    ['__proto__:\n  polluted: true', 1, 'there is no key __proto__'],
-    ['a:\n  __proto__: 1', 2, 'there is no key __proto__'],
+    ['just words', 1, 'front matter must consist of lines'],
+    ['- a', 1, 'front matter must consist of lines'],
+    ['__proto__:\n  polluted: true', 1, 'unknown key "__proto__"'],
+    ['a:\n  __proto__: 1', 2, 'unknown key "__proto__"'],
     ['? [a]\n: b', 1, ''],
     ['a: 1\n---\nb: 2', 2, ''],
-  ])('and nothing else: %j', (text, line, message) => {
+  ])('rejects %j with its line', (text, line, message) => {
     const problem = problemOf(text)
     expect(problem).toBeInstanceOf(YamlProblem)
     expect(problem).toMatchObject({ line, message: expect.stringContaining(message) })
   })
 
-  it('is no deeper than settings are', () => {
+  it('rejects YAML that is nested too deep', () => {
     expect(problemOf(`a: ${'['.repeat(30_000)}`)).toBeInstanceOf(YamlProblem)
     expect(problemOf(`a: ${'['.repeat(60)}${']'.repeat(60)}`)).toMatchObject({
       message: expect.stringContaining('levels deep'),
     })
   })
 
-  it('cannot be made to grow: a bomb of aliases is refused before it is read', () => {
+  it('rejects an alias bomb before it expands', () => {
     const rows = Array.from({ length: 20 }, (_, at) => `a${at}: &a${at} [${`*a${at - 1},`.repeat(at === 0 ? 0 : 9)}x]`)
     expect(problemOf(rows.join('\n'))).toBeInstanceOf(YamlProblem)
   })

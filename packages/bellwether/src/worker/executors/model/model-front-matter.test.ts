@@ -7,7 +7,7 @@ const problem = (front: string) => {
   return 'problems' in result ? result.problems[0] : undefined
 }
 
-it('an agent file says everything about its model', () => {
+it('reads all model keys of an agent file', () => {
   expect(
     read(`model: openai/gpt-5-mini
 tools: [grep]
@@ -37,14 +37,20 @@ budget:
 })
 
 it.each([
-  ['model: gpt-5', 'agents/ann.md:2: model must be provider/model'],
-  ['model: a/b\nbudget:\n  max_cost_usd: 1', 'agents/ann.md:4: budget.max_cost_usd needs prices'],
-  ['model: a/b\nprices:\n  input_per_milion: 1\n  output_per_million: 1', 'did you mean prices.input_per_million?'],
-  ['command: ls\ntemperature: 1', 'agents/ann.md:3: temperature is for executor model, and this one is command'],
-  ['command: ls\nbudget:\n  degrade: [stop_run]', 'budget.degrade is for executor model'],
-  ['model: a/b\ncontext_tokens: 10', 'agents/ann.md:3: context_tokens cannot be used'],
-  ['model: a/b\nbudget:\n  degrade: [give_up]', 'budget.degrade cannot be used'],
-])('%j is feedback by line', (front, message) => {
+  ['model: gpt-5', 'agents/ann.md:2: "model" must have the form provider/model (got "gpt-5")'],
+  ['model: a/b\nbudget:\n  max_cost_usd: 1', 'agents/ann.md:4: "budget.max_cost_usd" requires "prices"'],
+  ['model: a/b\nprices:\n  input_per_milion: 1\n  output_per_million: 1', 'Did you mean "prices.input_per_million"?'],
+  [
+    'command: ls\ntemperature: 1',
+    'agents/ann.md:3: "temperature" is only for executor "model", but this agent has executor "command"',
+  ],
+  ['command: ls\nbudget:\n  degrade: [stop_run]', '"budget.degrade" is only for executor "model"'],
+  [
+    'model: a/b\ncontext_tokens: 10',
+    'agents/ann.md:3: "context_tokens" is invalid: Too small: expected number to be >=1000 (got 10)',
+  ],
+  ['model: a/b\nbudget:\n  degrade: [give_up]', '"budget.degrade" is invalid'],
+])('reports the problem of the model front matter %j with its line', (front, message) => {
   const problems = read(front)
   expect('problems' in problems ? problems.problems.join('\n') : problem(front)).toContain(message)
 })

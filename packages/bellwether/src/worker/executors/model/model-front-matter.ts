@@ -1,4 +1,4 @@
-/** The keys of an agent's file that are for executor `model`, with their bounds; and what is wrong with them together. Pure. */
+/** The front matter of executor `model`: its keys with their limits, and the problems of their combination. Pure. */
 import { z } from 'zod'
 import { degradeActions, type ModelSpec } from './spec.js'
 
@@ -9,9 +9,9 @@ const prices = z.strictObject({
   cached_input_per_million: price.optional(),
 })
 
-export const priceKeys = Object.keys(prices.shape)
+export const priceFields = Object.keys(prices.shape)
 
-export const modelKeys = {
+export const modelFields = {
   max_output_tokens: z.number().int().min(16).max(1_000_000).optional(),
   context_tokens: z.number().int().min(1_000).max(10_000_000).optional(),
   temperature: z.number().min(0).max(2).optional(),
@@ -21,22 +21,29 @@ export const modelKeys = {
 /** A key of `budget`. */
 export const degrade = z.array(z.enum(degradeActions)).min(1).max(degradeActions.length).optional()
 
-type Settings = Pick<ModelSpec, keyof typeof modelKeys | 'budget'> & {
+/** The message about a key that the agent's executor does not support. */
+export const onlyFor = (key: string, supported: string, executor: string | undefined) =>
+  `"${key}" is only for executor "${supported}", but this agent has executor "${executor}". Remove the key`
+
+type Settings = Pick<ModelSpec, keyof typeof modelFields | 'budget'> & {
   readonly executor?: string | undefined
   readonly model?: string | undefined
 }
 
-/** The key and what is wrong with it; undefined: nothing. */
-export function modelTrouble(settings: Settings): readonly [key: string, message: string] | undefined {
+/** The key and its problem. Undefined if there is none. */
+export function modelProblem(settings: Settings): readonly [key: string, message: string] | undefined {
   const { executor, model, budget } = settings
   if (executor !== 'model') {
-    const stray = (Object.keys(modelKeys) as (keyof typeof modelKeys)[]).find((key) => settings[key] !== undefined)
-    if (stray !== undefined) return [stray, `${stray} is for executor model, and this one is ${executor}`]
-    return budget?.degrade === undefined ? undefined : ['budget.degrade', 'budget.degrade is for executor model']
+    const stray = (Object.keys(modelFields) as (keyof typeof modelFields)[]).find((key) => settings[key] !== undefined)
+    if (stray !== undefined) return [stray, onlyFor(stray, 'model', executor)]
+    return budget?.degrade === undefined ? undefined : ['budget.degrade', onlyFor('budget.degrade', 'model', executor)]
   }
   if (model !== undefined && !/^[a-z][a-z0-9_-]*\/\S+$/.test(model))
-    return ['model', 'model must be provider/model, such as openai/gpt-5-mini or anthropic/claude-sonnet-4-5']
+    return ['model', `"model" must have the form provider/model (got "${model}"), for example openai/gpt-5-mini`]
   if (budget?.max_cost_usd !== undefined && settings.prices === undefined)
-    return ['budget.max_cost_usd', 'budget.max_cost_usd needs prices: nobody else says what a token costs']
+    return [
+      'budget.max_cost_usd',
+      '"budget.max_cost_usd" requires "prices", because the cost of a token is unknown without them',
+    ]
   return undefined
 }
