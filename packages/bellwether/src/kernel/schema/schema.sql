@@ -544,7 +544,6 @@ create function state.enqueue_budgeted(p_items json) returns SETOF state.verdict
 create function state.expire_waits(p_items json, p_valid_until timestamp with time zone) returns SETOF state.verdict;
 create function state.find_worker_target() returns trigger;
 create function state.finish_turn_idle(p_endings state.ending[]) returns SETOF state.verdict;
-create function state.forget_future() returns integer;
 create function state.fork(p_fork json) returns SETOF state.verdict;
 create function state.head(p_project_id text, p_agent_id text) returns SETOF state.agent_state_head;
 create function state.horizon_age() returns double precision;
@@ -572,6 +571,7 @@ create function state.report(p_items json) returns SETOF state.verdict;
 create function state.requeue_expired_resume_ledgers() returns integer;
 create function state.resend_commands(p_target text, p_older_than_seconds double precision, p_limit integer) returns SETOF state.verdict;
 create function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint, p_reservation_id text, p_tokens bigint, p_cost_micros bigint) returns SETOF state.verdict;
+create function state.reset_future_times() returns integer;
 create function state.resume(p_items json, p_worker text) returns SETOF state.verdict;
 create function state.retire_agents(p_batch_ids text[]) returns void;
 create function state.retry_dispatched(p_retry_seconds double precision, p_limit integer) returns SETOF state.verdict;

@@ -1,6 +1,7 @@
--- Makes boxes and the cards that come with them: [{project_id, box_id, kind, pack?: [box_id…], card_ids?: […], cards?:
--- [{card_id, type, role, content, metadata?}]}]. Packing copies references, in order: this is how context is shared
+-- Creates boxes and the cards that come with them. Packing copies references in order: this is how context is shared
 -- (T5.2).
+-- Items: {project_id, box_id, kind, pack?: [box_id…], card_ids?: […], cards?: [{card_id, type, role, content,
+-- metadata?}]}.
 create or replace function state.make_boxes(p_boxes json) returns void language plpgsql as $$
 #variable_conflict use_column
 declare

@@ -1,6 +1,6 @@
--- The outbox's readers. The cursor is (xid, event_id): a row is shown only when no transaction that could still commit
--- before it is running, so that nothing is skipped (hazard 4). 'reset' where retention has removed rows behind the
--- cursor: never a silent gap.
+-- Reads the outbox after a cursor (xid, event_id). A row is visible only when no transaction that could commit before
+-- it is running, so that nothing is skipped (hazard 4). If retention has removed rows after the cursor, the read fails
+-- instead of leaving a silent gap.
 create or replace function state.read_events(p_xid xid8, p_event_id bigint, p_limit int)
 returns table (xid xid8, event_id bigint, project_id text, subject text, kind state.event_kind, payload jsonb,
   agent_turn_id text, created_at timestamptz)
@@ -21,8 +21,8 @@ begin
   order by e.xid, e.event_id limit p_limit;
 end $$;
 
--- How long the oldest transaction has been holding the horizon back, in seconds: readers stand still meanwhile. Of all
--- databases of the server: a snapshot's xmin knows no databases.
+-- How long the oldest transaction has held back the horizon, in seconds; readers do not advance during that time. It
+-- covers all databases of the server, because a snapshot's xmin does.
 create or replace function state.horizon_age() returns double precision language sql volatile as $$
   select coalesce(extract(epoch from max(state.now() - a.xact_start)), 0) from pg_stat_activity a
   where a.backend_xid is not null

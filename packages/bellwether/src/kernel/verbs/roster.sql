@@ -1,7 +1,7 @@
--- Agents come into being: project, roster row, head and output box. Repeating it changes the profile and the target,
--- never the head's state. Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id,
--- turn_deadline_seconds?}. The absolute end of a turn is the agent's own, or its profile's
--- (spec.turn_deadline_seconds), or the house's (W2.9).
+-- Creates agents: project, roster row, head and output box. Repeating it changes the profile and the target, never the
+-- state of the head. The absolute limit of a turn is the agent's, else the profile's (spec.turn_deadline_seconds), else
+-- the default (W2.9).
+-- Items: {project_id, agent_id, worker_target, profile_id?, status?, metadata?, box_id, turn_deadline_seconds?}.
 create or replace function state.put_agents(p_items json) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -37,7 +37,7 @@ begin
   insert into cards.boxes (box_id, project_id, kind, created_at) select output_box_id, project_id, 'output', v_now
   from new_heads where output_box_id is not null;
 
-  -- The head of a known agent follows its roster row; queued and pending work moves to the new target with it.
+  -- The head of a known agent follows its roster row; queued and pending work moves to the new target.
   perform from state.agent_state_head h
   join json_to_recordset(p_items) as x (project_id text, agent_id text) on h.project_id = x.project_id
     and h.agent_id = x.agent_id
@@ -68,7 +68,7 @@ begin
       x.seconds);
 end $$;
 
--- A worker signs in, and says that it is still there.
+-- A worker signs in, or reports that it is still there.
 create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int,
   p_free int default null) returns void language sql as $$
   insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency, free)

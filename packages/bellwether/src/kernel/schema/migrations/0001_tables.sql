@@ -1,24 +1,25 @@
--- The tables of the house. Verbs (functions) are not here: each lives in its own file and is replaced when it changes.
+-- The tables. Verbs (functions) are in verbs/ and are replaced when their text changes.
 
 create schema resource;
 create schema cards;
 create schema state;
 
-comment on schema resource is 'Who may work: projects, profiles, agents, tools.';
-comment on schema cards is 'What was said and made: insert-only cards, append-only boxes.';
-comment on schema state is 'What is happening: heads, inbox, waits, events, interventions.';
+comment on schema resource is 'The roster: projects, profiles, agents, tools.';
+comment on schema cards is 'The content of turns: insert-only cards, append-only boxes.';
+comment on schema state is 'The current state: heads, inbox, waits, events, interventions.';
 
 -- The only clock in SQL. The simulation replaces this function; nothing else reads the time.
 create function state.now() returns timestamptz language sql volatile parallel safe as 'select clock_timestamp()';
 
--- ────────────────────────────── words ─────────────────────────────── What a single column may say. As domains, not as
--- checks of the tables: the server reads a table's checks from the catalog's text for every statement that writes
--- there, a domain's once a session; and a domain is checked only where its column is written.
+-- ───────────────────────────── domains ──────────────────────────────
+-- The values that a single column may hold. They are domains and not table checks because the server parses a table's
+-- checks from the catalog for every statement that writes there, but a domain's checks once per session, and checks a
+-- domain only when its column is written.
 
 create domain cards.card_type as text constraint card_type_is_known check (value in ('task.instruction',
   'agent.thought', 'tool.call', 'tool.result', 'task.deliverable', 'task.result_fields', 'sys.profile',
   'sys.rendered_prompt', 'meta.parent_pointer'));
--- 8 MiB: the edge refuses 1 MiB of JSON text already; this is the last fence against a runaway writer.
+-- 8 MiB: callers are limited to 1 MiB of JSON text; this is the last limit against a runaway writer.
 create domain cards.card_content as jsonb constraint card_is_bounded check (pg_column_size(value) <= 8388608);
 create domain state.head_status as text constraint status_is_known check (value in ('idle', 'dispatched', 'running',
   'suspended'));
@@ -85,8 +86,8 @@ create table resource.tools (
 );
 
 -- ────────────────────────────── cards ───────────────────────────────
--- No foreign keys between hot tables: each would add a lookup and a row lock per insert to the path of every turn.
--- The verbs write both sides in one transaction, and the simulation's invariants check that no side is missing.
+-- No foreign keys between hot tables: each would add a lookup and a row lock per insert to every turn. The verbs write
+-- both sides in one transaction, and the simulation's invariants check that no side is missing.
 
 create table cards.cards (
   card_id text primary key,
@@ -102,7 +103,7 @@ create table cards.boxes (
   box_id text primary key,
   project_id text not null,
   kind text not null,
-  -- Set once when a context box is made: deliveries look here instead of searching the box.
+  -- Set once when a context box is created, so that deliver does not search the box.
   result_fields_card_id text,
   created_at timestamptz not null,
   constraint box_kind_is_known check (kind in ('context', 'output'))
@@ -138,16 +139,16 @@ create table state.agent_state_head (
   resume_deadline timestamptz,
   turn_deadline timestamptz,
   updated_at timestamptz not null,
-  -- Beyond the wire: where to ring, what the watchdogs need, what people watch.
+  -- Not on the wire: the target to ring, and what watchdogs and people look at.
   worker_target text not null,
   leased_at timestamptz,
   turn_deadline_seconds state.deadline_seconds,
-  -- Where the head's output box goes back to when a turn that was given another one has ended.
+  -- The agent's own output box; a turn with another box returns to it when it ends.
   home_box_id text,
   resume_seconds double precision,
   activity state.activity,
   current_tool text,
-  -- Whether the turn has a budget or batches, which its end must settle: others pay nothing for them.
+  -- Whether the turn has a budget or batches that its end must settle. Other turns skip that work.
   holds boolean not null default false,
   primary key (project_id, agent_id),
   constraint idle_holds_nothing check (status <> 'idle'
@@ -160,8 +161,8 @@ create table state.agent_state_head (
 comment on table state.agent_state_head is
   'One row per agent: the state machine. Every write names the fence (agent, turn, epoch).';
 
--- One active turn per output box (T5.3). Sweeps read it too, to walk the active heads: its predicate changes only when
--- a turn is leased or ends, so that start, beat, suspend and resume stay HOT.
+-- One active turn per output box (T5.3). Sweeps also use this index to scan the active heads. Its predicate changes
+-- only when a turn is leased or ends, so that start, beat, suspend and resume stay HOT.
 create unique index head_active_output_box on state.agent_state_head (output_box_id)
   where active_agent_turn_id is not null;
 
@@ -199,7 +200,7 @@ create table state.agent_inbox (
   constraint queued_has_no_epoch check (status <> 'queued' or turn_epoch is null)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 
-comment on table state.agent_inbox is 'The truth of what was asked and answered: one row a request or receipt.';
+comment on table state.agent_inbox is 'The requests and their results: one row per request or receipt.';
 
 create unique index inbox_turn on state.agent_inbox (agent_turn_id) where message_type in ('turn', 'ui_action');
 create unique index inbox_receipt on state.agent_inbox (agent_turn_id, correlation_id)
@@ -241,7 +242,7 @@ create table state.turn_waiting_tools (
   started_by text,
   started_at timestamptz,
   sent_at timestamptz,
-  -- The order of waits, which no clock can move.
+  -- The order of waits, independent of any clock.
   wait_seq bigint generated always as identity,
   created_at timestamptz not null default state.now(),
   primary key (project_id, tool_call_id),
@@ -292,7 +293,8 @@ create table state.force_terminations (
   primary key (agent_turn_id, turn_epoch)
 );
 
--- The outbox. Readers order by (xid, event_id) below the snapshot's xmin: that pair is the cursor (nothing is skipped).
+-- The outbox. Readers order by (xid, event_id) below the snapshot's xmin: this pair is the cursor, and nothing is
+-- skipped.
 create table state.events (
   event_id bigint generated always as identity,
   xid xid8 not null default pg_current_xact_id(),
@@ -306,7 +308,7 @@ create table state.events (
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1);
 create unique index one_task_event_per_turn on state.events (agent_turn_id) where kind = 'task';
 
--- Where a relay to a sink that keeps no position of its own stands, and what retention has removed.
+-- The positions of relays whose sink stores none, of other readers, and of retention ('pruned').
 create table state.event_cursors (
   name text primary key,
   xid xid8 not null,
@@ -335,12 +337,12 @@ create table state.workers (
   seen_at timestamptz not null,
   last_claim_at timestamptz,
   concurrency int,
-  -- Slots that were free when it last signed in: a full worker claims nothing and is not dead (W2.5).
+  -- The free slots at the last sign-in: a full worker claims nothing and is not dead (W2.5).
   free int
 ) with (fillfactor = 50);
 create index workers_of_target on state.workers (worker_target);
 
--- Limits that every process must agree on: written by whoever owns the settings, read by the verbs.
+-- Limits that every process must agree on: written by the process that owns the settings, read by the verbs.
 create table state.limits (
   one boolean primary key default true check (one),
   turn_deadline_seconds double precision not null default 3600 check (turn_deadline_seconds > 0),
@@ -348,20 +350,20 @@ create table state.limits (
 );
 insert into state.limits default values;
 
--- What may be spent. A purse (no turn) lasts; a turn's budget closes with the turn, after its children's have, and what
--- it did not use goes back to its parent. Tokens and cost are escrowed: a child's limit is taken from its parent when
--- it is opened, so that children at work never meet on one row. No foreign keys, as between hot tables.
+-- What may be spent. A purse has no turn and lasts; the budget of a turn closes with the turn, after the budgets of its
+-- children, and what it did not use returns to its parent. Tokens and cost are escrowed: opening a child takes its
+-- limit from the parent, so that running children never contend for one row. No foreign keys, as between hot tables.
 create table state.budgets (
   budget_id text primary key,
   project_id text not null,
   agent_turn_id text,
   parent_budget_id text,
-  -- Budgets are locked deepest first, then by id.
+  -- Verbs lock budgets deepest first, then by id.
   depth int not null default 0,
   token_limit bigint,
   wall_ms_limit bigint,
   cost_micros_limit bigint,
-  -- A slice that nobody asked for by number: it may take more from what its parent has free.
+  -- A slice without a requested amount: it may take more from the free part of its parent.
   soft boolean not null default false,
   tokens_used bigint not null default 0,
   tokens_reserved bigint not null default 0,
@@ -373,9 +375,9 @@ create table state.budgets (
   open_children int not null default 0,
   created_at timestamptz not null,
   updated_at timestamptz not null,
-  -- Its turn has ended.
+  -- The turn has ended.
   ended_at timestamptz,
-  -- And so have its children: nothing changes any more.
+  -- The children have ended too: the row does not change any more.
   closed_at timestamptz,
   constraint budget_is_not_negative check (tokens_used >= 0 and tokens_reserved >= 0 and tokens_escrowed >= 0
     and cost_micros_used >= 0
@@ -399,7 +401,7 @@ create table state.reservations (
   tokens bigint not null check (tokens >= 0),
   cost_micros bigint not null default 0 check (cost_micros >= 0),
   status text not null,
-  -- What the call came to; of a 'charged' one nobody knows, and all of it counts.
+  -- What the call used. For a 'charged' reservation this is unknown, and the full amount counts.
   tokens_used bigint,
   cost_micros_used bigint,
   created_at timestamptz not null,
@@ -419,7 +421,7 @@ create table state.batches (
   tool_call_id text,
   channel_id text,
   traceparent text,
-  -- Of its children.
+  -- The recursion depth of its children.
   recursion_depth int not null default 0,
   status text not null,
   fail_fast boolean not null default false,
@@ -432,9 +434,9 @@ create table state.batches (
   next_full_look_at timestamptz,
   created_at timestamptz not null,
   ended_at timestamptz,
-  -- The edge that says so, once the batch is over.
+  -- The 'join' edge, written when the batch is over.
   join_edge_id text,
-  -- Answered, and every child has ended: nobody looks here again.
+  -- The parent is answered and every child has ended: the joiner is finished with this batch.
   settled_at timestamptz,
   constraint batch_status_is_known check (status in ('open', 'done', 'failed', 'canceled', 'timeout')),
   constraint ended_batch_has_its_time check ((status = 'open') = (ended_at is null))
@@ -448,7 +450,7 @@ create table state.batch_tasks (
   agent_id text,
   agent_turn_id text not null,
   inbox_id text not null,
-  -- Of an agent that is made for the task.
+  -- Of an agent that is created for the task.
   output_box_id text,
   context_box_id text,
   budget_id text,
@@ -462,28 +464,28 @@ create table state.batch_tasks (
   deliverable_card_id text,
   primary key (batch_id, position),
   constraint target_strategy_is_known check (target_strategy in ('new', 'reuse', 'clone')),
-  -- stopping: its batch has closed without it; canceled once its turn has ended.
+  -- stopping: the batch closed before the task ended; canceled when its turn has ended.
   constraint batch_task_status_is_known check (status in ('waiting', 'dispatched', 'stopping', 'done', 'failed',
     'canceled'))
 ) with (fillfactor = 70);
 create unique index batch_task_turn on state.batch_tasks (agent_turn_id);
 
--- ─────────────────── what verbs say to each other ───────────────────
+-- ──────────────── types that verbs pass to each other ────────────────
 
--- What a verb did with one item. A worker_target that is not null asks the caller to ring there after the commit.
+-- What a verb did with one item. If worker_target is not null, the caller rings that target after the commit.
 create type state.verdict as (
   what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
   worker_target text, channel_id text, detail jsonb
 );
 
--- A lease that has been decided under the head's lock: state.lease carries it out.
+-- A lease that was decided under the head's lock; state.lease executes it.
 create type state.leasing as (
   project_id text, agent_id text, agent_turn_id text, inbox_id text, channel_id text, recursion_depth int,
     parent_step_id text, traceparent text,
   context_box_id text, output_box_id text, expecting_correlation_id text, holds boolean
 );
 
--- A turn as enqueue takes it.
+-- An item of enqueue.
 create type state.new_turn as (
   inbox_id text, agent_turn_id text, project_id text, agent_id text, channel_id text, correlation_id text,
     recursion_depth int,
@@ -492,27 +494,27 @@ create type state.new_turn as (
   given_context_box_id text, given_output_box_id text
 );
 
--- What a worker delivers.
+-- An item of deliver.
 create type state.delivery as (
   project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status text, error text, card_id text,
     content jsonb
 );
 
--- An ending that has been decided under the head's lock: state.finish_turn_idle carries it out.
+-- An ending that was decided under the head's lock; state.finish_turn_idle executes it.
 create type state.ending as (
   project_id text, agent_id text, agent_turn_id text, bump_epoch boolean, outcome text, error text,
   card_id text, content jsonb, force_reason text, was_suspended boolean, holds boolean
 );
 
--- A turn that the watchdog found overdue, and how it is to end.
+-- A turn that the watchdog found overdue, and how it ends.
 create type state.overdue as (
   project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, status state.head_status,
     updated_at timestamptz, outcome text, error text
 );
 
--- ───────────────────────── what is refused ──────────────────────────
+-- ───────────────────────────── triggers ─────────────────────────────
 
--- The legal edges of a head, for people and tests; the trigger below refuses the others without reading it.
+-- The legal moves of a head, for people and tests. The trigger below rejects all others without reading this table.
 create table state.moves (
   move text primary key,
   from_statuses text[] not null,
@@ -541,8 +543,7 @@ begin
     using errcode = 'BW001', hint = 'see state.moves for the legal moves';
 end $$;
 
--- One trigger, and its condition no longer than it must be: the server reads it from the catalog's text for every
--- statement.
+-- One trigger with a short condition: the server parses it from the catalog for every statement.
 create trigger refuse_illegal_move before update on state.agent_state_head for each row
   when (new.turn_epoch < old.turn_epoch or old.active_agent_turn_id <> new.active_agent_turn_id
     or old.status <> new.status
@@ -562,7 +563,7 @@ create trigger boxes_are_append_only before update on cards.box_cards
 create trigger edges_are_insert_only before update on state.execution_edges
   for each row execute function state.refuse_rewrite();
 
--- A row written by another program may not know where its agent works.
+-- A program that writes a row directly may not know the worker target of the agent.
 create function state.find_worker_target() returns trigger language plpgsql as $$
 begin
   new.worker_target := coalesce(

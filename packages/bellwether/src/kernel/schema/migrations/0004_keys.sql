@@ -1,15 +1,15 @@
--- Who may ask over HTTP, who did what, and what was answered to a request that may come again.
+-- API keys, the audit log, and the stored responses of idempotent requests.
 
 create table resource.api_keys (
   key_id text primary key,
   name text not null,
   role text not null,
-  -- A key that names a view or a project reaches only what it names.
+  -- A key that names a view or a project gives access to nothing else.
   view_name text,
   project_id text,
-  -- SHA-256 of 256 random bits: nothing that can be guessed stands behind it, so it needs no salt and no slow hash.
+  -- SHA-256 of 256 random bits: they cannot be guessed, so the hash needs neither salt nor a slow function.
   hash bytea not null,
-  -- After a rotation with grace both keys open the door for a while.
+  -- After a rotation with a grace period, both secrets are valid for a while.
   previous_hash bytea,
   previous_until timestamptz,
   created_at timestamptz not null,
@@ -24,7 +24,7 @@ create table resource.api_keys (
 );
 create unique index api_keys_hash on resource.api_keys (hash);
 
--- Who did what. Never a body: bodies hold what agents and people say, and sometimes secrets.
+-- Who did what. It never stores a body: bodies contain texts of agents and people, and sometimes secrets.
 create table resource.audit_log (
   audit_id bigint generated always as identity primary key,
   at timestamptz not null,
@@ -37,8 +37,8 @@ create table resource.audit_log (
   code text
 );
 
--- What was answered to an Idempotency-Key. `inbox_id` is minted with the row: a request that comes again after a crash
--- enqueues under the same id, and the kernel knows it.
+-- The response to an Idempotency-Key. `inbox_id` is created with the row: a request that is repeated after a crash
+-- enqueues with the same id, and the kernel recognises it.
 create table resource.http_answers (
   project_id text not null,
   scope text not null,

@@ -1,9 +1,9 @@
--- Puts tasks of an open batch into inboxes. Whoever made the batch calls it at once; the PMO calls it for what was left
--- behind, so that two may do so at the same time: a task's turn has its ids from the batch, and the second caller finds
--- a duplicate. Heads come first (enqueue), the batch after them: one that was closed meanwhile undoes everything, so
--- that no child is born to a parent that has ended (hazard 17).
+-- Enqueues the tasks of an open batch. The process that forked the batch calls it at once, and the PMO calls it for
+-- tasks that were left behind. Both may run at the same time: the ids of a task's turn come from the batch, so the
+-- second caller finds a duplicate. It locks heads first (enqueue), then the batch. If the batch was closed in between,
+-- everything is rolled back, so that no child starts for a parent that has ended (hazard 17).
 
--- Answers the leases, and a row for each task that could not be put in line: 'put_off' or 'failed' with the reason.
+-- Returns the leases, and one row for each task that could not be enqueued: 'put_off' or 'failed', with the reason.
 create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision,
   p_max_attempts int)
 returns setof state.verdict language plpgsql as $$
@@ -17,13 +17,12 @@ declare
   v_turns state.new_turn[];
   v_verdicts state.verdict[];
 begin
-  -- What is lost here is put in line again by the PMO, and whoever starts a child waits for the disk: nobody else needs
-  -- to.
+  -- No wait for the disk: the PMO enqueues lost tasks again, and the claim of a child does wait for the disk.
   perform set_config('synchronous_commit', 'off', true);
   select * into v_batch from state.batches b where b.batch_id = p_batch_id;
   if v_batch.status is distinct from 'open' then return; end if;
 
-  -- Whoever waits for this batch, and whoever waits for them: none of them can do a task of it before it is done.
+  -- The agents that wait for this batch, directly or through other batches: none of them can run one of its tasks.
   with recursive above (turn, agent, level) as (
     select v_batch.parent_agent_turn_id, v_batch.parent_agent_id, 1
     union all
@@ -33,7 +32,7 @@ begin
   )
   select array_agg(a.agent) into v_above from above a where a.agent is not null;
 
-  -- Before anything is made for them. Whether an agent that is reused is there, enqueue will say.
+  -- Checked before anything is created for these tasks. Enqueue checks whether a reused agent exists.
   select array_agg(t.position), array_agg(t.reason) into v_bad_positions, v_bad_reasons from (
     select t.position, case
         when v_batch.recursion_depth > (select l.max_recursion_depth from state.limits l)
@@ -48,7 +47,7 @@ begin
       and t.status = 'waiting') t
   where t.reason is not null;
 
-  -- New agents, and clones: the same profile, target and deadline as the one they come from, and a copy of its memory.
+  -- New agents and clones. A clone has the profile, target and deadline of its source, and a copy of its memory.
   if exists (select from state.batch_tasks t where t.batch_id = p_batch_id and t.position = any (p_positions)
     and t.target_strategy <> 'reuse') then
     with born as materialized (
@@ -102,7 +101,7 @@ begin
 
   perform from state.batches b where b.batch_id = p_batch_id and b.status = 'open' for no key update;
   if not found then
-    raise exception 'batch % was closed meanwhile', p_batch_id using errcode = 'BW005';
+    raise exception 'batch % was closed during the dispatch', p_batch_id using errcode = 'BW005';
   end if;
 
   if exists (select from unnest(v_verdicts) v where v.what not in ('enqueued', 'leased', 'duplicate')) then
@@ -112,8 +111,8 @@ begin
       and t.inbox_id = v.inbox_id
     where v.what not in ('enqueued', 'leased', 'duplicate');
   end if;
-  -- All that still wait and could be put in line: a task never comes back to waiting, so that none of them was not
-  -- among the turns above.
+  -- All tasks that still wait and could be enqueued. A task never returns to waiting, so all of them were among the
+  -- turns above.
   update state.batch_tasks t set status = 'dispatched', attempts = t.attempts + 1, error = null, next_attempt_at = null
   where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
     and t.position <> all (coalesce(v_bad_positions, '{}'));
@@ -125,8 +124,8 @@ begin
   end if;
 end $$;
 
--- Tasks that could not be put in line: tried again after a growing pause while that may help (the roster may be on its
--- way), else failed.
+-- Tasks that could not be enqueued: retried after a growing pause if that may help (the roster may still be loading),
+-- otherwise failed.
 create or replace function state.put_off_tasks(p_batch_id text, p_positions int[], p_reasons text[],
   p_retry_seconds double precision, p_max_attempts int)
 returns setof state.verdict language plpgsql as $$

@@ -1,13 +1,13 @@
--- Fork-join: a batch of tasks, each a turn of its own, and one answer when they are done. A batch comes to be whole
--- (the batch, its tasks with the ids that their turns will have, their context boxes, the slices of the parent's
--- budget) in the transaction that suspends its parent, or in one of its own when it is asked for from outside; its
--- children are put in line by dispatch_tasks. Hazard 17: no child exists before its batch, and a batch closes with its
--- parent. {batches: [{batch_id, project_id, agent_id?, agent_turn_id?, turn_epoch?, step_id?, tool_call_id?,
+-- Fork-join: a batch of tasks, each a turn of its own, and one answer when they are done. One transaction creates the
+-- complete batch (the tasks with the ids of their turns, their context boxes, the slices of the parent's budget): the
+-- one that suspends the parent, or its own for a batch from outside. dispatch_tasks then enqueues the children. Hazard
+-- 17: no child exists before its batch, and a batch closes with its parent.
+-- Input: {batches: [{batch_id, project_id, agent_id?, agent_turn_id?, turn_epoch?, step_id?, tool_call_id?,
 -- channel_id?, traceparent?, budget_id?, fail_fast, deadline_seconds, grace_seconds, task_count, limited}], tasks:
 -- [{batch_id, position, target_strategy, target_ref, agent_id, agent_turn_id, inbox_id, output_box_id?,
--- context_box_id?, card_id?, card?, token_limit?, cost_micros_limit?, wall_ms_limit?}], boxes: as make_boxes takes
--- them, packing: whether any of them packs another}. The caller holds the parent's head. The same batch again changes
--- nothing; one call makes all of its batches, or none.
+-- context_box_id?, card_id?, card?, token_limit?, cost_micros_limit?, wall_ms_limit?}], boxes: as for make_boxes,
+-- packing: whether one of them packs another}. The caller has locked the parent's head. Repeating a batch changes
+-- nothing; one call creates all of its batches or none.
 create or replace function state.open_batches(p_fork json)
 returns setof text language plpgsql as $$
 #variable_conflict use_column
@@ -21,7 +21,7 @@ declare
   v_project_id text;
   v_one record;
 begin
-  -- Read once: each look at a part of it would be a look at all of it.
+  -- Parsed once: each access to a part of a json value parses all of it.
   select x.batches, x.tasks, x.boxes, x.packing into v_batches, v_tasks, v_boxes, v_packing
   from json_to_record(p_fork) as x (batches json, tasks json, boxes json, packing boolean);
   v_project_id := v_batches -> 0 ->> 'project_id';
@@ -38,12 +38,12 @@ begin
       deadline, next_look_at, created_at)
     select batch_id, project_id, agent_id, agent_turn_id, turn_epoch, step_id, tool_call_id,
       coalesce(active_channel_id, channel_id, 'public'),
-      -- The children's parent in the trace is the call that asked for them (telemetry/span-ids.ts).
+      -- In the trace, the parent of the children is the call that forked them (telemetry/span-ids.ts).
       case when tool_call_id is not null and length(inherited) = 55
         then overlay(inherited placing left(replace(batch_id, '-', ''), 16) from 37 for 16)
         else coalesce(inherited, traceparent) end, coalesce(active_recursion_depth + 1, 0), 'open',
           coalesce(fail_fast, false), task_count, task_count,
-      -- A parent that is out of time itself must still have some left to use what has come.
+      -- The parent keeps some time before its own deadline to use the results.
       least(v_now + make_interval(secs => deadline_seconds),
         turn_deadline - least(make_interval(secs => grace_seconds), (turn_deadline - v_now) * 0.1)),
       v_now, v_now
@@ -60,13 +60,13 @@ begin
   select array_agg(batch_id) into v_new from made;
   if v_new is null then return; end if;
 
-  -- A task that was told something and nothing else gets its box here, as make_boxes would make it; others have theirs
-  -- among the boxes.
+  -- A task with only an instruction gets its box here, the way make_boxes would create it. The boxes of other tasks are
+  -- in `boxes`.
   with tasks as materialized (
     select * from json_to_recordset(v_tasks) as t (batch_id text, position int, agent_id text, agent_turn_id text,
       inbox_id text, output_box_id text, context_box_id text, target_strategy text, target_ref text, card_id text,
       card jsonb)
-  ), told as (
+  ), instructions as (
     insert into cards.cards (card_id, project_id, type, role, content, created_at)
     select t.card_id, v_project_id, 'task.instruction', 'user', t.card, v_now from tasks t where t.card_id is not null
   ), boxed as (
@@ -80,11 +80,11 @@ begin
     target_strategy, target_ref, status, next_attempt_at)
   select t.batch_id, t.position, t.agent_id, t.agent_turn_id, t.inbox_id, t.output_box_id, t.context_box_id,
     t.target_strategy, t.target_ref,
-    -- Whoever made the batch puts its tasks in line at once; what is left after this is for the PMO.
+    -- The process that forked the batch enqueues its tasks at once; after this time the PMO takes over.
     'waiting', v_now + interval '2 seconds'
   from tasks t;
 
-  -- A box that would pack one that is not there stays unmade, and its task is refused when it is its turn.
+  -- A box that packs a missing box is not created; its task is refused when it is enqueued.
   if v_packing then
     v_boxes := (select json_agg(b) from json_array_elements(v_boxes) b where not exists (
       select from json_array_elements_text(coalesce(b -> 'pack', '[]')) id where not exists (
@@ -111,8 +111,8 @@ begin
   return query select unnest(v_new);
 end $$;
 
--- The tasks' budgets, named as their turns are: slices of the parent's, or budgets of their own where only a task names
--- a limit.
+-- The budgets of the tasks, with the ids of their turns: slices of the parent's budget, or separate budgets if only the
+-- task has a limit.
 create or replace function state.slice_budget(p_batch_id text, p_project_id text, p_budget_id text,
   p_tasks json) returns void language plpgsql as $$
 #variable_conflict use_column
@@ -136,7 +136,7 @@ begin
   where k.batch_id = p_batch_id and k.agent_turn_id = s.agent_turn_id;
 end $$;
 
--- A batch from outside. Answers 'forked', or 'already'.
+-- A batch from outside. Returns 'forked' or 'already'.
 create or replace function state.fork(p_fork json) returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare

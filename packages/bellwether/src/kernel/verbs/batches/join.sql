@@ -1,9 +1,9 @@
--- The joiner's look at batches that are not settled: children that have ended are counted, a batch whose time has come
--- is closed, and the caller is told what is to be done about it: 'dispatch' (tasks are due), 'answer' (its parent
--- waits), 'stop' (children that nobody needs any more). Nobody's head is touched here: those are verbs of their own,
--- and each may be repeated. Busy batches are skipped: another PMO looks at them. A batch is looked at again after a
--- fiftieth of its age, so that short ones are joined at once and long ones cost nothing; 'look' says when the next one
--- is due. p_edge_ids bounds how many batches.
+-- The joiner's view of unsettled batches. It counts ended children, closes a batch that is done, failed or past its
+-- deadline, and returns the actions that are due: 'dispatch' (tasks are due), 'answer' (the parent waits), 'stop'
+-- (children that are no longer needed), 'settled'. It locks no heads: the actions are verbs of their own and may be
+-- repeated. It skips batches that another PMO has locked. The next look at a batch is due after a fiftieth of its age,
+-- so that short batches are joined at once and long ones cost little; 'look' returns when the next one is due. The
+-- length of p_edge_ids limits the number of batches.
 create or replace function state.collect_batches(p_edge_ids text[])
 returns table (what text, batch_id text, project_id text, turns text[], due_in_ms double precision)
 language plpgsql as $$
@@ -13,21 +13,20 @@ declare
   v_ids text[];
   v_undone text[];
   v_counted int;
-  -- The first ones usually end first: a look at a few tells whether it is time for a look at more.
+  -- The first tasks usually end first: the verb looks at more only if all of a few have ended.
   v_window int := 8;
 begin
-  -- What is counted here can be counted again: nobody waits for the disk. What follows from it is written later, and is
-  -- not on the disk before it.
+  -- No wait for the disk: a lost count is repeated. Later writes that depend on it reach the disk after it.
   perform set_config('synchronous_commit', 'off', true);
   v_ids := array(
-    -- From the future: the clock was set back.
+    -- A time in the future means that the clock was set back.
     select b.batch_id from state.batches b where b.settled_at is null
       and (b.next_look_at <= v_now or b.next_look_at > v_now + interval '10 seconds')
     order by b.next_look_at, b.batch_id limit cardinality(p_edge_ids) for no key update skip locked);
 
   if v_ids <> '{}' then
-    -- Ended children. "Last" is what the counter says, under the batch's lock (hazard 5). While a whole window has
-    -- ended there is more.
+    -- Ended children. The counter, read under the batch's lock, decides which child is the last (hazard 5). If a
+    -- complete window has ended, there may be more.
     loop
       with ended as materialized (
         select t.batch_id, t.position, t.status, i.outcome, i.error, i.deliverable_card_id
@@ -38,7 +37,7 @@ begin
           limit case when b.status = 'open' and b.deadline > v_now
             and b.next_full_look_at between v_now and v_now + interval '10 seconds' then v_window end) t
         left join lateral state.turn_row(t.agent_turn_id) i on true
-        -- A row that retention has removed has ended, too.
+        -- A row that retention has removed has ended too.
         where i.ended_at is not null or i.inbox_id is null
       ), settled as (
         update state.batch_tasks t set outcome = case when t.status = 'stopping' then 'canceled'
@@ -67,8 +66,8 @@ begin
     from unnest(v_ids) as v (id) where b.batch_id = v.id and b.status = 'open'
       and (b.open_count = 0 or b.fail_fast and b.failed_count > 0 or b.deadline <= v_now);
 
-    -- What a closed batch has not got is not waited for. Its answer is final from here on, whatever the children still
-    -- do.
+    -- A closed batch does not wait for its remaining tasks. Its answer is final from here on, whatever the children
+    -- still do.
     v_undone := array(select t.agent_turn_id from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
       join state.batch_tasks t on t.batch_id = v.id and t.status = 'waiting' where b.status <> 'open');
     update state.batch_tasks t set status = case t.status when 'waiting' then 'canceled' else 'stopping' end,
@@ -91,7 +90,7 @@ begin
       coalesce(tool_call_id, batch_id), split_part(traceparent, '-', 2), parent_step_id, recursion_depth, v_now
         from joined;
 
-    -- Judged by what is there, not by what somebody meant to do: a parent that still waits has not been answered.
+    -- Decided from the rows: a parent that still waits has not been answered.
     return query
     select 'answer', b.batch_id, b.project_id, null::text[], null::double precision
     from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
@@ -116,7 +115,7 @@ begin
 
     return query
     update state.batches b set next_look_at = v_now + case when b.status <> 'open' then interval '200 milliseconds'
-        -- Whoever waits for the last few waits for the look, too.
+        -- A shorter interval for the last few tasks, because the parent waits for them.
         else least(interval '1 second', greatest(case when b.open_count * 10 < b.task_count
           then interval '5 milliseconds'
           else interval '10 milliseconds' end, (v_now - b.created_at) / 50)) end,
@@ -140,17 +139,18 @@ begin
   from state.batches b where b.settled_at is null having count(*) > 0;
 end $$;
 
--- The one receipt that a parent gets for its batch: what became of each task, in their order, with what it delivered as
--- far as there is room; the whole of it is on the deliverable's card. Composed where the rows are: the answer of a
--- closed batch does not change, so that anybody may give it, any number of times. Items: {batch_id, inbox_id, card_id}.
+-- The one receipt of a parent for its batch: the result of each task in order, with its deliverable as far as there is
+-- room (the deliverable's card has all of it). It is built inside the database from rows that no longer change, so any
+-- process may send it any number of times.
+-- Items: {batch_id, inbox_id, card_id}.
 create or replace function state.answer_batches(p_items json) returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_receipts json;
-  -- A card holds a megabyte; half of it leaves room for the names and for JSON's quotes.
+  -- A card holds 1 MB; less than half of that leaves room for names and JSON quotes.
   c_content_chars constant int := 400000;
 begin
-  -- An answer that is lost is given again: the parent still waits.
+  -- No wait for the disk: a lost answer is sent again, because the parent still waits.
   perform set_config('synchronous_commit', 'off', true);
   select json_agg(json_build_object('project_id', b.project_id, 'tool_call_id', b.tool_call_id, 'message_type',
     'tool_result', 'status', s.status, 'agent_turn_id', b.parent_agent_turn_id, 'turn_epoch', b.parent_turn_epoch,
@@ -167,11 +167,11 @@ begin
     when 'canceled' then 'canceled' else 'failed' end as status) s
   cross join lateral (
     select json_agg(case when k.outcome = 'success' and k.status = 'done' and v.chars <= c_content_chars / b.task_count
-      -- Most are like this, and a thousand of them are on the way of whoever waits.
+      -- The common case, kept cheap: the parent waits while 1,000 of these are built.
       then json_build_object('position', k.position, 'status', k.outcome, 'agent_id', k.agent_id,
         'agent_turn_id', k.agent_turn_id, 'deliverable_card_id', k.deliverable_card_id, 'content', c.content)
       else (jsonb_strip_nulls(jsonb_build_object('position', k.position,
-        -- A child that still runs when its batch closes is canceled for good, whatever it says later.
+        -- A child that still runs when its batch closes counts as canceled, whatever it delivers later.
         'status', case when k.status in ('done', 'failed') then coalesce(k.outcome, k.status) else 'canceled' end,
         'error', case when k.outcome is distinct from 'success' then k.error end,
         'deliverable_card_id', case when k.status in ('done', 'failed') then k.deliverable_card_id end,
@@ -190,7 +190,7 @@ begin
   end if;
 end $$;
 
--- Agents that were made for one task take no other once their batch is settled; retention removes them.
+-- Agents that were created for one task take no other after their batch is settled; retention removes them.
 create or replace function state.retire_agents(p_batch_ids text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 begin

@@ -1,6 +1,6 @@
--- After a model was called: what it used is charged and the rest of the reservation released; null tokens release all
--- of it. Once a reservation: asking again is 'already' and changes nothing, also after a release. A fence that is lost
--- charges nothing more here: whoever ended or took over the turn has charged the reservation in full.
+-- After a model call: charges what the call used and releases the rest of the reservation; null tokens release all of
+-- it. Each reservation is settled once: repeating the call returns 'already' and changes nothing, also after a release.
+-- A lost fence charges nothing here: the verb that ended or reclaimed the turn has charged the full reservation.
 create or replace function state.commit_usage(p_project_id text, p_agent_id text, p_agent_turn_id text,
   p_turn_epoch bigint, p_reservation_id text, p_tokens bigint, p_cost_micros bigint)
 returns setof state.verdict language plpgsql as $$

@@ -1,10 +1,10 @@
--- Budgets come into being: purses, and the budgets of turns. One with a parent is a slice: what it may spend is taken
--- from the parent at once (escrow) and comes back when it closes. Where the parent is limited and the slice is not, it
--- gets what is left, divided among the slices that ask for no number; such a slice is soft and may take more later.
--- Wall time is not divided: children run side by side, and none may outlast what its parent has left. Items:
--- {budget_id, project_id, agent_turn_id?, parent_budget_id?, token_limit?, cost_micros_limit?, wall_ms_limit?}; those
--- with a parent name the same one. Asking again with the same ids changes nothing. The caller holds the heads of the
--- turns concerned.
+-- Opens purses and the budgets of turns. A budget with a parent is a slice: its limit is taken from the parent at once
+-- (escrow) and returns when the slice closes. If the parent is limited and the slice has no limit of its own, it gets
+-- an equal share of what is left; such a slice is soft and may take more later. Wall time is not divided: children run
+-- in parallel, and none may outlast what its parent has left.
+-- Items: {budget_id, project_id, agent_turn_id?, parent_budget_id?, token_limit?, cost_micros_limit?, wall_ms_limit?};
+-- all items with a parent name the same one. Repeating ids changes nothing. The caller has locked the heads of the
+-- turns.
 create or replace function state.open_budgets(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -43,7 +43,7 @@ begin
     where not exists (select from state.budgets b where b.budget_id = x.budget_id offset 0)
     window earlier as (order by x.ord rows between unbounded preceding and 1 preceding)
   ), sliced as (
-    -- What is asked for by number comes first, in order, as far as it goes; the rest is divided.
+    -- Fixed amounts come first, in order, as far as the free part allows; the rest is divided.
     select a.*,
       case when a.tokens_free is null then a.token_limit
         when a.token_limit is not null

@@ -1,8 +1,7 @@
--- Before a model is called: sets aside what the call may use at most. Only what is free can be reserved, so that a cap
--- can be crossed by nothing but an answer that is larger than its reservation. The fenced head is held FOR SHARE
--- (hazard 3), then the turn's own budget; a soft slice that is short takes the rest from its parent, deepest first.
--- Answers 'reserved', 'already' (an in-doubt commit), 'exceeded' with what is left, 'unlimited' where the turn has no
--- budget (nothing is written), 'stale'.
+-- Before a model call: reserves the most that the call may use. Only a free amount can be reserved, so only an answer
+-- that is larger than its reservation can cross a limit. Locks the fenced head FOR SHARE (hazard 3), then the turn's
+-- own budget; a soft slice that is short takes the rest from its parent, deepest first. Returns 'reserved', 'already'
+-- (an in-doubt commit), 'exceeded' with what is left, 'unlimited' (no budget, nothing written) or 'stale'.
 create or replace function state.reserve(p_project_id text, p_agent_id text, p_agent_turn_id text, p_turn_epoch bigint,
   p_reservation_id text, p_tokens bigint, p_cost_micros bigint)
 returns setof state.verdict language plpgsql as $$
@@ -30,7 +29,7 @@ begin
   if v_budget.budget_id is null then
     v_what := 'unlimited';
   elsif exists (select from state.reservations r where r.reservation_id = p_reservation_id) then
-    -- Another's id is a caller's mistake, and must not pass for a reservation.
+    -- The reservation id of another turn is a caller's error and must not count as a reservation.
     v_what := case when exists (select from state.reservations r
       where r.reservation_id = p_reservation_id and r.agent_turn_id = p_agent_turn_id
       and r.turn_epoch = p_turn_epoch and r.status = 'open') then 'already' else 'stale' end;
@@ -52,8 +51,8 @@ begin
     null::text, state.budget_left(p_agent_turn_id);
 end $$;
 
--- Sets an amount aside in one budget: as a reservation of its own, or as escrow for a child that is short. False, and
--- nothing is written, when it is not there. Each level is locked before the one above it.
+-- Sets an amount aside in one budget: as a reservation, or as escrow for a child that is short. Returns false and
+-- writes nothing if the amount is not free. Locks each level before the one above it.
 create or replace function state.set_aside(p_budget_id text, p_tokens bigint, p_cost_micros bigint, p_escrow boolean)
 returns boolean language plpgsql as $$
 declare
@@ -83,7 +82,7 @@ begin
   return true;
 end $$;
 
--- What a turn may still spend; null where nothing limits it. Of a soft slice: without what its parent could add.
+-- What a turn may still spend; null without a limit. For a soft slice, without what its parent could add.
 create or replace function state.budget_left(p_agent_turn_id text) returns jsonb language sql volatile as $$
   select jsonb_build_object('budget_id', b.budget_id,
     'tokens', b.token_limit - b.tokens_used - b.tokens_reserved - b.tokens_escrowed, 'cost_micros',

@@ -1,13 +1,13 @@
 -- Leases the oldest queued turn of each idle agent; its row goes queued → pending with the epoch (T3.1b). The caller
--- has locked the heads in an earlier statement; the next one therefore sees every row committed before the lock. A head
--- whose output box another active turn holds stays idle: the sweep for queued rows comes back to it (T5.3).
+-- has locked the heads in an earlier statement, so this statement sees every row committed before the lock. A head
+-- whose output box is in use by another active turn stays idle; the sweep of queued rows returns to it (T5.3).
 create or replace function state.dispatch_next(p_projects text[], p_agents text[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
   v_leases state.leasing[];
 begin
-  -- Queues first: most agents have none, and nothing else of them is read.
+  -- Queues first: most agents have none, and then nothing else is read.
   with queued as materialized (
     select q.* from unnest(p_projects, p_agents) as a (project_id, agent_id)
     cross join lateral (
@@ -31,7 +31,7 @@ begin
         and o.active_agent_turn_id is not null offset 0)
     order by coalesce(b.box_id, h.project_id || '/' || h.agent_id)
   ), promoted as (
-    -- The head's lock covers its queue: what was chosen is still queued.
+    -- The head's lock covers its queue: the chosen row is still queued.
     update state.agent_inbox i set status = 'pending', turn_epoch = c.epoch
     from chosen c where i.inbox_id = c.inbox_id
   )

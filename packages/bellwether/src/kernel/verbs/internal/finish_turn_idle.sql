@@ -1,7 +1,7 @@
--- The one way a turn ends: deliverable in the output box, task and state events, inbox row settled with the outcome,
--- head idle; all or nothing, then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and reap.
--- The caller has locked the heads, checked the fence, and decided: nothing is decided here. An ending whose turn is not
--- the head's active one is a queued turn's cancellation: the head stays as it is.
+-- The only way a turn ends: deliverable in the output box, task and state events, inbox row settled with the outcome,
+-- head idle, in one transaction; then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and
+-- reap. The caller has locked the heads, checked the fence and decided. An ending whose turn is not the head's active
+-- turn cancels a queued turn and leaves the head unchanged.
 create or replace function state.finish_turn_idle(p_endings state.ending[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -12,7 +12,7 @@ declare
 begin
   select array_agg(e.agent_turn_id) filter (where e.was_suspended), array_agg(e.agent_turn_id) filter (where e.holds)
     into v_suspended, v_holding from unnest(p_endings) e;
-  -- Whatever a suspended turn still waits for is no longer waited for.
+  -- The waits and receipts of a suspended turn are dropped.
   if v_suspended is not null then
     update state.agent_inbox i set status = 'skipped', processed_at = v_now
     from unnest(v_suspended) t where i.agent_turn_id = t and i.status = 'pending'
@@ -23,7 +23,7 @@ begin
     update state.turn_resume_ledger l set status = 'applied', lease_expires_at = null
     from unnest(v_suspended) t where l.agent_turn_id = t and l.status in ('pending', 'processing');
   end if;
-  -- Its batches are cancelled and its budget is settled with it (hazards 17 and 18).
+  -- Cancels the turn's batches and settles its budget (hazards 17 and 18).
   if v_holding is not null then
     perform state.settle_holdings(v_holding);
   end if;
@@ -57,11 +57,11 @@ begin
         ended_at = v_now,
       processed_at = v_now, archived_at = v_now,
       deliverable_card_id = case when d.output_box_id is not null then d.card_id end,
-      -- A bumped epoch on the row, too: whoever still holds the old fence finds another's, not its own (hazard 12).
+      -- The row gets the new epoch too, so that a worker with the old fence sees 'stale' and not 'already' (hazard 12).
       turn_epoch = case when d.active then d.epoch + d.bump_epoch::int else i.turn_epoch end
     from ended d where i.inbox_id = d.inbox_id
   ), announced as (
-    -- One statement, in order: the task event, then the state.
+    -- One statement, in order: the task event, then the state event.
     insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
     select d.project_id, 'bw.v1.' || d.project_id || '.' || d.channel_id || '.evt.agent.' || d.agent_id || '.'
       || k.kind, k.kind,

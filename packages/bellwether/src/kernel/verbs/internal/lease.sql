@@ -1,5 +1,5 @@
 -- The move idle → dispatched, in one place: epoch + 1, the turn, its channel, trace and boxes, and its absolute
--- deadline (T3.2c, W2.9). The caller has locked the heads and found them idle, and writes the inbox row with the same
+-- deadline (T3.2c, W2.9). The caller has locked the heads, found them idle, and writes the inbox row with the same
 -- epoch.
 create or replace function state.lease(p_leases state.leasing[])
 returns setof state.verdict language plpgsql as $$

@@ -1,6 +1,7 @@
--- What claim does with pending rows that do not open a turn. The heads are locked, the rows too. A receipt settles one
--- wait of the current turn (T3.4a, T3.4b); "last" is what the counter says after the update (hazard 5); the ledger
--- holds the resume until a worker has applied it (W2.3). Receipts of ended turns and repeated ones are skipped (T8.2).
+-- Handles the pending rows of a claim that do not start a turn. The caller has locked the heads. A receipt settles one
+-- wait of the current turn (T3.4a, T3.4b); the counter after the update decides which receipt is the last (hazard 5);
+-- the ledger keeps the resume until a worker has applied it (W2.3). Repeated receipts and those of ended turns are
+-- skipped (T8.2).
 create or replace function state.route_receipts(p_inbox_ids text[], p_worker text, p_lease_seconds double precision)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -72,7 +73,7 @@ begin
       'canceled', 'stopped', null);
   end if;
 
-  -- The rest cannot be acted on. A row that names no turn is a protocol error; a late receipt is only late.
+  -- The remaining rows are refused: a row without a turn is a protocol error, a late receipt is skipped.
   return query
   update state.agent_inbox i set
     status = case when i.message_type in ('tool_result', 'timeout') and i.agent_turn_id is not null

@@ -1,6 +1,6 @@
--- What an ending does besides ending: the turn's batches are cancelled (their children are stopped by the PMO, which
--- also finds them after a crash), its open reservations are charged, its budget closes. In the ending's own
--- transaction, under its head's lock, in the one order: batches, then budgets.
+-- Settles what an ending turn holds: cancels its batches (the PMO stops their children, also after a crash), charges
+-- its open reservations and closes its budget. Runs in the transaction of the ending, under the head's lock, in a fixed
+-- order: batches, then budgets.
 create or replace function state.settle_holdings(p_turns text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -12,7 +12,7 @@ begin
   perform state.close_budgets(p_turns);
 end $$;
 
--- Nobody can say what a call came to whose worker is gone: the whole reservation counts.
+-- Charges open reservations in full, because the usage of a call is unknown when its worker is gone.
 create or replace function state.charge_reservations(p_turns text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -34,9 +34,8 @@ begin
   where b.budget_id = c.budget_id;
 end $$;
 
--- The turns are over: each budget closes when its children's have, and what it did not use goes back to its parent,
--- which may close in its turn. Deepest first, level by level, so that two endings never lock budgets in different
--- orders.
+-- Closes the budgets of ended turns. A budget closes after its children, and what it did not use returns to its parent,
+-- which may then close too. Deepest first, level by level, so that two endings never lock budgets in different orders.
 create or replace function state.close_budgets(p_turns text[]) returns void language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -54,11 +53,11 @@ begin
       where b.budget_id = any (v_todo) and b.depth = (select max(d.depth) from state.budgets d
         where d.budget_id = any (v_todo))
       order by b.budget_id for no key update of b);
-    -- What children at the level below give back.
+    -- What the children one level below return.
     update state.budgets b set open_children = b.open_children - c.children,
       tokens_used = b.tokens_used + c.tokens_used, tokens_escrowed = b.tokens_escrowed - c.tokens,
       cost_micros_used = b.cost_micros_used + c.cost_used, cost_micros_escrowed = b.cost_micros_escrowed - c.cost,
-      -- A purse counts the time of its turns; a turn's own time already covers its children.
+      -- A purse adds up the time of its turns; the time of a turn already covers its children.
       wall_ms_used = b.wall_ms_used + case when b.agent_turn_id is null then c.wall_ms else 0 end, updated_at = v_now
     from (select g.parent_budget_id, count(*)::int as children, sum(g.tokens_used) as tokens_used,
       coalesce(sum(g.token_limit), 0) as tokens,

@@ -1,7 +1,8 @@
--- A receipt for a tool call enters the inbox of the turn that waits for it: card, row, edge, one transaction (T3.4a,
--- T3.1d). Under the head's lock; a receipt that nobody waits for (repeated, late, after a timeout, of an ended turn)
--- writes nothing and is acknowledged as 'ignored' (T8.2). Items: {project_id, tool_call_id, message_type, status,
--- result?, error?, after_execution?, agent_turn_id?, turn_epoch?, inbox_id, card_id}.
+-- Writes the receipt for a tool call into the inbox of the turn that waits for it: card, row and edge in one
+-- transaction, under the head's lock (T3.4a, T3.1d). A receipt that no turn waits for (repeated, late, after a timeout,
+-- of an ended turn) writes nothing and returns 'ignored' (T8.2).
+-- Items: {project_id, tool_call_id, message_type, status, result?, error?, after_execution?, agent_turn_id?,
+-- turn_epoch?, inbox_id, card_id}.
 create or replace function state.report(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -21,8 +22,8 @@ begin
     select distinct on (x.project_id, x.tool_call_id) x.inbox_id, x.card_id, x.message_type, x.status, x.result,
       x.error, w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_call_id, w.tool_name, w.step_id,
       h.worker_target, h.active_channel_id, h.active_recursion_depth, i.traceparent,
-      -- A tool host decides by its answer, then by its report; the declaration comes last. Anything else is not a
-      -- decision (T3.3d).
+      -- after_execution comes from the result, else from the report, else from the tool's declaration; other values are
+      -- ignored (T3.3d).
       case when x.result -> '__cg_control' ->> 'after_execution' in ('suspend', 'terminate')
         then x.result -> '__cg_control' ->> 'after_execution'
         when x.after_execution in ('suspend', 'terminate') then x.after_execution
@@ -61,7 +62,7 @@ begin
       jsonb_strip_nulls(jsonb_build_object('agent_turn_id', agent_turn_id, 'agent_id', agent_id,
         'turn_epoch', turn_epoch, 'tool_call_id', tool_call_id, 'status', status, 'after_execution', after_execution,
         'tool_result_card_id', card_id,
-          -- The code alone: the card holds the rest, and a payload is pointers.
+          -- Only the code: the card has the rest, and a payload holds pointers.
           'error', case when error is not null then jsonb_build_object('code', error -> 'code') end)), v_now
     from items
     returning *

@@ -1,10 +1,8 @@
--- Tool hosts and the commands that reach them (hazard 11): a host claims a call before it acts, and shows that it is
--- alive while it acts; a command that nobody started is sent again until the deadline, and so is a repeatable one whose
--- host fell silent.
+-- The verbs of tool hosts (hazard 11): a host claims a call before it acts, and beats while it acts.
 
--- CAS: one host starts a call. 'started' to it alone; 'unknown' where a call that must not run twice was started by
--- someone else; 'gone' where nobody waits any more, or the answer is there and only not yet applied. The same host
--- asking again is told 'started' again.
+-- Compare-and-set: one host starts a call. Returns 'started' to that host, also when it repeats the call; 'unknown' if
+-- another host started a call that must not run twice; 'gone' if no turn waits any more, or if the answer has arrived
+-- and is not applied yet.
 create or replace function state.start_tool(p_project_id text, p_tool_call_id text, p_host text)
 returns table (what text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_name text, arguments jsonb,
   started_by text)
@@ -13,14 +11,14 @@ language plpgsql as $$
 declare
   v_now timestamptz := state.now();
 begin
-  -- The turn must still be waiting: its head is held, so that no ending slips in between.
+  -- The turn must still be waiting: the lock on its head keeps it from ending in between.
   perform from state.agent_state_head h
   join state.turn_waiting_tools w on w.project_id = h.project_id and w.agent_id = h.agent_id
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id
     and h.active_agent_turn_id = w.agent_turn_id and h.turn_epoch = w.turn_epoch
   for share of h;
 
-  -- Under the lock, which a report takes too: a call that was answered does not start, not even for the host that
+  -- Checked under the lock, which report takes too: an answered call does not start, not even for the host that
   -- answered it.
   if exists (select from state.turn_waiting_tools w join state.agent_inbox r on r.agent_turn_id = w.agent_turn_id
     and r.correlation_id = w.tool_call_id
@@ -51,8 +49,8 @@ begin
   where w.project_id = p_project_id and w.tool_call_id = p_tool_call_id;
 end $$;
 
--- Calls of these tools that a host may start, oldest first: nobody has, or who did fell silent and the call may be
--- repeated. What is sent to a subject of its own is not for those who listen to the tool's name.
+-- Calls of these tools that a host may start, oldest first: calls that no host started, and repeatable calls whose host
+-- stopped beating. Calls that go to a special subject are not for hosts that listen to the tool's name.
 create or replace function state.open_calls(p_project_id text, p_tools text[], p_silent_seconds double precision,
   p_limit int)
 returns table (tool_call_id text, tool_name text, traceparent text) language plpgsql as $$
@@ -80,9 +78,8 @@ begin
   order by w.wait_seq limit p_limit;
 end $$;
 
--- A host shows that it is at work on these calls; answers the ones that are no longer its own, or that nobody waits
--- for: to be given up. Rows that someone else holds are left out and renewed the next time: a beat waits for nobody, so
--- that it cannot deadlock.
+-- A host reports the calls that it works on. Returns the calls to give up: taken by another host, or no longer waited
+-- for. It skips locked rows and renews them with the next beat, so that it never waits and cannot deadlock.
 create or replace function state.beat_tools(p_project_id text, p_tool_call_ids text[],
   p_host text) returns setof text language plpgsql as $$
 #variable_conflict use_column

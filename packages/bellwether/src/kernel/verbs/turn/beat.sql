@@ -1,6 +1,6 @@
--- A worker says that its turns are alive: head and inbox row are refreshed together (hazard 2). A fence that is not
--- answered is lost. A change of activity is announced; it gates nothing (T2.3). Items: {project_id, agent_id,
--- agent_turn_id, turn_epoch, activity?, current_tool?}.
+-- A worker reports that its turns are alive: refreshes head and inbox row together (hazard 2). A fence that is missing
+-- from the answer is lost. A change of activity is announced and has no other effect (T2.3).
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, activity?, current_tool?}.
 create or replace function state.beat(p_items json, p_worker text default null)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

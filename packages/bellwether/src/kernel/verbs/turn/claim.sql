@@ -30,7 +30,7 @@ begin
   v_now := state.now();
 
   if v_agents is not null then
-    -- Turns: the common case, one statement for the whole batch.
+    -- Turns, the common case: one statement for the complete batch.
     return query
     with rows as materialized (
       select i.inbox_id, h.project_id, h.agent_id, h.status as head_status, h.profile_id, h.context_box_id,
@@ -56,7 +56,7 @@ begin
 
     get diagnostics v_taken = row_count;
 
-    -- Whatever else was pending for these agents.
+    -- All other pending rows of these agents.
     if v_taken < cardinality(v_seen) then
       v_others := array(
         select i.inbox_id from unnest(v_seen) s (inbox_id) cross join lateral state.inbox_row(s.inbox_id) i
@@ -86,7 +86,7 @@ begin
   end if;
 end $$;
 
--- The same answer as claim's 'resume' rows.
+-- W2.3b: returns the same rows as a claim that resumes.
 create or replace function state.reconcile(p_target text, p_worker text, p_max int,
   p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,

@@ -1,7 +1,7 @@
--- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5). Items: {project_id,
--- agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}. Answers per item: 'ended', 'already' (the
--- same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another's fence, or none), 'refused' with the
--- required result fields that are missing (T4.2a); the next leased turns follow as 'leased'.
+-- A worker ends turns: running → idle, or suspended with every wait settled → idle (T3.3c, T3.5). Returns per item
+-- 'ended', 'already' (the same fence delivered before: an in-doubt commit, hazard 12), 'stale' (another fence, or none)
+-- or 'refused' with the missing required result fields (T4.2a); then 'leased' for the next turns.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, status, error?, card_id, content}.
 create or replace function state.deliver(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -46,7 +46,7 @@ begin
   where x.agent_turn_id <> all (v_live);
 end $$;
 
--- The required result fields of a context box that a deliverable does not cover, or null when it covers them all.
+-- The required result fields of a context box that a deliverable does not contain; null if it contains all of them.
 create or replace function state.missing_fields(p_context_box_id text, p_content jsonb)
 returns jsonb language sql stable as $$
   select jsonb_agg(f ->> 'name')

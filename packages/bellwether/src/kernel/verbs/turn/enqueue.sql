@@ -1,9 +1,9 @@
--- Takes turns into inboxes: row + edge in one transaction, idle agents are leased at once (T3.1a, T3.1b, T1.5). Items:
--- {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
+-- Takes turns into inboxes, row and edge in one transaction, and leases idle agents at once (T3.1a, T3.1b, T1.5).
+-- Repeating an id or a correlation id changes nothing and returns the existing row ('duplicate'). A turn is 'enqueued'
+-- if it waits in the queue, and 'leased' if its agent took it at once.
+-- Items: {inbox_id, agent_turn_id, project_id, agent_id, channel_id?, correlation_id?, recursion_depth?, traceparent?,
 -- parent_step_id?, source_agent_id?, source_agent_turn_id?, source_step_id?, payload?, box?: {box_id, cards: [...]},
--- given_context_box_id?, given_output_box_id?: boxes that must be there already, of this project and kind (T5.1)}. The
--- same ids or the same correlation id again change nothing and are told what is there ('duplicate'). A turn is answered
--- as 'enqueued' while it waits in line, and as 'leased' when its agent took it at once.
+-- given_context_box_id?, given_output_box_id?: existing boxes of this project and kind (T5.1)}.
 create or replace function state.enqueue(p_turns state.new_turn[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -18,13 +18,13 @@ declare
   v_left boolean;
   v_boxed boolean;
 begin
-  -- Heads first, all of them, whatever their status, in one order (hazards 1 and 8).
+  -- Locks all heads first, whatever their status, in one order (hazards 1 and 8).
   v_locked := (select count(*) from (
     select from state.agent_state_head h join unnest(v_items) x on h.project_id = x.project_id
       and h.agent_id = x.agent_id
     order by h.project_id, h.agent_id for no key update of h) locked);
   if v_locked < cardinality(v_items) then
-    -- An agent in the roster without a head yet: give it one, then go on under its lock.
+    -- Creates the missing head of an agent in the roster, then continues under its lock.
     insert into state.agent_state_head (project_id, agent_id, profile_id, worker_target, updated_at)
     select distinct a.project_id, a.agent_id, a.profile_id, a.worker_target, state.now()
     from unnest(v_items) x join resource.project_agents a on a.project_id = x.project_id and a.agent_id = x.agent_id
@@ -37,11 +37,11 @@ begin
 
   select state.now(), l.max_recursion_depth into v_now, v_max_depth from state.limits l;
 
-  -- Rows of an agent come into its inbox only under its lock: what is not there now cannot appear meanwhile. A repeated
-  -- id or correlation id inside one batch is the caller's error and fails the batch.
+  -- Rows enter an agent's inbox only under its lock: a row that is absent now cannot appear during this call. A
+  -- repeated id or correlation id inside one batch is the caller's error and fails the batch.
   with items as materialized (
     select x.*, h.worker_target, h.turn_epoch + 1 as epoch, h.status = 'idle' as idle, b.output_box_id,
-      -- An idle agent with an empty queue and a free box takes its first turn at once; the others wait in line.
+      -- An idle agent with an empty queue and a free box takes its first turn at once; other turns are queued.
       h.status = 'idle' and row_number() over (partition by x.project_id, x.agent_id order by x.ord) = 1
         and row_number() over (partition by b.output_box_id order by x.ord) = 1 and not exists (
       select from state.agent_state_head o where o.output_box_id = b.output_box_id
@@ -94,7 +94,7 @@ begin
   if v_leases is not null then
     return query select * from state.lease(v_leases);
   end if;
-  -- Idle, and yet not leased above: an older turn stands in line, or the box is not free.
+  -- Idle but not leased above: an older turn is queued, or the box is in use.
   if v_left then
     return query select * from state.dispatch_next(
       array(select x.project_id from unnest(v_items) x), array(select x.agent_id from unnest(v_items) x));
@@ -109,7 +109,7 @@ begin
 
   if cardinality(v_new) = cardinality(v_items) then return; end if;
 
-  -- What became of the others, read in a statement of its own (hazard 12).
+  -- The results of the other items, read in a separate statement (hazard 12).
   return query
   select case
       when h.agent_id is null then 'unknown_agent'
@@ -134,10 +134,10 @@ begin
   where x.inbox_id <> all (v_new);
 end $$;
 
--- Enqueue for batches in which turns bring budgets: the same, and each new turn's budget is opened with it, after the
--- inbox in the one order of locks. Items as for enqueue, some with budget: {budget_id, parent_budget_id?, token_limit?,
--- cost_micros_limit?, wall_ms_limit?} whose id is also in their payload. A purse that is not there undoes the whole
--- call.
+-- Enqueue for batches that contain turns with budgets: opens the budget of each new turn after its inbox row, in the
+-- fixed lock order. A missing purse rolls back the complete call.
+-- Items: as for enqueue, some with budget: {budget_id, parent_budget_id?, token_limit?, cost_micros_limit?,
+-- wall_ms_limit?}, whose id is also in the payload.
 create or replace function state.enqueue_budgeted(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

@@ -1,7 +1,8 @@
--- What a turn writes while it runs: cards into its output box, a step, the step's event. The fenced head is held FOR
--- SHARE, so that no reap can slip between the check and the commit (hazard 3); a lost fence writes nothing and answers
--- 'stale'. Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content,
--- metadata?}], step?: {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
+-- Records what a running turn writes: cards into its output box, a step, and the step's event. Locks the fenced head
+-- FOR SHARE, so that no reap can come between the check and the commit (hazard 3). A lost fence writes nothing and
+-- returns 'stale'.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, cards?: [{card_id, type, role, content, metadata?}], step?:
+-- {step_id, phase, status, tool_call_ids?, metadata?, error?}}.
 create or replace function state.record(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

@@ -1,6 +1,7 @@
--- suspended → running, once every wait is settled: ledger and waits become 'applied', the worker holds the turn
--- (T3.4b). 'stale' when another worker resumed it first, the turn is over, or the results are of another step than the
--- caller has read. Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id?}.
+-- suspended → running, when every wait is settled: ledger and waits become 'applied', and the worker holds the turn
+-- (T3.4b). Returns 'stale' if another worker resumed it first, the turn is over, or the caller has read the results of
+-- another step.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id?}.
 create or replace function state.resume(p_items json, p_worker text)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

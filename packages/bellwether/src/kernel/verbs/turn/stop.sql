@@ -1,7 +1,7 @@
--- Ends turns before their time. Under the head's lock a queued turn is cancelled (T3.6) and an active one stopped;
--- whether it was leased in between is decided after the lock, so that the two cannot race (hazard 9).
+-- Ends turns early: cancels a queued turn (T3.6) or stops an active one. The verb decides which under the head's lock,
+-- so that a lease in between cannot race with it (hazard 9).
 
--- The core: the caller may already hold the heads. Card ids are one per turn; an unknown or ended turn is said so.
+-- The caller may already have locked the heads. One card id per turn. Unknown and ended turns are skipped.
 create or replace function state.stop_turns(p_turns text[], p_card_ids text[], p_outcome text, p_error text,
   p_force_reason text)
 returns setof state.verdict language plpgsql as $$
@@ -22,7 +22,7 @@ begin
         else 'Stopped before it was done.' end,
         'status', p_outcome, 'error', p_error), p_force_reason,
       h.active_agent_turn_id = i.agent_turn_id and h.status = 'suspended',
-      -- Only a turn that has begun can have batches; a queued one may have a budget.
+      -- Only a started turn can have batches; a queued one may have a budget.
       case when h.active_agent_turn_id = i.agent_turn_id then h.holds else i.payload ? 'budget_id' end)::state.ending
     from unnest(p_turns, p_card_ids) as t (turn, card_id)
     join state.agent_inbox i on i.agent_turn_id = t.turn and i.message_type in ('turn', 'ui_action')
@@ -34,8 +34,8 @@ begin
   end if;
 end $$;
 
--- Items: {project_id, agent_turn_id, inbox_id, card_id, reason?}. Each stop is itself a row of the inbox with its edge
--- (T3.1d).
+-- Each stop is itself an inbox row with its edge (T3.1d). Items: {project_id, agent_turn_id, inbox_id, card_id,
+-- reason?}.
 create or replace function state.stop(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -64,7 +64,7 @@ begin
       from json_to_recordset(p_items) as x (agent_turn_id text, inbox_id text, reason text)
       join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
         and i.ended_at is null
-      -- A refused row that never was its agent's turn has nothing to stop.
+      -- A refused row was never its agent's turn: there is nothing to stop.
       join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
         and (i.status = 'queued' or h.active_agent_turn_id = i.agent_turn_id)
       on conflict do nothing

@@ -1,9 +1,9 @@
--- running → suspended: the tool.call cards, the waits, the deadline and the commands are one transaction (T3.3a,
--- T3.3b). The commands leave through the outbox, after the commit; they carry pointers, never arguments. Items:
--- {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id, arguments,
--- after_execution?, timeout_seconds?, idempotent?, hosted_by?}]}. A tool declared in resource.tools speaks for itself
--- where the call is silent. A call that is hosted_by someone needs no command. Batches (p_fork, see open_batches) come
--- to be with the waits that they answer; whoever brings some sends one item.
+-- running → suspended: tool.call cards, waits, deadline and commands in one transaction (T3.3a, T3.3b). The relay
+-- publishes the commands after the commit; they carry pointers, never arguments. The declaration in resource.tools
+-- applies where the call sets nothing. A call with hosted_by needs no command. Batches (p_fork, see open_batches) are
+-- created with the waits that they answer; a caller with batches sends one item.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, step_id, calls: [{tool_call_id, tool_name, card_id,
+-- arguments, after_execution?, timeout_seconds?, idempotent?, hosted_by?}]}.
 create or replace function state.suspend(p_items json, p_suspend_seconds double precision, p_fork json default null)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -24,7 +24,7 @@ begin
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
       and json_array_length(x.calls) > 0
-      -- Tool call ids are unique in a project: a repeated one would let one result answer two questions.
+      -- Tool call ids are unique per project: with a repeated one, one result would answer two calls.
       and not exists (select from json_array_elements(x.calls) c join state.turn_waiting_tools w
         on w.project_id = x.project_id and w.tool_call_id = c ->> 'tool_call_id'));
 
@@ -66,7 +66,7 @@ begin
       select project_id, agent_id, agent_turn_id, turn_epoch, active_channel_id, traceparent, count(*)::int as waiting,
         max(seconds) as seconds, min(tool_name) as tool from calls group by 1, 2, 3, 4, 5, 6
     ), announced as (
-      -- One statement, in order: the commands, then the state.
+      -- One statement, in order: the commands, then the state event.
       insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at)
       select project_id, subject, kind, jsonb_strip_nulls(payload), agent_turn_id, v_now from (
         select project_id, 'bw.v1.' || project_id || '.' || active_channel_id || '.' || target as subject,
@@ -83,7 +83,7 @@ begin
             jsonb_build_object('activity', 'awaiting_tool_result', 'current_tool', tool,
             'waiting_tool_count', waiting)), agent_turn_id, null
         from sums
-      ) said order by agent_turn_id, ord nulls last
+      ) events order by agent_turn_id, ord nulls last
     )
     update state.agent_state_head h set
       status = 'suspended', waiting_tool_count = s.waiting, resume_seconds = s.seconds,
@@ -97,8 +97,7 @@ begin
 
   return query
   select case when x.agent_turn_id = any (v_live) then 'suspended'
-      -- The same suspend again, after an in-doubt commit; another worker may have resumed the turn meanwhile (hazard
-      -- 12).
+      -- The same suspend again after an in-doubt commit; another worker may have resumed the turn since (hazard 12).
       when exists (select from state.turn_waiting_tools w
         where w.agent_turn_id = x.agent_turn_id and w.turn_epoch = x.turn_epoch
         and w.step_id = x.step_id and w.tool_call_id = x.calls -> 0 ->> 'tool_call_id') then 'already'
@@ -113,7 +112,7 @@ begin
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id;
 end $$;
 
--- A number of seconds from a tool's options, or null when it is not a sensible one.
+-- A number of seconds from a tool's options; null if it is invalid.
 create or replace function state.seconds(p_value jsonb) returns double precision language sql immutable as $$
   select case when jsonb_typeof(p_value) = 'number' and p_value::numeric > 0
     and p_value::numeric <= 31536000 then p_value::numeric::double precision end

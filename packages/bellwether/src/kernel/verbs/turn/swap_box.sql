@@ -1,7 +1,8 @@
--- Compaction (T5.4): a running turn replaces its output box by a new one, made of cards that it already sees and of new
--- ones. One transaction: the old box stays as it was, for whoever holds its id. A lost fence writes nothing and answers
--- 'stale'. Items: {project_id, agent_id, agent_turn_id, turn_epoch, box_id, card_ids?: […], cards?: [{card_id, type,
--- role, content, metadata?}]}.
+-- Compaction (T5.4): replaces the output box of a running turn by a new box of cards that the turn already sees and of
+-- new cards, in one transaction. The old box stays unchanged for readers with its id. A lost fence writes nothing and
+-- returns 'stale'.
+-- Items: {project_id, agent_id, agent_turn_id, turn_epoch, box_id, card_ids?: […], cards?: [{card_id, type, role,
+-- content, metadata?}]}.
 create or replace function state.swap_box(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -17,7 +18,7 @@ begin
     order by h.project_id, h.agent_id for no key update of h);
 
   if v_live <> '{}' then
-    -- A turn sees its own two boxes only (T5.2): compaction is no way to reach into another.
+    -- A turn sees only its own two boxes (T5.2): compaction must not give it cards of another box.
     select id into v_hidden
     from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, card_ids json)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id

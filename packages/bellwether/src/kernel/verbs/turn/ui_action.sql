@@ -1,6 +1,6 @@
--- A person's action on an agent: the lease and the inbox row, already pending, are one step (T3.1c). A busy agent
--- answers 'busy' and nothing is written. Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?,
--- traceparent?, payload}.
+-- A person's action on an agent: the lease and the pending inbox row are one step (T3.1c). For a busy agent it returns
+-- 'busy' and writes nothing.
+-- Items: {inbox_id, agent_turn_id, project_id, agent_id, action_id, channel_id?, traceparent?, payload}.
 create or replace function state.ui_action(p_items json)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

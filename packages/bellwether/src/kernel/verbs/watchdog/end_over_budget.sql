@@ -1,7 +1,7 @@
 -- H7.5: ends turns that crossed their budget and whose workers did not end them: outcome failed, error budget_exceeded,
--- and a deliverable that holds what the turn has made so far. Workers come first: they are told when they reserve and
--- commit, and a token or cost budget is ended here only p_grace_seconds after it was crossed; wall time at once. Only
--- time that passed under the watchdog's eyes counts (W2.10). p_card_ids bounds how many are ended.
+-- and a deliverable with the results so far. Workers come first: reserve and commit return the crossing to them, and
+-- this verb ends a token or cost budget only p_grace_seconds after it was crossed, wall time at once. Only time inside
+-- the watch window counts (W2.10). The length of p_card_ids limits how many turns are ended.
 create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz,
   p_valid_until timestamptz, p_card_ids text[])
 returns setof state.verdict language plpgsql as $$
@@ -50,8 +50,7 @@ begin
   return query select * from state.finish_turn_idle(v_endings);
 end $$;
 
--- What the box has got since the last deliverable in it, as text: the newest things, and not more than a card should
--- hold.
+-- The cards of a box since its last deliverable as text: the newest ones, up to the size of a card.
 create or replace function state.made_so_far(p_box_id text) returns text language sql stable as $$
   select coalesce('The budget was used up. So far: '
     || right(string_agg(coalesce(c.content ->> 'text', c.content ->> 'result', c.content::text), e'\n\n'

@@ -1,8 +1,9 @@
--- W2.2: suspended past its resume_deadline: each wait that still waits gets one timeout report in the inbox, the
--- deadline is cleared, the turn stays suspended. The normal path applies the report; nothing ends here (W2.2b).
+-- W2.2: a turn is suspended past its resume_deadline. Each open wait gets one timeout receipt in the inbox, the
+-- deadline is cleared, and the turn stays suspended. The normal path applies the receipt; nothing ends here (W2.2b).
 
--- What is due for a target: read without a lock. A wait whose tool.call card is missing is not listed (W2.2d); a turn
--- with nothing to list is, with a null call, so that its deadline is cleared and the PMO can judge it (W2.2f).
+-- The waits that are due for a target, read without a lock. A wait without its tool.call card is not listed (W2.2d). A
+-- turn without any listed wait appears once with a null call, so that its deadline is cleared and the PMO can end it
+-- (W2.2f).
 create or replace function state.due_waits(p_target text, p_watching_since timestamptz, p_limit int)
 returns table (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, tool_call_id text)
 language sql volatile as $$
@@ -16,9 +17,9 @@ language sql volatile as $$
         where r.agent_turn_id = w.agent_turn_id and r.correlation_id = w.tool_call_id
         and r.message_type in ('tool_result', 'timeout') offset 0)) w on true
   where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
-    -- Time that passed while nobody watched does not count against a tool, beyond one full wait under our eyes (W2.10);
-    -- of a wait of days, for people, five minutes of it: workers that are restarted every night would never see the end
-    -- of one.
+    -- Time outside the watch window does not count: one full wait must pass inside it (W2.10). For long waits (people
+    -- answer within days) five minutes are enough, because workers that restart every night would never expire one
+    -- otherwise.
     and h.resume_deadline < (select state.now())
     and p_watching_since + make_interval(secs => least(coalesce(h.resume_seconds, 0), 300)) < (select state.now())
   limit p_limit

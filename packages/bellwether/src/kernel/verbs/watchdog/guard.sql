@@ -1,7 +1,7 @@
--- What the PMO mends without ending anything. Each returns where to ring.
+-- Rules of the PMO that end nothing. Each returns where to ring.
 
--- W2.4: dispatched and not started: the envelope is rebuilt from the head onto the turn's own inbox row (same turn,
--- same epoch), the wakeup resent. Head status and updated_at stay as they are: this is not a new attempt.
+-- W2.4: dispatched and not started. Restores the turn's inbox row from the head (same turn, same epoch) and rings
+-- again. Status and updated_at of the head stay unchanged: this is not a new attempt.
 create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -26,7 +26,7 @@ begin
     jsonb_build_object('inbox', 'pending', 'turn_epoch', h.turn_epoch), v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
-  -- Once a turn and epoch: the ring is repeated, the record is not.
+  -- Recorded once per turn and epoch; the ring is repeated.
   where not exists (select from state.interventions v
     where v.agent_turn_id = h.active_agent_turn_id and v.kind = 'dispatched_retry'
       and v.turn_epoch = h.turn_epoch offset 0);
@@ -58,8 +58,8 @@ begin
   join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action');
 end $$;
 
--- W2.7: pending for too long: ring again, change nothing. Only where no channel can be found, and after a longer wait,
--- or where the agent does not exist, is the row put aside, with the reason on it.
+-- W2.7: pending for too long. Rings again and changes nothing. A row is skipped, with the reason, only if its agent
+-- does not exist, or if no channel is known after a longer wait.
 create or replace function state.wake_pending(p_wakeup_seconds double precision, p_skip_seconds double precision,
   p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -102,13 +102,13 @@ begin
       || ' s', jsonb_build_object('worker_target', worker_target, 'rows', count(*),
       'oldest', min(created_at)), v_now from old group by worker_target
   )
-  -- One ring a target and channel, not one a row.
+  -- One ring per target and channel, not one per row.
   select distinct on (project_id, worker_target, channel_id) 'woken', project_id, null::text, null::text, null::bigint,
     inbox_id, worker_target, channel_id, null::jsonb
   from old order by project_id, worker_target, channel_id, inbox_id;
 end $$;
 
--- W2.8: a queued turn on an idle agent that nobody leased.
+-- W2.8: leases a queued turn whose agent is idle.
 create or replace function state.sweep_queued(p_older_than_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -118,7 +118,7 @@ declare
   v_agents text[];
 begin
   select array_agg(l.project_id), array_agg(l.agent_id) into v_projects, v_agents from (
-    -- One row an agent: a long queue that cannot be leased now (T5.3) must not hide the others.
+    -- One row per agent: a long queue that cannot be leased now (T5.3) must not hide the others.
     select h.project_id, h.agent_id from (select distinct i.project_id, i.agent_id from state.agent_inbox i
       where i.status = 'queued' and (i.created_at < v_now - make_interval(secs => p_older_than_seconds)
         or i.created_at > v_now + interval '1 second')) q
@@ -127,7 +127,7 @@ begin
     limit p_limit for no key update of h skip locked) l;
   if v_agents is null then return; end if;
 
-  -- A queued row that names no turn can never be one (T3.2b).
+  -- A queued row without a turn id can never run (T3.2b).
   update state.agent_inbox i set status = 'error', error = 'protocol_error: no agent_turn_id', processed_at = v_now,
     archived_at = v_now
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
@@ -144,9 +144,9 @@ begin
   select * from leased;
 end $$;
 
--- A clock that was set back leaves signs of life in the future, which would hide silence until the clock catches up. A
--- second of grace: what was written while this runs is not from the future.
-create or replace function state.forget_future() returns int language plpgsql as $$
+-- After the clock was set back, signs of life lie in the future and would hide silence until the clock catches up. One
+-- second of tolerance covers rows that are written while this runs.
+create or replace function state.reset_future_times() returns int language plpgsql as $$
 declare
   v_now timestamptz := state.now();
   v_future timestamptz := v_now + interval '1 second';
@@ -154,7 +154,7 @@ declare
 begin
   perform from state.agent_state_head h where h.active_agent_turn_id is not null and h.updated_at > v_future
   order by h.project_id, h.agent_id for no key update of h;
-  -- A resume lease of such a turn may never run out; whoever holds it and lives is fenced all the same.
+  -- The resume lease of such a turn might never expire; its holder, if alive, is still fenced.
   update state.turn_resume_ledger l set lease_expires_at = v_now from state.agent_state_head h
   where h.active_agent_turn_id is not null and h.updated_at > v_future and l.agent_turn_id = h.active_agent_turn_id
     and l.status = 'processing';

@@ -1,6 +1,5 @@
--- The watchdog's judgement, one rule a branch; reads only. Silence counts from the last sign of life, and never from
--- before the watchdog began to watch (W2.10): a judge that was away ends nothing until one full timeout has passed
--- under its eyes.
+-- Finds overdue turns, one rule per branch; reads only. Silence counts from the last sign of life, and never from
+-- before the watch window (W2.10): after an absence the watchdog ends nothing until one full timeout has passed.
 create or replace function state.overdue(p_now timestamptz, p_settings json, p_limit int)
 returns setof state.overdue language plpgsql stable as $$
 #variable_conflict use_column
@@ -11,7 +10,7 @@ begin
   select * into s from json_to_record(p_settings) as x (dispatched_timeout_seconds double precision,
     max_queue_seconds double precision, active_reap_seconds double precision, suspended_reap_seconds double precision,
     inbox_processing_timeout_seconds double precision, max_attempts int, watching_since timestamptz);
-  -- The cheap half of every rule: reckoned once, so that a healthy head costs one comparison.
+  -- A cheap bound for all rules, computed once: a healthy head costs one comparison.
   v_quiet := p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
     s.suspended_reap_seconds, s.inbox_processing_timeout_seconds));
 
@@ -19,12 +18,12 @@ begin
   select h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.status, h.updated_at, r.outcome, r.error
   from state.agent_state_head h
   cross join lateral (
-    -- W2.9: the absolute end of a turn, which beats cannot move.
+    -- W2.9: the absolute deadline of a turn, which beats do not extend.
     select 'timeout' as outcome, 'turn_deadline' as error
     where h.turn_deadline < p_now
       and p_now - s.watching_since > least(h.turn_deadline - h.leased_at, make_interval(secs => s.active_reap_seconds))
     union all
-    -- W2.5: nobody started it. While its target keeps claiming, or its workers are full and alive, the queue is long,
+    -- W2.5: no worker started it. While workers of its target claim turns, or are full and alive, the queue is long and
     -- not dead (hazard 6).
     select 'timeout', 'dispatch_timeout'
     where h.status = 'dispatched'
@@ -35,12 +34,12 @@ begin
           from state.workers w where w.worker_target = h.worker_target), '-infinity')
           > make_interval(secs => s.dispatched_timeout_seconds))
     union all
-    -- W2.6: it was started and nobody beats.
+    -- W2.6: started, and its worker stopped beating.
     select 'failed', 'timeout_reaped_by_watchdog'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.active_reap_seconds)
     union all
-    -- W2.1: it was taken over as often as allowed, and its worker fell silent again.
+    -- W2.1: taken over as often as allowed, and its worker is silent again.
     select 'failed', 'max_attempts'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
@@ -48,8 +47,7 @@ begin
         and i.message_type in ('turn', 'ui_action')
         and i.status = 'processing' and i.attempts + 1 >= s.max_attempts offset 0)
     union all
-    -- W2.2f: it waits for something that will not come: no deadline lies ahead, and receipts, if any, are not being
-    -- claimed.
+    -- W2.2f: it waits without a deadline ahead, and no worker claims its receipts, if there are any.
     select 'failed', 'suspended_unresumable'
     where h.status = 'suspended'
       and p_now - greatest(h.updated_at, s.watching_since,

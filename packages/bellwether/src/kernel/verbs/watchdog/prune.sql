@@ -1,6 +1,5 @@
--- Retention: what is older than the given days and finished goes, a bounded number of rows a call. Says how many rows
--- went, so that the caller comes again until nothing is left. Cards and boxes are memory, not trail: they are not
--- touched here.
+-- Retention: removes finished rows older than p_days, a bounded number per call, and returns how many; the caller
+-- repeats the call until it returns 0. Cards and boxes are the agents' memory and stay.
 create or replace function state.prune(p_days double precision, p_limit int) returns int language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -25,7 +24,7 @@ begin
   )
   select rows into v_sum from counted;
 
-  -- Ids sort by time: the oldest rows come first, without an index on the end. What was refused or put aside goes with
+  -- Ids sort by time, so the oldest rows come first without an index on ended_at. Refused and skipped rows go with
   -- them.
   v_rows_gone := array(select i.inbox_id from (select * from state.agent_inbox order by inbox_id limit 4 * p_limit) i
     where i.ended_at < v_before or (i.created_at < v_before and (i.status in ('error', 'skipped')
@@ -50,7 +49,7 @@ begin
   v_sum := v_sum + v_rows;
   v_batches := array(select b.batch_id from state.batches b where b.settled_at < v_before limit p_limit / 100 + 1);
   if v_batches <> '{}' then
-    -- Agents that were made for one task go with it.
+    -- Agents that were created for one task go with it.
     with gone as (
       delete from state.batch_tasks t using state.batches b
       where t.batch_id = any (v_batches) and b.batch_id = t.batch_id
@@ -68,7 +67,7 @@ begin
     delete from state.batches b where b.batch_id = any (v_batches);
     v_sum := v_sum + cardinality(v_batches);
   end if;
-  -- Purses that nobody pays from any more.
+  -- Purses that pay for no turn any more.
   delete from state.budgets b where b.agent_turn_id is null and b.open_children = 0 and b.updated_at < v_before;
   delete from state.workers w where w.seen_at < v_before;
   return v_sum;

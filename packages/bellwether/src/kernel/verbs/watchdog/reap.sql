@@ -1,9 +1,9 @@
--- The PMO ends what nobody else will. Who is overdue is read without locks; the lock statement checks again that the
--- head has not moved since (turn, epoch, status, updated_at), so that a beat in between keeps its turn. Busy heads are
--- skipped: someone works on them. Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds,
--- suspended_reap_seconds, inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}; a judgement
--- that arrives after valid_until was asked for before a pause and is not carried out (W2.10); p_card_ids bounds how
--- many are ended at once.
+-- The PMO ends the turns that no worker will end. It reads overdue turns without locks; the locking statement checks
+-- that the head has not changed since (turn, epoch, status, updated_at), so that a beat in between keeps its turn.
+-- Locked heads are skipped, because another session works on them. A call that arrives after valid_until was made
+-- before a pause and does nothing (W2.10). The length of p_card_ids limits how many turns are ended at once.
+-- Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds, suspended_reap_seconds,
+-- inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}.
 create or replace function state.reap(p_settings json, p_card_ids text[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -31,7 +31,7 @@ begin
       order by h.project_id, h.agent_id
       for no key update of h skip locked) l);
   if v_endings = '{}' then return; end if;
-  -- Hashed: two lists joined row by row would cost the square of their length.
+  -- An array, so that the lookup is hashed: joining the two lists row by row would cost the square of their length.
   v_ended := array(select e.agent_turn_id from unnest(v_endings) e);
 
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
@@ -44,7 +44,7 @@ begin
   begin
     return query select * from state.finish_turn_idle(v_endings);
   exception when others then
-    -- One head that cannot be ended must not keep the others alive: each alone, and the culprit is written down.
+    -- One head that cannot be ended must not keep the others alive: end each alone and record the failure.
     foreach v_one in array v_endings loop
       begin
         return query select * from state.finish_turn_idle(array[v_one]);

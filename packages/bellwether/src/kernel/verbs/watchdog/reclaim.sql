@@ -1,8 +1,7 @@
--- W2.1: rows that a worker took and then fell silent on go back to pending with a new epoch: the next worker takes the
--- turn over from its cards, the old one is fenced out (hazard 2). Suspended turns are exempt: nobody works on them. A
--- turn that p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap.
--- p_watching_since: silence counts only while the watchdog was watching; p_valid_until: what was asked before a pause
--- is not carried out after it (W2.10).
+-- W2.1: the rows of a silent worker return to pending with a new epoch: the next worker takes the turn over from its
+-- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. A turn
+-- that p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap. Silence counts
+-- only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -36,7 +35,7 @@ begin
       and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id
       and h.turn_epoch = i.turn_epoch
   ), bumped as (
-    -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends what nobody takes over.
+    -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends a turn that no worker takes over.
     update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
     from silent s where h.project_id = s.project_id and h.agent_id = s.agent_id
   ), noted as (
@@ -55,14 +54,14 @@ begin
   returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
     i.channel_id, null::jsonb;
 
-  -- What the silent worker had reserved it may have spent: charged in full, since nobody can say (hazard 18).
+  -- The silent worker may have spent what it reserved: charged in full (hazard 18).
   if v_holds then
     perform state.charge_reservations(array(select i.agent_turn_id from unnest(v_silent) s
       join state.agent_inbox i on i.inbox_id = s
       where i.status = 'pending' and i.message_type in ('turn', 'ui_action')));
   end if;
 
-  -- Receipts go back as they are; a row that claims a turn its agent does not have is not work.
+  -- Receipts return to pending; a row whose turn is not its agent's becomes an error.
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
     created_at)
   select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch,

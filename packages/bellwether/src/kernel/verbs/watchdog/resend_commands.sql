@@ -18,7 +18,7 @@ begin
     where h.active_agent_turn_id is not null and h.status = 'suspended' and h.worker_target = p_target
       and h.resume_deadline > v_now
       and w.wait_status = 'waiting' and w.sent_at < v_now - make_interval(secs => p_older_than_seconds)
-      -- Half a minute: longer than a host needs to come back from a restart of the database.
+      -- 30 seconds: longer than a host needs to recover from a database restart.
       and (w.started_by is null or w.idempotent
         and w.host_beat_at < v_now - greatest(interval '30 seconds', make_interval(secs => p_older_than_seconds)))
     limit p_limit for update of w skip locked

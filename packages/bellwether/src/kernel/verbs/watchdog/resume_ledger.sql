@@ -1,5 +1,5 @@
--- W2.3: a worker that died between receipt and resume leaves its ledger rows 'processing'. Each tick takes expired
--- leases back to 'pending'; reconcile hands turns whose waits are all settled to a worker that is alive.
+-- W2.3a: a worker that died between receipt and resume leaves its ledger rows 'processing'. Each call returns expired
+-- leases to 'pending'; reconcile gives turns whose waits are all settled to a live worker.
 
 create or replace function state.requeue_expired_resume_ledgers()
 returns int language plpgsql as $$

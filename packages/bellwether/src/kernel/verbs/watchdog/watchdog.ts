@@ -111,7 +111,7 @@ export async function requeueExpiredResumeLedgers(db: Queryable): Promise<number
 
 /** Resets signs of life that lie in the future because the clock was set back. */
 export async function resetFutureTimes(db: Queryable): Promise<void> {
-  await db.query({ text: 'select state.forget_future()' })
+  await db.query({ text: 'select state.reset_future_times()' })
 }
 
 const pruneMax = 2_000
