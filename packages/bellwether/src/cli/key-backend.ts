@@ -9,7 +9,7 @@ import {
   revokeKey,
   rotateKey,
   type KeyRow,
-  type MadeKey,
+  type CreatedKey,
   type NewKey,
 } from '../kernel/access/api-keys.js'
 import { migrate } from '../kernel/schema/migrate.js'
@@ -26,14 +26,14 @@ export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view
 }
 
 export interface KeyCabinet {
-  create(key: Omit<NewKey, 'by'>): Promise<MadeKey>
+  create(key: Omit<NewKey, 'by'>): Promise<CreatedKey>
   list(): Promise<readonly KeyLine[]>
-  rotate(id: string, graceSeconds: number): Promise<MadeKey>
+  rotate(id: string, graceSeconds: number): Promise<CreatedKey>
   revoke(id: string): Promise<void>
 }
 
 export function throughServer(client: Client): KeyCabinet {
-  const made = async (asked: Promise<{ readonly key_id: string; readonly key: string }>): Promise<MadeKey> => {
+  const made = async (asked: Promise<{ readonly key_id: string; readonly key: string }>): Promise<CreatedKey> => {
     const { key_id: keyId, key } = await asked
     return { keyId, key }
   }
@@ -78,7 +78,7 @@ function lineOf(row: KeyRow): KeyLine {
   }
 }
 
-async function noted(db: Database, method: string, doing: Promise<MadeKey>): Promise<MadeKey> {
+async function noted(db: Database, method: string, doing: Promise<CreatedKey>): Promise<CreatedKey> {
   const made = await doing
   await note(db, method, made.keyId)
   return made

@@ -4,7 +4,7 @@
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { keepAnswer, openAnswer } from '../kernel/access/idempotency.js'
+import { storeResponse, openResponse } from '../kernel/access/idempotency.js'
 import type { Kernel } from '../kernel/kernel.js'
 
 export interface Answer {
@@ -27,17 +27,17 @@ export async function once(
   }
   const scope = `${request.method} ${pathOf(request)}`
   const name = { projectId, scope, key }
-  const opened = await openAnswer(kernel.db, kernel.ids, name, request.body)
+  const opened = await openResponse(kernel.db, kernel.ids, name, request.body)
   if (opened.mismatch) {
     throw new Terminal('this idempotency key came with another body before', {
       code: 'idempotency_key_reused',
       hint: 'use a new key for a new request',
     })
   }
-  if (opened.kept !== undefined)
-    return reply.code(opened.kept.status).header('idempotent-replay', 'true').send(opened.kept.answer)
+  if (opened.stored !== undefined)
+    return reply.code(opened.stored.status).header('idempotent-replay', 'true').send(opened.stored.answer)
   const { status, body } = await work(opened.inboxId)
-  const kept = await keepAnswer(kernel.db, name, { status, answer: body })
+  const kept = await storeResponse(kernel.db, name, { status, answer: body })
   return reply.code(kept.status).send(kept.answer)
 }
 

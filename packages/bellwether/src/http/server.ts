@@ -8,7 +8,7 @@ import swagger, { type SwaggerTransform } from '@fastify/swagger'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
-import { writeAudit, type Deed } from '../kernel/access/audit-log.js'
+import { writeAudit, type AuditEntry } from '../kernel/access/audit-log.js'
 import { coalesce } from '../kernel/coalesce.js'
 import type { Fusion } from '../view/fusion.js'
 import { base, bareApp, type ServerLimits } from './app.js'
@@ -135,7 +135,7 @@ export function makeServer(options: ServerOptions): Server {
   app.addHook('preValidation', checkShape)
   app.addHook('onSend', (request, reply) => audit(request, reply))
 
-  const writeDeed = coalesce(async (deeds: readonly Deed[]) => {
+  const writeDeed = coalesce(async (deeds: readonly AuditEntry[]) => {
     await writeAudit(kernel.db, deeds)
     return deeds
   }, audits)
@@ -145,7 +145,7 @@ export function makeServer(options: ServerOptions): Server {
     const route = request.routeOptions.url
     if (route === undefined || request.grant === undefined) return
     if (route !== loginPath && !isAudited(request.method, route.slice(base.length))) return
-    const deed: Deed = {
+    const deed: AuditEntry = {
       actor: request.grant.keyId,
       role: request.grant.role,
       address: request.ip,

@@ -1,6 +1,6 @@
 /**
- * Micro-batching without timers: while one call is in flight, further items wait together and go with the next one. An idle
- * caller pays nothing; sixteen busy ones share a round trip and an fsync.
+ * Batches calls without timers: while one call is in flight, new items wait and share the next call. A single caller is not delayed; 16
+ * concurrent callers share one round trip and one fsync.
  */
 import { Retryable } from '@bellwether/protocol'
 
@@ -15,7 +15,7 @@ export interface CoalesceOptions {
   readonly max: number
   /** How many calls may be in flight at once. */
   readonly inFlight: number
-  /** Items that may wait; beyond it callers are told to come back. */
+  /** How many items may wait; further callers get a Retryable error. */
   readonly queueMax: number
 }
 
@@ -31,7 +31,7 @@ export function coalesce<Item, Result>(
       const results = await run(batch.map((one) => one.item))
       for (const [position, one] of batch.entries()) one.resolve(results[position]!)
     } catch (error) {
-      // One caller's data must not fail the others': whoever is left alone with the error owns it.
+      // One caller's data must not fail the others: run each item alone, so that only the faulty one fails.
       if (batch.length === 1 || error instanceof Retryable) for (const one of batch) one.reject(error)
       else for (const one of batch) await fly([one])
     }
@@ -51,7 +51,7 @@ export function coalesce<Item, Result>(
   return (item) =>
     new Promise((resolve, reject) => {
       if (waiting.length >= queueMax) {
-        reject(new Retryable('too many calls are waiting', { code: 'overloaded', afterMs: 1_000 }))
+        reject(new Retryable(`Too many calls are waiting (limit ${queueMax})`, { code: 'overloaded', afterMs: 1_000 }))
         return
       }
       waiting.push({ item, resolve, reject })

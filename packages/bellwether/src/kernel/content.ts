@@ -1,17 +1,17 @@
 /**
- * The edge between JavaScript values and jsonb: what PostgreSQL cannot store, or nobody should, is refused here by name,
- * before it joins a batch and spoils the others' transaction.
+ * Checks JavaScript values before they become jsonb: rejects what PostgreSQL cannot store, and what is too large or too deep, before the
+ * value joins a batch and fails the transaction of the others.
  */
 import { InvalidInput } from '@bellwether/protocol'
 
-// One card holds a long answer with room to spare; larger things belong in files, with a card that points to them.
+// Enough for a long answer; larger content belongs in a file, with a card that points to it.
 export const cardMaxBytes = 1_048_576
-// An inbox payload is pointers.
+// An inbox payload holds only pointers.
 export const payloadMaxBytes = 65_536
-// PostgreSQL's parser recurses; agents have no honest use for more.
+// PostgreSQL's parser is recursive, and no agent needs more levels.
 const depthMax = 64
 
-// An escape that jsonb refuses: NUL, or half a surrogate pair. An even run of backslashes before it is text, not an escape.
+// An escape that jsonb rejects: NUL, or half of a surrogate pair. After an even number of backslashes it is text, not an escape.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/
 
 export function storable(value: unknown, what: string, maxBytes: number): void {
@@ -21,7 +21,7 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
   if (depth > depthMax) {
     throw new InvalidInput(`${what} is nested more than ${depthMax} levels deep`, {
       code: 'content_too_deep',
-      hint: 'flatten it',
+      hint: 'use fewer levels',
     })
   }
   const text = jsonOf(value, what)
@@ -29,13 +29,13 @@ export function storable(value: unknown, what: string, maxBytes: number): void {
   if (bytes > maxBytes) {
     throw new InvalidInput(`${what} is ${bytes} bytes; the limit is ${maxBytes}`, {
       code: 'content_too_large',
-      hint: 'put it into a file or another card and pass its id',
+      hint: 'put the content into a file or another card and pass its id',
     })
   }
   if (unstorable.test(text)) {
     throw new InvalidInput(`${what} contains a NUL character or an incomplete Unicode pair`, {
       code: 'invalid_text',
-      hint: 'remove it, or encode binary data (base64)',
+      hint: 'remove the character, or encode binary data as base64',
     })
   }
 }
@@ -52,7 +52,7 @@ function jsonOf(value: unknown, what: string): string {
   return text
 }
 
-/** The common case, {text: a few words}, seen without writing it out. */
+/** The common case, {text: short string}, checked without serializing. */
 function isShortText(value: unknown): boolean {
   if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype) return false
   const keys = Object.keys(value)
@@ -70,7 +70,7 @@ function depthOf(value: unknown, limit: number): number {
   return deepest + 1
 }
 
-/** The same for ids and short names that come from outside. */
+/** Checks an id or a short name from outside. */
 export function plainText(value: string, what: string, maxLength = 500): string {
   if (value.length === 0 || value.length > maxLength || value.includes('\0') || !value.isWellFormed()) {
     throw new InvalidInput(`${what} must be 1 to ${maxLength} characters of valid text`, { code: 'invalid_text' })

@@ -1,7 +1,6 @@
 /**
- * The TURN table: every legal move of an agent's head, at one glance. The verbs in SQL carry the moves out; the table
- * `state.moves` and the triggers on the head are tested against this one, and docs/reference/turn.md is generated from it.
- * The only place in TypeScript where the four statuses are spelled.
+ * The TURN table: every legal move of an agent's head. The verbs in SQL make the moves; tests compare the table `state.moves` and the
+ * triggers on the head with this one, and docs/reference/turn.md is generated from it. No other TypeScript file spells the four statuses.
  */
 export const headStatuses = ['idle', 'dispatched', 'running', 'suspended'] as const
 export type HeadStatus = (typeof headStatuses)[number]
@@ -9,11 +8,11 @@ export type HeadStatus = (typeof headStatuses)[number]
 export interface Move {
   readonly from: readonly HeadStatus[]
   readonly to: HeadStatus
-  /** Whether the move mints a new epoch, which fences out everyone who holds the old one. */
+  /** Whether the move creates a new epoch, which fences out holders of the old one. */
   readonly bumpsEpoch: boolean
   /** The function in schema `state` that makes the move. */
   readonly verb: string
-  /** What is written with it, in the same transaction. */
+  /** What the same transaction also writes. */
   readonly with: string
 }
 
@@ -44,28 +43,28 @@ export const TURN = {
     to: 'running',
     bumpsEpoch: true,
     verb: 'reclaim',
-    with: "the silent worker's row goes back to pending with the new epoch, attempts + 1; what it had reserved is charged",
+    with: "the silent worker's row returns to pending with the new epoch and attempts + 1; its reservations are charged",
   },
   takeover: {
     from: ['running'],
     to: 'running',
     bumpsEpoch: false,
     verb: 'claim',
-    with: 'another worker takes the reclaimed row and goes on from the cards',
+    with: 'another worker claims the reclaimed row and continues from the cards',
   },
   suspend: {
     from: ['running'],
     to: 'suspended',
     bumpsEpoch: false,
     verb: 'suspend',
-    with: 'tool.call cards, waits and their count, resume_deadline, tool commands in the outbox; the batches of calls that fork',
+    with: 'tool.call cards, waits and their count, resume_deadline, tool commands in the outbox; the batches of forking calls',
   },
   receive: {
     from: ['suspended'],
     to: 'suspended',
     bumpsEpoch: false,
     verb: 'claim',
-    with: 'one wait settled, its result in the output box; the deadline is kept, or re-armed where it was cleared',
+    with: 'one wait is settled, its result is in the output box; the deadline stays, or is set again if it was cleared',
   },
   resume: {
     from: ['suspended'],

@@ -19,7 +19,7 @@ import { makeServer, type ServerOptions } from '../http/server.js'
 import { openTail } from '../http/tail.js'
 import { hasKeys } from '../kernel/access/api-keys.js'
 import { pruneAudit } from '../kernel/access/audit-log.js'
-import { pruneAnswers } from '../kernel/access/idempotency.js'
+import { pruneResponses } from '../kernel/access/idempotency.js'
 import type { Database } from '../ports/database/database.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { loop } from '../ports/loop.js'
@@ -216,7 +216,7 @@ async function openBoardPart(context: PartContext, options: ServerPartOptions): 
 
 async function prune(db: Database, auditDays: number): Promise<void> {
   while ((await pruneAudit(db, auditDays)) >= pruneBatch);
-  while ((await pruneAnswers(db, answerDays)) >= pruneBatch);
+  while ((await pruneResponses(db, answerDays)) >= pruneBatch);
 }
 
 async function openAdminKey({ runtime }: PartContext, options: ServerPartOptions, host: string) {

@@ -1,7 +1,7 @@
 /** Keys, browsers, the audit log and limits. Who may do what on every route is tried in security-routes.test.ts. */
 import { systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { pruneAnswers } from '../../src/kernel/access/idempotency.js'
+import { pruneResponses } from '../../src/kernel/access/idempotency.js'
 import { pruneAudit } from '../../src/kernel/access/audit-log.js'
 import { revokeKey, rotateKey } from '../../src/kernel/access/api-keys.js'
 import { project, target } from '../support/kernel.js'
@@ -196,7 +196,7 @@ describe('retention', () => {
     await turn('old')
     await t.advance(86_400 * 2)
     await turn('new')
-    expect(await pruneAnswers(t.db, 1)).toBe(1)
+    expect(await pruneResponses(t.db, 1)).toBe(1)
     expect(await pruneAudit(t.db, 1)).toBeGreaterThan(0)
     expect(await kept()).toEqual({ a: 1, b: 1 })
     expect((await turn('new')).headers['idempotent-replay']).toBe('true')

@@ -1,7 +1,13 @@
 /** What people look at is found by an index, however long the house has been at work: no look reads the past from one end to the other. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { listAgents, listWorkers } from '../../src/kernel/reads/agents.js'
-import { readCosts, readKin, readStandings, readTrail, readTurnCards } from '../../src/kernel/reads/turn-detail.js'
+import {
+  readCosts,
+  readChildTurns,
+  readTurnStatuses,
+  readTurnDetail,
+  readTurnCards,
+} from '../../src/kernel/reads/turn-detail.js'
 import { readTurn } from '../../src/kernel/reads/turns.js'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
@@ -25,11 +31,14 @@ const past =
 it.each<[string, (db: Queryable) => Promise<unknown>]>([
   ['agents', (db) => listAgents(db, project, '', 1_000)],
   ['workers', (db) => listWorkers(db, project)],
-  ['a turn’s trail', (db) => readTrail(db, turnId)],
-  ['its kin', (db) => readKin(db, turnId)],
-  ['its cards', async (db) => readTurnCards(db, (await readTurn(db, project, turnId))!, await readTrail(db, turnId))],
+  ['a turn’s trail', (db) => readTurnDetail(db, turnId)],
+  ['its kin', (db) => readChildTurns(db, turnId)],
+  [
+    'its cards',
+    async (db) => readTurnCards(db, (await readTurn(db, project, turnId))!, await readTurnDetail(db, turnId)),
+  ],
   ['costs', (db) => readCosts(db, [turnId])],
-  ['standings', (db) => readStandings(db, project, [turnId])],
+  ['standings', (db) => readTurnStatuses(db, project, [turnId])],
 ])('%s', async (_what, look) => {
   const asked: Statement[] = []
   const listening: Queryable = {

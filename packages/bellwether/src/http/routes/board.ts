@@ -19,7 +19,7 @@ import {
 } from '../../board/dispatch/requests.js'
 import { taskStatuses } from '../../board/log/task.js'
 import { listTasks, taskView, type TaskView } from '../../board/tasks/task-view.js'
-import { readStandings } from '../../kernel/reads/turn-detail.js'
+import { readTurnStatuses } from '../../kernel/reads/turn-detail.js'
 import type { Queryable } from '../../ports/database/database.js'
 import { id, limitOf, waitMaxSeconds, wholeCursor, whileAsked, type Api } from '../api.js'
 import { yes } from '../query.js'
@@ -89,7 +89,7 @@ export function boardRoutes(app: Api, parts: BoardParts, db: Queryable): void {
     const facts = taskFacts(task, now)
     const micros = await costs.of([task])
     const turns = task.runs.flatMap((run) => run.agentTurnId ?? [])
-    const standings = await orNothing(readStandings(db, parts.projectId, turns))
+    const standings = await orNothing(readTurnStatuses(db, parts.projectId, turns))
     const runs = task.runs.map((run) => ({
       ...run,
       costMicros: micros.get(run.agentTurnId ?? '') ?? null,

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
-import { readKin, readTrail, readTurnCards, type BudgetFacts } from '../../kernel/reads/turn-detail.js'
+import { readChildTurns, readTurnDetail, readTurnCards, type BudgetUse } from '../../kernel/reads/turn-detail.js'
 import { listTurns, readTurn, turnStatuses, type TurnRow } from '../../kernel/reads/turns.js'
 import type { Fusion } from '../../view/fusion.js'
 import {
@@ -119,8 +119,8 @@ export function turnRoutes(app: Api, parts: TurnParts): void {
 
   /** A turn with everything that is known of it. */
   async function whole(turn: TurnRow, grant: Grant) {
-    const { budget, ...trail } = await readTrail(kernel.db, turn.agent_turn_id)
-    const kin = await readKin(kernel.db, turn.agent_turn_id)
+    const { budget, ...trail } = await readTurnDetail(kernel.db, turn.agent_turn_id)
+    const kin = await readChildTurns(kernel.db, turn.agent_turn_id)
     const cards = await readTurnCards(kernel.db, turn, trail)
     const span = spanOf(turn, parts.clock.wallMs())
     const files = filesOf(trail.deliverable?.content, span, parts.fusion, (view) => grant.may(view))
@@ -213,7 +213,7 @@ function traceIdOf(traceparent: unknown): string | null {
 }
 
 /** How near it is to the nearest of its limits: 1 is the limit. */
-function withShare(budget: BudgetFacts) {
+function withShare(budget: BudgetUse) {
   const [first] = (['tokens', 'cost_micros', 'wall_ms'] as const)
     .flatMap((name) => {
       const { used, limit } = budget[name]

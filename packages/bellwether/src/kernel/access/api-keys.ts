@@ -1,6 +1,6 @@
 /**
- * API keys in the database. Always: only hashes are stored, a key is shown once by whoever made it, a revoked one is never good
- * again. Who asks with a key, and what its role allows, is the HTTP server's business.
+ * Stores API keys. The database holds only hashes; a key is shown once, when it is created; a revoked key is never valid again. The HTTP
+ * server authenticates requests and enforces roles.
  */
 import { createHash } from 'node:crypto'
 import type { Random } from '@bellwether/base'
@@ -17,11 +17,11 @@ export interface NewKey {
   readonly name?: string
   readonly view?: string
   readonly project?: string
-  /** Who made it, for the list and the audit log. */
+  /** The creator, for the list and the audit log. */
   readonly by: string
 }
 
-/** A key as the list shows it: everything but the secret. */
+/** A key without its secret, for lists. */
 export interface KeyRow {
   readonly key_id: string
   readonly name: string
@@ -35,15 +35,15 @@ export interface KeyRow {
   readonly last_used_at: Date | null
 }
 
-/** A key as the server judges with it. */
+/** A key with its hashes, for authentication. */
 export interface LiveKey extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id'> {
   readonly hash: Buffer
   readonly previous_hash: Buffer | null
 }
 
-export interface MadeKey {
+export interface CreatedKey {
   readonly keyId: string
-  /** Shown now and never again. */
+  /** Shown only now. */
   readonly key: string
 }
 
@@ -53,26 +53,26 @@ interface Ports {
 }
 
 const secretBytes = 32
-// More than any house needs; a server holds them all in memory.
+// More than any installation needs; a server holds all keys in memory.
 export const keysMax = 10_000
 const graceMaxSeconds = 604_800
-// Any number that nothing else in this database locks.
+// Any number that no other advisory lock in this database uses.
 const firstKeyLock = 0x62_77_02
 
 export const hashKey = (key: string): Buffer => createHash('sha256').update(key).digest()
 
-/** Known by its beginning, so that scanners of leaked secrets can find it. */
+/** The prefix lets scanners of leaked secrets find the key. */
 const newSecret = (random: Ports['random']) => `bw_${Buffer.from(random.bytes(secretBytes)).toString('base64url')}`
 
-export async function createKey(db: Queryable, { ids, random }: Ports, key: NewKey): Promise<MadeKey> {
+export async function createKey(db: Queryable, { ids, random }: Ports, key: NewKey): Promise<CreatedKey> {
   if (!keyRoles.includes(key.role)) {
-    throw new InvalidInput(`${JSON.stringify(key.role)} is not a role`, {
+    throw new InvalidInput(`Cannot create the key: unknown role ${JSON.stringify(key.role)}`, {
       code: 'invalid_role',
-      hint: `one of ${keyRoles.join(', ')}`,
+      hint: `use one of ${keyRoles.join(', ')}`,
     })
   }
   if (key.role === 'sensor' && key.view === undefined) {
-    throw new InvalidInput('a sensor’s key names the view that it feeds', {
+    throw new InvalidInput('Cannot create the key: the role "sensor" needs a view', {
       code: 'view_needed',
       hint: 'add --view NAME',
     })
@@ -80,26 +80,30 @@ export async function createKey(db: Queryable, { ids, random }: Ports, key: NewK
   const [{ count } = { count: 0 }] = await db.query<{ count: number }>({
     text: 'select count(*)::int as count from resource.api_keys where revoked_at is null',
   })
-  if (count >= keysMax) throw new InvalidInput(`there are ${count} keys already`, { code: 'too_many_keys' })
-  const made = { keyId: ids.next(), key: newSecret(random) }
+  if (count >= keysMax)
+    throw new InvalidInput(`Cannot create the key: the limit of ${keysMax} keys is reached`, {
+      code: 'too_many_keys',
+      hint: 'revoke keys that are not used',
+    })
+  const created = { keyId: ids.next(), key: newSecret(random) }
   await db.query({
     text: `insert into resource.api_keys (key_id, name, role, view_name, project_id, hash, created_at, created_by)
       values ($1, $2, $3, $4, $5, $6, state.now(), $7)`,
     values: [
-      made.keyId,
+      created.keyId,
       key.name === undefined ? key.role : plainText(key.name, 'name', 120),
       key.role,
       key.view === undefined ? null : plainText(key.view, 'view', 64),
       key.project === undefined ? null : token(key.project, 'project'),
-      hashKey(made.key),
+      hashKey(created.key),
       plainText(key.by, 'by', 200),
     ],
   })
-  return made
+  return created
 }
 
-/** An admin's key when there is no key at all; undefined when somebody has one. Servers that start together make one. */
-export async function createFirstKey(db: Database, ports: Ports, by: string): Promise<MadeKey | undefined> {
+/** Creates an admin key if there is no key yet. Servers that start at the same time create one in total. */
+export async function createFirstKey(db: Database, ports: Ports, by: string): Promise<CreatedKey | undefined> {
   return db.transaction(async (tx) => {
     await tx.query({ text: 'select pg_advisory_xact_lock($1)', values: [firstKeyLock] })
     return (await hasKeys(tx)) ? undefined : createKey(tx, ports, { role: 'admin', name: 'first admin', by })
@@ -119,15 +123,17 @@ export async function listKeys(db: Queryable): Promise<KeyRow[]> {
   })
 }
 
-/** The same key with a new secret; the old one is good for `graceSeconds` more. */
+/** Gives a key a new secret; the old one stays valid for `graceSeconds`. */
 export async function rotateKey(
   db: Queryable,
   random: Ports['random'],
   keyId: string,
   graceSeconds = 0,
-): Promise<MadeKey> {
+): Promise<CreatedKey> {
   if (!(graceSeconds >= 0 && graceSeconds <= graceMaxSeconds)) {
-    throw new InvalidInput(`the grace is 0 to ${graceMaxSeconds} seconds`, { code: 'invalid_grace' })
+    throw new InvalidInput(`The grace period must be 0 to ${graceMaxSeconds} seconds (got ${graceSeconds})`, {
+      code: 'invalid_grace',
+    })
   }
   const key = newSecret(random)
   const rows = await db.query({
@@ -135,7 +141,7 @@ export async function rotateKey(
         previous_hash = case when $3::float8 > 0 then hash end,
         previous_until = case when $3::float8 > 0 then state.now() + make_interval(secs => $3) end
       where key_id = $1 and revoked_at is null returning key_id`,
-    values: [plainText(keyId, 'the key’s id'), hashKey(key), graceSeconds],
+    values: [plainText(keyId, 'key_id'), hashKey(key), graceSeconds],
   })
   if (rows.length === 0) throw unknownKey(keyId)
   return { keyId, key }
@@ -146,15 +152,15 @@ export async function revokeKey(db: Queryable, keyId: string): Promise<void> {
     text: `update resource.api_keys set revoked_at = coalesce(revoked_at, state.now()), previous_hash = null,
         previous_until = null
       where key_id = $1 returning key_id`,
-    values: [plainText(keyId, 'the key’s id')],
+    values: [plainText(keyId, 'key_id')],
   })
   if (rows.length === 0) throw unknownKey(keyId)
 }
 
 function unknownKey(keyId: string): InvalidInput {
-  return new InvalidInput(`there is no key ${keyId} that is not revoked`, {
+  return new InvalidInput(`Unknown or revoked key "${keyId}"`, {
     code: 'unknown_key',
-    hint: '`bellwether keys list` shows them',
+    hint: 'run `bellwether keys list` to see the keys',
   })
 }
 

@@ -1,8 +1,8 @@
-/** The audit log: who did what, kept for as long as the settings say. Rows are added together and never changed. */
+/** The audit log: who did what, kept for the configured number of days. Rows are written in batches and never change. */
 import type { Queryable } from '../../ports/database/database.js'
 
-export interface Deed {
-  /** The key's id, or who used the command line. */
+export interface AuditEntry {
+  /** The key's id, or the user of the command line. */
   readonly actor: string
   readonly role: string | null
   readonly address: string | null
@@ -12,42 +12,42 @@ export interface Deed {
   readonly code: string | null
 }
 
-export interface AuditRow extends Deed {
+export interface AuditRow extends AuditEntry {
   readonly audit_id: number
   readonly at: Date
 }
 
 export interface AuditQuery {
   readonly actor?: string | undefined
-  /** Rows older than this one. */
+  /** Only rows older than this one. */
   readonly before?: number | undefined
   readonly limit: number
 }
 
-// Looked at for one page: a filter that matches little ends with a cursor, not with a scan of everything.
-const lookMax = 20_000
+// Rows scanned for one page: a filter with few matches returns a cursor instead of scanning everything.
+const scanMax = 20_000
 
-export async function writeAudit(db: Queryable, deeds: readonly Deed[]): Promise<void> {
+export async function writeAudit(db: Queryable, entries: readonly AuditEntry[]): Promise<void> {
   await db.query({
     name: 'bw_write_audit',
     text: `insert into resource.audit_log (at, actor, role, address, method, path, status, code)
       select state.now(), x.* from json_to_recordset($1::json)
         as x (actor text, role text, address text, method text, path text, status int, code text)`,
-    values: [JSON.stringify(deeds)],
+    values: [JSON.stringify(entries)],
   })
 }
 
-/** Newest first. The cursor is the last row that was looked at, or null at the end. */
+/** Newest first. The cursor is the last scanned row, or null at the end. */
 export async function readAudit(
   db: Queryable,
   query: AuditQuery,
 ): Promise<{ rows: AuditRow[]; cursor: number | null }> {
   const found = await db.query<AuditRow & Edge>({
     name: 'bw_read_audit',
-    text: `with looked as materialized (select * from resource.audit_log where audit_id < $2
-        order by audit_id desc limit ${lookMax}),
-      page as (select * from looked l where $1::text is null or l.actor = $1 order by audit_id desc limit $3)
-      select e.edge, p.* from (select case when count(*) = ${lookMax} then min(audit_id) end as edge from looked) e
+    text: `with scanned as materialized (select * from resource.audit_log where audit_id < $2
+        order by audit_id desc limit ${scanMax}),
+      page as (select * from scanned l where $1::text is null or l.actor = $1 order by audit_id desc limit $3)
+      select e.edge, p.* from (select case when count(*) = ${scanMax} then min(audit_id) end as edge from scanned) e
       left join page p on true order by p.audit_id desc`,
     values: [query.actor ?? null, query.before ?? Number.MAX_SAFE_INTEGER, query.limit],
   })
@@ -61,13 +61,13 @@ interface Edge {
 
 const pruneMax = 5_000
 
-/** How many rows went; the caller comes again while it is many. */
+/** Returns the number of removed rows; the caller repeats the call while it is large. */
 export async function pruneAudit(db: Queryable, days: number): Promise<number> {
-  const gone = await db.query({
+  const removed = await db.query({
     text: `delete from resource.audit_log where audit_id in (
       select o.audit_id from (select audit_id, at from resource.audit_log order by audit_id limit ${pruneMax}) o
       where o.at < state.now() - make_interval(secs => $1::float8 * 86400)) returning audit_id`,
     values: [days],
   })
-  return gone.length
+  return removed.length
 }

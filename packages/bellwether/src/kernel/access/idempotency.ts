@@ -1,29 +1,29 @@
 /**
- * What was answered to requests that may come again (`Idempotency-Key`). Always: the first well-formed body that comes with a key
- * owns it; the row, and with it the id that the work is done under, is there before the work begins, so that a crash in between
- * leads to the same work and not to more of it; the first answer that is kept is everybody's.
+ * Stores the responses to requests with an `Idempotency-Key`. The first valid body with a key owns it. The row, which holds the id of the
+ * work, is written before the work starts, so that a repeated request after a crash continues the same work. The first stored response
+ * is returned to every later request.
  */
 import { createHash } from 'node:crypto'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 
-export interface AnswerName {
+export interface RequestKey {
   readonly projectId: string
-  /** What is asked for: the same key may be used once for each. */
+  /** The kind of request: the same key may be used once per scope. */
   readonly scope: string
   readonly key: string
 }
 
-export interface KeptAnswer {
+export interface StoredResponse {
   readonly status: number
   readonly answer: unknown
 }
 
-export interface OpenedAnswer {
-  /** Another body came with this key before. */
+export interface OpenedResponse {
+  /** An earlier request with this key had another body. */
   readonly mismatch: boolean
   readonly inboxId: string
-  readonly kept: KeptAnswer | undefined
+  readonly stored: StoredResponse | undefined
 }
 
 interface Row {
@@ -33,7 +33,7 @@ interface Row {
   readonly answer: unknown
 }
 
-export async function openAnswer(db: Queryable, ids: Ids, name: AnswerName, body: unknown): Promise<OpenedAnswer> {
+export async function openResponse(db: Queryable, ids: Ids, name: RequestKey, body: unknown): Promise<OpenedResponse> {
   const hash = createHash('sha256')
     .update(JSON.stringify(body ?? null))
     .digest()
@@ -44,29 +44,33 @@ export async function openAnswer(db: Queryable, ids: Ids, name: AnswerName, body
       values ($1, $2, $3, $4, $5, state.now()) on conflict do nothing`,
     values: [...values, ids.next()],
   })
-  // In a statement of its own, which sees whoever was faster (hazard 12).
+  // A separate statement sees the row of a concurrent request that was faster (hazard 12).
   const [row] = await db.query<Row>({
     name: 'bw_read_answer',
     text: `select body_hash = $4 as same, inbox_id, status, answer from resource.http_answers
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
-  if (row === undefined) throw new Error('an idempotency key vanished while it was used')
+  if (row === undefined) throw new Error(`The row of idempotency key "${name.key}" disappeared during the request`)
   return {
     mismatch: !row.same,
     inboxId: row.inbox_id,
-    kept: row.status === null ? undefined : { status: row.status, answer: row.answer },
+    stored: row.status === null ? undefined : { status: row.status, answer: row.answer },
   }
 }
 
-/** Keeps an answer, unless one is kept already; answers the one that is. */
-export async function keepAnswer(db: Queryable, name: AnswerName, given: KeptAnswer): Promise<KeptAnswer> {
+/** Stores a response unless one is stored already; returns the stored one. */
+export async function storeResponse(
+  db: Queryable,
+  name: RequestKey,
+  response: StoredResponse,
+): Promise<StoredResponse> {
   const values = [name.projectId, name.scope, name.key]
   await db.query({
     name: 'bw_keep_answer',
     text: `update resource.http_answers set status = $4, answer = $5
       where project_id = $1 and scope = $2 and idempotency_key = $3 and status is null`,
-    values: [...values, given.status, JSON.stringify(given.answer)],
+    values: [...values, response.status, JSON.stringify(response.answer)],
   })
   const [row] = await db.query<{ status: number | null; answer: unknown }>({
     name: 'bw_kept_answer',
@@ -74,18 +78,18 @@ export async function keepAnswer(db: Queryable, name: AnswerName, given: KeptAns
       where project_id = $1 and scope = $2 and idempotency_key = $3`,
     values,
   })
-  return row === undefined || row.status === null ? given : { status: row.status, answer: row.answer }
+  return row === undefined || row.status === null ? response : { status: row.status, answer: row.answer }
 }
 
 const pruneMax = 5_000
 
-export async function pruneAnswers(db: Queryable, days: number): Promise<number> {
-  const gone = await db.query({
+export async function pruneResponses(db: Queryable, days: number): Promise<number> {
+  const removed = await db.query({
     text: `delete from resource.http_answers where (project_id, scope, idempotency_key) in (
       select project_id, scope, idempotency_key from resource.http_answers
       where created_at < state.now() - make_interval(secs => $1::float8 * 86400) order by created_at limit ${pruneMax})
         returning scope`,
     values: [days],
   })
-  return gone.length
+  return removed.length
 }

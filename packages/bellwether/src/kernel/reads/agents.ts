@@ -1,4 +1,4 @@
-/** The roster and what its agents are doing, for people and programs that look. Reads only; bounded by the page. */
+/** Reads the roster: agents with their current state, projects and workers. Reads only, page by page. */
 import type { Queryable } from '../../ports/database/database.js'
 
 export interface AgentRow {
@@ -7,16 +7,16 @@ export interface AgentRow {
   readonly worker_target: string
   readonly status: 'active' | 'retired'
   readonly metadata: Readonly<Record<string, unknown>>
-  /** Its head: null until its first turn comes. */
+  /** The agent's head; null until its first turn. */
   readonly state: Readonly<Record<string, unknown>> | null
-  /** Turns in line behind the present one; counted up to 1,000. */
+  /** Queued turns, counted up to 1,000. */
   readonly queued: number
-  /** Its newest turn that ended; null: none, or not among what it wrote last. */
+  /** The newest turn that ended; null if there is none, or if it is not among the last cards. */
   readonly last_turn: { readonly agent_turn_id: string; readonly outcome: string; readonly ended_at: string } | null
 }
 
 const queuedMax = 1_000
-// A deliverable is the last that a turn writes: only an agent that is at work, and has written more than this since, hides it.
+// A turn writes its deliverable last: it is out of range only if a running turn has written more cards than this since.
 const lookBackMax = 32
 
 const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_target, a.status, a.metadata,
@@ -39,7 +39,7 @@ const select = (which: string) => `select a.agent_id, a.profile_id, a.worker_tar
   from resource.project_agents a left join lateral state.head(a.project_id, a.agent_id) h on true
   where a.project_id = $1 and ${which}`
 
-/** By name, after this one. */
+/** In the order of names, after `after`. */
 export async function listAgents(
   db: Queryable,
   projectId: string,
@@ -91,7 +91,7 @@ export interface ProjectRow {
   readonly created_at: Date
 }
 
-// More than a page can offer for choice.
+// More than a selection list can show.
 const projectsMax = 1_000
 
 export async function listProjects(db: Queryable): Promise<ProjectRow[]> {
@@ -113,7 +113,7 @@ export interface WorkerRow {
 
 const workersMax = 500
 
-/** Workers of the targets that this project's agents have, seen within the last hour, the newest sign of life first. */
+/** Workers of the targets of this project's agents, seen within the last hour, most recent first. */
 export async function listWorkers(db: Queryable, projectId: string): Promise<WorkerRow[]> {
   return db.query<WorkerRow>({
     name: 'bw_list_workers',

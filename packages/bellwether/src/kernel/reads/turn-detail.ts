@@ -1,13 +1,13 @@
 /**
- * What became of one turn, besides its row: steps, waits, watchdogs, kin, cards, what it used and what it may use. Reads only. Always
- * bounded: long trails keep their newest, and say so; every part is found by an index, however long the agent has been at work.
+ * Reads the details of one turn: steps, waits, interventions, parent and children, cards, usage and budget. Reads only. Bounded: long lists
+ * keep their newest entries and are marked `truncated`; every part uses an index, however long the agent's history is.
  */
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
 import { readBoxWithin } from './cards.js'
 import type { TurnRow } from './turns.js'
 
-export interface Kin {
+export interface ChildTurn {
   readonly agent_turn_id: string
   readonly agent_id: string
   readonly status: string | null
@@ -16,7 +16,7 @@ export interface Kin {
   readonly created_at: Date | null
   readonly started_at: Date | null
   readonly ended_at: Date | null
-  readonly children: readonly Kin[]
+  readonly children: readonly ChildTurn[]
 }
 
 export interface Usage {
@@ -24,25 +24,25 @@ export interface Usage {
   readonly total_tokens: number
   readonly input_tokens: number
   readonly output_tokens: number
-  /** Null: no step told what it cost. */
+  /** Null: no step reported its cost. */
   readonly cost_micros: number | null
 }
 
-interface Purse {
+interface UsedOfLimit {
   readonly used: number
-  /** Null: not limited here. */
+  /** Null: no limit. */
   readonly limit: number | null
 }
 
-export interface BudgetFacts {
+export interface BudgetUse {
   readonly budget_id: string
   readonly parent_budget_id: string | null
-  readonly tokens: Purse
-  readonly cost_micros: Purse
-  readonly wall_ms: Purse
+  readonly tokens: UsedOfLimit
+  readonly cost_micros: UsedOfLimit
+  readonly wall_ms: UsedOfLimit
 }
 
-export interface Trail {
+export interface TurnDetail {
   readonly deliverable: { readonly card_id: string; readonly content: unknown; readonly created_at: string } | null
   readonly steps: readonly unknown[]
   readonly waits: readonly unknown[]
@@ -51,39 +51,39 @@ export interface Trail {
   readonly context_box_id: string | null
   readonly output_box_id: string | null
   readonly usage: Usage
-  /** Null: nothing limits it. */
-  readonly budget: BudgetFacts | null
+  /** Null: no limit. */
+  readonly budget: BudgetUse | null
 }
 
-// A thousand steps of a turn are more than anybody reads.
-const trailMax = 1_000
-// A step may carry much more, and a thousand of them must still be one answer: of a large one the account is kept.
+// More steps than a person reads.
+const listMax = 1_000
+// 1,000 steps must fit into one response: of larger metadata only the usage is returned.
 const metadataMax = 8_192
 const brief = `jsonb_build_object('metadata', jsonb_strip_nulls(jsonb_build_object('usage', case
   when octet_length((s.metadata -> 'usage')::text) < ${metadataMax}
   then s.metadata -> 'usage' end, 'truncated', true)))`
-// A family tree that a page can show.
-const kinMax = 500
+// The largest tree that a page can show.
+const childrenMax = 500
 const generationsMax = 5
-// What one answer carries of cards; the boxes have all of them.
+// The cards of one response; the boxes hold all cards.
 const cardsMax = 500
 const cardBytesMax = 1_048_576
-// Beyond any honest count; a sum of many stays a number that JSON and JavaScript agree about.
+// Above any real count; sums stay exact in JSON and JavaScript.
 const countMax = 1e15
 
 const counted = (path: string) =>
   `case when jsonb_typeof(${path}) = 'number' then least(${countMax}, greatest(0, (${path})::numeric)) end`
 const tokens = (name: string) => counted(`s.metadata -> 'usage' -> '${name}'`)
-/** A step tells its cost in micros, or its program in dollars. */
+/** The cost that a step reports in micros, or its program in dollars. */
 const cost = `coalesce(${counted(`s.metadata -> 'cost_micros'`)},
   ${counted(`s.metadata -> 'usage' -> 'cost_usd'`)} * 1000000)`
-/** Null where no step told one: `least` alone would take the bound for it. */
+/** Null if no step reported a cost: `least` alone would return the bound. */
 const costs = `case when count(${cost}) > 0 then least(${countMax}, round(sum(${cost})))::double precision end`
 const sum = (what: string) => `least(${countMax}, coalesce(sum(${what}), 0))::double precision`
 
-export async function readTrail(db: Queryable, agentTurnId: string): Promise<Trail> {
-  const [row] = await db.query<Trail>({
-    name: 'bw_read_trail',
+export async function readTurnDetail(db: Queryable, agentTurnId: string): Promise<TurnDetail> {
+  const [row] = await db.query<TurnDetail>({
+    name: 'bw_read_turn_detail',
     text: `select
         (select jsonb_build_object('card_id', c.card_id, 'content', c.content, 'created_at', c.created_at)
           from state.turn_row($1) i
@@ -92,14 +92,14 @@ export async function readTrail(db: Queryable, agentTurnId: string): Promise<Tra
           when octet_length(s.metadata::text) > ${metadataMax} then ${brief} else '{}' end
             order by s.started_at), '[]') from (
           select * from state.agent_steps s where s.agent_turn_id = $1
-          order by s.started_at desc limit ${trailMax}) s) as steps,
+          order by s.started_at desc limit ${listMax}) s) as steps,
         (select coalesce(jsonb_agg(to_jsonb(w) - 'project_id' - 'agent_id' - 'wait_seq' order by w.wait_seq), '[]')
           from (
           select * from state.turn_waiting_tools w where w.agent_turn_id = $1
-          order by w.wait_seq desc limit ${trailMax}) w) as waits,
+          order by w.wait_seq desc limit ${listMax}) w) as waits,
         (select coalesce(jsonb_agg(to_jsonb(v) - 'project_id' - 'agent_id' order by v.intervention_id), '[]') from (
           select * from state.interventions v where v.agent_turn_id = $1
-          order by v.intervention_id desc limit ${trailMax}) v) as interventions,
+          order by v.intervention_id desc limit ${listMax}) v) as interventions,
         (select jsonb_build_object('agent_turn_id', e.source_agent_turn_id, 'agent_id', e.source_agent_id,
           'status', t.status, 'outcome', t.outcome)
           from state.turn_row($1) i join state.execution_edges e on e.edge_id = i.inbox_id
@@ -124,11 +124,11 @@ export async function readTrail(db: Queryable, agentTurnId: string): Promise<Tra
           from state.turn_row($1) i join state.budgets b on b.agent_turn_id = i.agent_turn_id) as budget`,
     values: [agentTurnId],
   })
-  if (row === undefined) throw new Error('a question without a condition has an answer')
+  if (row === undefined) throw new Error(`The query for turn ${agentTurnId} returned no row`)
   return row
 }
 
-/** What turns have used together with those steps that told it, by turn; turns without a step are not in it. */
+/** The reported cost per turn; turns without a reported cost are missing. */
 export async function readCosts(db: Queryable, agentTurnIds: readonly string[]): Promise<ReadonlyMap<string, number>> {
   if (agentTurnIds.length === 0) return new Map()
   const rows = await db.query<{ id: string; cost: number | null }>({
@@ -142,14 +142,14 @@ export async function readCosts(db: Queryable, agentTurnIds: readonly string[]):
   return new Map(rows.flatMap(({ id, cost: micros }) => (micros === null ? [] : [[id, micros] as const])))
 }
 
-/** How turns stand, by their ids; those of other projects, and those that retention has removed, are not in it. */
-export async function readStandings(
+/** The status of turns by id; turns of other projects and removed turns are missing. */
+export async function readTurnStatuses(
   db: Queryable,
   projectId: string,
   agentTurnIds: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   const rows = await db.query<{ id: string; status: string }>({
-    name: 'bw_read_standings',
+    name: 'bw_read_turn_statuses',
     text: `select t.agent_turn_id as id, t.status from unnest($2::text[]) as k (id)
       cross join lateral (select * from state.turns t where t.agent_turn_id = k.id) t where t.project_id = $1`,
     values: [projectId, agentTurnIds],
@@ -157,46 +157,46 @@ export async function readStandings(
   return new Map(rows.map(({ id, status }) => [id, status]))
 }
 
-interface KinRow extends Omit<Kin, 'children'> {
+interface ChildTurnRow extends Omit<ChildTurn, 'children'> {
   readonly source: string
 }
 
-/** The turns that this one asked for, those that they asked for, and so on, to a bound. */
-export async function readKin(
+/** The turns that this turn enqueued, and their children, up to a limit. */
+export async function readChildTurns(
   db: Queryable,
   agentTurnId: string,
-): Promise<{ readonly children: readonly Kin[]; readonly truncated: boolean }> {
-  const rows = await db.query<KinRow>({
-    name: 'bw_read_kin',
-    text: `with recursive kin (level, source, id, agent_id, edge_id) as (
+): Promise<{ readonly children: readonly ChildTurn[]; readonly truncated: boolean }> {
+  const rows = await db.query<ChildTurnRow>({
+    name: 'bw_read_child_turns',
+    text: `with recursive children (level, source, id, agent_id, edge_id) as (
         select 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id
         from state.execution_edges e
         where e.source_agent_turn_id = $1 and e.primitive = 'enqueue'
         union all
-        select k.level + 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id from kin k
+        select k.level + 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id from children k
         join state.execution_edges e on e.source_agent_turn_id = k.id and e.primitive = 'enqueue'
         where k.level <= ${generationsMax}
-      ), page as materialized (select * from kin limit ${kinMax + 1})
+      ), page as materialized (select * from children limit ${childrenMax + 1})
       select k.level, k.source, k.id as agent_turn_id, k.agent_id, t.status, t.outcome, t.error, t.created_at,
         t.started_at, t.ended_at from page k
       left join lateral (select * from state.turns t where t.agent_turn_id = k.id) t on true
       order by k.level, k.edge_id`,
     values: [agentTurnId],
   })
-  return familyOf(agentTurnId, rows)
+  return treeOf(agentTurnId, rows)
 }
 
-function familyOf(top: string, rows: readonly (KinRow & { readonly level?: number })[]) {
-  const childrenOf = new Map<string, Kin[]>([[top, []]])
-  let truncated = rows.length > kinMax
-  for (const { source, level = 1, ...facts } of rows.slice(0, kinMax)) {
+function treeOf(top: string, rows: readonly (ChildTurnRow & { readonly level?: number })[]) {
+  const childrenOf = new Map<string, ChildTurn[]>([[top, []]])
+  let truncated = rows.length > childrenMax
+  for (const { source, level = 1, ...facts } of rows.slice(0, childrenMax)) {
     const siblings = childrenOf.get(source)
-    // A level too deep, one whose parent was left out, or a turn that is there already.
+    // Too deep, without its parent in the list, or a duplicate.
     if (level > generationsMax || siblings === undefined || childrenOf.has(facts.agent_turn_id)) {
       truncated = true
       continue
     }
-    const children: Kin[] = []
+    const children: ChildTurn[] = []
     childrenOf.set(facts.agent_turn_id, children)
     siblings.push({ ...facts, children })
   }
@@ -204,27 +204,28 @@ function familyOf(top: string, rows: readonly (KinRow & { readonly level?: numbe
 }
 
 export interface TurnCards {
-  /** What the turn was given. */
+  /** The context that the turn read. */
   readonly context_cards: readonly Card[]
-  /** What it wrote, in order. */
+  /** The cards that it wrote, in order. */
   readonly cards: readonly Card[]
   readonly truncated: boolean
 }
 
-type Boxes = Pick<Trail, 'context_box_id' | 'output_box_id'>
+type Boxes = Pick<TurnDetail, 'context_box_id' | 'output_box_id'>
 
 export async function readTurnCards(db: Queryable, turn: TurnRow, boxes: Boxes): Promise<TurnCards> {
   const nothing = { cards: [], truncated: false }
-  const { context_box_id: given, output_box_id: written } = boxes
-  const context = given === null ? nothing : await readBoxWithin(db, given, cardBytesMax, cardsMax)
-  const output = written === null || turn.started_at === null ? nothing : await writtenBy(db, turn, written)
+  const { context_box_id: contextBoxId, output_box_id: outputBoxId } = boxes
+  const context = contextBoxId === null ? nothing : await readBoxWithin(db, contextBoxId, cardBytesMax, cardsMax)
+  const output =
+    outputBoxId === null || turn.started_at === null ? nothing : await readWrittenCards(db, turn, outputBoxId)
   const truncated = context.truncated || output.truncated
   return { context_cards: context.cards, cards: output.cards, truncated }
 }
 
 /**
- * The first place of a box whose card is not older than an instant (`after`: that is newer). An output box is its agent's whole past, in
- * the order of time and without an index of it: so it is halved, some thirty times, and not read.
+ * Finds the first position of a box whose card is not earlier than an instant. An output box holds the agent's complete history in time
+ * order and has no index on time, so this is a binary search of about 30 steps.
  */
 const placeOf = (name: string, isEarlier: string) => `${name}_probe (low, high) as (
     select (select position from cards.box_cards where box_id = $1 order by position limit 1),
@@ -237,7 +238,7 @@ const placeOf = (name: string, isEarlier: string) => `${name}_probe (low, high) 
       where x.box_id = $1 and x.position >= p.middle and x.position < p.high order by x.position limit 1) n on true
   ), ${name} as (select high from ${name}_probe where low >= high limit 1)`
 
-async function writtenBy(
+async function readWrittenCards(
   db: Queryable,
   turn: TurnRow,
   boxId: string,

@@ -1,6 +1,6 @@
 /**
- * Turns as people and programs look at them: lists by the page, and one turn with its trail. Reads only. Always bounded: a list
- * looks at a fixed number of turns and says where it stopped, because no index of the hot table is spent on rare questions.
+ * Reads turns: lists page by page, and single turns. Reads only. Bounded: a list scans a fixed number of turns and returns a cursor where it
+ * stopped, because the hot table has no index for rare filters.
  */
 import { outcomes } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
@@ -22,10 +22,10 @@ export interface TurnRow {
   readonly [column: string]: unknown
 }
 
-// A head at rest has no turn.
+// An idle head has no turn.
 const [, ...activeStatuses] = headStatuses
 const queued = 'queued'
-/** What a list may be asked for. */
+/** The statuses that a list can filter by. */
 export const turnStatuses = [queued, ...activeStatuses, ...outcomes] as const
 export type TurnStatus = (typeof turnStatuses)[number]
 
@@ -33,30 +33,30 @@ export interface TurnQuery {
   readonly projectId: string
   readonly agentId?: string | undefined
   readonly status?: TurnStatus | undefined
-  /** Turns older than this one. */
+  /** Only turns older than this one. */
   readonly cursor?: string | undefined
   readonly limit: number
 }
 
 export interface TurnPage {
   readonly turns: readonly TurnRow[]
-  /** Null at the end. A page may be short, even empty, and still have one: ask on. */
+  /** Null at the end. A short or empty page may still have a cursor: continue with it. */
   readonly cursor: string | null
 }
 
-// One look reads this many index entries at most: about 10 ms.
-const lookMax = 5_000
-// Behind every id.
+// Index entries that one page scans at most: about 10 ms.
+const scanMax = 5_000
+// Sorts after every id.
 const newest = '~'
 
 /** Newest first. */
 export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPage> {
   const { projectId, agentId = null, status = null, cursor = newest, limit } = query
   const values = [projectId, agentId, cursor, limit]
-  if (status === queued) return paged(await db.query<TurnRow>({ ...inLine, values }), limit)
+  if (status === queued) return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
   if (status !== null && (activeStatuses as readonly string[]).includes(status))
-    return paged(await db.query<TurnRow>({ ...active, values: [...values, status] }), limit)
-  const found = await db.query<TurnRow & { readonly edge: string | null }>({ ...looked, values: [...values, status] })
+    return paged(await db.query<TurnRow>({ ...activeTurns, values: [...values, status] }), limit)
+  const found = await db.query<TurnRow & { readonly edge: string | null }>({ ...scanned, values: [...values, status] })
   const turns = found.filter((row) => row.agent_turn_id !== null).map(({ edge: _edge, ...row }) => row as TurnRow)
   return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : (found[0]?.edge ?? null) }
 }
@@ -65,15 +65,15 @@ function paged(turns: readonly TurnRow[], limit: number): TurnPage {
   return { turns, cursor: turns.length === limit ? turns.at(-1)!.agent_turn_id : null }
 }
 
-const inLine = {
-  name: 'bw_turns_in_line',
+const queuedTurns = {
+  name: 'bw_turns_queued',
   text: `select t.* from state.agent_inbox i cross join lateral (select * from state.turns t
       where t.agent_turn_id = i.agent_turn_id) t
     where i.project_id = $1 and i.status = 'queued' and ($2::text is null or i.agent_id = $2) and i.agent_turn_id < $3
     order by i.agent_turn_id desc limit $4`,
 }
 
-const active = {
+const activeTurns = {
   name: 'bw_turns_active',
   text: `select t.* from state.agent_state_head h cross join lateral (select * from state.turns t
       where t.agent_turn_id = h.active_agent_turn_id) t
@@ -83,18 +83,18 @@ const active = {
     order by h.active_agent_turn_id desc limit $4`,
 }
 
-const looked = {
-  name: 'bw_turns_looked',
-  text: `with looked as materialized (
+const scanned = {
+  name: 'bw_turns_scanned',
+  text: `with scanned as materialized (
       select i.agent_turn_id, i.project_id, i.agent_id, i.outcome from state.agent_inbox i
       where i.message_type in ('turn', 'ui_action') and i.agent_turn_id < $3
-      order by i.agent_turn_id desc limit ${lookMax}
+      order by i.agent_turn_id desc limit ${scanMax}
     ), page as (
-      select l.agent_turn_id as id from looked l
+      select l.agent_turn_id as id from scanned l
       where l.project_id = $1 and ($2::text is null or l.agent_id = $2) and ($5::text is null or l.outcome = $5)
       order by l.agent_turn_id desc limit $4
     )
-    select e.edge, t.* from (select case when count(*) = ${lookMax} then min(agent_turn_id) end as edge from looked) e
+    select e.edge, t.* from (select case when count(*) = ${scanMax} then min(agent_turn_id) end as edge from scanned) e
     left join page p on true left join lateral (select * from state.turns t where t.agent_turn_id = p.id) t on true
     order by t.agent_turn_id desc`,
 }

@@ -1,7 +1,7 @@
 /**
- * Brings a database to this version: numbered migrations run forward once, verbs (functions) are replaced when their text
- * changes. Concurrent starts migrate once: one lock for the whole run. A database that is newer than this program is
- * refused, because its verbs would be put back to an older text.
+ * Migrates a database to this version: runs each numbered migration once, and replaces the verbs (functions) when their text changes. A lock
+ * makes processes that start at the same time migrate once. A database that is newer than this program is rejected, because its verbs
+ * would be replaced by older ones.
  */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import type { Database, Queryable } from '../../ports/database/database.js'
 
 // Resolved from the package, so that src/ and dist/ read the same files.
 const kernelFolder = new URL('../../../src/kernel/', import.meta.url)
-const migrationLock = 0x62_77_01 // 'bw' 01: any number that nothing else in this database uses
+const migrationLock = 0x62_77_01 // 'bw' 01: any number that no other advisory lock in this database uses
 
 interface SqlFile {
   readonly name: string
@@ -67,15 +67,18 @@ async function runMigrations(tx: Queryable): Promise<string[]> {
   for (const row of done) {
     const file = known.get(row.name)
     if (file === undefined) {
-      throw new Terminal(`the database has migration ${row.name}, which this version does not know`, {
-        code: 'database_is_newer',
-        hint: 'run the newer version of Bellwether that made it, or restore a backup from before the upgrade',
-      })
+      throw new Terminal(
+        `Cannot migrate the database: it has migration "${row.name}", which this version does not know`,
+        {
+          code: 'database_is_newer',
+          hint: 'run the newer version of Bellwether that created it, or restore a backup from before the upgrade',
+        },
+      )
     }
     if (checksum([file]) !== row.checksum) {
-      throw new Terminal(`migration ${row.name} was changed after it had run on this database`, {
+      throw new Terminal(`Cannot migrate the database: migration "${row.name}" was changed after it ran`, {
         code: 'migration_changed',
-        hint: 'put its text back and write a new migration instead',
+        hint: 'restore its text and write a new migration instead',
       })
     }
     known.delete(row.name)
@@ -94,7 +97,7 @@ async function replaceVerbs(tx: Queryable): Promise<boolean> {
     text: "select checksum from bellwether.migrations where name = 'verbs'",
   })
   if (present?.checksum === wanted) return false
-  // Functions may call functions of files that come later in the alphabet: bodies are checked when they first run.
+  // A function may call functions of later files: PostgreSQL checks a body when it first runs.
   await tx.query({ text: 'set local check_function_bodies = off' })
   for (const file of files) await tx.query({ text: file.text })
   await remember(tx, 'verbs', wanted)
