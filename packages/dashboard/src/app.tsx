@@ -1,4 +1,4 @@
-/** The whole page: the cache, who is looking, the pages. Without a key that the server takes there is only the sign-in. */
+/** The application: cache, session and pages. Without a key that the server accepts it shows only the sign-in page. */
 import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query'
 import { RouterProvider } from '@tanstack/react-router'
 import { StrictMode, useEffect, useSyncExternalStore } from 'react'
@@ -15,10 +15,10 @@ const mayPass = ({ status, code }: Problem) => status === 0 || (status >= 500 &&
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      // The stream says when something changed; coming back to a tab is no news.
+      // The stream reports changes, so returning to the tab needs no refetch.
       refetchOnWindowFocus: false,
       staleTime: 2_000,
-      // A refusal stays one; what may pass is tried twice more.
+      // A rejection is final; other failures are retried twice.
       retry: (failures, error) => failures < 2 && error instanceof Problem && mayPass(error),
       retryDelay: (failures) => Math.min(4_000, 500 * 2 ** failures),
     },
@@ -35,12 +35,12 @@ export function start(root: HTMLElement): void {
   )
 }
 
-/** Asks once who we are; a 401 at any time later leads back here. */
+/** Checks the session once; a later 401 returns here. */
 function Door() {
   const isRefused = useSyncExternalStore(session.listen, session.isRefused)
   const me = useQuery({ ...meQuery, enabled: !isRefused })
   useEffect(() => {
-    // What one person saw must not be there for the next.
+    // Cached data of one session must not be visible to the next.
     if (isRefused) client.clear()
   }, [isRefused])
   if (isRefused) return <SignIn />

@@ -1,4 +1,4 @@
-/** Where the browser starts. */
+/** Entry point of the browser. */
 import { start } from './app.js'
 import { startTheme } from './theme.js'
 

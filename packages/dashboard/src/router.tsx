@@ -1,4 +1,4 @@
-/** Which address shows which page. The project is part of the address, so that a link means the same to whoever gets it. */
+/** Maps URLs to pages. The project is part of the URL, so that a link works for everyone. */
 import {
   createRootRouteWithContext,
   createRoute,
@@ -18,12 +18,12 @@ const text = (value: unknown) => (typeof value === 'string' && value !== '' ? va
 const some = (found: Readonly<Record<string, string | undefined>>) =>
   Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined)) as Record<string, string>
 
-/** Where to begin: the key's only project, the one that was looked at last, the first that there is, or `default`. */
+/** The first project to show: the key's only one, the last one shown, the first one listed, or `default`. */
 async function firstProject(me: Me): Promise<string> {
   if (typeof me.project === 'string') return me.project
   const last = storage.get('browser', 'project')
-  const told = await listProjects().catch((): readonly string[] => [])
-  return (told.length === 0 || (last !== undefined && told.includes(last)) ? last : told[0]) ?? 'default'
+  const listed = await listProjects().catch((): readonly string[] => [])
+  return (listed.length === 0 || (last !== undefined && listed.includes(last)) ? last : listed[0]) ?? 'default'
 }
 
 const root = createRootRouteWithContext<{ me: Me }>()({
@@ -60,24 +60,24 @@ interface FleetSearch {
 const fleet = createRoute({
   getParentRoute: () => projectRoute,
   path: '/fleet',
-  validateSearch: (told): FleetSearch =>
-    some({ show: text(told['show']), q: text(told['q']), target: text(told['target']) }),
+  validateSearch: (search): FleetSearch =>
+    some({ show: text(search['show']), q: text(search['q']), target: text(search['target']) }),
   component: FleetPage,
 })
 
 const board = createRoute({
   getParentRoute: () => projectRoute,
   path: '/board',
-  validateSearch: (told): { task?: string | undefined; q?: string | undefined } =>
-    some({ task: text(told['task']), q: text(told['q']) }),
+  validateSearch: (search): { task?: string | undefined; q?: string | undefined } =>
+    some({ task: text(search['task']), q: text(search['q']) }),
   component: lazyRouteComponent(() => import('./pages/board.js'), 'BoardPage'),
 })
 
 const turns = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns',
-  validateSearch: (told): { status?: string | undefined; agent?: string | undefined } =>
-    some({ status: text(told['status']), agent: text(told['agent']) }),
+  validateSearch: (search): { status?: string | undefined; agent?: string | undefined } =>
+    some({ status: text(search['status']), agent: text(search['agent']) }),
   component: lazyRouteComponent(() => import('./pages/turns.js'), 'TurnsPage'),
 })
 
@@ -102,15 +102,15 @@ interface WorkspaceSearch {
 const workspace = createRoute({
   getParentRoute: () => projectRoute,
   path: '/workspace',
-  validateSearch: (told): WorkspaceSearch =>
-    some({ view: text(told['view']), source: text(told['source']), q: text(told['q']) }),
+  validateSearch: (search): WorkspaceSearch =>
+    some({ view: text(search['view']), source: text(search['source']), q: text(search['q']) }),
   component: lazyRouteComponent(() => import('./pages/workspace.js'), 'WorkspacePage'),
 })
 
 const health = createRoute({
   getParentRoute: () => projectRoute,
   path: '/health',
-  validateSearch: (told): { kind?: string | undefined } => some({ kind: text(told['kind']) }),
+  validateSearch: (search): { kind?: string | undefined } => some({ kind: text(search['kind']) }),
   component: lazyRouteComponent(() => import('./pages/health.js'), 'HealthPage'),
 })
 
@@ -121,11 +121,11 @@ export const router = createRouter({
   context: { me: { role: 'reader' } },
   defaultNotFoundComponent: NotFound,
   defaultErrorComponent: PageFailed,
-  // An address is what a person typed or was sent: text, never JSON that might be something else.
+  // Search parameters are plain text; they are never parsed as JSON.
   parseSearch: (found) => Object.fromEntries(new URLSearchParams(found)),
   stringifySearch: (search) => {
-    const told = Object.entries(search).filter((pair): pair is [string, string] => typeof pair[1] === 'string')
-    return told.length === 0 ? '' : `?${new URLSearchParams(told)}`
+    const present = Object.entries(search).filter((pair): pair is [string, string] => typeof pair[1] === 'string')
+    return present.length === 0 ? '' : `?${new URLSearchParams(present)}`
   },
 })
 

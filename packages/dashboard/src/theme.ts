@@ -1,4 +1,4 @@
-/** Light, dark, or as the machine says. The choice is one attribute of the page; the colours are in theme.css. */
+/** Light, dark, or the system's theme. The choice is one attribute of the page; theme.css holds the colours. */
 import { storage } from './ports/storage.js'
 
 export const themes = ['system', 'light', 'dark'] as const
@@ -7,8 +7,8 @@ export type Theme = (typeof themes)[number]
 const dark = matchMedia('(prefers-color-scheme: dark)')
 
 export function chosenTheme(): Theme {
-  const told = storage.get('browser', 'theme')
-  return themes.find((theme) => theme === told) ?? 'system'
+  const stored = storage.get('browser', 'theme')
+  return themes.find((theme) => theme === stored) ?? 'system'
 }
 
 export function chooseTheme(theme: Theme): void {
@@ -21,7 +21,7 @@ function show(): void {
   document.documentElement.dataset['theme'] = theme === 'system' ? (dark.matches ? 'dark' : 'light') : theme
 }
 
-/** Before the first paint, and whenever the machine changes its mind. */
+/** Applied before the first paint, and when the system theme changes. */
 export function startTheme(): void {
   show()
   dark.addEventListener('change', show)

@@ -1,4 +1,4 @@
-/** Every page with its data, wide and narrow, light and dark, in a real Chromium over the built pages. */
+/** Every page with data, wide and narrow, light and dark, in a real Chromium over the built pages. */
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { look, openBrowser, picture, wrongs } from './support/browser.js'
@@ -34,7 +34,7 @@ describe.each([1_280, 390])('at %i px', (width) => {
     await inBothThemes(page, `task-${width}`, width)
     await page.keyboard.press('Escape')
     await page.keyboard.press('?')
-    await page.getByText('What the words mean').waitFor()
+    await page.getByText('Statuses').waitFor()
     await inBothThemes(page, `help-${width}`, width)
     expect(errors()).toEqual([])
     await close()
@@ -46,7 +46,7 @@ async function inBothThemes(page: Page, name: string, width: number): Promise<vo
   expect(await wrongs(page), `${name}, light`).toEqual([])
   await page.emulateMedia({ colorScheme: 'dark' })
   await picture(page, `${name}-dark`)
-  // Only colours differ, and those are the same at every width.
+  // Only the colours differ, and they are the same at every width.
   const dark = width > 390 ? await wrongs(page, ['color-contrast']) : []
   expect(dark, `${name}, dark`).toEqual([])
   await page.emulateMedia({ colorScheme: 'light' })

@@ -1,55 +1,55 @@
 /**
- * The pages over a house that really runs: one `bellwether up` with its database, workers, board and view, and a real Chromium. What the
- * made-up server of the other tests says is only as true as this.
+ * The pages on a real server: one `bellwether up` with database, workers, board and view, and a real Chromium. It
+ * keeps the fixture server of the other tests honest.
  */
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { look, openBrowser, picture, wrongs, type Look } from './support/browser.js'
-import { openHouse, project, type House } from './support/real-server.js'
+import { look, openBrowser, picture, wrongs, type Appearance } from './support/browser.js'
+import { openServer, project, type RealServer } from './support/real-server.js'
 import { atWork } from './support/scene.js'
 
 let browser: Browser
-let house: House
-// One for all: whoever signed in once goes from page to page.
-let seen: Look
+let server: RealServer
+// One page for all tests: it stays signed in.
+let seen: Appearance
 let page: Page
 
 beforeAll(async () => {
-  ;[browser, house] = await Promise.all([openBrowser(), openHouse()])
-  for (const agent of ['clerk', 'planner']) await house.play(agent)
+  ;[browser, server] = await Promise.all([openBrowser(), openServer()])
+  for (const agent of ['clerk', 'planner']) await server.play(agent)
   seen = await look(browser)
   page = seen.page
 })
 
 afterAll(async () => {
   await browser?.close()
-  await house?.close()
+  await server?.close()
 })
 
 async function open(path: string): Promise<void> {
-  await page.goto(`${house.url}/p/${project}${path}`)
+  await page.goto(`${server.url}/p/${project}${path}`)
   await page.locator('[data-link=live]').waitFor()
 }
 
-/** What must not be there at the end of any of these: errors in the console, and a script that an agent wrote and that ran. */
+/** Fails on console errors and on a script of an agent that ran. */
 async function bad(): Promise<string[]> {
   const owned = await page.evaluate(() => window.__owned)
   return [...seen.errors(), ...(owned === undefined ? [] : ['a script of an agent ran'])]
 }
 
 const row = (agent: string) => page.getByRole('row').filter({ hasText: agent })
-const turn = (id: string, what: string, body: object) => house.ask('POST', `/turns/${id}/${what}`, body)
+const turn = (id: string, what: string, body: object) => server.ask('POST', `/turns/${id}/${what}`, body)
 
-describe('a running house', () => {
-  it('opens by the link that it prints, and Fleet shows a turn as it goes, by events alone', async () => {
-    await page.goto(house.loginUrl)
+describe('a running server', () => {
+  it('opens with the printed link, and Fleet follows a turn through events alone', async () => {
+    await page.goto(server.loginUrl)
     await page.waitForURL(`**/p/${project}/fleet`)
     await row('greeter').waitFor()
     await page.locator('[data-link=live]').waitFor()
-    // Nothing is asked for any more: what changes from here on was told by the stream.
+    // Queries are blocked: every change from here on comes from the stream.
     await page.route(/\/agents\?/, () => undefined)
-    const id = await house.run('clerk', 'Count the files of the archive.')
-    const { turn_epoch } = await house.claim()
+    const id = await server.run('clerk', 'Count the files of the archive.')
+    const { turn_epoch } = await server.claim()
     await turn(id, 'beat', { turn_epoch, activity: 'executing_tool', current_tool: 'count_files' })
     await row('clerk').filter({ hasText: 'running' }).filter({ hasText: 'count_files' }).waitFor()
     const step = { phase: 'look', status: 'success', metadata: { usage: { total_tokens: 120 } } }
@@ -61,8 +61,8 @@ describe('a running house', () => {
     const calls = [{ tool_call_id: `${id}-1`, tool_name: 'survey', arguments: { of: 'archive' }, timeout_seconds: 1 }]
     await turn(id, 'suspend', { turn_epoch, calls })
     await row('clerk').filter({ hasText: 'suspended' }).filter({ hasText: 'survey' }).waitFor()
-    // Nobody hosts the tool: a watchdog says that the time is up, and the turn goes on.
-    const resumed = await house.claim()
+    // No host serves the tool: the watchdog writes a timeout result, and the turn resumes.
+    const resumed = await server.claim()
     expect(resumed).toMatchObject({ agent_turn_id: id, kind: 'resume' })
     await turn(id, 'deliver', { turn_epoch: resumed.turn_epoch, text: 'About forty.' })
     await row('clerk').filter({ hasText: 'idle' }).filter({ hasText: 'success' }).waitFor()
@@ -70,7 +70,7 @@ describe('a running house', () => {
     await page.unroute(/\/agents\?/)
     await row('clerk').getByRole('link', { name: 'success' }).click()
     await page.waitForURL(`**/turns/${id}`)
-    const told = page.getByRole('region', { name: 'What happened' })
+    const shown = page.getByRole('region', { name: 'Timeline' })
     for (const words of [
       'Count the files of the archive.',
       'There are many.',
@@ -81,10 +81,10 @@ describe('a running house', () => {
       'Deliverable: success',
       'About forty.',
     ])
-      await told.getByText(words).first().waitFor()
-    await told.getByText('survey').click()
-    await told.getByText('"archive"').waitFor()
-    // Nobody told what it cost, and no number is made up.
+      await shown.getByText(words).first().waitFor()
+    await shown.getByText('survey').click()
+    await shown.getByText('"archive"').waitFor()
+    // No step reported a cost, so none is shown.
     await page.getByText('120, –', { exact: true }).waitFor()
     expect(await wrongs(page)).toEqual([])
     expect(await bad()).toEqual([])
@@ -92,26 +92,26 @@ describe('a running house', () => {
 
   it('asks a person in Needs you, and the turn ends with the answer', async () => {
     await open('/needs-you')
-    await page.getByText('Nothing needs you.').waitFor()
-    const id = await house.run('judge', 'Ship the release today?')
-    const card = page.getByRole('article', { name: 'Question of judge' })
+    await page.getByText('Nothing needs you').waitFor()
+    const id = await server.run('assess', 'Ship the release today?')
+    const card = page.getByRole('article', { name: 'Question of assess' })
     await card.getByText('Ship the release today?').waitFor()
     await page.getByRole('link', { name: 'Needs you 1 waiting' }).waitFor()
     expect(await page.title()).toBe('(1) Bellwether')
     await card.getByLabel('ship it').check()
     await card.getByRole('button', { name: 'Answer' }).click()
-    await page.getByText('Nothing needs you.').waitFor()
-    const { outcome } = await house.ask('GET', `/projects/${project}/turns/${id}?wait=30`)
+    await page.getByText('Nothing needs you').waitFor()
+    const { outcome } = await server.ask('GET', `/projects/${project}/turns/${id}?wait=30`)
     expect(outcome).toBe('success')
-    await page.goto(`${house.url}/p/${project}/turns/${id}`)
+    await page.goto(`${server.url}/p/${project}/turns/${id}`)
     await page.getByText('Deliverable: success').waitFor()
     await page.getByText('ship it').last().waitFor()
     expect(await bad()).toEqual([])
   })
 
-  it('shows a fork and join as a family, as it happens, and what a hostile child says as words', async () => {
-    const id = await house.run('planner', 'Ask both of them.')
-    const { turn_epoch } = await house.claim()
+  it('shows a fork-join as parent and children while it runs, and the text of a hostile child as plain text', async () => {
+    const id = await server.run('planner', 'Ask both of them.')
+    const { turn_epoch } = await server.claim()
     const task = (target_ref: string) => ({
       target_strategy: 'reuse',
       target_ref,
@@ -120,10 +120,10 @@ describe('a running house', () => {
     const batch = { tasks: [task('greeter'), task('mallory')], deadline_seconds: 60 }
     await turn(id, 'suspend', { turn_epoch, calls: [{ tool_call_id: `${id}-1`, tool_name: 'fork_join', batch }] })
     await open(`/turns/${id}`)
-    const family = page.getByRole('list', { name: 'Family of this turn' })
-    const child = (agent: string) => family.getByRole('listitem').filter({ hasText: agent }).last()
+    const relatives = page.getByRole('list', { name: 'Parent and children of this turn' })
+    const child = (agent: string) => relatives.getByRole('listitem').filter({ hasText: agent }).last()
     for (const agent of ['greeter', 'mallory']) await child(agent).getByText('success').waitFor()
-    const resumed = await house.claim()
+    const resumed = await server.claim()
     await turn(id, 'deliver', { turn_epoch: resumed.turn_epoch, text: 'Both spoke.' })
     await page.getByText('Both spoke.').waitFor()
 
@@ -131,22 +131,22 @@ describe('a running house', () => {
     await page.getByText('Deliverable: success').waitFor()
     await page.getByText('<img src=x onerror=').first().waitFor()
     expect(await page.locator('main img, main script').count()).toBe(0)
-    // The way back to whoever asked.
+    // The link back to the parent.
     await page
-      .getByRole('list', { name: 'Family of this turn' })
+      .getByRole('list', { name: 'Parent and children of this turn' })
       .getByRole('link', { name: /planner/ })
       .click()
     await page.waitForURL(`**/turns/${id}`)
     expect(await bad()).toEqual([])
   })
 
-  it('moves a task over the board by itself, and one that needs a word once a person has said it', async () => {
+  it('moves a task across the board, and one that needs approval after a person approves it', async () => {
     const column = (name: string) => page.getByRole('region', { name, exact: true })
     await open('/board')
-    await page.getByText('No task yet.').waitFor()
+    await page.getByText('No tasks yet').waitFor()
     const words = { agent: 'scribe', instruction: 'Write notes.md.', verify: ['test -s notes.md'] }
-    await house.ask('POST', '/board/tasks', { ...words, title: 'Write them again', requiresApproval: true })
-    await house.ask('POST', '/board/tasks', { ...words, title: 'Write the notes', priority: 5 })
+    await server.ask('POST', '/board/tasks', { ...words, title: 'Write them again', requiresApproval: true })
+    await server.ask('POST', '/board/tasks', { ...words, title: 'Write the notes', priority: 5 })
     await column('pending').getByText('needs you').waitFor()
     await page.getByRole('link', { name: 'Needs you 1 waiting' }).click()
     const need = page.getByRole('article', { name: 'Write them again' })
@@ -168,55 +168,55 @@ describe('a running house', () => {
     expect(await bad()).toEqual([])
   })
 
-  it('shows the files of its folder as they come, and finds them by name', async () => {
+  it('shows new files of its folder and finds them by name', async () => {
     await open('/workspace')
     await page.getByRole('treeitem', { name: /^agents/ }).click()
     await page.getByText('greeter.md').waitFor()
-    house.write('fresh-idea.md', '# An idea\n')
+    server.write('fresh-idea.md', '# An idea\n')
     await page.getByText('fresh-idea.md').waitFor()
     await page.keyboard.press('/')
-    await page.keyboard.type('judge')
-    await page.getByText('/agents/judge.md').waitFor()
+    await page.keyboard.type('assess')
+    await page.getByText('/agents/assess.md').waitFor()
     expect(await page.getByText('leader', { exact: true }).count()).toBe(1)
     expect(await bad()).toEqual([])
   })
 
-  it('shows in Health its processes, its parts, and whom the watchdogs saved', async () => {
+  it('shows processes, components and interventions on the Health page', async () => {
     await open('/health')
     await page.getByRole('list', { name: 'Processes' }).getByText('worker default').waitFor()
-    await page.getByRole('list', { name: 'Parts and what stands on them' }).getByText('project').first().waitFor()
+    await page.getByRole('list', { name: 'Components by dependency' }).getByText('project').first().waitFor()
     await page.getByText('a turn whose tool never answered').first().waitFor()
     await page.getByRole('link', { name: /tool_timeout/ }).click()
-    await page.getByRole('link', { name: 'the turn' }).first().click()
+    await page.getByRole('link', { name: 'Turn', exact: true }).first().click()
     await page.getByText('Watchdog: tool_timeout').waitFor()
-    expect(await page.getByText('Nobody had to step in.').count()).toBe(0)
+    expect(await page.getByText('No interventions').count()).toBe(0)
     expect(await bad()).toEqual([])
   })
 
-  it('tells at one look what is running, what is stuck and what needs a person', async () => {
-    const scene = await atWork(house)
+  it('summarises what is running, what is stuck and what needs a person', async () => {
+    const scene = await atWork(server)
     await open('/board')
-    await page.getByRole('region', { name: 'blocked' }).getByText('try 1 of').waitFor({ timeout: 40_000 })
+    await page.getByRole('region', { name: 'blocked' }).getByText('attempt 1 of').waitFor({ timeout: 40_000 })
     await page.getByRole('region', { name: 'in progress' }).getByText('Draft the announcement').waitFor()
     await page.emulateMedia({ colorScheme: 'dark' })
-    await picture(page, 'house-board-1280-dark')
+    await picture(page, 'server-board-1280-dark')
     await page.emulateMedia({ colorScheme: 'light' })
-    // Nothing moves any more: whoever is left waits for somebody, or is played by the test.
+    // Nothing changes any more: the remaining agents wait for a person or for the test.
     await open('/fleet')
-    const tiles = page.getByRole('region', { name: 'At a glance' }).getByRole('link')
+    const tiles = page.getByRole('region', { name: 'Summary' }).getByRole('link')
     const numbers = async () => (await tiles.allInnerTexts()).map((text) => text.replace(/\s+/g, ' ').trim())
-    const told = ['3 running', '0 stuck', '2 need you', '2 waiting', '7 at rest', '2 in line']
-    await expect.poll(numbers, { timeout: 20_000 }).toEqual(told)
+    const shown = ['3 running', '0 stuck', '2 need you', '2 waiting', '7 idle', '2 queued']
+    await expect.poll(numbers, { timeout: 20_000 }).toEqual(shown)
     await row('writer').waitFor()
-    await picture(page, 'house-fleet-1280-light')
+    await picture(page, 'server-fleet-1280-light')
     await open(`/turns/${scene.turn}`)
     await page.getByText('run_tests').first().waitFor()
-    await picture(page, 'house-turns-one-1280-light')
+    await picture(page, 'server-turns-one-1280-light')
     await page.setViewportSize({ width: 390, height: 844 })
     await page.emulateMedia({ colorScheme: 'dark' })
     await open('/needs-you')
     await page.getByText('Ship the release today?').waitFor()
-    await picture(page, 'house-needs-you-390-dark')
+    await picture(page, 'server-needs-you-390-dark')
     expect(await bad()).toEqual([])
   })
 })

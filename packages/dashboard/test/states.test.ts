@@ -1,7 +1,7 @@
-/** Every page without its data: nothing there, not there yet, gone wrong, of a strange shape. */
+/** Every page without data: empty, loading, failed, or with a response of an unexpected form. */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { look, openBrowser, picture, wrongs, type Look } from './support/browser.js'
+import { look, openBrowser, picture, wrongs, type Appearance } from './support/browser.js'
 import { openFixture, type Fixture, type Mood } from './support/server.js'
 import { nameOf, pages } from './support/tried.js'
 
@@ -17,7 +17,11 @@ afterAll(async () => {
   await fixture?.close()
 })
 
-async function visit<T>(mood: Mood, options: Parameters<typeof look>[1], act: (seen: Look) => Promise<T>): Promise<T> {
+async function visit<T>(
+  mood: Mood,
+  options: Parameters<typeof look>[1],
+  act: (seen: Appearance) => Promise<T>,
+): Promise<T> {
   fixture.mood = mood
   const seen = await look(browser, options)
   try {
@@ -28,15 +32,15 @@ async function visit<T>(mood: Mood, options: Parameters<typeof look>[1], act: (s
   }
 }
 
-describe('without data', () => {
-  it('every page says what is empty and what to do about it', async () => {
+describe('pages without data', () => {
+  it('every page says that it is empty and what to do', async () => {
     await visit('empty', {}, async ({ page, errors }) => {
       for (const { path, empty } of pages) {
         if (empty === null) continue
         await page.goto(`${fixture.url}/p/demo${path}`)
         await page.getByText(empty).waitFor()
         await picture(page, `${nameOf(path)}-empty`)
-        // The others say it in the same way.
+        // The others show it in the same way.
         const found = path === '/fleet' || path === '/health' ? await wrongs(page) : []
         expect(found, path).toEqual([])
       }
@@ -44,7 +48,7 @@ describe('without data', () => {
     })
   })
 
-  it('every page shows that it is loading, and nothing that it does not know', async () => {
+  it('every page shows that it is loading', async () => {
     await visit('hang', {}, async ({ page, errors }) => {
       for (const { path, shows } of pages) {
         await page.goto(`${fixture.url}/p/demo${path}`)
@@ -57,7 +61,7 @@ describe('without data', () => {
     })
   })
 
-  it('every page says what went wrong, and tries again when asked', async () => {
+  it('every page shows the error and retries on request', async () => {
     fixture.mood = 'error'
     await Promise.all(
       pages.map(async ({ path, shows }, at) => {
@@ -75,7 +79,7 @@ describe('without data', () => {
         const again = seen.page.getByRole('alert').getByRole('button', { name: 'Try again' })
         while ((await again.count()) > 0) await again.first().click({ timeout: 2_000 }).catch(gone)
         await seen.page.getByText(shows).first().waitFor()
-        // The browser itself tells of answers with status 500.
+        // The browser logs responses with status 500 itself.
         expect(seen.errors(/status of 500/), path).toEqual([])
         await seen.close()
       }
@@ -83,30 +87,30 @@ describe('without data', () => {
   })
 })
 
-/** One press may bring everything back, and take the other buttons away. */
+/** One retry may reload everything and remove the other buttons. */
 function gone(error: unknown): void {
   if (!/Timeout|detached|not attached/i.test(String(error))) throw error
 }
 
-describe('answers of a strange shape', () => {
-  it('break no more than their own page: it says so, and the others can be reached', async () => {
+describe('responses of an unexpected form', () => {
+  it('break only their own page, which says so; the others stay reachable', async () => {
     await visit('odd', {}, async ({ page }) => {
       for (const { path } of pages) {
         await page.goto(`${fixture.url}/p/demo${path}`)
         await page.getByRole('navigation').getByRole('link', { name: 'Health' }).first().waitFor()
-        const told = page.getByRole('alert').filter({ hasText: /\S/ }).first()
-        await told.waitFor()
-        expect(await told.textContent(), path).not.toBe('')
+        const shown = page.getByRole('alert').filter({ hasText: /\S/ }).first()
+        await shown.waitFor()
+        expect(await shown.textContent(), path).not.toBe('')
       }
     })
   })
 })
 
-describe('what is not there', () => {
-  it('an address that leads nowhere says so and leads back', async () => {
+describe('unknown URLs', () => {
+  it('an unknown URL shows an error page with a link back', async () => {
     await visit('ok', {}, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/nowhere/at/all`)
-      await page.getByText('There is nothing at this address.').waitFor()
+      await page.getByText('There is no page at this URL.').waitFor()
       await page.getByRole('link', { name: 'To the fleet' }).click()
       await page.getByText('planner-03').first().waitFor()
       await page.goto(`${fixture.url}/p/demo/turns/no-such-turn`)

@@ -1,7 +1,10 @@
-/** What a person does: signs in, presses keys, answers, stops; and what an attacker wrote, shown as words. */
+/**
+ * What a person does: signs in, presses keys, answers, stops; and that text written by an attacker is shown as plain
+ * text.
+ */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { look, openBrowser, type Look } from './support/browser.js'
+import { look, openBrowser, type Appearance } from './support/browser.js'
 import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
 import { turnId } from './support/strings.js'
 
@@ -15,7 +18,7 @@ afterAll(() => browser?.close())
 
 async function using(
   options: FixtureOptions,
-  act: (fixture: Fixture, seen: Look) => Promise<void>,
+  act: (fixture: Fixture, seen: Appearance) => Promise<void>,
   width = 1_280,
 ): Promise<void> {
   const fixture = await openFixture(options)
@@ -28,13 +31,13 @@ async function using(
   }
 }
 
-describe('the door', () => {
-  it('asks for a key once, keeps it in the tab, and asks again when the server forgets it', () =>
+describe('signing in', () => {
+  it('asks for a key once, keeps it in the tab, and asks again when the server rejects it', () =>
     using({ key: 'right-key' }, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/board`)
       await page.getByLabel('API key').fill('wrong-key')
       await page.getByRole('button', { name: 'Sign in' }).click()
-      await page.getByText('The server does not know this key.').waitFor()
+      await page.getByText('The server does not accept this key. Check it, or create a new one.').waitFor()
       await page.getByLabel('API key').fill('right-key')
       await page.keyboard.press('Enter')
       await page.getByText('Upgrade the payment library').first().waitFor()
@@ -47,7 +50,7 @@ describe('the door', () => {
       expect(errors(/status of 401/)).toEqual([])
     }))
 
-  it('closes at once when the key is taken back, and nothing that was seen stays', () =>
+  it('signs out at once when the key is revoked, and clears all data', () =>
     using({ key: 'right-key' }, async (fixture, { page }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       await page.getByLabel('API key').fill('right-key')
@@ -60,13 +63,13 @@ describe('the door', () => {
       expect(await page.getByText('planner-03').count()).toBe(0)
     }))
 
-  it('opens by a one-time link, whose cookie then speaks', () =>
+  it('signs in with a one-time link and its cookie', () =>
     using({ key: 'right-key' }, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/login?token=once`)
       await page.getByRole('heading', { name: 'Fleet' }).waitFor()
       await page.locator('[data-link=live]').waitFor()
       expect(page.url()).toBe(`${fixture.url}/p/demo/fleet`)
-      await page.getByRole('button', { name: 'Keys and words' }).click()
+      await page.getByRole('button', { name: 'Keyboard and statuses' }).click()
       await page.getByRole('button', { name: 'Sign out' }).click()
       await page.getByLabel('API key').waitFor()
       expect(fixture.posted.map(({ method, path }) => `${method} ${path}`)).toEqual(['DELETE /logins'])
@@ -75,7 +78,7 @@ describe('the door', () => {
 })
 
 describe('the keyboard', () => {
-  it('goes to every page, finds the search, walks lists, and helps', () =>
+  it('the keyboard reaches every page, the search, lists and the help', () =>
     using({}, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       await page.getByText('planner-03').first().waitFor()
@@ -100,20 +103,20 @@ describe('the keyboard', () => {
       await page.keyboard.press('Enter')
       await page.waitForURL(`**/turns/${turnId(1)}`)
       await page.keyboard.press('?')
-      await page.getByRole('dialog').getByText('Keys and words').waitFor()
+      await page.getByRole('dialog').getByText('Keyboard and statuses').waitFor()
       await page.keyboard.press('Escape')
       await page.getByRole('dialog').waitFor({ state: 'detached' })
       expect(errors()).toEqual([])
     }))
 
-  it('everything that can be pressed can be reached by Tab, with a ring around it', () =>
+  it('every control is reachable by Tab and shows a focus ring', () =>
     using({}, async (fixture, { page }) => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
       await page.getByText('Ship it today?').waitFor()
       const reached = new Set<string>()
       for (let presses = 0; presses < 60; presses += 1) {
         await page.keyboard.press('Tab')
-        const told = await page.evaluate(() => {
+        const shown = await page.evaluate(() => {
           const focused = document.activeElement as HTMLElement
           const { outlineStyle, outlineWidth } = getComputedStyle(focused)
           return {
@@ -122,17 +125,17 @@ describe('the keyboard', () => {
             ring: outlineStyle !== 'none' && outlineWidth !== '0px',
           }
         })
-        if (told.tag === 'BODY') break
-        expect(told.ring, `${told.tag} ${told.name}`).toBe(true)
-        reached.add(`${told.tag} ${told.name.trim()}`)
+        if (shown.tag === 'BODY') break
+        expect(shown.ring, `${shown.tag} ${shown.name}`).toBe(true)
+        reached.add(`${shown.tag} ${shown.name.trim()}`)
       }
       for (const wanted of ['BUTTON Answer', 'BUTTON Decline', 'A Health', 'BUTTON Try again'])
         expect([...reached]).toContain(wanted)
     }))
 })
 
-describe('doing something', () => {
-  it('a question is answered by a choice, by words and by fields; what is missing is said first', () =>
+describe('actions', () => {
+  it('answers a question with a choice, text or fields, and reports missing fields first', () =>
     using({}, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
       const card = (agent: string) => page.getByRole('article', { name: `Question of ${agent}` })
@@ -170,19 +173,19 @@ describe('doing something', () => {
       expect(errors()).toEqual([])
     }))
 
-  it('a turn is stopped after asking, with the reason', () =>
+  it('stops a turn with a reason after a confirmation', () =>
     using({}, async (fixture, { page }) => {
       await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
       await page.getByRole('button', { name: 'Stop…' }).click()
       await page.getByLabel('Reason').fill('wrong branch')
-      await page.getByRole('button', { name: 'Stop it' }).click()
+      await page.getByRole('button', { name: 'Stop turn' }).click()
       await page.getByRole('dialog').waitFor({ state: 'detached' })
       expect(fixture.posted).toEqual([
         { method: 'POST', path: `/projects/demo/turns/${turnId(0)}/stop`, body: { reason: 'wrong branch' } },
       ])
     }))
 
-  it('a task is moved from its drawer, and a call’s answer is read when it is opened', () =>
+  it('moves a task from its drawer, and loads the result of a call when it is opened', () =>
     using({}, async (fixture, { page }) => {
       await page.goto(`${fixture.url}/p/demo/board`)
       await page.getByRole('button', { name: /T-3/ }).click()
@@ -195,7 +198,7 @@ describe('doing something', () => {
       await page.getByText('42 tests passed').first().waitFor()
     }))
 
-  it('on a small window the columns of the board are one press away', () =>
+  it('links to the columns of the board on a small window', () =>
     using(
       {},
       async (fixture, { page }) => {
@@ -213,7 +216,7 @@ describe('doing something', () => {
       390,
     ))
 
-  it('folders open one by one, a large one too, and files are found by name', () =>
+  it('opens folders one by one, large ones too, and finds files by name', () =>
     using({}, async (fixture, { page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/workspace`)
       await page.getByRole('treeitem', { name: /^many/ }).click()
@@ -229,7 +232,7 @@ describe('doing something', () => {
       expect(errors()).toEqual([])
     }))
 
-  it('themes go round, and the choice outlives the tab', () =>
+  it('switches themes and remembers the choice', () =>
     using({}, async (fixture, { page }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       const theme = () => page.evaluate(() => document.documentElement.dataset['theme'])
@@ -243,7 +246,7 @@ describe('doing something', () => {
     }))
 })
 
-describe('hostile words', () => {
+describe('hostile text', () => {
   it.each([1_280, 390])('are words on every page at %i px: nothing runs, nothing is hidden, nothing grows', (width) =>
     using(
       { hostile: true, agents: 400 },

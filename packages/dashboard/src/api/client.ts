@@ -1,19 +1,19 @@
 /**
- * The one place that talks to the server. Always: every request has a time limit and our headers; every failure is a `Problem` with
- * a code, also when the server cannot be reached; the server's clock is noted, because deadlines are its own.
+ * The only module that calls the server. Every request has a timeout and our headers; every failure is a `Problem`
+ * with a code, also if the server is unreachable. It tracks the server's clock, because deadlines are in server time.
  */
 import { clock } from '../ports/clock.js'
 import { session } from './session.js'
 
 export const base = '/api/v1'
-// Longer than any answer takes that is not a long poll; the dashboard makes none.
+// Longer than any response takes; the dashboard makes no long polls.
 const timeoutMs = 20_000
-// A Date header has whole seconds: a smaller difference says nothing.
+// A Date header has whole seconds: a smaller difference is noise.
 const skewLeastMs = 1_500
 
 let skewMs = 0
 
-/** What time it is for the server. */
+/** The current time of the server. */
 export const serverNowMs = (): number => clock.nowMs() + skewMs
 
 export class Problem extends Error {
@@ -34,24 +34,24 @@ export interface Ask {
   readonly body?: unknown
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal
-  /** A list that the answer must have: whatever else answers in the server's place is not taken for an empty one. */
+  /** A list that the response must contain, so that a proxy's response is not mistaken for an empty list. */
   readonly list?: string
 }
 
 export function headersFor(key = session.key()): Record<string, string> {
-  // A form on another site cannot send this header: with it the server knows that a cookie was not borrowed.
+  // A form on another site cannot send this header, so the server knows that the request comes from this page.
   return { 'x-requested-with': 'bellwether', ...(key === undefined ? {} : { 'x-api-key': key }) }
 }
 
 export function urlOf(path: string, query: Ask['query'] = {}): string {
-  const told = Object.entries(query).filter(
+  const present = Object.entries(query).filter(
     (pair): pair is [string, string | number | boolean] => pair[1] !== undefined,
   )
-  const text = told.map(([name, value]) => `${encodeURIComponent(name)}=${encodePath(String(value))}`).join('&')
+  const text = present.map(([name, value]) => `${encodeURIComponent(name)}=${encodePath(String(value))}`).join('&')
   return `${base}${path}${text === '' ? '' : `?${text}`}`
 }
 
-/** Names of files may hold bytes that are no text, carried as lone surrogates: those go back as bytes. */
+/** File names may contain bytes that are not UTF-8, represented as lone surrogates; these are sent as bytes. */
 export function encodePath(text: string): string {
   let out = ''
   for (const letter of text) {
@@ -92,7 +92,7 @@ export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
   throw problem
 }
 
-/** Something else instead of an error where a server has no such route, or this key may not ask it. */
+/** Returns `instead` if the server has no such route or the key may not use it. */
 export async function ifOffered<T>(answer: Promise<T>, instead: T): Promise<T> {
   try {
     return await answer
@@ -109,48 +109,48 @@ function read(text: string): unknown {
     throw new Problem(
       502,
       'unreadable',
-      'the answer is not JSON',
-      'something between this page and the server answers in its place',
+      'The response is not JSON.',
+      'A proxy may have answered instead of the server. Check what is between this page and the server.',
     )
   }
 }
 
 function shaped(answer: unknown, list: string | undefined): unknown {
   if (list === undefined) return answer
-  const told = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>)[list] : undefined
-  if (Array.isArray(told)) return answer
+  const value = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>)[list] : undefined
+  if (Array.isArray(value)) return answer
   throw new Problem(
     502,
     'unreadable',
-    `the answer has no ${list}`,
-    'the server is of another version, or something answers in its place',
+    `The response has no "${list}".`,
+    'The server may have another version; reload the page. Or a proxy answered instead of it.',
   )
 }
 
 function unreachable(isLate: boolean): Problem {
   return isLate
-    ? new Problem(0, 'timeout', `the server did not answer within ${timeoutMs / 1_000} s`, 'it may be busy: try again')
-    : new Problem(0, 'unreachable', 'the server cannot be reached', 'is `bellwether up` running?')
+    ? new Problem(0, 'timeout', `The server did not answer within ${timeoutMs / 1_000} s.`, 'Try again.')
+    : new Problem(0, 'unreachable', 'Cannot reach the server.', 'Check that `bellwether up` is running.')
 }
 
 export function problemOf(status: number, text: string): Problem {
   try {
-    const told = JSON.parse(text) as { code?: unknown; detail?: unknown; title?: unknown; hint?: unknown }
-    const say = (value: unknown) => (typeof value === 'string' ? value : undefined)
+    const body = JSON.parse(text) as { code?: unknown; detail?: unknown; title?: unknown; hint?: unknown }
+    const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined)
     return new Problem(
       status,
-      say(told.code) ?? 'refused',
-      say(told.detail) ?? say(told.title) ?? `status ${status}`,
-      say(told.hint),
+      textOf(body.code) ?? 'rejected',
+      textOf(body.detail) ?? textOf(body.title) ?? `status ${status}`,
+      textOf(body.hint),
     )
   } catch {
-    return new Problem(status, 'refused', `the server answered ${status}`)
+    return new Problem(status, 'rejected', `The server answered ${status}.`)
   }
 }
 
 function noteTime(response: Response): void {
-  const told = Date.parse(response.headers.get('date') ?? '')
-  if (Number.isNaN(told)) return
-  const difference = told - clock.nowMs()
+  const serverMs = Date.parse(response.headers.get('date') ?? '')
+  if (Number.isNaN(serverMs)) return
+  const difference = serverMs - clock.nowMs()
   if (Math.abs(difference - skewMs) > skewLeastMs) skewMs = difference
 }

@@ -1,4 +1,4 @@
-/** What a person can do from the pages. Each is one request; what it changed is seen by asking again. */
+/** What a person can change from the pages. Each is one request; the caller refetches to see the effect. */
 import { random } from '../ports/random.js'
 import { ask, Problem } from './client.js'
 import type { TaskDetail } from './board-types.js'
@@ -21,7 +21,7 @@ export const sendAnswer = (project: string, call: string, answer: Answer) =>
     headers: { 'idempotency-key': random.id() },
   })
 
-/** Ends the session of a cookie, and forgets the key of this tab. */
+/** Ends the cookie session and removes the key of this tab. */
 export async function signOut(): Promise<void> {
   await ask('/logins', { method: 'DELETE' }).catch((error: unknown) => {
     // A server without sessions has nothing to end.

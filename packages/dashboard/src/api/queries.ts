@@ -1,6 +1,6 @@
 /**
- * What the pages ask for, each question once: its key in the cache, its address, and how often it is asked again without news.
- * Always bounded: lists stop at a number that a page can show. What a server does not offer (404) is an answer, not an error.
+ * The queries of the pages: cache key, URL and refetch interval of each, once. Lists are bounded by what a page can
+ * show. A route that the server does not offer (404) is an answer, not an error.
  */
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { recent } from '../live/recent.js'
@@ -20,11 +20,11 @@ export const meQuery = queryOptions({
 
 export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
   const none = { projects: [] }
-  const asked = ask<{ projects: readonly { project_id: string }[] }>('/projects', {
+  const response = ask<{ projects: readonly { project_id: string }[] }>('/projects', {
     list: 'projects',
     ...(signal === undefined ? {} : { signal }),
   })
-  return (await ifOffered(asked, none)).projects.map((one) => one.project_id)
+  return (await ifOffered(response, none)).projects.map((one) => one.project_id)
 }
 
 export const projectsQuery = queryOptions({
@@ -34,7 +34,7 @@ export const projectsQuery = queryOptions({
 })
 
 const pageSize = 1_000
-// A roster that a browser can hold; beyond it the page says that it is cut.
+// As many agents as a browser can hold; beyond that the page says that the list is cut.
 const pagesMax = 20
 
 export const agentsQuery = (project: string) =>
@@ -46,19 +46,19 @@ export const agentsQuery = (project: string) =>
       let cursor: string | null = ''
       for (let page = 0; page < pagesMax && cursor !== null; page += 1) {
         const query = { limit: pageSize, ...(cursor === '' ? {} : { cursor }) }
-        const told: { agents: Agent[]; cursor: string | null } = await ask(inProject(project, '/agents'), {
+        const chunk: { agents: Agent[]; cursor: string | null } = await ask(inProject(project, '/agents'), {
           query,
           signal,
           list: 'agents',
         })
-        agents.push(...told.agents)
-        cursor = told.cursor
+        agents.push(...chunk.agents)
+        cursor = chunk.cursor
       }
       const read: Agents = { agents, cut: cursor !== null, readAtMs: serverNowMs() }
-      // Events that came while we asked may be newer than the answer.
+      // Events that arrived during the request may be newer than its response.
       return patchAgents(read, recent.since(startedAt))
     },
-    // Not every move is announced: a lease and its taking are seen by looking. A large roster is looked at less often.
+    // Not every move has an event: leases and claims are seen by refetching, less often for a large roster.
     refetchInterval: (query) => ((query.state.data?.agents.length ?? 0) > pageSize ? 20_000 : 5_000),
     structuralSharing: false,
   })
@@ -139,13 +139,12 @@ export const interventionsQuery = (project: string, kind: string | undefined) =>
 
 export interface Board {
   readonly tasks: readonly Task[]
-  /** How many there are, shown or not. */
+  /** How many exist, shown or not. */
   readonly open: number
   readonly done: number
   readonly choice: Choice | null
-  /** Whoever paused it said so. */
   readonly isPaused: boolean
-  /** False: this server keeps no board. */
+  /** False if the server has no board. */
   readonly isOffered: boolean
 }
 

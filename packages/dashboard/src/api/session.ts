@@ -1,35 +1,35 @@
 /**
- * Who is looking. A key lives in this tab only (sessionStorage) and is sent with every request; without one the browser's cookie
- * from a one-time link speaks. Always: the first 401 signs out, once, and whoever shows pages is told.
+ * The current session. A key lives in this tab only (sessionStorage) and is sent with every request; without one the
+ * cookie of a one-time link applies. The first 401 signs out once and notifies the listeners.
  */
 import { storage } from '../ports/storage.js'
 
-type Told = () => void
+type Listener = () => void
 
-const listeners = new Set<Told>()
+const listeners = new Set<Listener>()
 let refused = false
 
 export const session = {
   key: (): string | undefined => storage.get('tab', 'key'),
-  /** True once the server refused what we have. */
+  /** True after the server rejected the session. */
   isRefused: (): boolean => refused,
   enter(key: string | undefined): void {
     storage.set('tab', 'key', key)
     refused = false
-    tell()
+    notify()
   },
   refuse(): void {
     if (refused) return
     refused = true
     storage.set('tab', 'key', undefined)
-    tell()
+    notify()
   },
-  listen: (listener: Told): (() => void) => {
+  listen: (listener: Listener): (() => void) => {
     listeners.add(listener)
     return () => listeners.delete(listener)
   },
 }
 
-function tell(): void {
+function notify(): void {
   for (const listener of listeners) listener()
 }

@@ -1,4 +1,4 @@
-/** What the workspace page asks a view. Folders are read one at a time, when they are opened. */
+/** The queries of the workspace page. A folder is read when it is opened. */
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { ask, ifOffered } from './client.js'
 import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewLine, ViewStats } from './board-types.js'
@@ -36,7 +36,7 @@ export const blindSpotsQuery = (view: string, source: string | undefined) =>
   })
 
 interface TreeAnswer extends FileNode {
-  /** Where a view has several sources. */
+  /** If a view has several sources. */
   readonly members?: Readonly<Record<string, FileNode | null>>
 }
 
@@ -45,14 +45,15 @@ export const folderQuery = (view: string, source: string | undefined, path: stri
     queryKey: ['view', view, 'folder', source ?? '', path],
     queryFn: async ({ signal }): Promise<Folder> => {
       const query = { path, recursive: false, source }
-      const told = await ask<TreeAnswer>(ofView(view, '/tree'), { query, signal })
-      const node = told.members === undefined ? told : Object.values(told.members).find((member) => member !== null)
+      const response = await ask<TreeAnswer>(ofView(view, '/tree'), { query, signal })
+      const node =
+        response.members === undefined ? response : Object.values(response.members).find((member) => member !== null)
       return { path, children: node?.children ?? [] }
     },
     staleTime: 30_000,
   })
 
-// What a person looks through; the answer says when there is more.
+// As many as a person reads; the response says if there are more.
 const foundMax = 500
 
 export const searchQuery = (view: string, source: string | undefined, words: string) =>
@@ -67,7 +68,7 @@ export const searchQuery = (view: string, source: string | undefined, words: str
     placeholderData: keepPreviousData,
   })
 
-/** A pattern as it is; plain words anywhere in a name. */
+/** A pattern stays as it is; plain text matches anywhere in a name. */
 export function patternOf(words: string): string {
   return /[*?[\]]/.test(words) ? words : `*${words}*`
 }

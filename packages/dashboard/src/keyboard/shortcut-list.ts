@@ -1,4 +1,4 @@
-/** Which list j and k move in: the one that was shown last. The keyboard itself is the shell's. */
+/** The list that j and k move in: the one that was shown last. The shell handles the keys themselves. */
 import { useEffect, useRef, useState } from 'react'
 
 export interface ListKeys {
@@ -12,12 +12,12 @@ export const currentList = (): ListKeys | undefined => lists.at(-1)
 
 interface Options {
   readonly count: number
-  /** Brings a row into sight and puts the focus on it. */
+  /** Scrolls a row into view and focuses it. */
   readonly show: (at: number) => void
   readonly open: (at: number) => void
 }
 
-/** The chosen row, -1: none yet. */
+/** The selected row, or -1. */
 export function useListKeys(options: Options): number {
   const [at, setAt] = useState(-1)
   const latest = useRef({ options, at })

@@ -1,6 +1,6 @@
 /**
- * The keyboard, as one small machine: `g` and a letter go somewhere, single keys act. Pure. Always: nothing is taken from somebody
- * who types into a field, or from the browser's own shortcuts.
+ * The keyboard as a small state machine: `g` and a letter navigate, single keys act. Pure. It ignores keys typed into
+ * a field and the browser's own shortcuts.
  */
 export type Press =
   | { readonly what: 'go'; readonly to: string }
@@ -22,7 +22,7 @@ const singles: Readonly<Record<string, Press['what']>> = {
   k: 'previous',
   o: 'open',
 }
-// As long as it takes to find the second key.
+// The time to press the second key.
 const pairMs = 1_500
 
 export interface Pressed {

@@ -1,6 +1,6 @@
 /**
- * What news does to the cache: rows that are shown are changed in place, everything else that the news may have touched is asked for
- * again, each question at most once in a while however much happens.
+ * Applies events to the cache: rows on the page change in place, and every other query that an event may affect is
+ * refetched at a bounded rate.
  */
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import type { Agents, LiveEvent } from '../api/types.js'
@@ -27,9 +27,14 @@ export function applyEvents(client: QueryClient, project: string, events: readon
     touch(['interventions', project])
 }
 
-/** Somebody is asked, or an end may have taken a question back. */
+/** A question was asked, or an ended turn may have withdrawn one. */
 function isAboutPeople({ kind, payload }: LiveEvent): boolean {
   if (kind === 'task') return true
-  const told = payload['metadata']
-  return typeof told === 'object' && told !== null && 'current_tool' in told && told.current_tool === 'ask_person'
+  const metadata = payload['metadata']
+  return (
+    typeof metadata === 'object' &&
+    metadata !== null &&
+    'current_tool' in metadata &&
+    metadata.current_tool === 'ask_person'
+  )
 }

@@ -1,6 +1,6 @@
 /** Many pieces of news, few updates. */
 import { describe, expect, it } from 'vitest'
-import { gather } from './batch-changes.js'
+import { batchChanges } from './batch-changes.js'
 import { pauseMs } from './stream.js'
 import { throttle } from './throttle.js'
 
@@ -29,13 +29,18 @@ function handClock() {
   }
 }
 
-describe('gathering', () => {
-  it('200 events a second are four updates a second, and none is lost', () => {
+describe('batching', () => {
+  it('turns 200 events per second into four updates per second without losing one', () => {
     const clock = handClock()
     const batches: number[] = []
-    const gathered = gather<number>({ everyMs: 250, most: 1_000, clock, flush: (items) => batches.push(items.length) })
+    const batched = batchChanges<number>({
+      everyMs: 250,
+      most: 1_000,
+      clock,
+      flush: (items) => batches.push(items.length),
+    })
     for (let at = 0; at < 400; at += 1) {
-      gathered.push([at])
+      batched.push([at])
       clock.go(5)
     }
     clock.go(250)
@@ -43,28 +48,28 @@ describe('gathering', () => {
     expect(batches.reduce((sum, size) => sum + size, 0)).toBe(400)
   })
 
-  it('what is too much is cut, and the receiver is told', () => {
+  it('drops the oldest beyond its bound and reports the cut', () => {
     const clock = handClock()
-    const told: [number, boolean][] = []
-    const gathered = gather<number>({
+    const flushed: [number, boolean][] = []
+    const batched = batchChanges<number>({
       everyMs: 250,
       most: 10,
       clock,
-      flush: (items, isCut) => told.push([items.length, isCut]),
+      flush: (items, isCut) => flushed.push([items.length, isCut]),
     })
-    gathered.push(Array.from({ length: 50 }, (_, at) => at))
+    batched.push(Array.from({ length: 50 }, (_, at) => at))
     clock.go(0)
-    gathered.push([1])
+    batched.push([1])
     clock.go(250)
-    expect(told).toEqual([
+    expect(flushed).toEqual([
       [10, true],
       [1, false],
     ])
   })
 })
 
-describe('asking again', () => {
-  it('happens at once, then at most once in a while, and never less than once after the last news', () => {
+describe('refetching', () => {
+  it('runs at once, then at a bounded rate, and once more after the last change', () => {
     const clock = handClock()
     let asked = 0
     const again = throttle(1_000, clock)
@@ -76,7 +81,7 @@ describe('asking again', () => {
     expect(asked).toBe(4)
   })
 
-  it('the pause before a new connection grows to a bound and never below half a second less its chance', () => {
+  it('the pause before a reconnection grows to a bound and has a minimum', () => {
     expect(pauseMs(0, 0)).toBe(300)
     expect(pauseMs(0, 1)).toBe(500)
     expect(pauseMs(50, 1)).toBe(15_000)

@@ -1,22 +1,22 @@
 /**
- * Many small pieces of news become few: handed on at most once in `everyMs`, the first at once. Bounded: past `most` the oldest are
- * dropped and the receiver is told that something is missing, so that it asks instead.
+ * Batches events: delivers them at most once per `everyMs`, the first one at once. If more than `most` wait, the
+ * oldest are dropped and the receiver learns that it must refetch.
  */
 import type { Clock } from '../ports/clock.js'
 
-export interface Gatherer<T> {
+export interface Batcher<T> {
   push(items: readonly T[]): void
   stop(): void
 }
 
-export interface GatherOptions<T> {
+export interface BatchOptions<T> {
   readonly everyMs: number
   readonly most: number
   readonly clock: Pick<Clock, 'nowMs' | 'after'>
   readonly flush: (items: readonly T[], isCut: boolean) => void
 }
 
-export function gather<T>({ everyMs, most, clock, flush }: GatherOptions<T>): Gatherer<T> {
+export function batchChanges<T>({ everyMs, most, clock, flush }: BatchOptions<T>): Batcher<T> {
   let items: T[] = []
   let isCut = false
   let lastMs = Number.NEGATIVE_INFINITY

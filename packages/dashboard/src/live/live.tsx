@@ -1,27 +1,27 @@
 /**
- * The page's connection to what happens: opens the project's stream, gathers its events, applies them, and says how the connection
- * stands. Always: at most four updates a second; after a gap that cannot be filled (`reset`) everything is asked for again; a hidden
- * tab gives its connection back.
+ * The page's live connection: opens the project's event stream, batches and applies its events, and exposes the
+ * connection state. At most four updates per second; after a gap that cannot be filled (`reset`) everything is
+ * refetched; a hidden tab releases its connection.
  */
 import { useQueryClient, type QueryClient } from '@tanstack/react-query'
 import { createContext, use, useEffect, useMemo, useState, type ReactNode } from 'react'
 import type { LiveEvent } from '../api/types.js'
 import { clock } from '../ports/clock.js'
 import { applyEvents } from './apply.js'
-import { gather } from './batch-changes.js'
+import { batchChanges } from './batch-changes.js'
 import type { Message } from './sse.js'
 import { openStream, type LinkState, type Stream } from './stream.js'
 import { throttle } from './throttle.js'
 
 export interface Link {
   readonly state: LinkState
-  /** When something was last heard; undefined: never. */
+  /** When the last message or ping arrived. */
   readonly seenAtMs: number | undefined
   readonly retry: () => void
 }
 
 const renderMs = 250
-// Ten seconds of 200 a second, for a tab that was asleep; beyond it asking again is cheaper.
+// Ten seconds at 200 events/s, for a tab that was suspended; beyond that a refetch is cheaper.
 const waitingMax = 2_000
 const askAgainMs = 1_000
 const hiddenMs = 30_000
@@ -58,7 +58,7 @@ function follow(
     again.touch('*', () => void client.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'me' }))
   const touch = (key: readonly unknown[]) =>
     again.touch(JSON.stringify(key), () => void client.invalidateQueries({ queryKey: key }))
-  const gathered = gather<LiveEvent>({
+  const batched = batchChanges<LiveEvent>({
     everyMs: renderMs,
     most: waitingMax,
     clock,
@@ -70,31 +70,31 @@ function follow(
   let wasLost = false
   const stream = openStream({
     path: `/projects/${encodeURIComponent(project)}/events`,
-    onSign: () => signs.touch('sign', () => setSeen(clock.nowMs())),
+    onActivity: () => signs.touch('sign', () => setSeen(clock.nowMs())),
     onState(state) {
       setState(state)
-      // Events come after the gap, but not everything is an event.
+      // The stream replays events after the gap, but not every change is an event.
       if (state.is === 'live' && wasLost) everything()
       wasLost = state.is === 'lost' || (wasLost && state.is !== 'live')
     },
     onMessages(messages) {
       if (messages.some(({ event }) => event === 'reset')) everything()
-      gathered.push(messages.flatMap(eventsIn))
+      batched.push(messages.flatMap(eventsIn))
     },
   })
   const stopWatch = sleepWhileHidden(stream)
   const stop = () => {
     stopWatch()
     stream.stop()
-    gathered.stop()
+    batched.stop()
     again.stop()
     signs.stop()
   }
   return { stream, stop }
 }
 
-/** Follows another stream while a page is shown, and asks again when it says anything. */
-export function useNews(path: string | undefined, key: readonly unknown[]): void {
+/** Follows another stream while a page is shown and refetches the query when a message arrives. */
+export function useStream(path: string | undefined, key: readonly unknown[]): void {
   const client = useQueryClient()
   const name = JSON.stringify(key)
   useEffect(() => {
@@ -103,7 +103,7 @@ export function useNews(path: string | undefined, key: readonly unknown[]): void
     const queryKey = JSON.parse(name) as unknown[]
     const stream = openStream({
       path,
-      onSign: () => {},
+      onActivity: () => {},
       onState: () => {},
       onMessages(messages) {
         if (messages.some(({ event }) => event !== 'hello'))
@@ -138,18 +138,18 @@ const kinds = new Set(['task', 'state', 'step'])
 function eventsIn({ event, data }: Message): LiveEvent[] {
   if (!kinds.has(event)) return []
   try {
-    const told = JSON.parse(data) as Partial<LiveEvent> | null
-    if (typeof told?.payload !== 'object' || told.payload === null) return []
+    const parsed = JSON.parse(data) as Partial<LiveEvent> | null
+    if (typeof parsed?.payload !== 'object' || parsed.payload === null) return []
     return [
       {
         kind: event,
-        agent_turn_id: told.agent_turn_id ?? null,
-        payload: told.payload,
-        created_at: told.created_at ?? '',
+        agent_turn_id: parsed.agent_turn_id ?? null,
+        payload: parsed.payload,
+        created_at: parsed.created_at ?? '',
       },
     ]
   } catch {
-    // A message that is no JSON is not ours; what it may have meant is seen by the next look.
+    // Not JSON, so not one of our events; the next refetch shows the current state.
     return []
   }
 }

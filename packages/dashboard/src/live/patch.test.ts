@@ -40,7 +40,7 @@ const ended = (turn: string, status: string): LiveEvent => ({
 })
 
 describe('agents', () => {
-  it('a suspended turn shows its tool and how many it waits for; its own deadline stays', () => {
+  it('a suspended turn shows its tool and the number of waits and keeps its deadline', () => {
     const waits = { activity: 'awaiting_tool_result', current_tool: 'run_tests', waiting_tool_count: 2 }
     const { agents } = patchAgents(roster(agent('a'), agent('b')), [state('suspended', 5, 't1', waits)])
     expect(agents[0]!.state).toMatchObject({ status: 'suspended', current_tool: 'run_tests', waiting_tool_count: 2 })
@@ -52,18 +52,18 @@ describe('agents', () => {
     expect(patchAgents(before, [state('idle', 4)])).toBe(before)
   })
 
-  it('the end of a turn does not end the next one, which has begun with the same epoch', () => {
+  it('the end of a turn does not end the next one with the same epoch', () => {
     const before = roster(agent('a', { ...head, active_agent_turn_id: 't2' }))
     expect(patchAgents(before, [state('idle', 5, 't1')])).toBe(before)
   })
 
-  it('an ended turn leaves the agent at rest, with its last turn told', () => {
+  it('an ended turn leaves the agent idle and becomes its last turn', () => {
     const [one] = patchAgents(roster(agent('a')), [ended('t1', 'failed'), state('idle', 5)]).agents
     expect(one!.state).toMatchObject({ status: 'idle', active_agent_turn_id: null, turn_deadline: null })
     expect(one!.last_turn).toMatchObject({ agent_turn_id: 't1', outcome: 'failed' })
   })
 
-  it('an agent that is not listed, and a payload that is none of ours, are passed over', () => {
+  it('ignores unknown agents and unknown payloads', () => {
     const before = roster(agent('b'))
     const strange = { ...state('running', 9), payload: { agent_id: 'b', status: 7, turn_epoch: 'x' } }
     expect(patchAgents(before, [state('idle', 9), strange])).toBe(before)
@@ -85,7 +85,7 @@ describe('turns', () => {
   }
   const pages = (...turns: Turn[]) => ({ pages: [{ turns, cursor: null }], pageParams: [undefined] })
 
-  it('end once: what comes after the task event changes nothing', () => {
+  it('a turn ends once: events after its task event change nothing', () => {
     const { data } = patchTurns(pages(turn), [ended('t1', 'success'), state('idle', 5), state('running', 6)])
     expect(data.pages[0]!.turns[0]).toMatchObject({
       status: 'success',
@@ -94,7 +94,7 @@ describe('turns', () => {
     })
   })
 
-  it('one that is not listed has to be asked for', () => {
+  it('reports turns that are not listed', () => {
     const before = pages(turn)
     expect(patchTurns(before, [ended('t9', 'success')])).toEqual({ data: before, unknown: true })
     expect(patchTurns(before, [])).toEqual({ data: before, unknown: false })

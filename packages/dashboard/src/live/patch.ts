@@ -1,6 +1,6 @@
 /**
- * What an event does to what is on the screen. Pure: old data and events in, new data out, the same object where nothing changed.
- * Always: an event of an older epoch changes nothing, so that events and answers may overtake each other.
+ * Applies an event to cached data. Pure: returns the same object if nothing changed. An event of an older epoch
+ * changes nothing, so events and responses may arrive in any order.
  */
 import type { Agent, Agents, Head, LastTurn, LiveEvent, Turn } from '../api/types.js'
 import { headOf } from '../model/status.js'
@@ -33,9 +33,9 @@ function patchAgent(agent: Agent, event: LiveEvent): Agent {
   if (status === null || !Number.isFinite(epoch)) return agent
   const head = agent.state
   if (head !== null && epoch < head.turn_epoch) return agent
-  const told = object(event.payload['metadata'])
+  const metadata = object(event.payload['metadata'])
   const isOver = headOf(status).isAtRest
-  // A turn that has begun meanwhile, with the same epoch, is not ended by the end of the one before it.
+  // The end of the previous turn must not end a turn that has started since with the same epoch.
   if (
     isOver &&
     head !== null &&
@@ -43,27 +43,27 @@ function patchAgent(agent: Agent, event: LiveEvent): Agent {
     head.active_agent_turn_id !== event.agent_turn_id
   )
     return agent
-  return { ...agent, state: headFrom(head, event, { status, epoch, told, isOver }) }
+  return { ...agent, state: headFrom(head, event, { status, epoch, metadata, isOver }) }
 }
 
-interface Told {
+interface HeadChange {
   readonly status: string
   readonly epoch: number
-  readonly told: Readonly<Record<string, unknown>>
+  readonly metadata: Readonly<Record<string, unknown>>
   readonly isOver: boolean
 }
 
-function headFrom(head: Head | null, event: LiveEvent, { status, epoch, told, isOver }: Told): Head {
+function headFrom(head: Head | null, event: LiveEvent, { status, epoch, metadata, isOver }: HeadChange): Head {
   const isSame = head?.active_agent_turn_id === event.agent_turn_id
-  const waiting = Number(told['waiting_tool_count'] ?? 0)
+  const waiting = Number(metadata['waiting_tool_count'] ?? 0)
   return {
     status,
     turn_epoch: epoch,
     active_agent_turn_id: isOver ? null : event.agent_turn_id,
-    activity: text(told['activity']) as Head['activity'],
-    current_tool: text(told['current_tool']),
+    activity: text(metadata['activity']) as Head['activity'],
+    current_tool: text(metadata['current_tool']),
     waiting_tool_count: waiting,
-    // Events do not tell deadlines: the turn's own stays, a wait's is asked for by the next look.
+    // Events carry no deadlines: the turn's stays, that of a wait comes with the next refetch.
     resume_deadline: waiting > 0 && isSame ? (head?.resume_deadline ?? null) : null,
     turn_deadline: isOver || !isSame ? null : (head?.turn_deadline ?? null),
     leased_at: isOver ? null : (head?.leased_at ?? null),
@@ -88,7 +88,7 @@ export interface TurnPages {
   readonly pageParams: readonly unknown[]
 }
 
-/** `unknown`: events spoke of turns that are not listed; somebody has to ask. */
+/** `unknown`: some events name turns that are not in the list, so it must be refetched. */
 export function patchTurns<T extends TurnPages>(
   before: T,
   events: readonly LiveEvent[],
@@ -104,10 +104,10 @@ export function patchTurns<T extends TurnPages>(
   const pages = before.pages.map((page) => {
     let isChanged = false
     const turns = page.turns.map((turn) => {
-      const said = latest.get(turn.agent_turn_id)
-      if (said === undefined) return turn
+      const changes = latest.get(turn.agent_turn_id)
+      if (changes === undefined) return turn
       seen.add(turn.agent_turn_id)
-      const next = said.reduce(patchTurn, turn)
+      const next = changes.reduce(patchTurn, turn)
       if (next !== turn) isChanged = true
       return next
     })
@@ -131,16 +131,16 @@ function patchTurn(turn: Turn, event: LiveEvent): Turn {
     }
   const epoch = Number(event.payload['turn_epoch'])
   if (turn.turn_epoch !== null && epoch < turn.turn_epoch) return turn
-  const told = object(event.payload['metadata'])
-  // The agent is free again: how the turn ended, its task event says.
+  const metadata = object(event.payload['metadata'])
+  // The agent is idle again; the task event carries the outcome.
   if (headOf(status).isAtRest) return turn
   return {
     ...turn,
     status,
     turn_epoch: epoch,
-    activity: text(told['activity']) as Turn['activity'] & string,
-    current_tool: text(told['current_tool']),
-    waiting_tool_count: Number(told['waiting_tool_count'] ?? 0),
+    activity: text(metadata['activity']) as Turn['activity'] & string,
+    current_tool: text(metadata['current_tool']),
+    waiting_tool_count: Number(metadata['waiting_tool_count'] ?? 0),
     started_at: turn.started_at ?? event.created_at,
   }
 }

@@ -1,20 +1,20 @@
-/** The newest events of the stream, so that an answer which was on its way meanwhile does not put the clock back. Bounded. */
+/** The newest events of the stream, kept so that a response that was in flight cannot overwrite them. Bounded. */
 import type { LiveEvent } from '../api/types.js'
 
-// Ten seconds of a busy fleet: longer than any question takes.
-const keptMax = 5_000
+// Ten seconds of a busy fleet, longer than any request takes.
+const newestMax = 5_000
 
-let kept: LiveEvent[] = []
+let newest: LiveEvent[] = []
 let dropped = 0
 
 export const recent = {
   add(events: readonly LiveEvent[]): void {
-    kept.push(...events)
-    const over = kept.length - keptMax
+    newest.push(...events)
+    const over = newest.length - newestMax
     if (over <= 0) return
     dropped += over
-    kept = kept.slice(over)
+    newest = newest.slice(over)
   },
-  mark: (): number => dropped + kept.length,
-  since: (mark: number): readonly LiveEvent[] => kept.slice(Math.max(0, mark - dropped)),
+  mark: (): number => dropped + newest.length,
+  since: (mark: number): readonly LiveEvent[] => newest.slice(Math.max(0, mark - dropped)),
 }

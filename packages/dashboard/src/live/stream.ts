@@ -1,7 +1,7 @@
 /**
- * One stream that comes back by itself. Always: it goes on after the last event that was seen; silence longer than three of the
- * server's pings counts as lost; pauses between tries grow to a bound, with some chance in them, so that a thousand tabs do not
- * knock at once; a refusal (401, 403, 404) is told and tried again slowly, because keys and servers change.
+ * An event stream that reconnects. It resumes after the last event seen; silence longer than three server pings
+ * counts as a lost connection; pauses between attempts grow to a bound with jitter, so that a thousand tabs do not
+ * reconnect at once; after a rejection (401, 403, 404) it retries slowly, because keys and servers change.
  */
 import { headersFor, Problem, problemOf, urlOf } from '../api/client.js'
 import { session } from '../api/session.js'
@@ -19,14 +19,14 @@ export interface StreamOptions {
   readonly path: string
   readonly onMessages: (messages: readonly Message[]) => void
   readonly onState: (state: LinkState) => void
-  /** Something came, a ping perhaps. */
-  readonly onSign: () => void
+  /** A message or ping arrived. */
+  readonly onActivity: () => void
 }
 
 export interface Stream {
-  /** Try at once. */
+  /** Reconnects at once. */
   retry(): void
-  /** While nobody looks: a browser has six connections to a server, for all its tabs. */
+  /** Releases the connection while the tab is hidden: a browser has six per server for all its tabs. */
   sleep(): void
   wake(): void
   stop(): void
@@ -41,7 +41,7 @@ export function pauseMs(failures: number, fraction: number): number {
   return Math.round(full * (0.6 + 0.4 * fraction))
 }
 
-export function openStream({ path, onMessages, onState, onSign }: StreamOptions): Stream {
+export function openStream({ path, onMessages, onState, onActivity }: StreamOptions): Stream {
   let last: string | undefined
   let failures = 0
   let over = new AbortController()
@@ -65,17 +65,17 @@ export function openStream({ path, onMessages, onState, onSign }: StreamOptions)
     }
     failures = 0
     onState({ is: 'live' })
-    onSign()
+    onActivity()
     const parser = makeParser()
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
     let stopWatch = clock.after(silenceMs, end)
     try {
       for (;;) {
         const { done, value } = await reader.read()
-        if (done) throw new Problem(0, 'closed', 'the server closed the stream')
+        if (done) throw new Problem(0, 'closed', 'The server closed the stream.')
         stopWatch()
         stopWatch = clock.after(silenceMs, end)
-        onSign()
+        onActivity()
         const messages = parser.push(value)
         last = parser.lastId() ?? last
         if (messages.length > 0) onMessages(messages)
@@ -102,7 +102,7 @@ export function openStream({ path, onMessages, onState, onSign }: StreamOptions)
     const isRefusal = error instanceof Problem && error.status >= 400 && error.status < 500
     const waitMs = isRefusal ? pause.refusedMs : pauseMs(failures, random.fraction())
     failures += 1
-    const why = error instanceof Problem ? error.message : 'the connection was lost'
+    const why = error instanceof Problem ? error.message : 'The connection was lost.'
     onState({ is: 'lost', why, retryAtMs: clock.nowMs() + waitMs })
     cancelRetry = clock.after(waitMs, start)
   }

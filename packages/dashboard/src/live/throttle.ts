@@ -1,4 +1,7 @@
-/** The same thing at most once in `everyMs`; what comes in between is done once, later. Bounded by the number of things. */
+/**
+ * Runs each named action at most once per `everyMs`; calls in between are merged into one later run. Bounded by the
+ * number of names.
+ */
 import type { Clock } from '../ports/clock.js'
 
 export interface Throttle {
@@ -6,7 +9,7 @@ export interface Throttle {
   stop(): void
 }
 
-// More things than the pages ask for; the oldest are forgotten, and done sooner than they would have to be.
+// More names than the pages use; the oldest are forgotten, so their next action may run early.
 const namesMax = 200
 
 export function throttle(everyMs: number, clock: Pick<Clock, 'nowMs' | 'after'>): Throttle {

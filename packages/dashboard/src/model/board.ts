@@ -1,4 +1,4 @@
-/** Tasks of the board, as people look at them: columns, what needs a person, how much of a budget is gone. Pure. */
+/** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
 import type { Budget, Place, Recovery, Task } from '../api/board-types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
@@ -10,7 +10,7 @@ export interface Column {
   readonly tasks: readonly Task[]
 }
 
-/** One column for each status, known ones in the order of a task's life; those that nobody knows last. */
+/** One column per status: known ones in the order of a task's life, then unknown ones. */
 export function columnsOf(tasks: readonly Task[]): Column[] {
   const groups = new Map<string, Task[]>(boardColumns.map((status) => [status, []]))
   for (const task of tasks) {
@@ -28,17 +28,17 @@ export function needsPerson(task: Task): boolean {
   return task.waitCode !== null && personCodes.has(task.waitCode)
 }
 
-/** Nothing more comes of it by itself. */
+/** The task has ended. */
 export const isOver = (task: Task): boolean => task.status === 'done' || task.status === 'failed'
 
-export interface Burn {
-  /** 0 to 1 and beyond; null: no limit is known. */
+export interface BudgetUse {
+  /** Used share of the limit, may exceed 1; null if there is no limit. */
   readonly part: number | null
   readonly label: string
 }
 
-/** The limit that is nearest; without a limit, only what was used. */
-export function burnOf(budget: Budget | null): Burn | null {
+/** The use of the nearest limit; without a limit, only the amount used. */
+export function budgetUseOf(budget: Budget | null): BudgetUse | null {
   if (budget === null) return null
   const { nearest, tokenUsage } = budget
   if (nearest === null) return tokenUsage === 0 ? null : { part: null, label: `${compact(tokenUsage)} tokens` }
@@ -46,7 +46,7 @@ export function burnOf(budget: Budget | null): Burn | null {
   const label = {
     tokens: `${compact(used)} / ${compact(limit)} tokens`,
     ms: `${span(used)} / ${span(limit)}`,
-    runs: `${used} / ${plural(limit, 'try', 'tries')}`,
+    runs: `${used} / ${plural(limit, 'attempt')}`,
   }[unit]
   return { part: fraction, label: label ?? `${used} / ${limit} ${unit}` }
 }
@@ -69,18 +69,18 @@ const recoveryWords: Readonly<Record<string, string>> = {
   escalated_to_human: 'escalated to a person',
 }
 
-/** How recovery stands, in few words. */
-export function recoverySays({ action, nextAssignee, recoveryState }: Recovery): string {
+/** The state of the recovery, in a few words. */
+export function recoveryText({ action, nextAssignee, recoveryState }: Recovery): string {
   if (action === 'retry') return `next: ${nextAssignee}`
   return own(recoveryWords, recoveryState) ?? recoveryState.replaceAll('_', ' ')
 }
 
-/** 1 is next; the others are told by their place. */
-export function placeSays({ place }: Place): string {
-  return place === 1 ? 'next' : `${count(place)} in line`
+/** The position of a ready task. */
+export function positionText({ place }: Place): string {
+  return place === 1 ? 'next' : `position ${count(place)}`
 }
 
-/** A code at the beginning of a reason, as words (`incomplete_output: …`), and its instants as times of day. */
-export function reasonSays(reason: string, nowMs: number): string {
+/** A reason with its leading code as words (`incomplete_output: …`) and its instants as local times. */
+export function reasonText(reason: string, nowMs: number): string {
   return plainTimes(reason, nowMs).replace(/^[a-z]+(?:_[a-z]+)+(?=:|$)/, (code) => code.replaceAll('_', ' '))
 }

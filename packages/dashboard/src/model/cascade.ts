@@ -1,4 +1,4 @@
-/** Which part stands on which, as a tree to read from the cause to its effects. Pure; circles are cut. */
+/** Which component depends on which, as a tree from cause to effects. Pure; cycles are cut. */
 import type { Component } from '../api/board-types.js'
 
 export interface Branch {
@@ -9,10 +9,10 @@ export interface Branch {
 export const keyOf = (component: Component) => `${component.kind}:${component.name}`
 
 const severity: Readonly<Record<string, number>> = { failed: 0, degraded: 1, ok: 2 }
-/** The sick first. */
+/** Failed components first. */
 export const severityOf = ({ state }: Component): number => severity[state] ?? 1
 
-/** Roots stand on nothing that is known; the sick first. */
+/** Roots depend on no known component; failed ones come first. */
 export function cascadeOf(components: readonly Component[]): Branch[] {
   const byKey = new Map(components.map((component) => [keyOf(component), component]))
   const onTop = new Map<string, Component[]>()

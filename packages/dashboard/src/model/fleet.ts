@@ -1,59 +1,60 @@
 /**
- * The fleet at a glance: who works, who waits, who is stuck and why. Pure. Stuck means that somebody should look: a deadline has
- * passed, nobody takes the turn, or its worker is silent. The watchdogs end all of these by themselves; this only says it sooner.
+ * The state of every agent: working, waiting, stuck and why. Pure. Stuck means that a person should look: a deadline
+ * has passed, no worker takes the turn, or its worker is silent. The watchdogs end all of these later; the dashboard
+ * shows them sooner.
  */
 import type { Agent, LastTurn, Worker } from '../api/types.js'
 import { own } from './own.js'
 import { headOf } from './status.js'
 import { msOf, span } from './time.js'
 
-export const standings = ['working', 'starting', 'waiting', 'stuck', 'resting', 'retired'] as const
-export type Standing = (typeof standings)[number]
+export const conditions = ['working', 'starting', 'waiting', 'stuck', 'resting', 'retired'] as const
+export type Condition = (typeof conditions)[number]
 
-export interface Judged {
-  readonly standing: Standing
+export interface Assessment {
+  readonly condition: Condition
   /** Why it is stuck. */
   readonly why?: string
 }
 
-// A deadline that has just passed is being dealt with.
+// The watchdog needs a moment after a deadline.
 const graceMs = 10_000
 const untakenMs = 60_000
 const silentMs = 120_000
 
-/** `knownMs`: when this was last asked for; nobody is called silent for what we did not look at. */
-export function judge(agent: Agent, nowMs: number, knownMs: number): Judged {
+/** `knownMs`: when this agent was last read, so that our own gaps do not count as its silence. */
+export function assess(agent: Agent, nowMs: number, knownMs: number): Assessment {
   const head = agent.state
-  if (agent.status === 'retired') return { standing: 'retired' }
-  if (head === null) return { standing: 'resting' }
+  if (agent.status === 'retired') return { condition: 'retired' }
+  if (head === null) return { condition: 'resting' }
   const { isAtRest, isBeating, isWaiting } = headOf(head.status)
-  if (isAtRest) return { standing: 'resting' }
+  if (isAtRest) return { condition: 'resting' }
   const late = nowMs - Math.min(...[head.turn_deadline, head.resume_deadline].map((at) => msOf(at) ?? Infinity))
-  if (late > graceMs) return { standing: 'stuck', why: `past its deadline by ${span(late)}` }
+  if (late > graceMs) return { condition: 'stuck', why: `past its deadline by ${span(late)}` }
   const silent = knownMs - (msOf(head.updated_at) ?? knownMs)
-  if (isBeating && silent > silentMs) return { standing: 'stuck', why: `no sign of life for ${span(silent)}` }
-  if (isBeating) return { standing: 'working' }
-  if (isWaiting) return { standing: 'waiting' }
+  if (isBeating && silent > silentMs) return { condition: 'stuck', why: `no heartbeat for ${span(silent)}` }
+  if (isBeating) return { condition: 'working' }
+  if (isWaiting) return { condition: 'waiting' }
   const untaken = knownMs - (msOf(head.leased_at ?? head.updated_at) ?? knownMs)
   if (untaken > untakenMs)
-    return { standing: 'stuck', why: `no worker of ${agent.worker_target} has taken it for ${span(untaken)}` }
-  return { standing: 'starting' }
+    return { condition: 'stuck', why: `no worker of ${agent.worker_target} claimed it for ${span(untaken)}` }
+  return { condition: 'starting' }
 }
 
-export interface Tally extends Record<Standing, number> {
+export interface Tally extends Record<Condition, number> {
   readonly queued: number
 }
 
-export function tally(agents: readonly Agent[], standingOf: (agent: Agent) => Standing): Tally {
+export function tally(agents: readonly Agent[], conditionOf: (agent: Agent) => Condition): Tally {
   const sum = { working: 0, starting: 0, waiting: 0, stuck: 0, resting: 0, retired: 0, queued: 0 }
   for (const agent of agents) {
-    sum[standingOf(agent)] += 1
+    sum[conditionOf(agent)] += 1
     sum.queued += agent.queued
   }
   return sum
 }
 
-const urgency: Readonly<Record<Standing, number>> = {
+const urgency: Readonly<Record<Condition, number>> = {
   stuck: 0,
   working: 1,
   waiting: 2,
@@ -62,22 +63,22 @@ const urgency: Readonly<Record<Standing, number>> = {
   retired: 5,
 }
 
-/** Those to look at first, then by name. */
-export function byUrgency(one: Agent, other: Agent, standingOf: (agent: Agent) => Standing): number {
-  return urgency[standingOf(one)] - urgency[standingOf(other)] || (one.agent_id < other.agent_id ? -1 : 1)
+/** The most urgent first, then by name. */
+export function byUrgency(one: Agent, other: Agent, conditionOf: (agent: Agent) => Condition): number {
+  return urgency[conditionOf(one)] - urgency[conditionOf(other)] || (one.agent_id < other.agent_id ? -1 : 1)
 }
 
 const activityWords: Readonly<Record<string, string>> = {
   thinking: 'thinking',
-  executing_tool: 'runs',
-  awaiting_tool_result: 'waits',
+  executing_tool: 'running',
+  awaiting_tool_result: 'waiting',
 }
 
 export function activityOf(agent: Agent): string {
   const head = agent.state
   if (head === null || head.activity === null) return ''
   const word = own(activityWords, head.activity) ?? head.activity
-  return word === activityWords['executing_tool'] && head.current_tool === null ? 'runs a tool' : word
+  return word === activityWords['executing_tool'] && head.current_tool === null ? 'running a tool' : word
 }
 
 export function waitsFor(agent: Agent): string {
@@ -92,8 +93,8 @@ export interface Ended {
   readonly turn: LastTurn
 }
 
-/** The turns that ended last, one of each agent, the newest first. */
-export function lately(agents: readonly Agent[], most: number): Ended[] {
+/** The last ended turn of each agent, newest first. */
+export function recentTurns(agents: readonly Agent[], most: number): Ended[] {
   return agents
     .flatMap(({ agent_id: agent, last_turn: turn }) => (turn === null || turn === undefined ? [] : [{ agent, turn }]))
     .sort((one, other) => (one.turn.ended_at < other.turn.ended_at ? 1 : -1))
@@ -105,15 +106,15 @@ export interface Target {
   readonly agents: number
   readonly active: number
   readonly queued: number
-  /** Undefined: the server does not tell. */
+  /** Undefined if the server does not report workers. */
   readonly workers: readonly Worker[] | undefined
 }
 
-/** The targets that agents belong to, the largest first: an order that stays while they work. */
+/** Worker targets, the largest first, so that the order is stable while agents work. */
 export function targetsOf(
   agents: readonly Agent[],
   workers: readonly Worker[] | undefined,
-  standingOf: (agent: Agent) => Standing,
+  conditionOf: (agent: Agent) => Condition,
 ): Target[] {
   const found = new Map<string, { agents: number; active: number; queued: number }>()
   const of = (name: string) => {
@@ -123,10 +124,10 @@ export function targetsOf(
   }
   for (const agent of agents) {
     const target = of(agent.worker_target)
-    const standing = standingOf(agent)
+    const condition = conditionOf(agent)
     target.agents += 1
     target.queued += agent.queued
-    if (standing !== 'resting' && standing !== 'retired') target.active += 1
+    if (condition !== 'resting' && condition !== 'retired') target.active += 1
   }
   for (const worker of workers ?? []) of(worker.worker_target)
   return [...found]

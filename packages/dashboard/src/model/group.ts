@@ -1,4 +1,4 @@
-/** Lists by a key, in their order. Browsers and Node that lack Map.groupBy are still about. */
+/** Groups a list by key, in order. Not all supported browsers have Map.groupBy. */
 export function groupBy<T, K>(items: readonly T[], keyOf: (item: T) => K): Map<K, T[]> {
   const groups = new Map<K, T[]>()
   for (const item of items) {

@@ -1,15 +1,15 @@
-/** The pure facts behind the pages. */
+/** The models behind the pages. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodePath } from '../api/client.js'
 import type { Component, Task } from '../api/board-types.js'
 import type { Agent, Kin, Question, TurnDetail } from '../api/types.js'
 import { makeKeys } from '../keyboard/shortcuts.js'
-import { burnOf, columnsOf, needsPerson, reasonSays, recoverySays } from './board.js'
+import { budgetUseOf, columnsOf, needsPerson, reasonText, recoveryText } from './board.js'
 import { cascadeOf } from './cascade.js'
-import { judge, lately } from './fleet.js'
-import { countKin, tallyKin } from './relatives.js'
-import { answerOf, askedIn } from './question.js'
+import { assess, recentTurns } from './fleet.js'
+import { countRelatives, tallyRelatives } from './relatives.js'
+import { answerOf, questionIn } from './question.js'
 import { oneLine, pieces, safeUrl, visible } from './text.js'
 import { ago, countdown, span } from './time.js'
 import { rowsOf } from './tree.js'
@@ -19,7 +19,7 @@ const now = Date.parse('2030-01-01T12:00:00Z')
 const at = (seconds: number) => new Date(now + seconds * 1_000).toISOString()
 
 describe('times', () => {
-  it('count down to the second, hurry in the last minute, and then say how late it is', () => {
+  it('countdowns show seconds, become urgent in the last minute, and then show how late it is', () => {
     expect(countdown(at(125), now)).toEqual({ text: '2:05', urgency: 'calm' })
     expect(countdown(at(59), now)).toEqual({ text: '59 s', urgency: 'soon' })
     expect(countdown(at(-61), now)).toEqual({ text: 'late 1:01', urgency: 'late' })
@@ -27,7 +27,7 @@ describe('times', () => {
     expect(countdown('not a time', now).urgency).toBe('none')
   })
 
-  it('are short, whatever they are', () => {
+  it('formatted times are short for any input', () => {
     fc.assert(
       fc.property(fc.double({ min: -1e15, max: 1e15, noNaN: true }), (ms) => {
         expect(span(ms).length).toBeLessThanOrEqual(14)
@@ -39,7 +39,7 @@ describe('times', () => {
 })
 
 describe('hostile text', () => {
-  it('is a link only where it is http or https, without a name before the host', () => {
+  it('only http and https URLs without a user name become links', () => {
     const text =
       'see https://example.org/a?b=1). or javascript:alert(1) data:text/html,x http://good@evil.org/ HTTP://x.org'
     const links = pieces(text).flatMap(({ href }) => (href === undefined ? [] : [href]))
@@ -52,7 +52,7 @@ describe('hostile text', () => {
     expect(safeUrl('javascript:alert(1)')).toBeUndefined()
   })
 
-  it('cannot hide, turn the line around, or leave its line', () => {
+  it('shows invisible characters and direction marks, and stays on one line', () => {
     expect(visible('a\u202egpj.exe')).toBe('a⟪RLO⟫gpj.exe')
     expect(visible('nul\0 esc\u001b[31m')).toBe('nul␀ esc␛[31m')
     expect(visible('bad\udcff name')).toBe('bad\\xff name')
@@ -64,7 +64,7 @@ describe('hostile text', () => {
     )
   })
 
-  it('goes back into an address as the bytes it was', () => {
+  it('encodes a file name in a URL as its original bytes', () => {
     expect(encodePath('/a b/\udcff?é')).toBe('%2Fa%20b%2F%FF%3F%C3%A9')
   })
 })
@@ -97,32 +97,34 @@ const agent = (state: Partial<NonNullable<Agent['state']>> | null, more: Partial
 })
 
 describe('the fleet', () => {
-  const standing = (one: Agent, knownMs = now) => judge(one, now, knownMs).standing
-  it('tells who works, waits, starts and rests', () => {
-    expect(standing(agent({}))).toBe('working')
-    expect(standing(agent({ status: 'suspended', resume_deadline: at(30) }))).toBe('waiting')
-    expect(standing(agent({ status: 'dispatched' }))).toBe('starting')
-    expect(standing(agent({ status: 'idle', turn_deadline: null }))).toBe('resting')
-    expect(standing(agent(null))).toBe('resting')
-    expect(standing(agent({}, { status: 'retired' }))).toBe('retired')
+  const condition = (one: Agent, knownMs = now) => assess(one, now, knownMs).condition
+  it('distinguishes working, waiting, starting and resting agents', () => {
+    expect(condition(agent({}))).toBe('working')
+    expect(condition(agent({ status: 'suspended', resume_deadline: at(30) }))).toBe('waiting')
+    expect(condition(agent({ status: 'dispatched' }))).toBe('starting')
+    expect(condition(agent({ status: 'idle', turn_deadline: null }))).toBe('resting')
+    expect(condition(agent(null))).toBe('resting')
+    expect(condition(agent({}, { status: 'retired' }))).toBe('retired')
   })
 
-  it('calls stuck what is late, untaken or silent, and says which', () => {
-    expect(judge(agent({ turn_deadline: at(-60) }), now, now).why).toContain('past its deadline')
-    expect(judge(agent({ status: 'suspended', resume_deadline: at(-60) }), now, now).why).toContain('past its deadline')
-    expect(judge(agent({ status: 'dispatched', leased_at: at(-120) }), now, now).why).toContain('no worker of gpu')
-    expect(judge(agent({ updated_at: at(-300) }), now, now).why).toContain('no sign of life')
+  it('an agent that is late, unclaimed or silent is stuck, with the reason', () => {
+    expect(assess(agent({ turn_deadline: at(-60) }), now, now).why).toContain('past its deadline')
+    expect(assess(agent({ status: 'suspended', resume_deadline: at(-60) }), now, now).why).toContain(
+      'past its deadline',
+    )
+    expect(assess(agent({ status: 'dispatched', leased_at: at(-120) }), now, now).why).toContain('no worker of gpu')
+    expect(assess(agent({ updated_at: at(-300) }), now, now).why).toContain('no heartbeat')
   })
 
-  it('does not take its own blindness for silence', () => {
-    expect(standing(agent({ updated_at: at(-300) }), now - 290_000)).toBe('working')
+  it('does not count its own gap as the agent’s silence', () => {
+    expect(condition(agent({ updated_at: at(-300) }), now - 290_000)).toBe('working')
   })
 
-  it('tells what ended last, the newest first, and no more than is wanted', () => {
+  it('lists the most recently ended turns up to a limit', () => {
     const ended = (agent_id: string, seconds: number) =>
       agent(null, { agent_id, last_turn: { agent_turn_id: agent_id, outcome: 'success', ended_at: at(seconds) } })
     const agents = [ended('a', -30), agent(null), ended('b', -10), ended('c', -20)]
-    expect(lately(agents, 2).map((one) => one.agent)).toEqual(['b', 'c'])
+    expect(recentTurns(agents, 2).map((one) => one.agent)).toEqual(['b', 'c'])
   })
 })
 
@@ -148,7 +150,7 @@ const task = (more: Partial<Task>): Task => ({
 })
 
 describe('the board', () => {
-  it('has a column for every status, known or not, and no task is lost', () => {
+  it('the board has a column per status, known or not, and loses no task', () => {
     const columns = columnsOf([task({ status: 'done' }), task({ status: 'odd' }), task({})])
     expect(columns.map(({ status }) => status)).toEqual([
       'pending',
@@ -163,33 +165,33 @@ describe('the board', () => {
     expect(columns.flatMap(({ tasks }) => tasks)).toHaveLength(3)
   })
 
-  it('knows what needs a person', () => {
+  it('marks tasks that need a person', () => {
     for (const waitCode of ['approval', 'review', 'held', 'person']) expect(needsPerson(task({ waitCode }))).toBe(true)
     for (const waitCode of [null, 'cooldown', 'under_way', 'done', 'failed', 'frozen', 'dependency'])
       expect(needsPerson(task({ waitCode }))).toBe(false)
   })
 
-  it('shows the limit that is nearest, and none where there is none', () => {
+  it('shows the nearest limit of a task, if any', () => {
     const used = { agent: 'a', tokenUsage: 100, elapsedMs: 90_000, retryCount: 1 }
     const near = (unit: 'tokens' | 'ms' | 'runs', spent: number, limit: number) =>
-      burnOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
+      budgetUseOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
     expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
-    expect(near('runs', 1, 3)?.label).toBe('1 / 3 tries')
+    expect(near('runs', 1, 3)?.label).toBe('1 / 3 attempts')
     expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k / 1.0k tokens' })
-    expect(burnOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
-    expect(burnOf(null)).toBeNull()
+    expect(budgetUseOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
+    expect(budgetUseOf(null)).toBeNull()
   })
 
-  it('says how recovery stands, and codes as words', () => {
+  it('describes the recovery and turns codes into words', () => {
     const recovery = { reasonCode: 'x', attempt: 2, maxAttempts: 3, nextAssignee: 'debugger', action: 'retry' }
     const rest = { recoveryState: 'recovery_scheduled', cooldownUntilTs: 0, deadlineTs: 0 }
-    expect(recoverySays({ ...recovery, ...rest })).toBe('next: debugger')
-    expect(recoverySays({ ...recovery, ...rest, action: 'human', recoveryState: 'human_handoff' })).toBe(
+    expect(recoveryText({ ...recovery, ...rest })).toBe('next: debugger')
+    expect(recoveryText({ ...recovery, ...rest, action: 'human', recoveryState: 'human_handoff' })).toBe(
       'handed to a person',
     )
-    expect(reasonSays('incomplete_output: a_b.md is missing', now)).toBe('incomplete output: a_b.md is missing')
-    expect(reasonSays('look at a_b: it is odd', now)).toBe('look at a_b: it is odd')
-    expect(reasonSays('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(/^ann is at it since \S*\d\d:58:00$/)
+    expect(reasonText('incomplete_output: a_b.md is missing', now)).toBe('incomplete output: a_b.md is missing')
+    expect(reasonText('look at a_b: it is odd', now)).toBe('look at a_b: it is odd')
+    expect(reasonText('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(/^ann is at it since \S*\d\d:58:00$/)
   })
 })
 
@@ -202,16 +204,16 @@ describe('a question', () => {
     asked_at: at(0),
     deadline: null,
   })
-  const said = (draft: object) => new Map<string, string>(Object.entries(draft))
+  const draft = (values: object) => new Map<string, string>(Object.entries(values))
   const fields = [
     { name: 'severity', type: 'integer', required: true },
     { name: 'public', type: 'boolean' },
     { name: 'tags', type: 'array' },
   ]
 
-  it('is answered in the types that its fields ask for', () => {
-    const asked = askedIn(question({ question: 'q', result_fields: fields }))
-    expect(answerOf(asked, said({ severity: '2', public: 'true', tags: '["a"]' }))).toEqual({
+  it('converts answers to the types of the fields', () => {
+    const asked = questionIn(question({ question: 'q', result_fields: fields }))
+    expect(answerOf(asked, draft({ severity: '2', public: 'true', tags: '["a"]' }))).toEqual({
       answer: {
         status: 'success',
         result: {
@@ -223,33 +225,35 @@ describe('a question', () => {
         },
       },
     })
-    expect(answerOf(asked, said({ severity: '2.5', tags: '{}' }))).toEqual({
-      wrong: said({ severity: 'must be a whole number', tags: 'must be a JSON array' }),
+    expect(answerOf(asked, draft({ severity: '2.5', tags: '{}' }))).toEqual({
+      wrong: draft({ severity: 'must be a whole number', tags: 'must be a JSON array' }),
     })
-    expect(answerOf(asked, said({}))).toEqual({ wrong: said({ severity: 'needed' }) })
+    expect(answerOf(asked, draft({}))).toEqual({ wrong: draft({ severity: 'required' }) })
   })
 
-  it('may name its fields as every object names its own', () => {
+  it('accepts field names such as __proto__', () => {
     const names = ['__proto__', 'constructor', 'toString']
-    const asked = askedIn(question({ question: 'q', result_fields: names.map((name) => ({ name, required: true })) }))
-    expect(answerOf(asked, new Map())).toEqual({ wrong: new Map(names.map((name) => [name, 'needed'])) })
+    const asked = questionIn(
+      question({ question: 'q', result_fields: names.map((name) => ({ name, required: true })) }),
+    )
+    expect(answerOf(asked, new Map())).toEqual({ wrong: new Map(names.map((name) => [name, 'required'])) })
     expect(answerOf(asked, new Map(names.map((name) => [name, 'x'])))).toEqual({
       answer: { status: 'success', result: { fields: names.map((name) => ({ name, value: 'x' })) } },
     })
   })
 
-  it('of any shape has words to show, and an empty answer is none', () => {
+  it('shows a question of any form and rejects an empty answer', () => {
     for (const args of [null, undefined, 7, [], 'plain', { choices: [1, 'a'], result_fields: ['x', {}] }]) {
-      const asked = askedIn(question(args))
+      const asked = questionIn(question(args))
       expect(asked.text).not.toBe('')
       expect(asked.fields).toEqual([])
-      expect(answerOf(asked, said({ text: '  ' }))).toHaveProperty('wrong')
+      expect(answerOf(asked, draft({ text: '  ' }))).toHaveProperty('wrong')
     }
   })
 })
 
-describe('the line of time', () => {
-  it('begins with the asking, ends with the end, and loses no call', () => {
+describe('timeline', () => {
+  it('the timeline starts with the inbox row, ends with the deliverable, and contains every call', () => {
     const turn = {
       created_at: at(5),
       started_at: at(1),
@@ -274,16 +278,16 @@ describe('the line of time', () => {
       context_cards: [{ card_id: 'i', type: 'task.instruction', content: {}, created_at: at(0) }],
       cards: [{ card_id: 'c', type: 'tool.call', content: {}, created_at: at(3) }],
     } as unknown as TurnDetail
-    const told = timeline(turn)
-    expect(told.map(({ what }) => what)).toEqual(['inbox', 'card', 'start', 'step', 'step', 'end'])
+    const moments = timeline(turn)
+    expect(moments.map(({ what }) => what)).toEqual(['inbox', 'card', 'start', 'step', 'step', 'end'])
     expect(
-      told.flatMap((moment) => (moment.what === 'step' ? moment.waits : [])).map(({ tool_call_id: id }) => id),
+      moments.flatMap((moment) => (moment.what === 'step' ? moment.waits : [])).map(({ tool_call_id: id }) => id),
     ).toEqual(['c1', 'c2'])
   })
 })
 
 describe('a turn', () => {
-  it('has the limit that is nearest, of those that it has', () => {
+  it('shows the nearest limit of a turn', () => {
     const none = { used: 5, limit: null }
     const budget = { tokens: { used: 10, limit: 100 }, cost_micros: none, wall_ms: { used: 60_000, limit: 90_000 } }
     expect(nearestOf(budget)?.label).toBe('1:00 / 1:30')
@@ -291,7 +295,7 @@ describe('a turn', () => {
     expect(nearestOf(null)).toBeNull()
   })
 
-  it('delivers named fields where it does, and of any other shape none', () => {
+  it('reads the named fields of a deliverable and none from other forms', () => {
     const fields = [{ name: 'a', value: 1 }, { name: '__proto__' }, { name: 2 }, null, 'x']
     expect(fieldsIn({ fields })).toEqual([
       { name: 'a', value: 1 },
@@ -300,7 +304,7 @@ describe('a turn', () => {
     for (const content of [null, 'text', { text: 'x' }, { fields: 'x' }, []]) expect(fieldsIn(content)).toEqual([])
   })
 
-  it('counts its family over all generations', () => {
+  it('counts descendants of all generations', () => {
     const kin = (id: string, status: string | null, children: readonly Kin[] = []): Kin => ({
       agent_turn_id: id,
       agent_id: id,
@@ -308,8 +312,8 @@ describe('a turn', () => {
       children,
     })
     const family = [kin('a', 'success', [kin('b', 'failed'), kin('c', 'success')]), kin('d', null)]
-    expect(countKin(family)).toBe(4)
-    expect(tallyKin(family)).toEqual([
+    expect(countRelatives(family)).toBe(4)
+    expect(tallyRelatives(family)).toEqual([
       ['success', 2],
       ['failed', 1],
     ])
@@ -317,7 +321,7 @@ describe('a turn', () => {
 })
 
 describe('the tree', () => {
-  it('shows what is open, with unseen deletions where they were', () => {
+  it('the tree shows open folders, with unseen deletions at their place', () => {
     const file = (path: string) => ({ name: path.split('/').at(-1)!, path, content_type: 'file' as const })
     const folder = (path: string) => ({ name: path.slice(1), path, content_type: 'directory' as const })
     const folders = new Map([
@@ -337,7 +341,7 @@ describe('the tree', () => {
 })
 
 describe('the cascade', () => {
-  it('stands every part on its cause once, also where they stand on each other in a circle', () => {
+  it('every component appears once below its cause, also in a dependency cycle', () => {
     const part = (name: string, depends: string[], state: Component['state'] = 'ok'): Component => ({
       kind: 'k',
       name,
@@ -361,7 +365,7 @@ describe('the cascade', () => {
 })
 
 describe('the keyboard', () => {
-  it('goes by pairs, and takes nothing from a field or from the browser', () => {
+  it('handles key pairs and ignores keys typed into fields or used by the browser', () => {
     const read = makeKeys()
     const press = (key: string, more: object = {}) =>
       read({ key, withModifier: false, inField: false, atMs: now, ...more })

@@ -1,12 +1,12 @@
-/** A turn's family in numbers. Pure; the server bounds how deep and how many it tells. */
+/** Counts the children of a turn. Pure; the server bounds depth and number. */
 import type { Kin } from '../api/types.js'
 
-export function countKin(kin: readonly Kin[]): number {
-  return kin.reduce((sum, one) => sum + 1 + countKin(one.children ?? []), 0)
+export function countRelatives(kin: readonly Kin[]): number {
+  return kin.reduce((sum, one) => sum + 1 + countRelatives(one.children ?? []), 0)
 }
 
-/** How many of all generations stand how, the most first. */
-export function tallyKin(kin: readonly Kin[]): [word: string, number: number][] {
+/** The number of descendants per status, largest first. */
+export function tallyRelatives(kin: readonly Kin[]): [word: string, number: number][] {
   const sums = new Map<string, number>()
   const walk = (some: readonly Kin[]): void => {
     for (const one of some) {

@@ -1,6 +1,7 @@
 /**
- * Words that others wrote, made safe to look at. Everything an agent, a task or a file says is hostile: it may hold markup, control
- * characters, or marks that turn the reading direction around. Pure. React escapes markup; the rest is here.
+ * Makes untrusted text safe to display. Everything that an agent, a task or a file provides may contain markup,
+ * control characters or marks that reverse the reading direction. Pure. React escapes markup; this module handles the
+ * rest.
  */
 const names: Readonly<Record<string, string>> = {
   '\u202e': '⟪RLO⟫',
@@ -8,10 +9,10 @@ const names: Readonly<Record<string, string>> = {
   '\u200b': '⟪ZWSP⟫',
   '\ufeff': '⟪BOM⟫',
 }
-// Control characters but tab and newline, marks of direction, and characters without width: all of them would be invisible.
+// Control characters except tab and newline, direction marks and zero-width characters: all would be invisible.
 const hidden = /(?![\t\n])\p{Cc}|[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
-/** Shows what would not be seen; a byte of a file's name that is no text becomes \xNN. */
+/** Makes invisible characters visible; a byte of a file name that is not UTF-8 becomes \xNN. */
 export function visible(text: string): string {
   return text.replace(hidden, (letter) => {
     const code = letter.charCodeAt(0)
@@ -22,7 +23,7 @@ export function visible(text: string): string {
   })
 }
 
-/** In one line of at most so many characters. */
+/** One line of at most `most` characters. */
 export function oneLine(text: string, most = 200): string {
   const flat = visible(text.slice(0, most * 4))
     .replace(/\s+/g, ' ')
@@ -32,12 +33,12 @@ export function oneLine(text: string, most = 200): string {
 
 export interface Piece {
   readonly text: string
-  /** An http or https address; nothing else is ever a link. */
+  /** An http or https URL; nothing else becomes a link. */
   readonly href?: string
 }
 
 const address = /\bhttps?:\/\/[^\s<>"'`\p{Cc}]{1,2000}/giu
-// Text with more addresses than this is a flood, not a message.
+// Text with more URLs than this is a flood, not a message.
 const linksMax = 100
 
 export function pieces(text: string): Piece[] {
@@ -46,12 +47,12 @@ export function pieces(text: string): Piece[] {
   let links = 0
   for (const found of text.matchAll(address)) {
     if (links === linksMax) break
-    const told = found[0].replace(/[).,;:!?\]}]+$/, '')
-    const href = safeUrl(told)
+    const url = found[0].replace(/[).,;:!?\]}]+$/, '')
+    const href = safeUrl(url)
     if (href === undefined) continue
     if (found.index > from) out.push({ text: text.slice(from, found.index) })
-    out.push({ text: told, href })
-    from = found.index + told.length
+    out.push({ text: url, href })
+    from = found.index + url.length
     links += 1
   }
   if (from < text.length) out.push({ text: text.slice(from) })
@@ -61,19 +62,19 @@ export function pieces(text: string): Piece[] {
 export function safeUrl(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined
   const url = new URL(text)
-  // A name before the host is how one site is dressed up as another.
+  // A user name before the host makes one site look like another.
   if ((url.protocol !== 'http:' && url.protocol !== 'https:') || url.username !== '' || url.password !== '')
     return undefined
   return url.href
 }
 
-/** The text of a card or an answer, whatever shape it has. */
-export function wordsOf(content: unknown): string {
+/** The text of a card or result of any form. */
+export function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (content === null || content === undefined) return ''
   if (typeof content === 'object' && !Array.isArray(content)) {
     const { text, instruction, question, message } = content as Record<string, unknown>
-    for (const said of [text, instruction, question, message]) if (typeof said === 'string') return said
+    for (const candidate of [text, instruction, question, message]) if (typeof candidate === 'string') return candidate
   }
   return jsonOf(content)
 }
@@ -82,12 +83,12 @@ export function jsonOf(value: unknown): string {
   return JSON.stringify(value, null, 2) ?? ''
 }
 
-/** The end of an id, which is where two of them differ. */
+/** The end of an id, where ids differ. */
 export function shortId(id: string): string {
   return id.length <= 12 ? id : `…${id.slice(-8)}`
 }
 
-/** Names with ids in them: of each id only its end. */
+/** Replaces each id in a name by its end. */
 export function shortNames(text: string): string {
   return text.replace(/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{8}([0-9a-f]{4})\b/g, '…$1')
 }

@@ -1,4 +1,4 @@
-/** Times in words. Pure; every word has a bounded length, so that nothing on the page moves when a second passes. */
+/** Formats times. Pure; every result has a bounded length, so that the layout does not move when a second passes. */
 const second = 1_000
 const minute = 60 * second
 const hour = 60 * minute
@@ -12,16 +12,16 @@ export const msOf = (iso: string | null | undefined): number | null => {
 
 /** 7 s, 1:05, 2:03:09, 4 d. */
 export function span(ms: number): string {
-  const whole = Math.max(0, Math.floor(ms / second))
-  if (whole < 60) return `${whole} s`
-  const [seconds, minutes, hours] = [whole % 60, Math.floor(whole / 60) % 60, Math.floor(whole / 3_600)]
+  const total = Math.max(0, Math.floor(ms / second))
+  if (total < 60) return `${total} s`
+  const [seconds, minutes, hours] = [total % 60, Math.floor(total / 60) % 60, Math.floor(total / 3_600)]
   const two = (number: number) => String(number).padStart(2, '0')
   if (hours < 1) return `${minutes}:${two(seconds)}`
   if (hours < 48) return `${hours}:${two(minutes)}:${two(seconds)}`
   return `${Math.floor(hours / 24)} d`
 }
 
-/** For what took a while: 850 ms, 3.2 s, 1:05. */
+/** A duration: 850 ms, 3.2 s, 1:05. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return '–'
   if (ms < second) return `${Math.round(ms)} ms`
@@ -36,7 +36,7 @@ export interface Countdown {
   readonly urgency: Urgency
 }
 
-/** Left until a deadline, or how long it is past. */
+/** Time until a deadline, or since it. */
 export function countdown(deadline: string | null | undefined, nowMs: number): Countdown {
   const at = msOf(deadline)
   if (at === null) return { text: '–', urgency: 'none' }
@@ -59,7 +59,7 @@ export function agoMs(ms: number): string {
   return `${Math.floor(ms / day)} d ago`
 }
 
-/** Words that hold instants of the wire, with local times in their place. */
+/** Replaces ISO instants in a text by local times. */
 export function plainTimes(text: string, nowMs: number): string {
   return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z/g, (iso) => clockTime(iso, nowMs))
 }

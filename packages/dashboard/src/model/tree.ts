@@ -1,4 +1,4 @@
-/** A tree of folders, as far as it is open, made flat for a list. Pure. Deletions that nobody saw stand where they were. */
+/** Flattens the open part of a folder tree for a list. Pure. Deletions that no sensor saw stay at their place. */
 import type { FileNode, Folder } from '../api/board-types.js'
 import { groupBy } from './group.js'
 
@@ -27,7 +27,7 @@ export interface Forest {
   readonly gone: readonly string[]
 }
 
-// A folder deeper than any path the view takes is a mistake of the answer.
+// Deeper than any path that a view accepts: an invalid response.
 const depthMax = 1_024
 
 export function rowsOf(forest: Forest): Row[] {

@@ -1,9 +1,9 @@
 /**
- * A turn told as a line of time: inbox → steps → tools → deliverable, with what watchdogs did in between. Pure. Always in the order
- * in which it happened; what happened at the same moment, in the order of cause.
+ * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
+ * by time; entries with the same time are ordered by cause.
  */
 import type { Card, Intervention, Step, TurnBudget, TurnDetail, Wait } from '../api/types.js'
-import { compact, cost, type Burn } from './board.js'
+import { compact, cost, type BudgetUse } from './board.js'
 import { groupBy } from './group.js'
 import { msOf, span } from './time.js'
 
@@ -62,7 +62,7 @@ export function timeline(turn: TurnDetail): Moment[] {
   return moments.sort((one, other) => place(one) - place(other) || rank[one.what] - rank[other.what])
 }
 
-// The inbox row is written with its context box: whichever comes first by the clock, the asking is the beginning.
+// The inbox row comes first, whatever the clock says: its context box is written in the same transaction.
 function place(moment: Moment): number {
   if (moment.what === 'inbox') return Number.NEGATIVE_INFINITY
   if (moment.what === 'end') return Number.POSITIVE_INFINITY
@@ -83,18 +83,18 @@ function unrecorded(id: string, waits: readonly Wait[]): Step {
   }
 }
 
-/** The named fields of a deliverable, in its order; none where it has another shape. */
+/** The named fields of a deliverable in order; empty if it has another form. */
 export function fieldsIn(content: unknown): { readonly name: string; readonly value: unknown }[] {
-  const told = typeof content === 'object' && content !== null && 'fields' in content ? content.fields : undefined
-  if (!Array.isArray(told)) return []
-  return told.flatMap((field: unknown) =>
+  const list = typeof content === 'object' && content !== null && 'fields' in content ? content.fields : undefined
+  if (!Array.isArray(list)) return []
+  return list.flatMap((field: unknown) =>
     typeof field === 'object' && field !== null && 'name' in field && typeof field.name === 'string'
       ? [{ name: field.name, value: 'value' in field ? field.value : null }]
       : [],
   )
 }
 
-/** What a step told that it used. */
+/** The tokens that a step reported. */
 export function tokensOf({ metadata }: Step): number {
   const usage = (metadata['usage'] ?? {}) as Record<string, unknown>
   return number(usage['total_tokens']) || number(usage['input_tokens']) + number(usage['output_tokens'])
@@ -102,17 +102,17 @@ export function tokensOf({ metadata }: Step): number {
 
 const number = (value: unknown) => (typeof value === 'number' && Number.isFinite(value) && value > 0 ? value : 0)
 
-/** The limit of a turn's budget that is nearest; null: it has none. */
-export function nearestOf(budget: TurnBudget | null): Burn | null {
+/** The use of the nearest limit of a turn's budget; null if it has none. */
+export function nearestOf(budget: TurnBudget | null): BudgetUse | null {
   if (budget === null) return null
   const { tokens, cost_micros: micros, wall_ms: wall } = budget
-  const burns = [
-    burn(tokens.used, tokens.limit, (most) => `${compact(tokens.used)} / ${compact(most)} tokens`),
-    burn(micros.used, micros.limit, (most) => `${cost(micros.used)} / ${cost(most)}`),
-    burn(wall.used, wall.limit, (most) => `${span(wall.used)} / ${span(most)}`),
+  const uses = [
+    useOf(tokens.used, tokens.limit, (most) => `${compact(tokens.used)} / ${compact(most)} tokens`),
+    useOf(micros.used, micros.limit, (most) => `${cost(micros.used)} / ${cost(most)}`),
+    useOf(wall.used, wall.limit, (most) => `${span(wall.used)} / ${span(most)}`),
   ].flat()
-  return burns.sort((one, other) => (other.part ?? 0) - (one.part ?? 0))[0] ?? null
+  return uses.sort((one, other) => (other.part ?? 0) - (one.part ?? 0))[0] ?? null
 }
 
-const burn = (used: number, most: number | null, label: (most: number) => string): Burn[] =>
+const useOf = (used: number, most: number | null, label: (most: number) => string): BudgetUse[] =>
   most === null || most <= 0 ? [] : [{ part: used / most, label: label(most) }]

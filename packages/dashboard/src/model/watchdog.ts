@@ -1,26 +1,26 @@
-/** What the watchdogs' words mean, for people: what would have hung, and how it was saved. Pure. */
+/** Explains the kinds of watchdog interventions: what was found and what the watchdog did. Pure. */
 import { own } from './own.js'
 
 interface Meaning {
-  readonly saved: string
+  readonly found: string
   readonly how: string
 }
 
 const meanings: Readonly<Record<string, Meaning>> = {
-  pending_wakeup: { saved: 'a turn whose bell was not heard', how: 'rang again' },
-  dispatched_retry: { saved: 'a turn that no worker had taken', how: 'offered it again' },
-  queued_dispatch: { saved: 'a turn that lay in line behind nobody', how: 'gave it to its agent' },
-  reclaim: { saved: 'a turn whose worker died or froze', how: 'let another worker go on from its cards' },
+  pending_wakeup: { found: 'a pending turn that no worker claimed', how: 'rang again' },
+  dispatched_retry: { found: 'a leased turn that no worker started', how: 'rang again' },
+  queued_dispatch: { found: 'a queued turn of an idle agent', how: 'leased it' },
+  reclaim: { found: 'a turn whose worker died or froze', how: 'another worker continues from its cards' },
   resume_replay: {
-    saved: 'a tool result that a worker was about to apply when it died',
-    how: 'put it back to be applied once',
+    found: 'a tool result that a worker was about to apply when it died',
+    how: 'scheduled it to be applied once',
   },
-  tool_timeout: { saved: 'a turn whose tool never answered', how: 'told the turn that the time is up' },
-  reap: { saved: 'a turn that nobody else would have ended', how: 'ended it with a fallback deliverable' },
-  pending_skipped: { saved: 'an inbox row that names nobody', how: 'set it aside, with the reason' },
-  clock_set_back: { saved: 'turns with signs of life in the future', how: 'took them as of now' },
+  tool_timeout: { found: 'a turn whose tool never answered', how: 'wrote a timeout result' },
+  reap: { found: 'a turn that could not end otherwise', how: 'ended it with a fallback deliverable' },
+  pending_skipped: { found: 'an inbox row without a known agent', how: 'marked it as skipped, with the reason' },
+  clock_set_back: { found: 'heartbeats in the future', how: 'set them to the current time' },
 }
 
 export function meaningOf(kind: string): Meaning {
-  return own(meanings, kind) ?? { saved: kind.replaceAll('_', ' '), how: 'says why below' }
+  return own(meanings, kind) ?? { found: kind.replaceAll('_', ' '), how: 'see the reason' }
 }

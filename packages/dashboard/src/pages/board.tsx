@@ -1,4 +1,4 @@
-/** What should be done: tasks by status, each with who tries, what it waits for, and what it has cost. */
+/** Board page: tasks by status, each with its assignee, what it waits for and what it has cost. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
@@ -6,20 +6,20 @@ import { serverNowMs } from '../api/client.js'
 import { boardQuery, type Board } from '../api/queries.js'
 import type { Choice } from '../api/board-types.js'
 import { columnsOf, type Column } from '../model/board.js'
-import { lookOf } from '../model/status.js'
+import { appearanceOf } from '../model/status.js'
 import { count, oneLine, plural } from '../model/text.js'
 import { plainTimes } from '../model/time.js'
 import { useListKeys } from '../keyboard/shortcut-list.js'
-import { useNews } from '../live/live.js'
+import { useStream } from '../live/live.js'
 import { Glyph } from '../parts/glyph.js'
 import { Page } from '../parts/page.js'
 import { Search } from '../parts/search.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { Chip, toneText } from '../parts/status.js'
 import { TaskCard } from '../parts/task-card.js'
 import { TaskDrawer } from '../parts/task-drawer.js'
 
-// What a column draws at once; the rest comes by the button.
+// How many tasks a column renders at first; a button loads more.
 const drawnMax = 50
 
 export function BoardPage() {
@@ -27,7 +27,7 @@ export function BoardPage() {
   const { task, q } = useSearch({ from: '/p/$project/board' })
   const navigate = useNavigate({ from: '/p/$project/board' })
   const board = useQuery(boardQuery)
-  useNews(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  useStream(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
   const open = (id: string | undefined) => void navigate({ search: (old) => ({ ...old, task: id }) })
   return (
     <Page
@@ -40,14 +40,14 @@ export function BoardPage() {
         />
       }
     >
-      <Shown
+      <QueryState
         query={board}
         skeleton={<BoardSkeleton />}
         isEmpty={(data) => !data.isOffered || data.tasks.length === 0}
         empty={<NoTasks isOffered={board.data?.isOffered ?? false} />}
       >
         {(data) => <Columns board={data} words={q ?? ''} open={open} />}
-      </Shown>
+      </QueryState>
       {task !== undefined && <TaskDrawer key={task} project={project} id={task} close={() => open(undefined)} />}
     </Page>
   )
@@ -56,12 +56,12 @@ export function BoardPage() {
 function NoTasks({ isOffered }: { readonly isOffered: boolean }) {
   if (!isOffered)
     return (
-      <Empty title="This server keeps no board.">
+      <Empty title="This server has no board.">
         Give it a task root: <code>[board] root</code> in <code>bellwether.toml</code>.
       </Empty>
     )
   return (
-    <Empty title="No task yet.">
+    <Empty title="No tasks yet">
       Add one: <code>bellwether task add &quot;…&quot;</code>
     </Empty>
   )
@@ -93,7 +93,7 @@ function Columns({ board, words, open }: ColumnsProps) {
         className="flex min-h-0 flex-1 gap-2 overflow-x-auto p-3"
         tabIndex={0}
         role="group"
-        aria-label="Columns of the board"
+        aria-label="Board columns"
       >
         {columns.map((column) => (
           <ColumnOf
@@ -106,7 +106,7 @@ function Columns({ board, words, open }: ColumnsProps) {
       </div>
       {board.open > board.tasks.length && (
         <p className="label px-3 pb-2">
-          The first {plural(board.tasks.length, 'task')} of {count(board.open)} are shown.
+          Showing the first {plural(board.tasks.length, 'task')} of {count(board.open)}.
         </p>
       )}
     </>
@@ -119,7 +119,7 @@ interface NextProps {
   readonly open: (id: string) => void
 }
 
-/** Which is next, and why. */
+/** The next task and the reason. */
 function Next({ choice, isPaused, open }: NextProps) {
   if (choice === null) return null
   const id = choice.taskId
@@ -141,7 +141,7 @@ function Next({ choice, isPaused, open }: NextProps) {
   )
 }
 
-/** On a small window most columns are out of sight: these lead there, with how much is in each. */
+/** Links to the columns, which do not all fit on a small window. */
 function Jumps({ columns }: { readonly columns: readonly Column[] }) {
   const show = (status: string) =>
     document.getElementById(columnId(status))?.scrollIntoView({ inline: 'start', block: 'nearest' })
@@ -150,7 +150,7 @@ function Jumps({ columns }: { readonly columns: readonly Column[] }) {
       {columns
         .filter(({ tasks }) => tasks.length > 0)
         .map(({ status, tasks }) => {
-          const look = lookOf(status)
+          const look = appearanceOf(status)
           return (
             <button key={status} type="button" className="button gap-1.5 px-2 text-sm" onClick={() => show(status)}>
               <span className={toneText[look.tone]}>
@@ -177,7 +177,7 @@ function ColumnOf({
   readonly open: (id: string) => void
 }) {
   const [drawn, setDrawn] = useState(drawnMax)
-  const look = lookOf(column.status)
+  const look = appearanceOf(column.status)
   const rest = column.tasks.length - drawn
   return (
     <section

@@ -1,17 +1,17 @@
-/** The first page: in one line what is running, what is stuck and what needs a person; below, every agent. */
+/** Fleet page, the first one: a summary of what is running, stuck or needs a person, then every agent. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useDeferredValue, useMemo, useState } from 'react'
 import { agentsQuery, workersQuery } from '../api/queries.js'
 import type { Agent, Agents } from '../api/types.js'
-import { byUrgency, judge, standings, tally, targetsOf, type Judged, type Standing } from '../model/fleet.js'
+import { byUrgency, assess, conditions, tally, targetsOf, type Assessment, type Condition } from '../model/fleet.js'
 import { count } from '../model/text.js'
 import { agentHeights, AgentHead, AgentRow } from '../parts/agent-row.js'
 import { Page } from '../parts/page.js'
-import { Pulse } from '../parts/activity.js'
+import { Activity } from '../parts/activity.js'
 import { VirtualRows } from '../parts/rows.js'
 import { Search } from '../parts/search.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { Targets } from '../parts/targets.js'
 import { useNow } from '../parts/time.js'
 import { useWide } from '../parts/wide.js'
@@ -64,9 +64,9 @@ function ShowPicker({ show }: { readonly show: string | undefined }) {
       }
     >
       <option value="">all agents</option>
-      {standings.map((standing) => (
-        <option key={standing} value={standing}>
-          {standing}
+      {conditions.map((condition) => (
+        <option key={condition} value={condition}>
+          {condition}
         </option>
       ))}
     </select>
@@ -74,49 +74,49 @@ function ShowPicker({ show }: { readonly show: string | undefined }) {
 }
 
 function Fleet({ project, query }: { readonly project: string; readonly query: ReturnType<typeof useQuery<Agents>> }) {
-  const judged = useJudged(query.data)
+  const assessments = useAssessments(query.data)
   const sums = useMemo(
-    () => (query.data === undefined ? undefined : tally(query.data.agents, (agent) => judged.of(agent).standing)),
-    [query.data, judged],
+    () => (query.data === undefined ? undefined : tally(query.data.agents, (agent) => assessments.of(agent).condition)),
+    [query.data, assessments],
   )
   return (
     <>
-      <Pulse project={project} sums={sums} />
-      <Shown
+      <Activity project={project} sums={sums} />
+      <QueryState
         query={query}
         isEmpty={(data) => data.agents.length === 0}
         empty={
-          <Empty title="This project has no agents yet.">
-            Put a file into <code>agents/</code>, or start with <code>bellwether init</code>.
+          <Empty title="This project has no agents yet">
+            Add a file to <code>agents/</code>, or run <code>bellwether init</code>.
           </Empty>
         }
       >
         {(data) => (
           <div className="flex min-h-0 flex-1 flex-col gap-3 p-3 min-[900px]:flex-row">
             <div className="panel flex min-h-64 min-w-0 flex-1 flex-col overflow-hidden">
-              <AgentTable project={project} data={data} judged={judged} />
+              <AgentTable project={project} data={data} assessments={assessments} />
             </div>
-            <TargetPanel project={project} agents={data.agents} judged={judged} />
+            <TargetPanel project={project} agents={data.agents} assessments={assessments} />
           </div>
         )}
-      </Shown>
+      </QueryState>
     </>
   )
 }
 
-interface Judgements {
-  of(agent: Agent): Judged
+interface Assessments {
+  of(agent: Agent): Assessment
 }
 
-/** Judged again with every answer, and every few seconds: a deadline passes without an event. */
-function useJudged(data: Agents | undefined): Judgements {
+/** Assessed again with every response and every few seconds, because a deadline passes without an event. */
+function useAssessments(data: Agents | undefined): Assessments {
   const fewSeconds = Math.floor(useNow() / 5_000) * 5_000
   return useMemo(() => {
-    const known = new WeakMap<Agent, Judged>()
+    const known = new WeakMap<Agent, Assessment>()
     const readAtMs = data?.readAtMs ?? 0
     return {
       of(agent) {
-        const found = known.get(agent) ?? judge(agent, fewSeconds, readAtMs)
+        const found = known.get(agent) ?? assess(agent, fewSeconds, readAtMs)
         known.set(agent, found)
         return found
       },
@@ -127,34 +127,34 @@ function useJudged(data: Agents | undefined): Judgements {
 interface TableProps {
   readonly project: string
   readonly data: Agents
-  readonly judged: Judgements
+  readonly assessments: Assessments
 }
 
-function AgentTable({ project, data, judged }: TableProps) {
+function AgentTable({ project, data, assessments }: TableProps) {
   const { show, q, target } = useSearch({ from: '/p/$project/fleet' })
   const navigate = useNavigate()
   const isWide = useWide()
   const words = useDeferredValue(q ?? '').toLowerCase()
-  const order = useOrder(data, judged, `${show} ${target}`)
+  const order = useOrder(data, assessments, `${show} ${target}`)
   const shown = useMemo(() => {
-    const standing = (agent: Agent): Standing => judged.of(agent).standing
+    const condition = (agent: Agent): Condition => assessments.of(agent).condition
     return order(data.agents).filter(
       (agent) =>
-        (show === undefined || standing(agent) === show) &&
+        (show === undefined || condition(agent) === show) &&
         (target === undefined || agent.worker_target === target) &&
         (words === '' ||
           [agent.agent_id, agent.worker_target, agent.state?.current_tool ?? ''].some((text) =>
             text.toLowerCase().includes(words),
           )),
     )
-  }, [data, judged, order, show, target, words])
+  }, [data, assessments, order, show, target, words])
   const open = (agent: Agent) => {
     const turn = agent.state?.active_agent_turn_id ?? agent.last_turn?.agent_turn_id
     if (turn === undefined)
       void navigate({ to: '/p/$project/turns', params: { project }, search: { agent: agent.agent_id } })
     else void navigate({ to: '/p/$project/turns/$turn', params: { project, turn } })
   }
-  if (shown.length === 0) return <Empty title="No agent fits.">Search for something else, or show all agents.</Empty>
+  if (shown.length === 0) return <Empty title="No matching agents">Change the search, or show all agents.</Empty>
   return (
     <>
       <div className="min-h-0 flex-1">
@@ -167,31 +167,35 @@ function AgentTable({ project, data, judged }: TableProps) {
           open={open}
           head={<AgentHead isWide={isWide} />}
         >
-          {(agent) => <AgentRow project={project} agent={agent} judged={judged.of(agent)} isWide={isWide} />}
+          {(agent) => <AgentRow project={project} agent={agent} assessments={assessments.of(agent)} isWide={isWide} />}
         </VirtualRows>
       </div>
       <p className="label border-t border-line px-3 py-1">
-        {count(shown.length)} of {count(data.agents.length)} agents{data.cut ? ', and more that are not shown' : ''}
+        {count(shown.length)} of {count(data.agents.length)} agents{data.cut ? '; more exist' : ''}
       </p>
     </>
   )
 }
 
 /**
- * The urgent first, as of when the list was opened or asked for something else; then it stays, so that no row runs away from a
- * pointer. Agents that come later stand at the end.
+ * The most urgent first, as of when the list was opened or its filter changed. The order then stays, so that no row moves away from
+ * the pointer. Agents that appear later come last.
  */
-function useOrder(data: Agents, judged: Judgements, question: string): (agents: readonly Agent[]) => readonly Agent[] {
+function useOrder(
+  data: Agents,
+  assessments: Assessments,
+  question: string,
+): (agents: readonly Agent[]) => readonly Agent[] {
   const sort = () => {
-    const standing = (agent: Agent) => judged.of(agent).standing
-    const sorted = data.agents.toSorted((one, other) => byUrgency(one, other, standing))
+    const condition = (agent: Agent) => assessments.of(agent).condition
+    const sorted = data.agents.toSorted((one, other) => byUrgency(one, other, condition))
     return new Map(sorted.map((agent, at) => [agent.agent_id, at]))
   }
-  const [kept, setKept] = useState(() => ({ question, places: sort() }))
-  let { places } = kept
-  if (kept.question !== question) {
+  const [stored, setStored] = useState(() => ({ question, places: sort() }))
+  let { places } = stored
+  if (stored.question !== question) {
     places = sort()
-    setKept({ question, places })
+    setStored({ question, places })
   }
   return useMemo(
     () => (agents) =>
@@ -205,16 +209,16 @@ function useOrder(data: Agents, judged: Judgements, question: string): (agents: 
 function TargetPanel({
   project,
   agents,
-  judged,
+  assessments,
 }: {
   readonly project: string
   readonly agents: readonly Agent[]
-  readonly judged: Judgements
+  readonly assessments: Assessments
 }) {
   const workers = useQuery(workersQuery(project))
   const targets = useMemo(
-    () => targetsOf(agents, workers.data?.workers, (agent) => judged.of(agent).standing),
-    [agents, workers.data, judged],
+    () => targetsOf(agents, workers.data?.workers, (agent) => assessments.of(agent).condition),
+    [agents, workers.data, assessments],
   )
   return <Targets project={project} targets={targets} agents={agents} />
 }

@@ -1,4 +1,4 @@
-/** Whether the parts work and whose failure is whose; and what the watchdogs saved from hanging: when, and how. */
+/** Health page: processes, components with their dependencies, and the interventions of the watchdogs. */
 import { useInfiniteQuery, useQuery, type UseQueryResult } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { healthQuery, interventionsQuery } from '../api/queries.js'
@@ -11,7 +11,7 @@ import { meaningOf } from '../model/watchdog.js'
 import { useListKeys } from '../keyboard/shortcut-list.js'
 import { Page, Section } from '../parts/page.js'
 import { Processes } from '../parts/processes.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { Chip, Status } from '../parts/status.js'
 import { Ago } from '../parts/time.js'
 
@@ -19,34 +19,36 @@ export function HealthPage() {
   const { project } = useParams({ from: '/p/$project/health' })
   const { kind } = useSearch({ from: '/p/$project/health' })
   const health = useQuery(healthQuery)
-  const saved = useInfiniteQuery(interventionsQuery(project, kind))
+  const interventions = useInfiniteQuery(interventionsQuery(project, kind))
   return (
     <Page title="Health" scrolls>
       <div className="grid grid-cols-1 items-start gap-3 p-3 lg:grid-cols-[minmax(0,2fr)_minmax(0,3fr)]">
         <Parts query={health} />
-        <Section title="What the watchdogs saved from hanging" aside={kind !== undefined && <AllKinds />}>
-          <Shown
-            query={saved}
+        <Section title="Watchdog interventions" aside={kind !== undefined && <AllKinds />}>
+          <QueryState
+            query={interventions}
             isFramed
-            isEmpty={({ pages }) => pages.every((page) => page.interventions.length === 0) && !saved.hasNextPage}
-            empty={<Empty title="Nothing had to be saved.">Every turn so far ended by itself.</Empty>}
+            isEmpty={({ pages }) =>
+              pages.every((page) => page.interventions.length === 0) && !interventions.hasNextPage
+            }
+            empty={<Empty title="No interventions">Every turn so far ended without one.</Empty>}
           >
             {({ pages }) => (
-              <Saved
+              <InterventionList
                 project={project}
                 list={pages.flatMap((page) => page.interventions)}
-                more={saved.hasNextPage ? () => void saved.fetchNextPage() : undefined}
-                isReading={saved.isFetchingNextPage}
+                more={interventions.hasNextPage ? () => void interventions.fetchNextPage() : undefined}
+                isReading={interventions.isFetchingNextPage}
               />
             )}
-          </Shown>
+          </QueryState>
         </Section>
       </div>
     </Page>
   )
 }
 
-/** Processes that are kept alive, and what stands on what. */
+/** Supervised processes, and components by dependency. */
 function Parts({ query }: { readonly query: UseQueryResult<Components> }) {
   const all = query.data?.components ?? []
   const processes = all
@@ -61,21 +63,21 @@ function Parts({ query }: { readonly query: UseQueryResult<Components> }) {
         </Section>
       )}
       {(rest.length > 0 || processes.length === 0) && (
-        <Section title="Parts" aside={query.data && processes.length === 0 && <Summary health={query.data} />}>
-          <Shown
+        <Section title="Components" aside={query.data && processes.length === 0 && <Summary health={query.data} />}>
+          <QueryState
             query={query}
             isFramed
             isEmpty={() => rest.length === 0}
-            empty={<Empty title="No part reports its health.">Views and sensors do, once there are some.</Empty>}
+            empty={<Empty title="No component reports its health">Views and sensors appear here once they run.</Empty>}
           >
             {() => (
-              <ul className="px-3 py-2" aria-label="Parts and what stands on them">
+              <ul className="px-3 py-2" aria-label="Components by dependency">
                 {cascadeOf(rest).map((branch) => (
                   <Part key={keyOf(branch.component)} branch={branch} depth={0} />
                 ))}
               </ul>
             )}
-          </Shown>
+          </QueryState>
         </Section>
       )}
     </div>
@@ -134,19 +136,19 @@ function AllKinds() {
   )
 }
 
-interface SavedProps {
+interface InterventionListProps {
   readonly project: string
   readonly list: readonly Intervention[]
   readonly more: (() => void) | undefined
   readonly isReading: boolean
 }
 
-function Saved({ project, list, more, isReading }: SavedProps) {
+function InterventionList({ project, list, more, isReading }: InterventionListProps) {
   const kinds = [...groupBy(list, (one) => one.kind)].sort(([, one], [, other]) => other.length - one.length)
   useListKeys({
     count: list.length,
-    show: (at) => document.querySelector<HTMLElement>(`[data-saved="${at}"]`)?.focus(),
-    open: (at) => document.querySelector<HTMLElement>(`[data-saved="${at}"] a`)?.click(),
+    show: (at) => document.querySelector<HTMLElement>(`[data-intervention="${at}"]`)?.focus(),
+    open: (at) => document.querySelector<HTMLElement>(`[data-intervention="${at}"] a`)?.click(),
   })
   return (
     <>
@@ -158,7 +160,7 @@ function Saved({ project, list, more, isReading }: SavedProps) {
             params={{ project }}
             search={{ kind }}
             className="button text-sm"
-            title={meaningOf(kind).saved}
+            title={meaningOf(kind).found}
           >
             <span className="font-mono text-xs">{oneLine(kind, 60)}</span> {count(some.length)}
           </Link>
@@ -166,7 +168,7 @@ function Saved({ project, list, more, isReading }: SavedProps) {
       </p>
       <ol className="divide-y divide-line">
         {list.map((one, at) => (
-          <li key={one.intervention_id} data-saved={at} tabIndex={-1} className="px-3 py-2 focus:bg-hover">
+          <li key={one.intervention_id} data-intervention={at} tabIndex={-1} className="px-3 py-2 focus:bg-hover">
             <div className="flex items-baseline gap-3">
               <span className="min-w-0 flex-1">
                 {one.agent_id !== null && one.agent_id !== undefined && (
@@ -174,7 +176,7 @@ function Saved({ project, list, more, isReading }: SavedProps) {
                     <bdi className="font-medium">{oneLine(one.agent_id, 80)}</bdi>:{' '}
                   </>
                 )}
-                {oneLine(meaningOf(one.kind).saved, 200)}. The watchdog {oneLine(meaningOf(one.kind).how, 200)}.
+                {oneLine(meaningOf(one.kind).found, 200)}. Action: {oneLine(meaningOf(one.kind).how, 200)}.
               </span>
               <span className="text-sm whitespace-nowrap text-ink-3">
                 <Ago at={one.created_at} />
@@ -188,7 +190,7 @@ function Saved({ project, list, more, isReading }: SavedProps) {
                   params={{ project, turn: one.agent_turn_id }}
                   className="link whitespace-nowrap"
                 >
-                  the turn
+                  Turn
                 </Link>
               )}
             </p>
@@ -198,7 +200,7 @@ function Saved({ project, list, more, isReading }: SavedProps) {
       {more !== undefined && (
         <p className="p-3">
           <button type="button" className="button" disabled={isReading} onClick={more}>
-            Older ones
+            Show older
           </button>
         </p>
       )}

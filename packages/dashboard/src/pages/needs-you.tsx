@@ -1,18 +1,18 @@
-/** What waits for a person: questions of agents, to be answered here, and tasks that cannot go on by themselves. The soonest first. */
+/** Needs-you page: questions of agents, answered here, and tasks that need a person. The earliest deadline first. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { serverNowMs } from '../api/client.js'
 import { boardQuery, questionsQuery } from '../api/queries.js'
 import type { Task } from '../api/board-types.js'
 import type { Question } from '../api/types.js'
-import { needsPerson, reasonSays, recoverySays } from '../model/board.js'
+import { needsPerson, reasonText, recoveryText } from '../model/board.js'
 import { oneLine, plural } from '../model/text.js'
 import { msOf } from '../model/time.js'
 import { useListKeys } from '../keyboard/shortcut-list.js'
-import { useNews } from '../live/live.js'
+import { useStream } from '../live/live.js'
 import { Page } from '../parts/page.js'
 import { QuestionCard } from '../parts/question-card.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { Status } from '../parts/status.js'
 import { TaskMoves } from '../parts/task-moves.js'
 import { Ago, Countdown } from '../parts/time.js'
@@ -21,8 +21,8 @@ export function NeedsYouPage() {
   const { project } = useParams({ from: '/p/$project/needs-you' })
   const questions = useQuery(questionsQuery(project))
   const board = useQuery(boardQuery)
-  useNews(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
-  // One answer for both: what is known of the one must not hide that the other failed.
+  useStream(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  // Combined, so that data of one query does not hide the failure of the other.
   const failed = questions.error ?? (board.data === undefined ? board.error : null)
   const both = {
     data:
@@ -35,9 +35,9 @@ export function NeedsYouPage() {
   }
   return (
     <Page title="Needs you" scrolls>
-      <Shown query={both}>
+      <QueryState query={both}>
         {(data) => <Lists project={project} questions={data.questions} tasks={data.board.tasks.filter(needsPerson)} />}
-      </Shown>
+      </QueryState>
     </Page>
   )
 }
@@ -60,8 +60,8 @@ function Lists({ project, questions, tasks }: ListsProps) {
   })
   if (all === 0)
     return (
-      <Empty title="Nothing needs you.">
-        Agents ask here when they cannot go on without a person. You will see the number beside the page’s name.
+      <Empty title="Nothing needs you">
+        Questions of agents and tasks that need a person appear here. The badge beside the page name counts them.
       </Empty>
     )
   return (
@@ -119,8 +119,8 @@ function TaskNeed({ project, task }: { readonly project: string; readonly task: 
         </span>
       </div>
       <p className="mb-2 text-ink-2">
-        <bdi>{oneLine(reasonSays(task.waitsFor ?? task.reason ?? 'it waits for a person', serverNowMs()), 500)}</bdi>
-        {recovery === null ? '' : ` (${oneLine(recoverySays(recovery), 60)})`}
+        <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? 'waits for a person', serverNowMs()), 500)}</bdi>
+        {recovery === null ? '' : ` (${oneLine(recoveryText(recovery), 60)})`}
       </p>
       <TaskMoves task={task} />
     </article>

@@ -1,14 +1,14 @@
-/** An address that leads nowhere, and a page that broke: both say so, and lead back. */
+/** Pages for an unknown URL and for a page that failed to render. Both link back. */
 import type { ErrorComponentProps } from '@tanstack/react-router'
 import { Empty, Failure } from '../parts/query-state.js'
 
 export function NotFound() {
   return (
     <main className="flex-1">
-      <h1 className="sr-only">Nothing here</h1>
-      <Empty title="There is nothing at this address.">
+      <h1 className="sr-only">Page not found</h1>
+      <Empty title="There is no page at this URL.">
         <a className="link" href="/">
-          To the fleet
+          Go to the fleet
         </a>
       </Empty>
     </main>
@@ -18,7 +18,7 @@ export function NotFound() {
 export function PageFailed({ error, reset }: ErrorComponentProps) {
   return (
     <main className="flex-1">
-      <h1 className="sr-only">This page failed</h1>
+      <h1 className="sr-only">This page failed to load</h1>
       <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} />
     </main>
   )

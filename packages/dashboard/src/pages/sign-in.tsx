@@ -1,4 +1,4 @@
-/** The door: a key, asked for once and kept in this tab; or a one-time link, which the server turns into a cookie. */
+/** Sign-in page: takes an API key and keeps it in this tab. A one-time link signs in with a cookie instead. */
 import { useState, type SubmitEvent } from 'react'
 import { ask, headersFor, Problem } from '../api/client.js'
 import { session } from '../api/session.js'
@@ -12,13 +12,14 @@ export function SignIn() {
   const [isAsking, setAsking] = useState(false)
 
   const enter = async () => {
-    const told = key.trim()
-    if (!/^[\x21-\x7e]+$/.test(told)) return setWrong('This is no key: it holds characters that no key has.')
+    const trimmed = key.trim()
+    if (!/^[\x21-\x7e]+$/.test(trimmed))
+      return setWrong('Invalid key: it contains characters that keys do not have. Copy the whole key again.')
     setAsking(true)
     setWrong(undefined)
     try {
-      await ask<Me>('/me', { headers: headersFor(told) })
-      session.enter(told)
+      await ask<Me>('/me', { headers: headersFor(trimmed) })
+      session.enter(trimmed)
     } catch (error) {
       setWrong(sayWhy(error))
       setAsking(false)
@@ -70,14 +71,14 @@ export function SignIn() {
           {isAsking ? 'Asking…' : 'Sign in'}
         </button>
       </form>
-      <p className="mt-3 text-sm text-ink-2">
-        Or open the one-time link that the server prints: it signs this browser in by itself.
-      </p>
+      <p className="mt-3 text-sm text-ink-2">Or open the one-time link that the server prints.</p>
     </main>
   )
 }
 
 function sayWhy(error: unknown): string {
   if (!(error instanceof Problem)) throw error
-  return error.status === 401 ? 'The server does not know this key.' : oneLine(error.message, 200)
+  return error.status === 401
+    ? 'The server does not accept this key. Check it, or create a new one.'
+    : oneLine(error.message, 200)
 }

@@ -1,4 +1,4 @@
-/** One turn, from asking to deliverable: its line of time, its family, its files, every touch of a watchdog, and the button that stops it. */
+/** One turn: timeline, parent and children, files, interventions, and the button that stops it. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { turnQuery } from '../api/queries.js'
@@ -7,17 +7,17 @@ import { compact, cost } from '../model/board.js'
 import { oneLine } from '../model/text.js'
 import { duration, msOf } from '../model/time.js'
 import { nearestOf } from '../model/turn.js'
-import { Burn } from '../parts/budget-bar.js'
+import { BudgetBar } from '../parts/budget-bar.js'
 import { CopyId } from '../parts/copy.js'
 import { Lineage } from '../parts/lineage.js'
 import { Page, Section } from '../parts/page.js'
 import { Line } from '../parts/untrusted-text.js'
-import { Shown } from '../parts/query-state.js'
+import { QueryState } from '../parts/query-state.js'
 import { Status } from '../parts/status.js'
 import { StopTurn } from '../parts/stop-turn.js'
 import { At, Countdown, useNow } from '../parts/time.js'
 import { Timeline } from '../parts/timeline.js'
-import { Touches } from '../parts/interventions.js'
+import { Interventions } from '../parts/interventions.js'
 import { TurnFiles } from '../parts/turn-files.js'
 
 export function TurnPage() {
@@ -36,28 +36,28 @@ export function TurnPage() {
       tools={turn.data?.ended_at === null && <StopTurn project={project} turn={id} />}
       scrolls
     >
-      <Shown query={turn}>{(data) => <Told project={project} turn={data} />}</Shown>
+      <QueryState query={turn}>{(data) => <TurnView project={project} turn={data} />}</QueryState>
     </Page>
   )
 }
 
-function Told({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
+function TurnView({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   return (
     <div className="p-3">
-      <Facts project={project} turn={turn} />
+      <Summary project={project} turn={turn} />
       <div className="mt-3 grid grid-cols-1 items-start gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
-        <Section title="What happened">
+        <Section title="Timeline">
           <Timeline project={project} turn={turn} />
         </Section>
         <div className="space-y-3">
-          <Section title="Family">
+          <Section title="Parent and children">
             <Lineage project={project} turn={turn} />
           </Section>
           <Section title="Files">
             <TurnFiles files={turn.files} isCut={turn.files_truncated} />
           </Section>
-          <Section title="Watchdogs">
-            <Touches interventions={turn.interventions} />
+          <Section title="Interventions">
+            <Interventions interventions={turn.interventions} />
           </Section>
         </div>
       </div>
@@ -65,10 +65,10 @@ function Told({ project, turn }: { readonly project: string; readonly turn: Turn
   )
 }
 
-function Facts({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
+function Summary({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   const now = useNow()
   const { total_tokens: tokens, cost_micros: micros } = turn.usage
-  const burn = nearestOf(turn.budget)
+  const use = nearestOf(turn.budget)
   const started = msOf(turn.started_at)
   const isOver = turn.ended_at !== null
   return (
@@ -81,11 +81,11 @@ function Facts({ project, turn }: { readonly project: string; readonly turn: Tur
           <bdi>{oneLine(turn.agent_id, 80)}</bdi>
         </Link>
       </Fact>
-      <Fact name="Asked">
+      <Fact name="Queued">
         <At at={turn.created_at} />
       </Fact>
-      <Fact name={isOver ? 'Took' : 'Has taken'}>
-        {started === null ? 'not begun' : duration((msOf(turn.ended_at) ?? now) - started)}
+      <Fact name={'Duration'}>
+        {started === null ? 'not started' : duration((msOf(turn.ended_at) ?? now) - started)}
       </Fact>
       <Fact name={isOver ? 'Ended' : 'Deadline'}>
         {isOver ? <At at={turn.ended_at} /> : <Countdown until={turn.resume_deadline ?? turn.turn_deadline} />}
@@ -93,7 +93,7 @@ function Facts({ project, turn }: { readonly project: string; readonly turn: Tur
       <Fact name="Tokens, cost">
         {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : cost(micros)}
       </Fact>
-      <Fact name="Budget">{burn === null ? 'no limit' : <Burn burn={burn} />}</Fact>
+      <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
       <Fact name="Epoch, attempts">
         {turn.turn_epoch ?? '–'}, {turn.attempts ?? '–'}
       </Fact>

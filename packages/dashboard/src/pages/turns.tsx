@@ -1,4 +1,4 @@
-/** Turns, newest first: of all agents or one, of any status. Older ones are read when the end of the list comes near. */
+/** Turns, newest first, filtered by agent or status. Older ones load when the end of the list comes near. */
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
@@ -10,7 +10,7 @@ import { duration, msOf } from '../model/time.js'
 import { Page } from '../parts/page.js'
 import { VirtualRows } from '../parts/rows.js'
 import { Search } from '../parts/search.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { Status } from '../parts/status.js'
 import { Ago, Countdown, useNow } from '../parts/time.js'
 import { useWide } from '../parts/wide.js'
@@ -32,7 +32,7 @@ export function TurnsPage() {
       tools={
         <>
           <Search
-            label="Of agent"
+            label="Agent"
             value={agent ?? ''}
             change={(words) => void navigate({ search: (old) => ({ ...old, agent: words }), replace: true })}
           />
@@ -56,15 +56,15 @@ export function TurnsPage() {
         </>
       }
     >
-      <Shown query={turns}>
+      <QueryState query={turns}>
         {({ pages }) => {
           const all = pages.flatMap((page) => page.turns)
           if (all.length === 0 && turns.hasNextPage)
-            return <LookFurther look={more} isLooking={turns.isFetchingNextPage} />
+            return <SearchOlder search={more} isSearching={turns.isFetchingNextPage} />
           if (all.length === 0)
             return (
-              <Empty title={status === undefined && agent === undefined ? 'No turn yet.' : 'No turn fits.'}>
-                Ask an agent for something: <code>bellwether turn run AGENT &quot;…&quot;</code>
+              <Empty title={status === undefined && agent === undefined ? 'No turns yet' : 'No matching turns'}>
+                Run one: <code>bellwether turn run AGENT &quot;…&quot;</code>
               </Empty>
             )
           return (
@@ -84,21 +84,21 @@ export function TurnsPage() {
                 </VirtualRows>
               </div>
               <p className="label border-t border-line px-3 py-1">
-                {count(all.length)} shown{turns.hasNextPage ? '; scroll for older ones' : ', all there are'}
+                {count(all.length)} shown{turns.hasNextPage ? '; scroll for older ones' : ''}
               </p>
             </div>
           )
         }}
-      </Shown>
+      </QueryState>
     </Page>
   )
 }
 
-function LookFurther({ look, isLooking }: { readonly look: () => void; readonly isLooking: boolean }) {
+function SearchOlder({ search, isSearching }: { readonly search: () => void; readonly isSearching: boolean }) {
   return (
-    <Empty title="None among the newest turns.">
-      <button type="button" className="button mt-2" disabled={isLooking} onClick={look}>
-        Look further back
+    <Empty title="No matches among the newest turns">
+      <button type="button" className="button mt-2" disabled={isSearching} onClick={search}>
+        Search older turns
       </button>
     </Empty>
   )
@@ -106,7 +106,7 @@ function LookFurther({ look, isLooking }: { readonly look: () => void; readonly 
 
 const columns =
   'grid grid-cols-[112px_minmax(110px,1fr)_minmax(90px,110px)_minmax(120px,1.6fr)_84px_90px_96px] items-center gap-x-3 px-3'
-const titles = ['Status', 'Agent', 'Turn', 'What', 'Took', 'Deadline', 'Asked'] as const
+const titles = ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Deadline', 'Queued'] as const
 
 function TurnHead({ isWide }: { readonly isWide: boolean }) {
   return (
@@ -142,7 +142,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       {shortId(turn.agent_turn_id)}
     </Link>
   )
-  const said = (
+  const activity = (
     <span className={`block truncate ${turn.error === null ? 'text-ink-2' : 'text-bad'}`} title={oneLine(what, 500)}>
       <bdi>{oneLine(what, 120)}</bdi>
     </span>
@@ -161,7 +161,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
         <div className="flex items-center gap-3 text-sm">
           <span role="cell">{id}</span>
           <span role="cell" className="min-w-0 flex-1">
-            {said}
+            {activity}
           </span>
           <span role="cell" className="text-ink-3">
             <Ago at={turn.created_at} />
@@ -179,10 +179,10 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
       </span>
       <span role="cell">{id}</span>
       <span role="cell" className="min-w-0 text-sm">
-        {said}
+        {activity}
       </span>
       <span role="cell" className="text-sm text-ink-2">
-        <Took turn={turn} />
+        <Duration turn={turn} />
       </span>
       <span role="cell" className="text-sm">
         <Countdown until={turn.ended_at === null ? (turn.resume_deadline ?? turn.turn_deadline) : null} />
@@ -194,7 +194,7 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
   )
 })
 
-function Took({ turn }: { readonly turn: Turn }) {
+function Duration({ turn }: { readonly turn: Turn }) {
   const now = useNow()
   const from = msOf(turn.started_at)
   return <>{from === null ? '–' : duration((msOf(turn.ended_at) ?? now) - from)}</>

@@ -1,16 +1,16 @@
-/** What is on disk, as the view knows it: the tree with its marks, who feeds it, when it was last looked at as a whole. */
+/** Workspace page: the file tree of a view with its marks, its sensors and its last audit. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useDeferredValue } from 'react'
 import type { ViewStats } from '../api/board-types.js'
 import { blindSpotsQuery, searchQuery, sessionsQuery, statsQuery, viewsQuery } from '../api/view-queries.js'
 import { oneLine } from '../model/text.js'
-import { useNews } from '../live/live.js'
+import { useStream } from '../live/live.js'
 import { FileTree } from '../parts/file-tree.js'
 import { FoundFiles } from '../parts/found-files.js'
 import { Page } from '../parts/page.js'
 import { Search } from '../parts/search.js'
-import { Empty, Shown } from '../parts/query-state.js'
+import { Empty, QueryState } from '../parts/query-state.js'
 import { ViewFacts } from '../parts/view-facts.js'
 import { useWide } from '../parts/wide.js'
 
@@ -18,8 +18,8 @@ export function WorkspacePage() {
   const { project } = useParams({ from: '/p/$project/workspace' })
   const { view: wanted, source, q } = useSearch({ from: '/p/$project/workspace' })
   const navigate = useNavigate({ from: '/p/$project/workspace' })
-  const told = useQuery(viewsQuery)
-  const views = (told.data?.views ?? []).map(({ view_id: name }) => name)
+  const viewList = useQuery(viewsQuery)
+  const views = (viewList.data?.views ?? []).map(({ view_id: name }) => name)
   const view = wanted ?? views[0]
   return (
     <Page
@@ -48,17 +48,17 @@ export function WorkspacePage() {
         </>
       }
     >
-      <Shown
-        query={told}
+      <QueryState
+        query={viewList}
         isEmpty={() => view === undefined}
         empty={
-          <Empty title="No folder is watched.">
-            Feed a view with <code>bellwether sensor --root DIR</code>, and its files appear here.
+          <Empty title="No folder is watched">
+            Start <code>bellwether sensor --root DIR</code> to show its files here.
           </Empty>
         }
       >
         {() => <Workspace key={`${project} ${view}`} view={view ?? ''} source={source} words={q ?? ''} />}
-      </Shown>
+      </QueryState>
     </Page>
   )
 }
@@ -74,7 +74,7 @@ function Workspace({ view, source, words }: WorkspaceProps) {
   const sessions = useQuery(sessionsQuery(view))
   const wanted = useDeferredValue(words.trim())
   const found = useQuery({ ...searchQuery(view, source, wanted), enabled: wanted !== '' })
-  useNews(`/views/${encodeURIComponent(view)}/events`, ['view', view])
+  useStream(`/views/${encodeURIComponent(view)}/events`, ['view', view])
   const sources = Object.keys(stats.data?.sources ?? {})
   const spots = useQuery(blindSpotsQuery(view, undefined)).data
   const blindSpots = spots && spots.additions_count + spots.deletion_count
@@ -84,16 +84,16 @@ function Workspace({ view, source, words }: WorkspaceProps) {
     <ViewFacts stats={data} sessions={sessions.data?.sessions ?? []} blindSpots={blindSpots} chosen={chosen} />
   )
   return (
-    <Shown query={stats}>
+    <QueryState query={stats}>
       {(data) => (
         <div className="flex min-h-0 flex-1 flex-col-reverse gap-3 p-3 min-[900px]:flex-row">
           <div className="panel min-h-64 min-w-0 flex-1 overflow-hidden">
             {wanted === '' ? (
               <FileTree key={chosen} view={view} source={chosen} />
             ) : (
-              <Shown query={found} isFramed>
+              <QueryState query={found} isFramed>
                 {(answer) => <FoundFiles found={answer} />}
-              </Shown>
+              </QueryState>
             )}
           </div>
           {isWide ? (
@@ -101,7 +101,7 @@ function Workspace({ view, source, words }: WorkspaceProps) {
               {facts(data)}
             </div>
           ) : (
-            // On a small window the files come first.
+            // On a small window files come before the summary.
             <details className="max-h-[60%] shrink-0 overflow-auto">
               <summary className="panel px-3 py-1.5 font-semibold">About this view</summary>
               <div className="pt-3">{facts(data)}</div>
@@ -109,6 +109,6 @@ function Workspace({ view, source, words }: WorkspaceProps) {
           )}
         </div>
       )}
-    </Shown>
+    </QueryState>
   )
 }

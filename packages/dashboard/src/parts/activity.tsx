@@ -1,4 +1,4 @@
-/** The answer in one line: what is running, what is stuck, what needs a person. Each number leads to what it counts. */
+/** The summary of the fleet: what is running, stuck, or needs a person. Each number links to what it counts. */
 import { Link } from '@tanstack/react-router'
 import type { Tally } from '../model/fleet.js'
 import { headOf, headWords, type Shape, type Tone } from '../model/status.js'
@@ -7,17 +7,17 @@ import { Glyph } from './glyph.js'
 import { useNeeds } from './needs.js'
 import { toneText } from './status.js'
 
-interface PulseProps {
+interface ActivityProps {
   readonly project: string
-  /** Undefined: not known yet. */
+  /** Undefined while loading. */
   readonly sums: Tally | undefined
 }
 
-export function Pulse({ project, sums }: PulseProps) {
+export function Activity({ project, sums }: ActivityProps) {
   const needs = useNeeds(project)
   const fleet = { to: '/p/$project/fleet', params: { project } } as const
   return (
-    <section aria-label="At a glance" className="grid grid-cols-3 gap-2 px-3 pt-3 sm:grid-cols-6">
+    <section aria-label="Summary" className="grid grid-cols-3 gap-2 px-3 pt-3 sm:grid-cols-6">
       <Link {...fleet} search={{ show: 'working' }} className={tile}>
         <Figure shape="disc" tone="go" name={working} number={sums?.working} />
       </Link>
@@ -31,10 +31,10 @@ export function Pulse({ project, sums }: PulseProps) {
         <Figure shape="half" tone="wait" name="waiting" number={sums?.waiting} />
       </Link>
       <Link {...fleet} search={{ show: 'resting' }} className={tile}>
-        <Figure shape="ring" tone="rest" name="at rest" number={sums?.resting} />
+        <Figure shape="ring" tone="rest" name="idle" number={sums?.resting} />
       </Link>
       <Link to="/p/$project/turns" params={{ project }} search={{ status: 'queued' }} className={tile}>
-        <Figure shape="dots" tone="rest" name="in line" number={sums && sums.queued + sums.starting} />
+        <Figure shape="dots" tone="rest" name="queued" number={sums && sums.queued + sums.starting} />
       </Link>
     </section>
   )
@@ -42,7 +42,7 @@ export function Pulse({ project, sums }: PulseProps) {
 
 const working = headWords.find((word) => headOf(word).isBeating) ?? ''
 const tile = 'panel block px-3 py-2 hover:bg-hover'
-/** What somebody should look at stands out, once there is some of it. */
+/** A number that needs attention stands out if it is not zero. */
 const loud = (tone: 'bad' | 'person', number: number | undefined) =>
   number === undefined || number === 0
     ? tile

@@ -1,9 +1,9 @@
-/** One agent in one line: status, what it does, what it waits for, until when. On a narrow window in two. */
+/** One agent per row: status, activity, what it waits for, deadline. Two lines on a narrow window. */
 import { Link } from '@tanstack/react-router'
 import { memo } from 'react'
 import type { Agent } from '../api/types.js'
-import { activityOf, waitsFor, type Judged } from '../model/fleet.js'
-import { lookOf, restWord } from '../model/status.js'
+import { activityOf, waitsFor, type Assessment } from '../model/fleet.js'
+import { appearanceOf, restWord } from '../model/status.js'
 import { oneLine } from '../model/text.js'
 import { Glyph } from './glyph.js'
 import { Status, toneText } from './status.js'
@@ -11,11 +11,11 @@ import { Ago, Countdown } from './time.js'
 
 export const agentHeights = { wide: 36, narrow: 62 } as const
 
-// The agent, its status, what it does, what it waits for, until when, how many wait behind, how its last turn ended.
+// Agent, status, activity, what it waits for, deadline, queue length, last turn.
 const columns =
   'grid grid-cols-[minmax(120px,1.4fr)_104px_minmax(110px,1.2fr)_minmax(100px,1fr)_84px_48px_minmax(96px,0.9fr)] items-center gap-x-3 px-3'
 
-const titles = ['Agent', 'Status', 'Doing', 'Waits for', 'Deadline', 'Queue', 'Last turn'] as const
+const titles = ['Agent', 'Status', 'Activity', 'Waits for', 'Deadline', 'Queue', 'Last turn'] as const
 
 export function AgentHead({ isWide }: { readonly isWide: boolean }) {
   return (
@@ -36,21 +36,21 @@ export function AgentHead({ isWide }: { readonly isWide: boolean }) {
 interface RowProps {
   readonly project: string
   readonly agent: Agent
-  readonly judged: Judged
+  readonly assessments: Assessment
   readonly isWide: boolean
 }
 
-export const AgentRow = memo(({ project, agent, judged, isWide }: RowProps) => {
+export const AgentRow = memo(({ project, agent, assessments, isWide }: RowProps) => {
   const head = agent.state
   const status = agent.status === 'retired' ? 'retired' : (head?.status ?? restWord)
-  const word = judged.standing === 'stuck' ? 'stuck' : status
+  const word = assessments.condition === 'stuck' ? 'stuck' : status
   const deadline = head?.resume_deadline ?? head?.turn_deadline
-  const doing = judged.why ?? activityOf(agent)
+  const doing = assessments.why ?? activityOf(agent)
   const waits = waitsFor(agent)
   const tool = waits === '' ? head?.current_tool : null
   const activity = (
     <span
-      className={judged.why === undefined ? 'truncate text-ink-2' : 'truncate text-bad'}
+      className={assessments.why === undefined ? 'truncate text-ink-2' : 'truncate text-bad'}
       title={oneLine(`${doing} ${tool ?? ''}`)}
     >
       {doing}
@@ -92,12 +92,12 @@ export const AgentRow = memo(({ project, agent, judged, isWide }: RowProps) => {
       <span role="cell" className="flex min-w-0">
         <Status word={word} />
       </span>
-      <span role="cell" className={judged.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>
+      <span role="cell" className={assessments.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>
         {activity}
       </span>
       <span
         role="cell"
-        className={judged.why === undefined ? 'min-w-0 truncate font-mono text-xs text-ink-2' : 'sr-only'}
+        className={assessments.why === undefined ? 'min-w-0 truncate font-mono text-xs text-ink-2' : 'sr-only'}
         title={oneLine(waits)}
       >
         <bdi>{oneLine(waits, 60)}</bdi>
@@ -134,7 +134,7 @@ function AgentName({ project, agent }: { readonly project: string; readonly agen
 function LastTurn({ project, agent }: { readonly project: string; readonly agent: Agent }) {
   const last = agent.last_turn
   if (last === undefined || last === null) return <span className="text-ink-3">–</span>
-  const look = lookOf(last.outcome)
+  const look = appearanceOf(last.outcome)
   return (
     <Link
       to="/p/$project/turns/$turn"

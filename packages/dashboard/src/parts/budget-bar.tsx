@@ -1,22 +1,22 @@
-/** How much of a limit is gone: a bar and the same in words. Without a limit, only the words. */
-import type { Burn as Burned } from '../model/board.js'
+/** How much of a limit is used: a bar and the same as text. Without a limit, only the text. */
+import type { BudgetUse } from '../model/board.js'
 
-export function Burn({ burn }: { readonly burn: Burned | null }) {
-  if (burn === null) return null
-  const part = Math.min(1, burn.part ?? 0)
-  const tone = burn.part === null ? 'bg-rest' : burn.part >= 1 ? 'bg-bad' : burn.part >= 0.8 ? 'bg-wait' : 'bg-go'
+export function BudgetBar({ use }: { readonly use: BudgetUse | null }) {
+  if (use === null) return null
+  const part = Math.min(1, use.part ?? 0)
+  const tone = use.part === null ? 'bg-rest' : use.part >= 1 ? 'bg-bad' : use.part >= 0.8 ? 'bg-wait' : 'bg-go'
   return (
     <span className="block">
       <span
-        className={`block text-xs whitespace-nowrap ${burn.part !== null && burn.part >= 1 ? 'text-bad' : 'text-ink-3'}`}
+        className={`block text-xs whitespace-nowrap ${use.part !== null && use.part >= 1 ? 'text-bad' : 'text-ink-3'}`}
       >
-        {burn.label}
+        {use.label}
       </span>
-      {burn.part !== null && (
+      {use.part !== null && (
         <span
           className="mt-0.5 block h-1 overflow-hidden rounded bg-rest-soft"
           role="img"
-          aria-label={`budget: ${burn.label}`}
+          aria-label={`budget: ${use.label}`}
         >
           <span className={`block h-full ${tone}`} style={{ width: `${Math.round(part * 100)}%` }} />
         </span>

@@ -1,4 +1,4 @@
-/** Whether what is shown is live. In its place and of its width whatever it says, so that nothing moves when it changes. */
+/** The state of the live connection. It keeps its place and width, so that the layout does not move when it changes. */
 import { useQueryClient } from '@tanstack/react-query'
 import { oneLine } from '../model/text.js'
 import { agoMs, span } from '../model/time.js'
@@ -10,12 +10,12 @@ import { useNow } from './time.js'
 export function Connection() {
   const { state, seenAtMs, retry } = useLink()
   useNow()
-  // Answers that fail while old ones are shown: the stream alone does not make a page true.
+  // A live stream does not make the page current if its queries fail.
   const failing = useQueryClient()
     .getQueryCache()
     .findAll({ type: 'active' })
     .find((query) => query.state.error !== null && query.state.data !== undefined)
-  const seen = seenAtMs === undefined ? 'never heard' : `last seen ${agoMs(clock.nowMs() - seenAtMs)}`
+  const seen = seenAtMs === undefined ? 'never connected' : `last seen ${agoMs(clock.nowMs() - seenAtMs)}`
   if (state.is === 'lost') {
     const left = state.retryAtMs - clock.nowMs()
     return (
@@ -33,9 +33,9 @@ export function Connection() {
           type="button"
           className="font-medium whitespace-nowrap underline"
           onClick={retry}
-          title={left > 0 ? `tries by itself in ${span(left)}` : ''}
+          title={left > 0 ? `reconnects in ${span(left)}` : ''}
         >
-          Try now
+          Reconnect
         </button>
       </div>
     )
@@ -52,7 +52,7 @@ export function Connection() {
         Not up to date
       </div>
     )
-  const words = { connecting: 'Connecting…', live: 'Live', asleep: 'Asleep' }[state.is]
+  const words = { connecting: 'Connecting…', live: 'Live', asleep: 'Paused' }[state.is]
   return (
     <div
       role="status"

@@ -1,4 +1,4 @@
-/** An id that nobody can read, in short, with the whole of it one press away. */
+/** A shortened id with a button that copies the full one. */
 import { useState } from 'react'
 import { shortId, visible } from '../model/text.js'
 import { clock } from '../ports/clock.js'
@@ -6,11 +6,11 @@ import { clock } from '../ports/clock.js'
 export function CopyId({
   id,
   what,
-  whole = false,
+  full = false,
 }: {
   readonly id: string
   readonly what: string
-  readonly whole?: boolean
+  readonly full?: boolean
 }) {
   const [isCopied, setCopied] = useState(false)
   const copy = async () => {
@@ -25,7 +25,7 @@ export function CopyId({
       title={`Copy ${what}: ${visible(id)}`}
       onClick={() => void copy().catch(() => setCopied(false))}
     >
-      {isCopied ? 'copied' : whole ? visible(id) : shortId(visible(id))}
+      {isCopied ? 'copied' : full ? visible(id) : shortId(visible(id))}
       <span className="sr-only"> (copy {what})</span>
     </button>
   )

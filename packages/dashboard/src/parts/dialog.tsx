@@ -1,4 +1,4 @@
-/** A window over the page, by the browser's own dialog: it keeps the focus inside, closes with Escape, and gives the focus back. */
+/** A modal window, built on the browser's dialog: it traps the focus, closes with Escape, and restores the focus. */
 import { useEffect, useRef, type ReactNode } from 'react'
 import { Icon } from './glyph.js'
 

@@ -1,4 +1,4 @@
-/** The tree of files. A folder is read when it is opened; only rows in sight exist. */
+/** The file tree. A folder is read when it is opened; only visible rows are rendered. */
 import { useQueries, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { blindSpotsQuery, folderQuery } from '../api/view-queries.js'
@@ -45,7 +45,7 @@ export function FileTree({ view, source }: { readonly view: string; readonly sou
   )
 }
 
-// A path may be a thousand folders deep; the page is not.
+// A path may be a thousand folders deep; the indentation stops earlier.
 const indentMax = 24
 
 function TreeRow({ row }: { readonly row: Row }) {
@@ -62,9 +62,9 @@ function TreeRow({ row }: { readonly row: Row }) {
     )
   if (row.what !== 'entry') {
     const words = {
-      loading: 'Reading…',
-      error: 'This folder cannot be read: press to try again',
-      empty: 'Nothing in it',
+      loading: 'Loading…',
+      error: 'Cannot read this folder. Click to try again.',
+      empty: 'Empty',
     }[row.what]
     return (
       <div className={`${line} ${row.what === 'error' ? 'cursor-pointer text-bad' : 'text-ink-3'}`} style={style}>

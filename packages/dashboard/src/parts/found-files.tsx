@@ -1,4 +1,4 @@
-/** What a search found, as paths. */
+/** The results of a file search, as paths. */
 import type { Found } from '../api/board-types.js'
 import { bytes, count, oneLine } from '../model/text.js'
 import { Marks } from './marks.js'
@@ -6,8 +6,7 @@ import { VirtualRows } from './rows.js'
 import { Empty } from './query-state.js'
 
 export function FoundFiles({ found }: { readonly found: Found }) {
-  if (found.results.length === 0)
-    return <Empty title="Nothing has such a name.">Use * and ? for what you do not know.</Empty>
+  if (found.results.length === 0) return <Empty title="No matching files">Use * and ? as wildcards.</Empty>
   return (
     <div className="flex h-full flex-col">
       <div className="min-h-0 flex-1">
@@ -32,7 +31,7 @@ export function FoundFiles({ found }: { readonly found: Found }) {
         </VirtualRows>
       </div>
       <p className="label border-t border-line px-3 py-1">
-        {count(found.count)} found{found.truncated ? ', and more that are not shown' : ''}
+        {count(found.count)} found{found.truncated ? '; more exist' : ''}
       </p>
     </div>
   )

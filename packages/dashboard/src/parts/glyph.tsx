@@ -1,4 +1,7 @@
-/** The shapes of statuses and the icons of pages, drawn here: no fonts, nothing to load. All are decoration; words stand beside them. */
+/**
+ * The shapes of statuses and the icons of pages, drawn inline: no fonts, nothing to load. All are decoration; text
+ * accompanies them.
+ */
 import type { Shape } from '../model/status.js'
 
 const shapes: Readonly<Record<Shape, React.ReactNode>> = {

@@ -1,8 +1,8 @@
-/** The keys, and the words that the pages use. */
+/** Help: the keyboard shortcuts and the meaning of each status. */
 import { useQuery } from '@tanstack/react-query'
 import { signOut } from '../api/mutations.js'
 import { meQuery } from '../api/queries.js'
-import { headWords, lookOf } from '../model/status.js'
+import { headWords, appearanceOf } from '../model/status.js'
 import { oneLine } from '../model/text.js'
 import { Dialog } from './dialog.js'
 import { Status } from './status.js'
@@ -14,9 +14,9 @@ const keys: readonly (readonly [string, string])[] = [
   ['g n', 'Needs you'],
   ['g w', 'Workspace'],
   ['g h', 'Health'],
-  ['/', 'search on this page'],
+  ['/', 'search this page'],
   ['j  k', 'down and up in a list'],
-  ['Enter, o', 'open what is chosen'],
+  ['Enter, o', 'open the selected row'],
   ['Esc', 'close'],
   ['?', 'this help'],
 ]
@@ -25,7 +25,7 @@ const words = [...headWords, 'queued', 'stuck', 'needs_you']
 export function Help({ close }: { readonly close: () => void }) {
   const me = useQuery(meQuery).data
   return (
-    <Dialog title="Keys and words" name="Keys and words" close={close}>
+    <Dialog title="Keyboard and statuses" name="Keyboard and statuses" close={close}>
       <dl className="grid grid-cols-[6rem_1fr] gap-y-1">
         {keys.map(([key, does]) => (
           <div key={key} className="contents">
@@ -36,14 +36,14 @@ export function Help({ close }: { readonly close: () => void }) {
           </div>
         ))}
       </dl>
-      <h3 className="mt-4 mb-1 font-semibold">What the words mean</h3>
+      <h3 className="mt-4 mb-1 font-semibold">Statuses</h3>
       <dl className="grid grid-cols-[7.5rem_1fr] gap-y-1">
         {words.map((word) => (
           <div key={word} className="contents">
             <dt>
               <Status word={word} />
             </dt>
-            <dd className="text-ink-2">{lookOf(word).means}</dd>
+            <dd className="text-ink-2">{appearanceOf(word).means}</dd>
           </div>
         ))}
       </dl>
@@ -51,7 +51,7 @@ export function Help({ close }: { readonly close: () => void }) {
         <span className="min-w-0 flex-1 truncate text-ink-2">
           {me === undefined
             ? ''
-            : `Signed in as ${oneLine(me.name ?? me.key_id ?? 'somebody', 60)}, ${oneLine(me.role, 30)}`}
+            : `Signed in as ${oneLine(me.name ?? me.key_id ?? 'unknown', 60)}, ${oneLine(me.role, 30)}`}
         </span>
         <button type="button" className="button" onClick={() => void signOut()}>
           Sign out

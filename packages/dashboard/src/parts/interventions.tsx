@@ -1,11 +1,11 @@
-/** What watchdogs did to one turn. */
+/** The watchdog interventions of one turn. */
 import type { Intervention } from '../api/types.js'
 import { oneLine } from '../model/text.js'
 import { meaningOf } from '../model/watchdog.js'
 import { At } from './time.js'
 
-export function Touches({ interventions }: { readonly interventions: readonly Intervention[] }) {
-  if (interventions.length === 0) return <p className="px-3 py-2 text-ink-3">Nobody had to step in.</p>
+export function Interventions({ interventions }: { readonly interventions: readonly Intervention[] }) {
+  if (interventions.length === 0) return <p className="px-3 py-2 text-ink-3">No interventions</p>
   return (
     <ul className="divide-y divide-line">
       {interventions.map((one) => (

@@ -1,17 +1,17 @@
-/** Where a turn comes from and what it started: its parent, itself, its children and theirs, each with how it stands. */
+/** The parent and children of a turn, each with its status. */
 import { Link } from '@tanstack/react-router'
 import type { Kin, TurnDetail } from '../api/types.js'
-import { countKin, tallyKin } from '../model/relatives.js'
+import { countRelatives, tallyRelatives } from '../model/relatives.js'
 import { oneLine, plural, shortId } from '../model/text.js'
 import { duration, msOf } from '../model/time.js'
 import { Status } from './status.js'
 
-// A fork of a thousand is counted; a person looks at the first.
+// A fork may have a thousand children; the first ones are listed, all are counted.
 const shownMax = 60
 
 export function Lineage({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
   const { parent, children } = turn
-  const all = countKin(children)
+  const all = countRelatives(children)
   const self = (
     <li>
       <div className="flex items-center gap-2 py-0.5 font-semibold" aria-current="true">
@@ -28,14 +28,14 @@ export function Lineage({ project, turn }: { readonly project: string; readonly 
       {all > 4 && (
         <p className="mb-1 flex flex-wrap items-center gap-2 text-ink-2">
           {plural(all, 'turn')} below it:
-          {tallyKin(children).map(([word, number]) => (
+          {tallyRelatives(children).map(([word, number]) => (
             <span key={word} className="flex items-center gap-1">
               {number} <Status word={word} />
             </span>
           ))}
         </p>
       )}
-      <ul aria-label="Family of this turn">
+      <ul aria-label="Parent and children of this turn">
         {parent === null ? (
           self
         ) : (
@@ -45,10 +45,8 @@ export function Lineage({ project, turn }: { readonly project: string; readonly 
           </li>
         )}
       </ul>
-      {turn.children_truncated && <p className="label pt-1">and more that are not shown</p>}
-      {parent === null && children.length === 0 && (
-        <p className="text-ink-3">Nobody asked it on behalf of another turn; it asked nobody.</p>
-      )}
+      {turn.children_truncated && <p className="label pt-1">More exist.</p>}
+      {parent === null && children.length === 0 && <p className="text-ink-3">No parent and no children.</p>}
     </div>
   )
 }
@@ -89,7 +87,7 @@ function Relative({ project, kin }: { readonly project: string; readonly kin: Ki
         <span className="font-mono text-xs text-ink-3">{shortId(kin.agent_turn_id)}</span>
       </Link>
       {from !== null && to !== null && <span className="text-xs text-ink-3">{duration(to - from)}</span>}
-      {kin.status === null ? <span className="text-ink-3">not kept</span> : <Status word={kin.status} />}
+      {kin.status === null ? <span className="text-ink-3">removed</span> : <Status word={kin.status} />}
     </div>
   )
 }

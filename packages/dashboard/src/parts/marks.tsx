@@ -1,12 +1,12 @@
-/** The marks of files, each with what it means: a reader decides by them whether to trust an entry. */
+/** The marks of files with their meaning. They tell a reader whether to trust an entry. */
 import type { FileNode } from '../api/board-types.js'
 import { Chip } from './status.js'
 
 export const markMeanings = {
-  suspect: 'It may not be whole: it was being written when it was last heard of. Read it again later.',
-  blind: 'Its last change was seen by no sensor as it happened: somebody changed it where nobody watches.',
-  gone: 'It was deleted where no sensor watches; an audit found out.',
-  skipped: 'The last audit did not read this folder, because its time had not changed.',
+  suspect: 'The file may be incomplete: it was being written when it was last reported. Read it again later.',
+  blind: 'No sensor saw the last change happen: it was made on a host without a sensor.',
+  gone: 'The file was deleted on a host without a sensor; an audit found out.',
+  skipped: 'The last audit skipped this folder, because its mtime had not changed.',
 } as const
 
 export function Marks({ node }: { readonly node: FileNode }) {

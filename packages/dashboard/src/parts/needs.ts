@@ -1,9 +1,9 @@
-/** How many things wait for a person, for the number beside the page's name. */
+/** Counts what waits for a person, for the badge beside the page name. */
 import { useQuery } from '@tanstack/react-query'
 import { boardQuery, questionsQuery } from '../api/queries.js'
 import { needsPerson } from '../model/board.js'
 
-/** Undefined: not known yet. */
+/** Undefined while loading. */
 export function useNeeds(project: string): number | undefined {
   const questions = useQuery({ ...questionsQuery(project), select: (data) => data.questions.length })
   const tasks = useQuery({ ...boardQuery, select: (board) => board.tasks.filter(needsPerson).length })

@@ -1,11 +1,11 @@
-/** The frame of every page: its title, what can be done on it, and how the connection stands, always at the same place. */
+/** The frame of every page: title, tools and connection state, always at the same place. */
 import type { ReactNode } from 'react'
 import { Connection } from './connection.js'
 
 interface PageProps {
   readonly title: ReactNode
   readonly tools?: ReactNode
-  /** Whether the page itself scrolls; a page with a list of its own lets the list do it. */
+  /** Whether the page scrolls; false if it contains a list that does. */
   readonly scrolls?: boolean
   readonly children: ReactNode
 }

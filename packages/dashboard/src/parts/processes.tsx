@@ -1,4 +1,4 @@
-/** The processes that `up` keeps alive: how each stands, since when, how often it was started again; those given up on say why. */
+/** The processes that `up` supervises: status, start time, restarts, and why one is quarantined. */
 import type { Component } from '../api/board-types.js'
 import { oneLine, plural } from '../model/text.js'
 import { keyOf } from '../model/cascade.js'
@@ -27,11 +27,11 @@ export function Processes({ parts }: { readonly parts: readonly Component[] }) {
             {part.pid !== null && part.pid !== undefined && <span>pid {part.pid}</span>}
             {part.next_start_at !== null && part.next_start_at !== undefined && (
               <span>
-                starts again <StartsIn at={part.next_start_at} />
+                restarts <StartsIn at={part.next_start_at} />
               </span>
             )}
             {part.last_end !== null && part.last_end !== undefined && (
-              <bdi>last ended with {oneLine(part.last_end, 200)}</bdi>
+              <bdi>last exit: {oneLine(part.last_end, 200)}</bdi>
             )}
           </p>
           {part.state !== 'ok' && part.because !== null && part.because !== '' && (
@@ -45,8 +45,8 @@ export function Processes({ parts }: { readonly parts: readonly Component[] }) {
 
 function StartsIn({ at }: { readonly at: string }) {
   const { text, urgency } = countdown(at, useNow())
-  return urgency === 'late' ? 'at any moment' : `in ${text}`
+  return urgency === 'late' ? 'now' : `in ${text}`
 }
 
-// The word for tools that have not answered is another's.
+// `waiting` already names tools without a result.
 const wordOf = ({ status, state }: Component) => (status === 'waiting' ? 'restarting' : (status ?? state))

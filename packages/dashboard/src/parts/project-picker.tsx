@@ -1,4 +1,4 @@
-/** Which project is looked at: those that the server tells, and any that a person types. */
+/** Selects the project: one that the server lists, or one that a person types. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate } from '@tanstack/react-router'
 import { useState } from 'react'
@@ -6,15 +6,15 @@ import { projectsQuery } from '../api/queries.js'
 import { Dialog } from './dialog.js'
 
 const another = '\0another'
-// As in subjects: what no project can be called is not asked for.
+// The characters that the server allows in project names.
 const namePattern = '[a-z0-9_\\-]{1,120}'
 
 export function ProjectPicker({ project }: { readonly project: string }) {
   const navigate = useNavigate()
   const [isTyping, setTyping] = useState(false)
   const [typed, setTyped] = useState('')
-  const told = useQuery(projectsQuery).data ?? []
-  const projects = [...new Set([project, ...told])].sort()
+  const listed = useQuery(projectsQuery).data ?? []
+  const projects = [...new Set([project, ...listed])].sort()
   const go = (name: string) => void navigate({ to: '/p/$project/fleet', params: { project: name }, search: {} })
   return (
     <>
@@ -48,7 +48,7 @@ export function ProjectPicker({ project }: { readonly project: string }) {
               className="field flex-1"
               value={typed}
               onChange={(event) => setTyped(event.target.value)}
-              aria-label="Name of the project"
+              aria-label="Project name"
               pattern={namePattern}
               required
               placeholder="name"

@@ -1,28 +1,28 @@
-/** What a question's answer looks like while it is not there, when it failed, and when there is nothing in it. */
+/** How a query looks while it loads, when it failed, and when its result is empty. */
 import type { ReactNode } from 'react'
 import { Problem } from '../api/client.js'
 import { oneLine } from '../model/text.js'
 import { Glyph, Icon } from './glyph.js'
 
-interface Asked<T> {
+interface ParsedQuestion<T> {
   readonly data: T | undefined
   readonly error: Error | null
   readonly isPending: boolean
   readonly refetch: () => Promise<unknown>
 }
 
-interface ShownProps<T> {
-  readonly query: Asked<T>
+interface QueryStateProps<T> {
+  readonly query: ParsedQuestion<T>
   readonly skeleton?: ReactNode
   readonly empty?: ReactNode
   readonly isEmpty?: (data: T) => boolean
-  /** It stands in a frame already. */
+  /** The caller already draws a frame. */
   readonly isFramed?: boolean
   readonly children: (data: T) => ReactNode
 }
 
-/** Data that is there stays on the page while it is asked for again, also when that fails: the connection's state tells its age. */
-export function Shown<T>(props: ShownProps<T>) {
+/** Data stays on the page during a refetch, also if that fails; the connection state shows that it may be old. */
+export function QueryState<T>(props: QueryStateProps<T>) {
   const { query, empty, isEmpty, isFramed = false, children } = props
   const skeleton = props.skeleton ?? (isFramed ? <Rows count={4} /> : <FramedRows />)
   if (query.data !== undefined) return isEmpty?.(query.data) === true ? <>{empty}</> : <>{children(query.data)}</>

@@ -1,17 +1,17 @@
-/** A question of an agent and the form that answers it: words, one of some choices, or named fields. */
+/** A question of an agent and the form that answers it: text, a choice, or named fields. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useId, useState, type ReactNode, type SubmitEvent } from 'react'
 import { sendAnswer } from '../api/mutations.js'
 import type { Answer, FieldSpec, Question } from '../api/types.js'
-import { answerOf, askedIn, words, type Asked, type Draft } from '../model/question.js'
+import { answerOf, questionIn, words, type ParsedQuestion, type Draft } from '../model/question.js'
 import { oneLine } from '../model/text.js'
-import { Said } from './untrusted-text.js'
+import { UntrustedText } from './untrusted-text.js'
 import { Chip } from './status.js'
 import { Ago, Countdown } from './time.js'
 
 export function QuestionCard({ project, question }: { readonly project: string; readonly question: Question }) {
-  const asked = askedIn(question)
+  const parsed = questionIn(question)
   const [draft, setDraft] = useState<Draft>(new Map())
   const [wrong, setWrong] = useState<Draft>(new Map())
   const client = useQueryClient()
@@ -22,7 +22,7 @@ export function QuestionCard({ project, question }: { readonly project: string; 
   const put = (name: string, value: string) => setDraft((old) => new Map(old).set(name, value))
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault()
-    const read = answerOf(asked, draft)
+    const read = answerOf(parsed, draft)
     setWrong('wrong' in read ? read.wrong : new Map())
     if ('answer' in read) send.mutate(read.answer)
   }
@@ -42,7 +42,7 @@ export function QuestionCard({ project, question }: { readonly project: string; 
         >
           <bdi>{oneLine(question.agent_id, 80)}</bdi>
         </Link>
-        {asked.to !== null && <span className="text-sm text-ink-3">asks {oneLine(asked.to, 60)}</span>}
+        {parsed.to !== null && <span className="text-sm text-ink-3">asks {oneLine(parsed.to, 60)}</span>}
         <span className="flex-1 text-sm text-ink-3">
           <Ago at={question.asked_at} />
         </span>
@@ -51,21 +51,21 @@ export function QuestionCard({ project, question }: { readonly project: string; 
           <Countdown until={question.deadline} />
         </span>
       </header>
-      {asked.refused !== null && (
+      {parsed.refused !== null && (
         <p className="mt-1 text-sm">
-          <Chip tone="bad">the last answer was refused</Chip> <bdi>{oneLine(asked.refused, 300)}</bdi>
+          <Chip tone="bad">the last answer was rejected</Chip> <bdi>{oneLine(parsed.refused, 300)}</bdi>
         </p>
       )}
       <div className="my-2">
-        <Said text={asked.text} />
+        <UntrustedText text={parsed.text} />
       </div>
-      {asked.instructions !== null && (
+      {parsed.instructions !== null && (
         <div className="my-2 text-sm text-ink-2">
-          <Said text={asked.instructions} />
+          <UntrustedText text={parsed.instructions} />
         </div>
       )}
       <form onSubmit={submit} className="space-y-2" aria-label="Answer">
-        <Inputs asked={asked} draft={draft} wrong={wrong} put={put} />
+        <Inputs parsed={parsed} draft={draft} wrong={wrong} put={put} />
         <div className="flex flex-wrap items-center gap-2">
           <button type="submit" className="button button-main" disabled={send.isPending || isSent}>
             {isSent ? 'Sent' : 'Answer'}
@@ -79,8 +79,8 @@ export function QuestionCard({ project, question }: { readonly project: string; 
           <span role="status" className="text-sm text-ink-2">
             {isSent
               ? send.data?.status === 'ignored'
-                ? 'Somebody answered before, or the time was up.'
-                : 'The turn goes on with it.'
+                ? 'Not used: the question was already answered or had timed out.'
+                : 'The turn continues with this answer.'
               : ''}
           </span>
         </div>
@@ -90,24 +90,24 @@ export function QuestionCard({ project, question }: { readonly project: string; 
 }
 
 interface InputsProps {
-  readonly asked: Asked
+  readonly parsed: ParsedQuestion
   readonly draft: Draft
   readonly wrong: Draft
   readonly put: (name: string, value: string) => void
 }
 
-function Inputs({ asked, draft, wrong, put }: InputsProps) {
+function Inputs({ parsed, draft, wrong, put }: InputsProps) {
   const group = useId()
-  if (asked.fields.length > 0)
-    return asked.fields.map((field, at) => (
+  if (parsed.fields.length > 0)
+    return parsed.fields.map((field, at) => (
       <Field key={at} field={field} value={draft.get(field.name) ?? ''} wrong={wrong.get(field.name)} put={put} />
     ))
-  if (asked.choices.length > 0)
+  if (parsed.choices.length > 0)
     return (
       <fieldset>
         <legend className="label">Choose one</legend>
         <div className="flex flex-wrap gap-2">
-          {asked.choices.map((choice, at) => (
+          {parsed.choices.map((choice, at) => (
             <label
               key={at}
               className="button max-w-full whitespace-normal has-checked:border-start has-checked:bg-start-soft"
@@ -170,7 +170,7 @@ function Field({ field, value, wrong, put }: FieldProps) {
     <div>
       <label htmlFor={id} className="text-sm font-medium">
         <bdi>{oneLine(field.name, 120)}</bdi>
-        {field.required === true && <span className="text-ink-3"> (needed)</span>}
+        {field.required === true && <span className="text-ink-3"> (required)</span>}
       </label>
       {field.description !== undefined && <p className="label">{oneLine(field.description, 300)}</p>}
       {input}

@@ -1,9 +1,9 @@
-/** How the last turns ended. Lines stay where they are and change their words, so that nothing moves while news come. */
+/** How the most recent turns ended. Rows keep their place and change their text, so that the layout does not move. */
 import { Link } from '@tanstack/react-router'
 import { useMemo } from 'react'
 import type { Agent } from '../api/types.js'
-import { lately } from '../model/fleet.js'
-import { lookOf } from '../model/status.js'
+import { recentTurns } from '../model/fleet.js'
+import { appearanceOf } from '../model/status.js'
 import { oneLine } from '../model/text.js'
 import { Glyph } from './glyph.js'
 import { toneText } from './status.js'
@@ -11,13 +11,13 @@ import { Ago } from './time.js'
 
 const shownMax = 8
 
-export function Lately({ project, agents }: { readonly project: string; readonly agents: readonly Agent[] }) {
-  const ended = useMemo(() => lately(agents, shownMax), [agents])
-  if (ended.length === 0) return <p className="px-3 py-2 text-ink-3">No turn has ended yet.</p>
+export function RecentTurns({ project, agents }: { readonly project: string; readonly agents: readonly Agent[] }) {
+  const ended = useMemo(() => recentTurns(agents, shownMax), [agents])
+  if (ended.length === 0) return <p className="px-3 py-2 text-ink-3">No turn has ended yet</p>
   return (
     <ol className="px-3 py-1.5 text-sm">
       {ended.map(({ agent, turn }, at) => {
-        const look = lookOf(turn.outcome)
+        const look = appearanceOf(turn.outcome)
         return (
           <li key={at} className="flex h-6 items-center gap-2">
             <span className={toneText[look.tone]} title={look.means}>

@@ -1,6 +1,6 @@
 /**
- * A long list of which only what is seen exists. Always: rows have one height, stand at their place by a transform (nothing is laid out
- * again when others change), and j and k move through all of them.
+ * A virtual list: only visible rows are rendered. Rows have one height and are placed by a transform, so a change
+ * does not cause a new layout; j and k move through all of them.
  */
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useRef, type ReactNode } from 'react'
@@ -14,7 +14,7 @@ interface RowsProps<T> {
   readonly keyOf: (item: T) => string
   readonly open: (item: T) => void
   readonly children: (item: T, isChosen: boolean) => ReactNode
-  /** Column titles, as a row of the same columns. */
+  /** The header row. */
   readonly head?: ReactNode
   readonly onEnd?: (() => void) | undefined
   readonly role?: 'table' | 'list' | 'tree'
@@ -22,7 +22,7 @@ interface RowsProps<T> {
 }
 
 const rowRoles = { table: 'row', list: 'listitem', tree: 'treeitem' } as const
-// Rows beyond the edge, so that fast scrolling shows no holes.
+// Extra rows beyond the visible part, so that fast scrolling shows no gaps.
 const overscan = 12
 
 export function VirtualRows<T>(props: RowsProps<T>) {
@@ -41,7 +41,7 @@ export function VirtualRows<T>(props: RowsProps<T>) {
     count: items.length,
     show(at) {
       rows.scrollToIndex(at, { align: 'auto' })
-      // The row may have to be made first.
+      // The row may not be rendered yet.
       clock.after(0, () => box.current?.querySelector<HTMLElement>(`[data-at="${at}"]`)?.focus({ preventScroll: true }))
     },
     open: (at) => open(items[at]!),

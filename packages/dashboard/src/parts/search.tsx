@@ -1,4 +1,4 @@
-/** The page's search field: `/` comes here, Escape leaves it. */
+/** The search field of a page: `/` focuses it, Escape leaves it. */
 export function Search({
   label,
   value,
@@ -21,7 +21,7 @@ export function Search({
       onChange={(event) => change(event.target.value === '' ? undefined : event.target.value)}
       onKeyDown={(event) => {
         if (event.key !== 'Escape') return
-        // The browser would empty the field.
+        // The browser would clear the field.
         event.preventDefault()
         event.currentTarget.blur()
       }}

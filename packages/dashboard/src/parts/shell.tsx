@@ -1,4 +1,4 @@
-/** What stands around every page: where one is, where one can go, which project, the keyboard. */
+/** The frame around all pages: navigation, project and keyboard. */
 import { Link, Outlet, useNavigate, useParams } from '@tanstack/react-router'
 import { useEffect, useRef, useState } from 'react'
 import { makeKeys } from '../keyboard/shortcuts.js'
@@ -33,11 +33,11 @@ export function Shell() {
   useEffect(() => storage.set('browser', 'project', project), [project])
   useTabTitle(project)
   return (
-    // A new project is a new page: nothing of the old one is shown or followed any more.
+    // A new project remounts everything, so that nothing of the old one is shown or followed.
     <LiveProvider key={project} project={project}>
       <div className="flex h-dvh flex-col md:flex-row">
         <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-panel focus:p-2">
-          Skip to the page
+          Skip to content
         </a>
         <aside className="flex shrink-0 items-center gap-2 border-line bg-panel px-3 py-1.5 max-md:border-b md:w-[184px] md:flex-col md:items-stretch md:gap-3 md:border-r md:px-2 md:py-3">
           <p className="hidden items-center gap-2 px-2 font-semibold md:flex">
@@ -58,8 +58,8 @@ export function Shell() {
               type="button"
               className="button px-2.5"
               onClick={() => setHelping(true)}
-              aria-label="Keys and words"
-              title="Keys and words (?)"
+              aria-label="Keyboard and statuses"
+              title="Keyboard and statuses (?)"
             >
               ?
             </button>
@@ -100,7 +100,7 @@ function Navigation({ project, isCompact = false }: { readonly project: string; 
   )
 }
 
-/** Takes its room also while there is nothing to say. */
+/** Reserves its space also when empty. */
 function NeedsCount({ count, isCompact }: { readonly count: number; readonly isCompact: boolean }) {
   const place = isCompact ? 'absolute top-0 left-1/2 ml-2' : ''
   const isShown = count > 0
@@ -114,7 +114,7 @@ function NeedsCount({ count, isCompact }: { readonly count: number; readonly isC
   )
 }
 
-/** A tab in the background says by its name that somebody is waited for. */
+/** The tab title shows how many items wait for a person. */
 function useTabTitle(project: string): void {
   const needs = useNeeds(project) ?? 0
   useEffect(() => {
@@ -138,7 +138,7 @@ function useKeyboard(project: string, help: () => void): void {
         inField: target !== null && (fieldTags.has(target.tagName) || target.isContentEditable),
         atMs: clock.nowMs(),
       })
-      // A dialog has the keyboard to itself.
+      // An open dialog receives all keys.
       if (press.what === 'nothing' || document.querySelector('dialog[open]') !== null) return
       if (press.what === 'go') {
         const page = pages.find(({ name }) => name === press.to)

@@ -1,5 +1,5 @@
-/** A status: shape, word and colour together, each enough by itself. */
-import { lookOf, type Tone } from '../model/status.js'
+/** A status: shape, word and colour together. Each is sufficient alone. */
+import { appearanceOf, type Tone } from '../model/status.js'
 import { oneLine } from '../model/text.js'
 import { Glyph } from './glyph.js'
 
@@ -24,7 +24,7 @@ const toneSoft: Readonly<Record<Tone, string>> = {
 }
 
 export function Status({ word }: { readonly word: string }) {
-  const look = lookOf(word)
+  const look = appearanceOf(word)
   return (
     <span
       className={`inline-flex max-w-full items-center gap-1.5 font-medium ${toneText[look.tone]}`}

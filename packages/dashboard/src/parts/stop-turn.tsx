@@ -1,4 +1,7 @@
-/** Stops a turn, after asking: it ends at once with `canceled`, and what its workers still write is refused. */
+/**
+ * Stops a turn after a confirmation. The turn ends at once with `canceled`; the server rejects later writes of its
+ * worker.
+ */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { stopTurn } from '../api/mutations.js'
@@ -28,7 +31,7 @@ export function StopTurn({ project, turn }: { readonly project: string; readonly
               stop.mutate(reason === '' ? 'stopped from the dashboard' : reason)
             }}
           >
-            <p>It ends at once as canceled. What it started is cancelled with it.</p>
+            <p>The turn ends at once as canceled, and so do its children.</p>
             <input
               className="field w-full"
               value={reason}
@@ -42,10 +45,10 @@ export function StopTurn({ project, turn }: { readonly project: string; readonly
             </p>
             <div className="flex justify-end gap-2">
               <button type="button" className="button" onClick={() => setAsking(false)}>
-                Let it run
+                Keep running
               </button>
               <button type="submit" className="button text-bad" disabled={stop.isPending}>
-                Stop it
+                Stop turn
               </button>
             </div>
           </form>

@@ -1,16 +1,16 @@
-/** Who serves whom: worker targets, how busy they are, and the workers that were heard of. */
+/** Worker targets: how busy they are, and their workers. */
 import { Link } from '@tanstack/react-router'
 import type { Agent, Worker } from '../api/types.js'
 import type { Target } from '../model/fleet.js'
 import { count, oneLine, plural } from '../model/text.js'
 import { msOf } from '../model/time.js'
-import { Lately } from './recent-turns.js'
+import { RecentTurns } from './recent-turns.js'
 import { Section } from './page.js'
 import { Chip } from './status.js'
 import { Ago, useNow } from './time.js'
 import { useWide } from './wide.js'
 
-// A worker signs in every few seconds.
+// A worker reports every few seconds.
 const silentMs = 60_000
 const shownMax = 30
 
@@ -29,12 +29,12 @@ export function Targets({ project, targets, agents }: TargetsProps) {
         <Section title={title}>
           <List project={project} targets={targets} />
         </Section>
-        <Section title="Lately">
-          <Lately project={project} agents={agents} />
+        <Section title="Recent turns">
+          <RecentTurns project={project} agents={agents} />
         </Section>
       </div>
     )
-  // On a small window the agents come first.
+  // On a small window agents come first.
   return (
     <details className="panel max-h-[50%] shrink-0 overflow-auto">
       <summary className="px-3 py-1.5 font-semibold">{title}</summary>
@@ -64,7 +64,7 @@ function List({ project, targets }: { readonly project: string; readonly targets
             </div>
             <div className="flex items-baseline justify-between gap-2 text-sm text-ink-2">
               <Workers workers={target.workers} isNeeded={target.active > 0} />
-              <span className="whitespace-nowrap">{target.queued > 0 ? `${count(target.queued)} in line` : ''}</span>
+              <span className="whitespace-nowrap">{target.queued > 0 ? `${count(target.queued)} queued` : ''}</span>
             </div>
           </li>
         ))}
@@ -84,7 +84,7 @@ function Workers({
   readonly isNeeded: boolean
 }) {
   const now = useNow()
-  if (workers === undefined) return <span className="text-ink-3">workers are not told by this server</span>
+  if (workers === undefined) return <span className="text-ink-3">this server does not report workers</span>
   const alive = workers.filter((worker) => now - (msOf(worker.seen_at) ?? 0) < silentMs)
   const places = alive.reduce((sum, worker) => sum + (worker.concurrency ?? 0), 0)
   const free = alive.reduce((sum, worker) => sum + (worker.free ?? 0), 0)

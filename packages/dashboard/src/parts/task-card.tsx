@@ -1,10 +1,10 @@
-/** A task on the board: what, who, what it waits for, how its recovery stands, how much of its budget is gone. */
+/** A task on the board: title, assignee, what it waits for, recovery, budget. */
 import { memo } from 'react'
 import { serverNowMs } from '../api/client.js'
 import type { Recovery, Task } from '../api/board-types.js'
-import { burnOf, cost, isOver, needsPerson, placeSays, reasonSays, recoverySays } from '../model/board.js'
+import { budgetUseOf, cost, isOver, needsPerson, positionText, reasonText, recoveryText } from '../model/board.js'
 import { oneLine } from '../model/text.js'
-import { Burn } from './budget-bar.js'
+import { BudgetBar } from './budget-bar.js'
 import { Glyph } from './glyph.js'
 import { Chip } from './status.js'
 import { Countdown } from './time.js'
@@ -12,7 +12,7 @@ import { Countdown } from './time.js'
 export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly open: () => void }) => {
   const why = task.waitsFor ?? task.reason
   const isDone = isOver(task)
-  const burn = burnOf(task.budget)
+  const use = budgetUseOf(task.budget)
   return (
     <button
       type="button"
@@ -28,7 +28,7 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
       <span className="mt-1 flex flex-wrap gap-1 empty:hidden">
         {task.next !== null && (
           <Chip tone={task.next.place === 1 ? 'start' : 'rest'} title={oneLine(task.next.why, 300)}>
-            {placeSays(task.next)}
+            {positionText(task.next)}
           </Chip>
         )}
         {needsPerson(task) && (
@@ -44,27 +44,27 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
         )}
       </span>
       {why !== null && why !== '' && task.status !== 'done' && (
-        <bdi className="clamp-3 mt-1 text-xs text-ink-2">{oneLine(reasonSays(why, serverNowMs()), 160)}</bdi>
+        <bdi className="clamp-3 mt-1 text-xs text-ink-2">{oneLine(reasonText(why, serverNowMs()), 160)}</bdi>
       )}
       <span className="mt-1 flex items-center gap-2 text-xs text-ink-3">
         <bdi className="min-w-0 flex-1 truncate">{oneLine(task.assignee ?? task.next?.assignee ?? '', 40)}</bdi>
         <span className="whitespace-nowrap">{cost(task.costMicros)}</span>
       </span>
       {/* A limit concerns what still goes on; afterwards only what was used does. */}
-      <Burn burn={isDone && burn !== null ? { ...burn, part: null } : burn} />
+      <BudgetBar use={isDone && use !== null ? { ...use, part: null } : use} />
     </button>
   )
 })
 
-/** Which try this is, and who makes the next. */
+/** The attempt, and the next assignee. */
 function Try({ recovery }: { readonly recovery: Recovery }) {
   const { action, attempt, maxAttempts, reasonCode } = recovery
   return (
     <Chip
       tone={action === 'retry' ? 'wait' : 'person'}
-      title={`${oneLine(reasonCode.replaceAll('_', ' '), 80)}; ${oneLine(recoverySays(recovery), 100)}`}
+      title={`${oneLine(reasonCode.replaceAll('_', ' '), 80)}; ${oneLine(recoveryText(recovery), 100)}`}
     >
-      try {attempt} of {maxAttempts}
+      attempt {attempt} of {maxAttempts}
     </Chip>
   )
 }

@@ -1,16 +1,16 @@
-/** One task in full, beside the board: why it stands where it stands, its tries, its budget, and what a person can do about it. */
+/** One task in full, beside the board: reasons, attempts, budget, and what a person can do. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { serverNowMs } from '../api/client.js'
 import { taskQuery } from '../api/queries.js'
 import type { Run, TaskDetail } from '../api/board-types.js'
-import { burnOf, compact, cost, reasonSays, recoverySays } from '../model/board.js'
+import { budgetUseOf, compact, cost, reasonText, recoveryText } from '../model/board.js'
 import { oneLine } from '../model/text.js'
 import { duration } from '../model/time.js'
-import { Burn } from './budget-bar.js'
+import { BudgetBar } from './budget-bar.js'
 import { Dialog } from './dialog.js'
-import { Json, Said } from './untrusted-text.js'
-import { Shown } from './query-state.js'
+import { Json, UntrustedText } from './untrusted-text.js'
+import { QueryState } from './query-state.js'
 import { Status } from './status.js'
 import { TaskMoves } from './task-moves.js'
 import { Ago, Countdown } from './time.js'
@@ -32,20 +32,20 @@ export function TaskDrawer({
       name={`Task ${oneLine(id, 80)}`}
       title={<bdi>{oneLine(task.data?.title ?? id, 300)}</bdi>}
     >
-      <Shown query={task} isFramed>
-        {(data) => <Told project={project} task={data} />}
-      </Shown>
+      <QueryState query={task} isFramed>
+        {(data) => <TaskView project={project} task={data} />}
+      </QueryState>
     </Dialog>
   )
 }
 
-// Shown in a place of their own, or of no use to people.
+// QueryState elsewhere, or not useful to people.
 const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
 const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
 
-function Told({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
+function TaskView({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
   const { recovery } = task
-  const burn = burnOf(task.budget)
+  const use = budgetUseOf(task.budget)
   const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
   const instruction = task.fields['instruction']
   return (
@@ -57,9 +57,9 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
         <Fact name="Id">
           <span className="font-mono text-xs">{oneLine(task.taskId, 120)}</span>
         </Fact>
-        <Fact name="Who">{oneLine(task.assignee ?? task.next?.assignee ?? 'nobody yet', 80)}</Fact>
-        <Fact name="Why it is here">
-          <bdi>{oneLine(reasonSays(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
+        <Fact name="Assignee">{oneLine(task.assignee ?? task.next?.assignee ?? 'unassigned', 80)}</Fact>
+        <Fact name="Reason">
+          <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
         </Fact>
         {task.waitUntil !== null && (
           <Fact name="Until">
@@ -67,26 +67,26 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
           </Fact>
         )}
         {task.next !== null && (
-          <Fact name="Place in line">
+          <Fact name="Position">
             {task.next.place} of {task.next.of}
           </Fact>
         )}
         <Fact name="Priority, impact">
           {task.priority}, {task.impact}
         </Fact>
-        {task.dependencies.length > 0 && <Fact name="After">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
+        {task.dependencies.length > 0 && <Fact name="Depends on">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
         {recovery !== null && (
           <Fact name="Recovery">
-            {recovery.attempt > 0 && `try ${recovery.attempt} of ${recovery.maxAttempts}, `}
-            {oneLine(recoverySays(recovery), 100)}
+            {recovery.attempt > 0 && `attempt ${recovery.attempt} of ${recovery.maxAttempts}, `}
+            {oneLine(recoveryText(recovery), 100)}
             <span className="block text-sm text-ink-2">
               after {oneLine(recovery.reasonCode.replaceAll('_', ' '), 80)}; until{' '}
               <Countdown until={untilOf(recovery.deadlineTs)} />
             </span>
           </Fact>
         )}
-        <Fact name="Budget">{burn === null ? 'nothing used yet' : <Burn burn={burn} />}</Fact>
-        <Fact name="Cost">{task.costMicros === null ? 'not told' : cost(task.costMicros)}</Fact>
+        <Fact name="Budget">{use === null ? 'nothing used' : <BudgetBar use={use} />}</Fact>
+        <Fact name="Cost">{task.costMicros === null ? 'not reported' : cost(task.costMicros)}</Fact>
         <Fact name="Changed">
           <Ago at={task.updatedAt} />
         </Fact>
@@ -95,16 +95,16 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
       {typeof instruction === 'string' && (
         <section>
           <h3 className="font-semibold">Instruction</h3>
-          <Said text={instruction} />
+          <UntrustedText text={instruction} />
         </section>
       )}
       <section>
-        <h3 className="font-semibold">Tries</h3>
-        {task.runs.length === 0 ? <p className="text-ink-3">None yet.</p> : <Runs project={project} runs={task.runs} />}
+        <h3 className="font-semibold">Attempts</h3>
+        {task.runs.length === 0 ? <p className="text-ink-3">None yet</p> : <Runs project={project} runs={task.runs} />}
       </section>
       {Object.keys(rest).length > 0 && (
         <details>
-          <summary className="font-semibold">Everything else that is known</summary>
+          <summary className="font-semibold">All other fields</summary>
           <Json value={rest} />
         </details>
       )}
@@ -112,20 +112,20 @@ function Told({ project, task }: { readonly project: string; readonly task: Task
   )
 }
 
-/** Why it was picked, or will be; else the rule. */
+/** Why the task was or will be selected; otherwise the rule. */
 function whyOf(task: TaskDetail): string {
   if (task.next !== null) return task.next.why
   const choice = task.fields['choice']
   if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
     return choice.because
   if (task.status === 'done') return 'it is done'
-  return 'nothing holds it: it is taken by priority, then impact, then age'
+  return 'ready: selected by priority, then impact, then age'
 }
 
-/** What the board made of it, where that is not what the turn's own end says. */
+/** The board's verdict, if it differs from the turn's outcome. */
 function saysOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
   if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
-  if (endedAt === undefined) return 'under way'
+  if (endedAt === undefined) return 'running'
   return outcome === turnStatus ? '' : (outcome ?? '')
 }
 

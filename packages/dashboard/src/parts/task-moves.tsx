@@ -1,4 +1,4 @@
-/** What a person can do about a task, as buttons: only those that its status allows. */
+/** The actions of a person on a task, as buttons: only those that its status allows. */
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { moveTask } from '../api/mutations.js'
@@ -19,7 +19,7 @@ const moves: readonly Move[] = [
   { action: 'abort', name: 'Abort', on: ['pending', 'claimed', 'in_progress', 'blocked'] },
 ]
 
-/** An approval is offered only where one is waited for. */
+/** Approval is offered only if the task waits for one. */
 function allowed(task: Task): readonly Move[] {
   return moves.filter(
     (move) => move.on.includes(task.status) && (move.action !== 'approve' || task.waitCode === 'approval'),

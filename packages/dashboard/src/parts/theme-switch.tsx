@@ -1,4 +1,4 @@
-/** Light, dark, or as the machine says: one button that goes round. */
+/** Switches between light, dark and the system's theme. */
 import { useState } from 'react'
 import { chosenTheme, chooseTheme, themes } from '../theme.js'
 import { Icon } from './glyph.js'

@@ -1,4 +1,4 @@
-/** Times that run: one tick a second for the whole page, and only what shows a time is drawn again. */
+/** Running times: one tick per second for the whole page; only components that show a time render again. */
 import { useSyncExternalStore } from 'react'
 import { serverNowMs } from '../api/client.js'
 import { ago, clockTime, countdown, type Urgency } from '../model/time.js'
@@ -25,7 +25,7 @@ function listen(listener: () => void): () => void {
 
 const snapshot = () => (shownMs === 0 ? (shownMs = serverNowMs()) : shownMs)
 
-/** The server's time, to the second. */
+/** The server's time in whole seconds. */
 export const useNow = (): number => useSyncExternalStore(listen, snapshot)
 
 const urgencyClass: Readonly<Record<Urgency, string>> = {

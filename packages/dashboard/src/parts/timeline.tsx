@@ -1,17 +1,17 @@
-/** A turn's line of time: inbox → steps → tools → deliverable. Each thing with its hour, its kind, and its words folded. */
+/** The timeline of a turn: inbox → steps → tools → deliverable, with long texts folded. */
 import { useQuery } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { cardQuery } from '../api/queries.js'
 import type { Card, Step, TurnDetail, Wait } from '../api/types.js'
 import { compact } from '../model/board.js'
-import { lookOf, type Shape, type Tone } from '../model/status.js'
+import { appearanceOf, type Shape, type Tone } from '../model/status.js'
 import { own } from '../model/own.js'
-import { oneLine, wordsOf } from '../model/text.js'
+import { oneLine, textOf } from '../model/text.js'
 import { duration, msOf } from '../model/time.js'
 import { fieldsIn, timeline, tokensOf, type Moment } from '../model/turn.js'
 import { meaningOf } from '../model/watchdog.js'
 import { Glyph } from './glyph.js'
-import { Json, Said } from './untrusted-text.js'
+import { Json, UntrustedText } from './untrusted-text.js'
 import { Failure } from './query-state.js'
 import { Status, toneText } from './status.js'
 import { At } from './time.js'
@@ -26,16 +26,16 @@ export function Timeline({ project, turn }: TimelineProps) {
     <ol className="px-3 py-3">
       {timeline(turn).map((moment) => (
         <li key={moment.id} className="[contain-intrinsic-size:auto_60px] [content-visibility:auto]">
-          <Told project={project} turn={turn} moment={moment} />
+          <MomentEntry project={project} turn={turn} moment={moment} />
         </li>
       ))}
-      {turn.cards_truncated && <li className="label pb-3 pl-7">It wrote more cards than are shown here.</li>}
+      {turn.cards_truncated && <li className="label pb-3 pl-7">The turn has more cards than are shown here.</li>}
       {turn.ended_at === null && (
         <li>
           <Entry
-            shape={lookOf(turn.status).shape}
-            tone={lookOf(turn.status).tone}
-            title={`Now: ${lookOf(turn.status).means}`}
+            shape={appearanceOf(turn.status).shape}
+            tone={appearanceOf(turn.status).tone}
+            title={`Now: ${appearanceOf(turn.status).means}`}
             isLast
           />
         </li>
@@ -79,7 +79,7 @@ function Entry({ shape, tone, title, at, aside, isLast = false, children }: Entr
   )
 }
 
-function Told({
+function MomentEntry({
   project,
   turn,
   moment,
@@ -91,9 +91,9 @@ function Told({
   switch (moment.what) {
     case 'inbox':
       return (
-        <Entry shape="arrow" tone="start" title="Asked" at={moment.at}>
+        <Entry shape="arrow" tone="start" title="Queued" at={moment.at}>
           <p className="text-sm text-ink-2">
-            Into the inbox
+            Added to the inbox
             {turn.source_agent_id !== null &&
               turn.source_agent_id !== undefined &&
               ` by ${oneLine(turn.source_agent_id, 80)}`}
@@ -105,7 +105,7 @@ function Told({
         <Entry
           shape="disc"
           tone="go"
-          title="Begun"
+          title="Started"
           at={moment.at}
           aside={moment.by === null ? undefined : oneLine(moment.by, 60)}
         />
@@ -116,11 +116,11 @@ function Told({
       return <StepEntry project={project} step={moment.step} waits={moment.waits} />
     case 'watchdog': {
       const { kind, reason } = moment.intervention
-      const { saved, how } = meaningOf(kind)
+      const { found, how } = meaningOf(kind)
       return (
         <Entry shape="eye" tone="wait" title={`Watchdog: ${oneLine(kind, 60)}`} at={moment.at}>
           <p className="text-sm text-ink-2">
-            Found {oneLine(saved, 200)}; {oneLine(how, 200)} ({oneLine(reason, 200)}).
+            Found {oneLine(found, 200)}; {oneLine(how, 200)} ({oneLine(reason, 200)}).
           </p>
         </Entry>
       )
@@ -133,7 +133,7 @@ function Told({
 const cardTitles: Readonly<Record<string, string>> = {
   'task.instruction': 'Instruction',
   'agent.thought': 'Thought',
-  'task.result_fields': 'Fields that are wanted',
+  'task.result_fields': 'Requested fields',
   'sys.rendered_prompt': 'Prompt',
 }
 
@@ -147,7 +147,7 @@ function CardEntry({ card }: { readonly card: Card }) {
       at={card.created_at}
     >
       <div className="text-sm text-ink-2">
-        {isField ? <Json value={card.content} /> : <Said text={wordsOf(card.content)} />}
+        {isField ? <Json value={card.content} /> : <UntrustedText text={textOf(card.content)} />}
       </div>
     </Entry>
   )
@@ -162,11 +162,11 @@ function StepEntry({
   readonly step: Step
   readonly waits: readonly Wait[]
 }) {
-  const look = lookOf(step.status)
+  const look = appearanceOf(step.status)
   const [from, to] = [msOf(step.started_at), msOf(step.ended_at)]
   const tokens = tokensOf(step)
-  const told = [
-    // A step that is told when it is over has no duration of its own.
+  const details = [
+    // A step that is reported only at its end has no duration.
     from !== null && to !== null && to > from ? duration(to - from) : '',
     tokens > 0 ? `${compact(tokens)} tokens` : '',
   ].filter((one) => one !== '')
@@ -176,11 +176,11 @@ function StepEntry({
       tone={look.tone}
       title={<>Step: {oneLine(step.phase, 80)}</>}
       at={step.started_at}
-      aside={told.join(', ')}
+      aside={details.join(', ')}
     >
       {step.error !== null && (
         <div className="text-sm text-bad">
-          <Said text={step.error} />
+          <UntrustedText text={step.error} />
         </div>
       )}
       <ul className="mt-1 space-y-1">
@@ -194,7 +194,7 @@ function StepEntry({
   )
 }
 
-/** A tool call; its arguments and its result are read when somebody opens it. */
+/** A tool call. Arguments and result are loaded when it is opened. */
 function Call({ project, wait }: { readonly project: string; readonly wait: Wait }) {
   const [isOpen, setOpen] = useState(false)
   return (
@@ -207,8 +207,8 @@ function Call({ project, wait }: { readonly project: string; readonly wait: Wait
       </summary>
       {isOpen && (
         <div className="space-y-2 border-t border-line px-2 py-2 text-sm">
-          <CardOf project={project} id={wait.tool_call_card_id} title="Asked for" field="arguments" />
-          <CardOf project={project} id={wait.tool_result_card_id} title="Answer" />
+          <CardOf project={project} id={wait.tool_call_card_id} title="Arguments" field="arguments" />
+          <CardOf project={project} id={wait.tool_result_card_id} title="Result" />
         </div>
       )}
     </details>
@@ -224,7 +224,7 @@ interface CardOfProps {
 
 function CardOf({ project, id, title, field }: CardOfProps) {
   const card = useQuery({ ...cardQuery(project, id ?? ''), enabled: id !== null })
-  if (id === null) return <p className="text-ink-3">{title}: nothing yet</p>
+  if (id === null) return <p className="text-ink-3">{title}: none yet</p>
   if (card.error !== null) return <Failure error={card.error} />
   const content = card.data?.content
   const shown =
@@ -240,17 +240,17 @@ function CardOf({ project, id, title, field }: CardOfProps) {
 }
 
 function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
-  const look = lookOf(turn.status)
+  const look = appearanceOf(turn.status)
   const content = turn.deliverable?.content
   return (
     <Entry shape={look.shape} tone={look.tone} title={`Deliverable: ${look.word}`} at={at} isLast>
       {turn.error !== null && (
         <div className="text-sm text-bad">
-          <Said text={turn.error} />
+          <UntrustedText text={turn.error} />
         </div>
       )}
       {content === undefined ? (
-        <p className="text-sm text-ink-3">Its card is not kept any more.</p>
+        <p className="text-sm text-ink-3">Its card was removed by retention.</p>
       ) : (
         <div className="mt-1 rounded bg-sunk px-2 py-1.5 text-sm">
           <Delivered content={content} />
@@ -260,11 +260,11 @@ function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
   )
 }
 
-/** Words, named fields, or whatever else it is. */
+/** Text, named fields, or JSON. */
 function Delivered({ content }: { readonly content: unknown }) {
   const fields = fieldsIn(content)
   if (fields.length === 0)
-    return <Said text={wordsOf(content)} mono={typeof content !== 'string' && !hasText(content)} />
+    return <UntrustedText text={textOf(content)} mono={typeof content !== 'string' && !hasText(content)} />
   return (
     <dl className="space-y-1.5">
       {fields.map(({ name, value }, at) => (
@@ -272,7 +272,7 @@ function Delivered({ content }: { readonly content: unknown }) {
           <dt className="label">
             <bdi>{oneLine(name, 80)}</bdi>
           </dt>
-          <dd>{typeof value === 'string' ? <Said text={value} /> : <Json value={value} />}</dd>
+          <dd>{typeof value === 'string' ? <UntrustedText text={value} /> : <Json value={value} />}</dd>
         </div>
       ))}
     </dl>

@@ -1,4 +1,4 @@
-/** The files of a turn, by how it is known that they are its own: its deliverable names them, or they changed while it ran. */
+/** The files of a turn: those that its deliverable names, and those that changed while it ran. */
 import type { TurnFile } from '../api/types.js'
 import { bytes, plural } from '../model/text.js'
 import { markMeanings } from './marks.js'
@@ -10,12 +10,12 @@ const shownMax = 200
 export function TurnFiles({ files, isCut }: { readonly files: readonly TurnFile[]; readonly isCut: boolean }) {
   const claimed = files.filter(({ how }) => how === 'claimed')
   const meanwhile = files.filter(({ how }) => how !== 'claimed')
-  if (files.length === 0) return <p className="px-3 py-2 text-ink-3">None known.</p>
+  if (files.length === 0) return <p className="px-3 py-2 text-ink-3">No files known</p>
   return (
     <div className="max-h-72 overflow-auto px-3 py-2" tabIndex={0} role="group" aria-label="Files of this turn">
-      <List title="Named by its deliverable" files={claimed} />
-      <List title="Changed while it ran, by it or by others" files={meanwhile} />
-      {isCut && <p className="label pt-1">and more that are not shown</p>}
+      <List title="Named in the deliverable" files={claimed} />
+      <List title="Changed while it ran (by this turn or others)" files={meanwhile} />
+      {isCut && <p className="label pt-1">More exist.</p>}
     </div>
   )
 }
@@ -32,7 +32,7 @@ function List({ title, files }: { readonly title: string; readonly files: readon
               <Line text={file.path} />
             </span>
             {file.found === false && (
-              <Chip tone="bad" title="The deliverable names it; it is not on disk.">
+              <Chip tone="bad" title="The deliverable names this file, but it is not on disk.">
                 missing
               </Chip>
             )}

@@ -1,17 +1,17 @@
 /**
- * What others wrote: agents, tasks, files, tools. Always plain text: no markup is ever made of it, only http and https addresses become
- * links, marks that hide or turn text are shown, and long text is folded.
+ * Renders text from agents, tasks, files and tools. Always as plain text: markup is never interpreted, only http and
+ * https URLs become links, invisible and direction marks are shown, and long text is folded.
  */
 import { useId, useState } from 'react'
 import { jsonOf, oneLine, pieces, visible } from '../model/text.js'
 
-// What a person reads at a glance; the rest is one press away.
+// The part shown at first; a button shows the rest.
 const foldedChars = 600
 const foldedLines = 12
-// Beyond this a page of text makes the browser slow: it is cut, and says so.
+// More text would make the browser slow; the rest is cut with a note.
 const shownMax = 100_000
 
-export function Said({ text, mono = false }: { readonly text: string; readonly mono?: boolean }) {
+export function UntrustedText({ text, mono = false }: { readonly text: string; readonly mono?: boolean }) {
   const [isOpen, setOpen] = useState(false)
   const id = useId()
   const isLong = text.length > foldedChars || text.split('\n', foldedLines + 1).length > foldedLines
@@ -51,7 +51,7 @@ function folded(text: string): string {
   return text.slice(0, foldedChars).split('\n').slice(0, foldedLines).join('\n')
 }
 
-/** In one line; the whole of it, as far as a tooltip goes, on hovering. */
+/** One line, with a longer text as tooltip. */
 export function Line({ text, most = 200 }: { readonly text: string; readonly most?: number }) {
   return (
     <bdi className="block truncate" title={oneLine(text, 1_000)}>
@@ -60,4 +60,4 @@ export function Line({ text, most = 200 }: { readonly text: string; readonly mos
   )
 }
 
-export const Json = ({ value }: { readonly value: unknown }) => <Said text={jsonOf(value)} mono />
+export const Json = ({ value }: { readonly value: unknown }) => <UntrustedText text={jsonOf(value)} mono />

@@ -1,4 +1,4 @@
-/** A view in numbers: its audit, its marks and what they mean, its sources with who leads each. */
+/** A view in numbers: audit, marks with their meaning, sources with their leaders. */
 import { Link } from '@tanstack/react-router'
 import type { SensorSession, SourceStats, ViewStats } from '../api/board-types.js'
 import { bytes, count, oneLine, plural } from '../model/text.js'
@@ -11,9 +11,9 @@ import { useNow } from './time.js'
 interface FactsProps {
   readonly stats: ViewStats
   readonly sessions: readonly SensorSession[]
-  /** Undefined: not told. */
+  /** Undefined if not reported. */
   readonly blindSpots: number | undefined
-  /** Which of several sources is shown. */
+  /** The selected source, if there are several. */
   readonly chosen: string | undefined
 }
 
@@ -26,17 +26,17 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
           <Fact name="Files">{count(stats.total_files)}</Fact>
           <Fact name="Folders">{count(stats.total_directories)}</Fact>
           <Fact name="Size">{bytes(stats.total_size)}</Fact>
-          <Fact name="Last news">
+          <Fact name="Last update">
             {stats.staleness_seconds === null ? 'never' : agoMs(stats.staleness_seconds * 1_000)}
           </Fact>
           <Fact name="Audit">
             <Audit stats={stats} />
           </Fact>
-          <Fact name="Audits so far">{count(stats.audit_cycle_count)}</Fact>
+          <Fact name="Audits">{count(stats.audit_cycle_count)}</Fact>
         </dl>
         {stats.full === true && (
           <p className="px-3 pb-2 text-sm text-bad">
-            The view is full: entries were refused, the tree is not complete.
+            The view is full: it rejected entries, so the tree is incomplete.
           </p>
         )}
       </Section>
@@ -48,7 +48,7 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
             name="tombstone"
             tone="rest"
             number={stats.tombstone_count ?? 0}
-            means="A deletion that is remembered, against older looks that would bring the file back."
+            means="A remembered deletion, which older scans cannot undo."
           />
         </dl>
       </Section>
@@ -78,14 +78,14 @@ const sourcesOf = (sessions: readonly SensorSession[]): [string, undefined][] =>
 
 function Audit({ stats }: { readonly stats: SourceStats }) {
   const now = useNow()
-  if (stats.is_auditing) return <Chip tone="go">looking now</Chip>
+  if (stats.is_auditing) return <Chip tone="go">running</Chip>
   return <>{stats.last_audit_finished_at === null ? 'none yet' : agoMs(now - stats.last_audit_finished_at * 1_000)}</>
 }
 
 interface MarkProps {
   readonly name: string
   readonly tone: 'wait' | 'person' | 'rest'
-  /** Undefined: not told. */
+  /** Undefined if not reported. */
   readonly number: number | undefined
   readonly means: string
 }
@@ -127,7 +127,7 @@ function Source({ id, stats, sessions, isChosen, isChoice }: SourceProps) {
         ) : (
           <bdi className="min-w-0 flex-1 truncate font-medium">{oneLine(id, 80)}</bdi>
         )}
-        {stats?.ready === false && <Chip tone="wait">first snapshot under way</Chip>}
+        {stats?.ready === false && <Chip tone="wait">first snapshot running</Chip>}
         {stats !== undefined && <span className="text-xs text-ink-3">{plural(stats.total_files, 'file')}</span>}
       </div>
       <ul>

@@ -1,7 +1,7 @@
-/** The browser's clock and timers; nothing else in the dashboard asks for the time or sets a timer. */
+/** The browser's clock and timers; no other module of the dashboard reads the time or sets a timer. */
 export const clock = {
   nowMs: (): number => Date.now(),
-  /** Calls once, later; what it answers calls it off. */
+  /** Calls `act` once after `ms`; the returned function cancels it. */
   after(ms: number, act: () => void): () => void {
     const timer = setTimeout(act, ms)
     return () => clearTimeout(timer)
@@ -10,7 +10,7 @@ export const clock = {
     const timer = setInterval(act, ms)
     return () => clearInterval(timer)
   },
-  /** Fires after so long. */
+  /** Aborts after `ms`. */
   deadline: (ms: number): AbortSignal => AbortSignal.timeout(ms),
 }
 

@@ -1,4 +1,4 @@
-/** Chance, for spreading reconnections and for naming requests. */
+/** Randomness, for reconnection jitter and request ids. */
 export const random = {
   fraction: (): number => Math.random(),
   id: (): string => {

@@ -1,6 +1,6 @@
 /**
- * What the browser remembers: the key for this tab, the theme and the last project for longer. Always: a browser that forbids
- * storage costs memory, never the page.
+ * What the browser stores: the key per tab; theme and last project permanently. If the browser forbids storage,
+ * values are kept in memory.
  */
 type Place = 'tab' | 'browser'
 
@@ -23,7 +23,7 @@ export const storage = {
       if (value === undefined) storeOf(place).removeItem(full(name))
       else storeOf(place).setItem(full(name), value)
     } catch {
-      // Private windows and full disks: the copy in memory serves until the tab is closed.
+      // Private window or full disk: the copy in memory lasts until the tab is closed.
       return
     }
   },

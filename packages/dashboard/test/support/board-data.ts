@@ -1,4 +1,4 @@
-/** The made-up world's board, health and files. */
+/** Board, health and files of the fixture data. */
 import type { Budget, Components, FileNode, Task, TaskDetail } from '../../src/api/board-types.js'
 import { attack, jobs, turnId, type At, type Say } from './strings.js'
 

@@ -1,4 +1,4 @@
-/** A real Chromium for tests. Always: what a page writes to the console as an error, and what it throws, is kept and asked about. */
+/** A real Chromium for tests. It records console errors and uncaught exceptions of a page for assertions. */
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import axe from 'axe-core'
@@ -13,11 +13,11 @@ export async function openBrowser(): Promise<Browser> {
   })
 }
 
-export interface Look {
+export interface Appearance {
   readonly page: Page
-  /** Errors of the console and uncaught ones, but for those that fit. */
+  /** Console errors and uncaught exceptions, except those that match. */
   readonly errors: (except?: RegExp) => string[]
-  /** How much what is seen has moved without anybody's doing, since the last call. */
+  /** The layout shift since the last call. */
   readonly shift: () => Promise<number>
   readonly close: () => Promise<void>
 }
@@ -38,7 +38,7 @@ declare global {
 export async function look(
   browser: Browser,
   { width = 1_280, height = 800, theme = 'light' }: LookOptions = {},
-): Promise<Look> {
+): Promise<Appearance> {
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: theme,
@@ -46,7 +46,7 @@ export async function look(
     permissions: ['clipboard-write'],
   })
   const page = await context.newPage()
-  // Generous, because the machine may be busy with other tests; nothing here waits for its end.
+  // Generous, because other tests may keep the machine busy.
   page.setDefaultTimeout(20_000)
   const errors: string[] = []
   page.on('console', (message) => {
@@ -75,7 +75,7 @@ export async function look(
   }
 }
 
-/** What axe finds serious or worse, one line each. */
+/** Axe violations of impact serious or critical, one line each. */
 export async function wrongs(page: Page, rules?: readonly string[]): Promise<string[]> {
   await page.evaluate(`if (!window.axe) { ${axe.source} }`)
   const found: unknown =
@@ -86,17 +86,17 @@ export async function wrongs(page: Page, rules?: readonly string[]): Promise<str
 }
 
 const forDocs: ReadonlySet<string> = new Set([
-  'house-fleet-1280-light',
-  'house-board-1280-dark',
-  'house-turns-one-1280-light',
-  'house-needs-you-390-dark',
+  'server-fleet-1280-light',
+  'server-board-1280-dark',
+  'server-turns-one-1280-light',
+  'server-needs-you-390-dark',
 ])
 
-/** Pictures are for people: screenshots/ is not kept in the repository. With DOCS_IMAGES=1 those of the docs are made anew. */
+/** Takes a screenshot. screenshots/ is not committed; DOCS_IMAGES=1 renews the images of the docs. */
 export async function picture(page: Page, name: string): Promise<void> {
   const path = join(home, 'screenshots', `${name}.png`)
   await page.screenshot({ path })
   if (process.env['DOCS_IMAGES'] === undefined || !forDocs.has(name)) return
   mkdirSync(join(home, '../../docs/images'), { recursive: true })
-  copyFileSync(path, join(home, '../../docs/images', `dashboard-${name.replace('house-', '')}.png`))
+  copyFileSync(path, join(home, '../../docs/images', `dashboard-${name.replace('server-', '')}.png`))
 }

@@ -1,4 +1,4 @@
-/** Before the tests: the pages are built when they are older than their source, and Chromium is there or its absence is said plainly. */
+/** Before the tests: builds the pages if they are older than their source, and checks that Chromium is installed. */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'

@@ -1,6 +1,6 @@
 /**
- * A house that really runs: `bellwether up` as a child process on a project folder of its own, with a few agents from files, and the
- * worker API in the test's own hands. Always: it goes with the test, because its stdin is a pipe from here; nothing is made up.
+ * A real server: `bellwether up` as a child process in a project folder of its own, with a few agents from files; the
+ * test itself acts as a worker over the worker API. It ends with the test, because its stdin is a pipe from here.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -13,18 +13,18 @@ import { attack } from './strings.js'
 
 export type Json = Readonly<Record<string, unknown>>
 
-export interface House {
+export interface RealServer {
   readonly url: string
-  /** The link that `up` prints; good once. */
+  /** The one-time link that `up` prints. */
   readonly loginUrl: string
   /** A file of the project folder. */
   write(path: string, text: string): void
   /** An agent whose worker is the test. */
   play(agent: string): Promise<void>
   ask<T = Json>(method: string, path: string, body?: unknown): Promise<T>
-  /** Asks for a turn and answers its id. */
+  /** Starts a turn and returns its id. */
   run(agent: string, instruction: string, more?: Json): Promise<string>
-  /** Takes the next turn of the agents that the test plays itself. */
+  /** Claims the next turn of the agents whose worker is the test. */
   claim(): Promise<Claimed>
   close(): Promise<void>
 }
@@ -35,7 +35,7 @@ export interface Claimed {
   readonly kind: string
 }
 
-/** Workers of this target are the test. */
+/** The worker target that the test serves. */
 const byHand = 'team'
 export const project = 'default'
 
@@ -43,7 +43,7 @@ const agents: Readonly<Record<string, string>> = {
   greeter: `---\ncommand: [sh, -c, 'printf "You asked: "; tail -n 1']\n---\nSay it back.\n`,
   mallory: `---\ncommand: [cat, mallory.txt]\n---\nBe hostile.\n`,
   scribe: `---\noutput: json\ncommand: [sh, -c, 'cat > /dev/null; echo "# Notes" > notes.md; cat scribe.json']\n---\nWrite notes.md.\n`,
-  judge: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
+  assess: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
 }
 const said = {
   fields: [
@@ -53,14 +53,14 @@ const said = {
   usage: { input_tokens: 900, output_tokens: 350, total_tokens: 1_250, cost_usd: 0.012 },
 }
 
-// Short, so that what a watchdog does is seen while the test looks. The rules are the ones of production.
+// Short, so that the test sees the watchdogs act. The rules are those of production.
 const timings = {
   BELLWETHER__WORKER__SUSPEND_TIMEOUT_SECONDS: '1',
   BELLWETHER__WORKER__WATCHDOG_INTERVAL_SECONDS: '1',
   BELLWETHER__PMO__WATCHDOG_INTERVAL_SECONDS: '1',
 }
 
-export async function openHouse(): Promise<House> {
+export async function openServer(): Promise<RealServer> {
   // Under /tmp, where the account that runs the database can reach it.
   const folder = mkdtempSync(join(tmpdir(), 'bellwether-dashboard-'))
   chmodSync(folder, 0o755)
@@ -122,7 +122,7 @@ export async function openHouse(): Promise<House> {
       const timer = setTimeout(() => child.kill('SIGKILL'), stopMs)
       const [code, signal] = await ended
       clearTimeout(timer)
-      // What was killed leaves its database for the next start: here there is none.
+      // A killed `up` leaves its database running for the next start; here there is none.
       if (signal === 'SIGKILL') endDatabase(folder)
       remove()
       if (code !== 0) throw new Error(`bellwether up ended with ${code ?? signal}:\n${heard.err.slice(-4_000)}`)
@@ -135,18 +135,18 @@ function endDatabase(folder: string): void {
   process.kill(Number(pid), 'SIGQUIT')
 }
 
-/** What node runs to be the command line: what `npm test` has just built, else the source. */
+/** The program: the build of `npm test` if there is one, else the source. */
 function program(): readonly string[] {
   const cli = join(home, '../bellwether')
   if (process.env['BELLWETHER_TEST_BUILT'] === '1') return [join(cli, 'dist/cli/main.js')]
-  // By its path: the child runs in a folder from where packages cannot be found.
+  // By path: packages cannot be resolved from the child's folder.
   const tsx = createRequire(join(dirname(home), 'bellwether/package.json')).resolve('tsx')
   return ['--import', pathToFileURL(tsx).href, '--conditions=@bellwether/source', join(cli, 'src/cli/main.ts')]
 }
 
-// An embedded database is made before the house answers, on a busy machine.
+// An embedded database is made before the server answers, on a busy machine.
 const readyMs = 60_000
-// Longer than it takes to drain; nothing is under way by then.
+// Longer than it takes to drain; nothing is running by then.
 const stopMs = 30_000
 
 function firstLine(child: ChildProcess, heard: { readonly err: string }): Promise<Json> {
@@ -165,7 +165,7 @@ function firstLine(child: ChildProcess, heard: { readonly err: string }): Promis
       resolve(JSON.parse(out.slice(0, out.indexOf('\n'))) as Json)
     })
     child.once('exit', () => fail('bellwether up ended before it was ready'))
-    // EPIPE once it is gone; its exit is what tells.
+    // EPIPE after it exited; the exit code reports the reason.
     child.stdin?.on('error', () => undefined)
   })
 }

@@ -1,6 +1,6 @@
 /**
- * A small server with the product's routes over a made-up world: real HTTP, real streams, the headers that the product sends. Tests bend
- * it: make a route fail, hang or answer nothing, cut the streams, send events.
+ * A small server with the product's routes over fixture data: real HTTP, real streams, the product's headers. Tests
+ * can make a route fail, hang or return nothing, cut the streams, and send events.
  */
 import { readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -9,7 +9,7 @@ import { extname, join } from 'node:path'
 import { home } from './build.js'
 import { makeWorld, type World, type WorldOptions } from './world.js'
 
-/** `odd`: answers that are JSON, and nothing that was asked for. */
+/** `odd`: JSON of an unexpected form. */
 export type Mood = 'ok' | 'empty' | 'error' | 'hang' | 'odd'
 
 export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
@@ -19,15 +19,15 @@ export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
 export interface Fixture {
   readonly url: string
   world: World
-  /** What the server takes; undefined: anybody. */
+  /** The accepted key; undefined accepts every request. */
   key: string | undefined
-  /** How routes answer; streams are never in a mood. */
+  /** How routes respond; streams are not affected. */
   mood: Mood
-  /** False: streams are cut and refused. */
+  /** False cuts and rejects streams. */
   streams: boolean
-  /** What was posted: method, path and body. */
+  /** The requests received: method, path and body. */
   readonly posted: { readonly method: string; readonly path: string; readonly body: unknown }[]
-  /** The places that streams went on from. */
+  /** The positions from which streams resumed. */
   readonly resumedFrom: string[]
   emit(kind: string, payload: Readonly<Record<string, unknown>>): void
   cut(): void
@@ -96,7 +96,7 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
     let text = ''
     for await (const piece of request) text += String(piece)
     if (request.method !== 'GET') {
-      // What a form on another site cannot send.
+      // A form on another site cannot send this header.
       if (request.headers['x-requested-with'] === undefined)
         return problem(response, 403, 'forbidden', 'a header is missing')
       fixture.posted.push({ method: request.method ?? '', path, body: text === '' ? undefined : JSON.parse(text) })

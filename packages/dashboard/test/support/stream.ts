@@ -1,4 +1,4 @@
-/** Events at a steady rate, over agents that are shown and others. */
+/** Events at a steady rate, for visible agents and others. */
 import type { Fixture } from './server.js'
 
 declare global {
@@ -12,7 +12,7 @@ export interface Rate {
   readonly seconds: number
 }
 
-/** Answers what the last event said. */
+/** Returns the text of the last event. */
 export async function stream(
   fixture: Fixture,
   { perSecond, seconds }: Rate,
@@ -29,7 +29,7 @@ export async function stream(
   return last
 }
 
-// Of so many events one is the end of a turn, and one a step.
+// One of this many events ends a turn, and one is a step.
 const round = 8
 
 function one(fixture: Fixture, number: number): { agent_id: string; tool: string } {

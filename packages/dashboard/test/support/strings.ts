@@ -1,4 +1,4 @@
-/** Words and names that all of the made-up world shares; what an attacker would write among them. */
+/** Texts and names of the fixture data, among them what an attacker would write. */
 export const attack =
   '<img src=x onerror="window.__owned=1"><script>window.__owned=1</script>"><svg onload=window.__owned=1>\u202egpj.exe'
 export const longWord = 'W'.repeat(3_000)

@@ -1,6 +1,6 @@
 /**
- * What the fixture server tells: the same world for the same options. `hostile` puts into every text field what an attacker would; without
- * it the words are those of an ordinary day, for pictures.
+ * The fixture data: the same for the same options. `hostile` fills every text field with what an attacker would
+ * write; without it the texts are ordinary, for screenshots.
  */
 import type { Agent, Card, Intervention, Question, Turn, TurnDetail, TurnFile } from '../../src/api/types.js'
 import type { BlindSpots, Components, FileNode, TaskDetail } from '../../src/api/board-types.js'
@@ -314,7 +314,7 @@ function questionsOf(at: At, say: Say): Question[] {
           { name: 'severity', type: 'integer', required: true, description: say('1 is worst') },
           { name: 'is_public', type: 'boolean', required: true },
           { name: 'note', type: 'string' },
-          // As every object names its own.
+          // A name that every object inherits.
           ...(say('') === '' ? [] : [{ name: '__proto__' }, { name: 'constructor', type: 'constructor' }]),
         ],
         refused: say('severity must be of type integer'),
