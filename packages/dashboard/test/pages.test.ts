@@ -34,7 +34,7 @@ describe.each([1_280, 390])('at %i px', (width) => {
     await inBothThemes(page, `task-${width}`, width)
     await page.keyboard.press('Escape')
     await page.keyboard.press('?')
-    await page.getByText('Statuses').waitFor()
+    await page.getByRole('heading', { name: 'Statuses', exact: true }).waitFor()
     await inBothThemes(page, `help-${width}`, width)
     expect(errors()).toEqual([])
     await close()

@@ -1,12 +1,6 @@
 /** Events at a steady rate, for visible agents and others. */
 import type { Fixture } from './server.js'
 
-declare global {
-  interface Window {
-    __long?: number[]
-  }
-}
-
 export interface Rate {
   readonly perSecond: number
   readonly seconds: number
