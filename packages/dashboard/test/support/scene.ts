@@ -23,7 +23,7 @@ export async function atWork(server: RealServer): Promise<Scene> {
   await beat('tester', 'Try the nightly build.', { activity: 'thinking' })
   for (const what of ['Try it on a small machine.', 'Try it without a network.']) await server.run('tester', what)
   const { turn } = await review(server)
-  await server.run('assess', 'Ship the release today?')
+  await server.run('approver', 'Ship the release today?')
 
   const task = (title: string, more: object) => server.ask('POST', '/board/tasks', { title, ...more })
   // Without evidence: the board rejects it, and the recovery policy selects the next assignee.
