@@ -1,6 +1,6 @@
 /**
- * `bellwether init`: a project folder that works at once: settings with everything said, two agents (one that needs no key, one
- * coding agent), a .gitignore line. Always: what is there is left as it is, and said to be there.
+ * `bellwether init`: creates a project folder that works at once: settings, two agents (one needs no key, one is a coding agent) and
+ * a .gitignore line. Existing files are kept and reported.
  */
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -10,12 +10,12 @@ import { Command } from 'commander'
 import { exitCodes, printLine } from './output.js'
 
 const greeter = `---
-description: Answers at once, with what it was asked. Needs no key; here to see a turn come and go.
+description: Repeats its instruction at once. Needs no API key; use it to try a turn.
 command: [sh, -c, 'printf "You asked: "; cat']
 budget:
   max_wall_seconds: 30
 ---
-Whatever stands here is put in front of what the agent is asked.
+The text here comes before the instruction of every turn.
 `
 
 const coder = `---
@@ -25,15 +25,15 @@ env: [ANTHROPIC_API_KEY]
 budget:
   max_wall_seconds: 1200
 ---
-You are a careful programmer. Make the smallest change that does what is asked, run the tests, and say what you changed
-and what you did not check.
+You are a careful programmer. Make the smallest change that does the task, run the tests, and report what you changed and
+what you did not check.
 `
 
-const settings = `# Every key may be left out. All of them, with their defaults: docs/reference/settings.md
-# Any of them can be set from the environment: BELLWETHER__SERVER__PORT=8080
+const settings = `# Every key is optional. docs/reference/settings.md lists all keys with their defaults.
+# An environment variable overrides a key: BELLWETHER__SERVER__PORT=8080
 
 [server]
-# host = "127.0.0.1"    # another address needs keys: bellwether keys create --role admin
+# host = "127.0.0.1"    # another address needs a key: bellwether keys create --role admin
 # port = 7717
 
 [worker]
@@ -43,7 +43,7 @@ const settings = `# Every key may be left out. All of them, with their defaults:
 # max_concurrent_spawns = 4
 
 [database]
-# url = "postgres://user:password@host/name"    # absent: an embedded PostgreSQL in .bellwether/
+# url = "postgres://user:password@host/name"    # default: an embedded PostgreSQL in .bellwether/
 `
 
 const files: readonly (readonly [path: string, text: string])[] = [
@@ -51,25 +51,25 @@ const files: readonly (readonly [path: string, text: string])[] = [
   ['agents/greeter.md', greeter],
   ['agents/coder.md', coder],
 ]
-const ignored = '.bellwether/'
+const ignoredPath = '.bellwether/'
 
 export function initCommand(finish: (code: number) => void): Command {
   return new Command('init')
-    .description('make a project folder: settings and two example agents')
-    .argument('[folder]', 'where', '.')
+    .description('create a project folder: settings and two example agents')
+    .argument('[folder]', 'the folder', '.')
     .option('--json', 'print one object')
     .action((folder: string, flags: { readonly json?: boolean }) => {
-      const { root, made, kept } = initFolder(folder)
-      if (flags.json === true) printLine({ root, made, kept })
-      else tell(root, made, kept)
+      const { root, created, kept } = initFolder(folder)
+      if (flags.json === true) printLine({ root, created, kept })
+      else printCreated(root, created, kept)
       finish(exitCodes.ok)
     })
 }
 
-/** Makes what is missing. */
-export function initFolder(folder: string): { root: string; made: string[]; kept: string[] } {
+/** Creates the missing files. */
+export function initFolder(folder: string): { root: string; created: string[]; kept: string[] } {
   const root = resolve(folder)
-  const made: string[] = []
+  const created: string[] = []
   const kept: string[] = []
   try {
     for (const [path, text] of files) {
@@ -80,38 +80,38 @@ export function initFolder(folder: string): { root: string; made: string[]; kept
         continue
       }
       writeFileSync(file, text, { flag: 'wx' })
-      made.push(path)
+      created.push(path)
     }
-    ignore(join(root, '.gitignore'), made, kept)
+    ignore(join(root, '.gitignore'), created, kept)
   } catch (error) {
-    throw new InvalidInput(`${root} cannot be made a project folder: ${errorMessage(error)}`, {
+    throw new InvalidInput(`Cannot create a project in ${root}: ${errorMessage(error)}`, {
       code: 'cannot_write',
       cause: error,
-      hint: 'name a folder that you may write to: bellwether init FOLDER',
+      hint: 'choose a folder that you may write to: bellwether init FOLDER',
     })
   }
-  return { root, made, kept }
+  return { root, created, kept }
 }
 
-function ignore(file: string, made: string[], kept: string[]): void {
+function ignore(file: string, created: string[], kept: string[]): void {
   const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
   if (text.split('\n').some((line) => /^\/?\.bellwether\/?$/.test(line.trim()))) {
     kept.push('.gitignore')
     return
   }
-  appendFileSync(file, `${text === '' || text.endsWith('\n') ? '' : '\n'}${ignored}\n`)
-  made.push('.gitignore')
+  appendFileSync(file, `${text === '' || text.endsWith('\n') ? '' : '\n'}${ignoredPath}\n`)
+  created.push('.gitignore')
 }
 
-function tell(root: string, made: readonly string[], kept: readonly string[]): void {
+function printCreated(root: string, created: readonly string[], kept: readonly string[]): void {
   const lines = [
-    ...made.map((path) => `made  ${path}`),
-    ...kept.map((path) => `kept  ${path} (it was there)`),
+    ...created.map((path) => `created  ${path}`),
+    ...kept.map((path) => `kept     ${path} (already exists)`),
     '',
     `Next, in ${root}:`,
-    '  bellwether up                                 everything, on this machine',
-    '  bellwether turn run greeter "Good morning"    a turn, and what it delivers',
-    '  bellwether doctor                             what is missing, and how to mend it',
+    '  bellwether up                                 run everything on this machine',
+    '  bellwether turn run greeter "Good morning"    run a turn and print its deliverable',
+    '  bellwether doctor                             check this folder',
     '',
   ]
   process.stdout.write(lines.join('\n'))

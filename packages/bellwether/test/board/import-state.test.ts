@@ -63,7 +63,7 @@ const budget = {
 
 async function opened(look = false) {
   const settings = loadSettings({ folder: root, env: {} }).board
-  const open = await openTaskRoot({ root, owner: 'test', settings, log: quietLog, look })
+  const open = await openTaskRoot({ root, owner: 'test', settings, log: quietLog, readOnly: look })
   onTestFinished(() => open.board.close().catch(() => undefined))
   return open
 }

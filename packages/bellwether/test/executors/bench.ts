@@ -61,7 +61,7 @@ export interface BenchOptions {
   readonly ttlMs?: number
   readonly graceMs?: number
   readonly log?: Log
-  readonly house?: string
+  readonly installation?: string
   readonly program?: readonly string[]
 }
 
@@ -69,7 +69,7 @@ export async function openBench({
   ttlMs = 60_000,
   graceMs = 200,
   log = quietLog,
-  house = 'bench',
+  installation = 'bench',
   program = guardianProgram,
 }: BenchOptions = {}): Promise<Bench> {
   const t = await testKernel()
@@ -82,7 +82,7 @@ export async function openBench({
     log,
     guardian,
     root: folder,
-    house,
+    installation,
     self: readSelf(),
     graceMs,
     onChunk: (_turn, _stream, text) => void (chunks.length < 1_000 && chunks.push(text)),

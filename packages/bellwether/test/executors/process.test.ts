@@ -129,7 +129,7 @@ it.concurrent(
     expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
     const heir = await world.add('worker')
     expect(carriers(turn)).toEqual([])
-    expect(heir.stderr()).toContain('processes of dead workers were ended')
+    expect(heir.stderr()).toContain('ended orphaned processes of dead workers')
     expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
     expectNoOverlap(world, 'unguarded')
   },

@@ -24,9 +24,9 @@ const say = (fields: object, message: string) =>
     `${message} ${JSON.stringify(fields, (_key, value: unknown) => (value instanceof Error ? String(value) : value))}`,
   )
 const log = { info: say, warn: say, error: say }
-const house = `mcp-${process.pid}`
+const installation = `mcp-${process.pid}`
 /** The processes of this test's servers that live. */
-const family = () => readProcesses().filter((one) => one.token?.startsWith(`${house}.`) ?? false)
+const family = () => readProcesses().filter((one) => one.token?.startsWith(`${installation}.`) ?? false)
 
 beforeAll(async () => {
   folder = await testFolder()
@@ -67,7 +67,7 @@ const options = () => ({
   graceMs: 200,
   root: folder,
   projectId: 'p',
-  house,
+  installation,
   self: { namespace: '1', workerPid: process.pid, workerStart: '1' },
 })
 

@@ -90,7 +90,7 @@ export async function onRoot<T>(
     })
   }
   const owner = `task:${whoAmI(flags)}`
-  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, look: use === 'look' })
+  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'look' })
   try {
     return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {

@@ -1,11 +1,10 @@
 /**
- * Composes a dispatcher for one task root: the board with its ports, the policies as its files say, and whoever spawns turns
- * and looks at files. Always: policies are read afresh for every step; what cannot be composed is told before anything is
- * written. The loops around it are the autopilot's and the chores'.
+ * Opens a task root and creates its dispatcher and its maintenance from the board, its ports and its policy files. The dispatcher
+ * reads the policies again at every step. A root that cannot be opened fails before anything is written.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { join } from 'node:path'
-import { type Log, systemClock, systemRandom } from '@bellwether/base'
+import { defined, type Log, systemClock, systemRandom } from '@bellwether/base'
 import { makeAlerts, type Alerts } from '../../board/dispatch/alerts.js'
 import { openBoard } from '../../board/log/board.js'
 import type { CachePorts } from '../../board/dispatch/caches.js'
@@ -46,27 +45,26 @@ export interface OpenRoot {
 
 export interface RootOptions {
   readonly root: string
-  /** Whose name the locks bear. */
+  /** The owner that locks name. */
   readonly owner: string
   readonly settings: Settings['board']
   readonly log: Log
   readonly signal?: AbortSignal
-  /** Nothing is written by opening it: for those who only look. */
-  readonly look?: boolean
+  /** Opening the root writes nothing. */
+  readonly readOnly?: boolean
 }
 
-export async function openTaskRoot({ root, owner, settings, log, signal, look }: RootOptions): Promise<OpenRoot> {
+export async function openTaskRoot({ root, owner, settings, log, signal, readOnly }: RootOptions): Promise<OpenRoot> {
   const ids = uuidv7(systemClock, systemRandom)
   const url = settings.alert_webhook_url === undefined ? undefined : webhookUrl(settings.alert_webhook_url)
-  const calls = await callPolicyOf(root, log)
+  const calls = await readCallPolicy(root, log)
   const alerts = makeAlerts({
     root,
     clock: systemClock,
     random: systemRandom,
     log,
     calls,
-    ...(signal === undefined ? {} : { signal }),
-    ...(url === undefined ? {} : { webhook: { url, post: postJson } }),
+    ...defined({ signal, webhook: url === undefined ? undefined : { url, post: postJson } }),
   })
   const lockWaitMs = calls.timeoutMs.local_state
   const opened = await openBoard({ root, owner, clock: systemClock, ids, log, lockWaitMs })
@@ -77,7 +75,7 @@ export async function openTaskRoot({ root, owner, settings, log, signal, look }:
     retry: calls.retry,
   })
   try {
-    if (look !== true) await importStateFiles(board, { disk: systemDisk, ids, log })
+    if (readOnly !== true) await importStateFiles(board, { disk: systemDisk, ids, log })
   } catch (error) {
     await board.close()
     throw error
@@ -86,13 +84,13 @@ export async function openTaskRoot({ root, owner, settings, log, signal, look }:
   return { board, alerts, contention, ids, log, settings, policies, caches: { disk: systemDisk, ids, log } }
 }
 
-/** A policy file with a mistake stops dispatches, not people who want to look at their tasks. */
-async function callPolicyOf(root: string, log: Log): Promise<CallPolicy> {
+/** An invalid policy file stops dispatches, but not commands that only read the board. */
+async function readCallPolicy(root: string, log: Log): Promise<CallPolicy> {
   try {
     return (await loadPolicies(root)).calls
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    log.warn({ err: error }, 'the policies cannot be used; timeouts and retries are the shipped ones')
+    log.warn({ err: error }, 'invalid policies; using the default timeouts and retries')
     return defaultCallPolicy
   }
 }
@@ -100,7 +98,7 @@ async function callPolicyOf(root: string, log: Log): Promise<CallPolicy> {
 export interface DispatcherOptions {
   readonly spawner: Spawner
   readonly evidence: Evidence
-  /** Who signs the lines. */
+  /** The actor that the log lines name. */
   readonly actor: string
 }
 
@@ -130,7 +128,7 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
           root: board.root,
           timeoutMs: timeoutSec * 1_000,
           environment,
-          ...(cwd === undefined ? {} : { cwd }),
+          ...defined({ cwd }),
         },
         { clock: systemClock, ids },
       ),
@@ -161,15 +159,15 @@ export function openKernelDispatcher(
   { runtime, settings, log }: Pick<PartContext, 'runtime' | 'settings' | 'log'>,
   { projectId, actor }: KernelDispatcherOptions,
 ): Dispatcher {
-  const keepsMs = settings.pmo.retention_days * dayMs
+  const retentionMs = settings.pmo.retention_days * dayMs
   return openDispatcher(opened, {
-    spawner: kernelSpawner({ kernel: runtime.kernel, projectId, clock: systemClock, log, keepsMs }),
+    spawner: kernelSpawner({ kernel: runtime.kernel, projectId, clock: systemClock, log, retentionMs }),
     evidence: openEvidence(settings.board, opened.board.root, opened.ids),
     actor,
   })
 }
 
-/** The chores of an open root: dry runs of its tools, and retention. */
+/** The maintenance of an open root: dry runs of the repair commands, and retention. */
 export function openMaintenance({ board, alerts, ids, log, settings }: OpenRoot): Maintenance {
   const keepMs = settings.runs_retention_days * dayMs
   return createMaintenance({

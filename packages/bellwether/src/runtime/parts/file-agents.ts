@@ -1,12 +1,12 @@
 /**
- * Composes what a worker needs to run agents from files: the folder and its roster, the executors, their guardian, and the tools.
- * A file that asks for an executor that is not here is told so.
+ * Opens what a worker needs to run agents from files: the agents folder and its roster, the executors, their guardian, and the
+ * tools. A changed file takes effect without a restart.
  */
 import { createHash } from 'node:crypto'
 import { existsSync, realpathSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { type Clock, type Log, systemRandom } from '@bellwether/base'
+import { type Clock, defined, type Environment, type Log, onAbort, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
 import type { Bell } from '../../ports/bell/bell.js'
@@ -31,21 +31,21 @@ import { openTools } from './tools.js'
 export interface FileAgentsOptions {
   readonly kernel: Kernel
   readonly bell: Bell
-  /** Names this process for good. */
+  /** Unique per process. */
   readonly workerId: string
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
   readonly settings: Settings
   readonly projectId: string
-  /** The project folder: no command works outside of it. */
+  /** The project folder; commands run inside it. */
   readonly folder: string
-  /** Where commands are heard as they work; absent: nowhere. */
+  /** Receives the live output of turns. */
   readonly chunks?: Chunks
-  /** Tools in code. */
+  /** Tools written as functions. */
   readonly functions?: readonly HostedTool[]
-  /** Where the keys and addresses of models are found. */
-  readonly env?: Readonly<Record<string, string | undefined>>
+  /** Contains the keys and addresses of models. */
+  readonly env?: Environment
 }
 
 export interface FileAgents {
@@ -54,50 +54,45 @@ export interface FileAgents {
   close(): Promise<void>
 }
 
-export { agentsFolder }
-// A folder that tells of its changes needs no look; one on a network may never tell.
-const lookMs = 5_000
+// For network filesystems, which do not report changes.
+const pollMs = 5_000
 
 export async function openFileAgents(options: FileAgentsOptions): Promise<FileAgents> {
   const { kernel, clock, log, signal, settings, projectId } = options
   const root = realpathSync(options.folder)
   const path = join(root, agentsFolder)
   if (!existsSync(path)) {
-    throw new InvalidInput(`there is no folder ${path}`, {
+    throw new InvalidInput(`The folder ${path} does not exist`, {
       code: 'agents_folder_missing',
-      hint: 'make it, with one file NAME.md an agent; see docs/agents.md',
+      hint: 'create it, with one file NAME.md per agent; see docs/agents.md',
     })
   }
   const { ttlMs, graceMs } = guardianTimes(settings)
   if (settings.worker.beat_seconds * 1_000 > ttlMs / 2)
-    log.warn({ beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs }, 'one late beat will end commands')
+    log.warn(
+      { beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs },
+      'worker.beat_seconds is too long: one late beat ends commands',
+    )
   const guardian = openGuardian({ clock, log, ttlMs, graceMs })
-  const guarded = {
-    clock,
-    log,
-    guardian,
-    root,
-    house: houseName(settings.database.url ?? ''),
-    self: readSelf(),
-    graceMs,
-  }
+  const installation = installationId(settings.database.url ?? '')
+  const guarded = { clock, log, guardian, root, installation, self: readSelf(), graceMs }
   const { chunks } = options
   const onChunk: CommandExecutorOptions['onChunk'] = (turn, kind, text) => chunks?.send(turn, { kind, text })
-  const commands = openCommandExecutor({ ...guarded, ...(chunks === undefined ? {} : { onChunk }) })
+  const commands = openCommandExecutor({ ...guarded, ...defined({ onChunk: chunks && onChunk }) })
   const swept = await commands.sweep()
-  if (swept > 0) log.warn({ processes: swept }, 'processes of dead workers were ended')
+  if (swept > 0) log.warn({ processes: swept }, 'ended orphaned processes of dead workers')
 
   function executorOf(agent: AgentSettings, instructions: string): AgentFunction | undefined {
     const { executor, model } = agent
     if (executor === 'command') return commands.agent({ ...agent, instructions })
     if (executor === 'person') return personAgent({ ...agent, instructions })
     if (executor !== 'model' || model === undefined) return undefined
-    return async (turn) => (await (models ??= openModelPart())).agent({ ...agent, model, instructions })(turn)
+    return async (turn) => (await (models ??= openModelExecutors())).agent({ ...agent, model, instructions })(turn)
   }
 
-  // The providers' libraries are large, and many a worker has no model: they come with the first turn that asks one.
+  // The providers' libraries are large, so the first turn that needs a model loads them.
   let models: Promise<ModelExecutor> | undefined
-  async function openModelPart(): Promise<ModelExecutor> {
+  async function openModelExecutors(): Promise<ModelExecutor> {
     const [{ openModelExecutor }, { openModels }] = await Promise.all([
       import('../../worker/executors/model/executor.js'),
       import('../../ports/model/providers.js'),
@@ -123,7 +118,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   })
   await roster.step()
   if (folder.agents.size === 0 && folder.problems.size > 0) {
-    throw new InvalidInput(`no agent file can be used:\n${[...folder.problems.values()].flat().join('\n')}`, {
+    throw new InvalidInput(`All agent files are invalid:\n${[...folder.problems.values()].flat().join('\n')}`, {
       code: 'agent_files_bad',
       hint: 'correct the lines named above; docs/agents.md lists all keys',
     })
@@ -140,10 +135,10 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   const watching = watchFolder(
     path,
     () => wake.now(),
-    (error) => log.warn({ err: error, folder: path }, 'the agents folder is not watched; it is looked at instead'),
+    (error) => log.warn({ err: error, folder: path }, 'cannot watch the agents folder; polling it instead'),
   )
-  signal.addEventListener('abort', () => watching.close(), { once: true })
-  void loop({ name: 'agent files', intervalMs: lookMs, clock, log, signal }, () => roster.step(), wake)
+  onAbort(signal, () => watching.close())
+  void loop({ name: 'agent files', intervalMs: pollMs, clock, log, signal }, () => roster.step(), wake)
   return {
     agent: (turn) => roster.agent(turn),
     onBeat: (turn, askedMs) => commands.renew(turn, askedMs),
@@ -155,17 +150,17 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
 }
 
 /**
- * Within the silence after which another worker or the PMO takes a turn, the guardian must have ended its processes: a beat
- * vouches for 60 % of it, TERM may take up to 15 %, and the rest is for KILL and for a machine that is slow.
+ * The guardian must end a turn's processes before another worker or the PMO may take over the turn. Of that time, a beat renews
+ * 60 %, SIGTERM may take up to 15 %, and the rest is for SIGKILL and slow machines.
  */
-export function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
+function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
   const silenceMs = Math.min(worker.inbox_processing_timeout_seconds, pmo.active_reap_seconds) * 1_000
   return { ttlMs: silenceMs * 0.6, graceMs: Math.min(2_000, silenceMs * 0.15) }
 }
 
-/** The same for every process that serves the same database, and without its password. */
-export function houseName(url: string): string {
-  const place = URL.canParse(url) ? new URL(url) : undefined
-  const told = place === undefined ? url : `${place.hostname}:${place.port || '5432'}${place.pathname}`
-  return createHash('sha256').update(told).digest('hex').slice(0, 12)
+/** The same for every process on the same database; does not contain the password. */
+function installationId(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined
+  const address = parsed === undefined ? url : `${parsed.hostname}:${parsed.port || '5432'}${parsed.pathname}`
+  return createHash('sha256').update(address).digest('hex').slice(0, 12)
 }

@@ -1,10 +1,10 @@
 /**
- * The board's eyes where its files lie on other hosts: a view is asked over HTTP. Always: nothing is believed from memory, the
- * view looks when it is asked; a view that is away, busy or cannot tell means wait, never missing; the signal ends every
- * question. A hash is made here, where the file can be read and is as long as the view says. What is judged from it is the
- * board's.
+ * Inspects files on other hosts through a workspace view, over HTTP. The view reads the disk for each request. A view that is
+ * unavailable, busy or not ready means "wait", never "missing". Hashes are computed here, if this machine sees the same file with
+ * the same size. The board decides what the evidence means.
  */
 import { posix } from 'node:path'
+import { defined } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { z } from 'zod'
 import { localEvidence } from '../../board/dispatch/local-evidence.js'
@@ -16,16 +16,16 @@ export interface RemoteViewOptions {
   readonly url: string
   readonly key: string
   readonly view: string
-  /** Where a view has several. */
+  /** Which source, if the view has several. */
   readonly source?: string | undefined
-  /** Where the task root lies in the view. */
+  /** The path of the task root in the view. */
   readonly path: string
-  /** The task root here: for hashes, where files are shared. */
+  /** The task root on this machine, for hashes of shared files. */
   readonly root: string
   readonly ids: Ids
 }
 
-// Less than a call may take (15 s): the view's own "cannot tell yet" says more than a timeout.
+// Shorter than the timeout of a call (15 s), because the view's "not ready" says more than a timeout.
 const waitSeconds = 10
 
 const tokenShape = z.object({ token: z.string().min(1) })
@@ -40,93 +40,88 @@ const filesShape = z.object({
   ),
 })
 
-/** By the settings: a view, if one is named, else the disk of this machine. */
+/** The evidence that the settings choose: a view if `view_url` is set, else the local disk. */
 export function openEvidence(board: Settings['board'], root: string, ids: Ids): Evidence {
   const { view_url: url, view_key: key, view, view_path: path, view_source: source } = board
   if (url === undefined) return localEvidence(root, ids)
   if (key === undefined || view === undefined)
-    throw new InvalidInput(`[board] view_url is set, and ${view === undefined ? 'view' : 'view_key'} is not`, {
+    throw new InvalidInput(`[board] view_url is set, but ${view === undefined ? 'view' : 'view_key'} is not`, {
       code: 'incomplete_settings',
-      hint: 'a view is asked with its name (view) and its key (view_key)',
+      hint: 'set the name (view) and the key (view_key) of the view in [board]',
     })
-  return remoteEvidence({ url: viewAddress(url), key, view, source, path, root, ids })
+  return remoteEvidence({ url: checkedViewUrl(url), key, view, source, path, root, ids })
 }
 
-function viewAddress(text: string): string {
+function checkedViewUrl(text: string): string {
   if (/^https?:$/.test(URL.canParse(text) ? new URL(text).protocol : '')) return text
-  throw new InvalidInput(`${JSON.stringify(text)} is no http or https address`, {
+  throw new InvalidInput(`[board] view_url must be an http or https URL (got ${JSON.stringify(text)})`, {
     code: 'bad_view_url',
-    hint: 'mend view_url in [board] of bellwether.toml',
+    hint: 'correct view_url in [board] of bellwether.toml',
   })
 }
 
 export function remoteEvidence(options: RemoteViewOptions): Evidence {
   const { key, view, source, root, ids } = options
   const address = new URL(`api/v1/views/${encodeURIComponent(view)}/evidence`, options.url.replace(/\/*$/, '/'))
-  const here = localEvidence(root, ids)
+  const local = localEvidence(root, ids)
   const pathIn = (path: string) => posix.join('/', options.path, path)
 
-  async function ask<T>(shape: z.ZodType<T>, signal: AbortSignal | undefined, body?: object): Promise<T> {
+  async function request<T>(shape: z.ZodType<T>, signal: AbortSignal | undefined, question?: object): Promise<T> {
     const url = new URL(address)
-    if (body === undefined && source !== undefined) url.searchParams.set('source', source)
-    const answer = await fetch(url, {
-      method: body === undefined ? 'GET' : 'POST',
+    if (question === undefined && source !== undefined) url.searchParams.set('source', source)
+    const response = await fetch(url, {
+      method: question === undefined ? 'GET' : 'POST',
       headers: { 'x-api-key': key, 'content-type': 'application/json' },
       redirect: 'error',
       signal: signal ?? null,
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(question === undefined ? {} : { body: JSON.stringify(question) }),
     })
-    const told: unknown = await answer.json().catch(() => undefined)
-    if (!answer.ok) throw refusal(answer.status, told)
-    const found = shape.safeParse(told)
+    const body: unknown = await response.json().catch(() => undefined)
+    if (!response.ok) throw failure(response.status, body)
+    const found = shape.safeParse(body)
     if (found.success) return found.data
-    throw new Terminal('the view answered something else', {
-      code: 'odd_answer',
-      hint: 'is view_url a Bellwether view?',
+    throw new Terminal(`Unexpected response from ${url.origin}`, {
+      code: 'unexpected_response',
+      hint: 'check that [board] view_url is the URL of a Bellwether server',
     })
   }
 
-  /** The hash of what the view has seen, as far as this machine sees the same. */
-  async function hashed(file: FileEvidence, signal: AbortSignal | undefined): Promise<FileEvidence> {
+  /** Adds the hash if this machine sees the same file. */
+  async function withHash(file: FileEvidence, signal: AbortSignal | undefined): Promise<FileEvidence> {
     if (file.found !== 'present') return file
-    const [own] = await here.inspect([file.path], null, signal)
+    const [own] = await local.inspect([file.path], null, signal)
     return own?.sha256 === undefined || own.size !== file.size ? file : { ...file, sha256: own.sha256 }
   }
 
   return {
-    changeToken: async (signal) => (await ask(tokenShape, signal)).token,
+    changeToken: async (signal) => (await request(tokenShape, signal)).token,
     async inspect(paths, since, signal) {
       const wanted = paths.map(pathIn)
-      const question = { paths: wanted, since, wait: waitSeconds, ...(source === undefined ? {} : { source }) }
-      const { files } = await ask(filesShape, signal, question)
+      const question = { paths: wanted, since, wait: waitSeconds, ...defined({ source }) }
+      const { files } = await request(filesShape, signal, question)
       const found: FileEvidence[] = []
       for (const [at, path] of paths.entries()) {
-        const told = files.find((file) => file.path === wanted[at])
-        if (told === undefined) {
+        const seen = files.find((file) => file.path === wanted[at])
+        if (seen === undefined) {
           found.push({ path, found: 'not_ready' })
           continue
         }
-        const { size, changedSince } = told
-        const file: FileEvidence = {
-          path,
-          found: told.found,
-          ...(size === undefined ? {} : { size }),
-          ...(changedSince === undefined ? {} : { changedSince }),
-        }
-        found.push(await hashed(file, signal))
+        const { size, changedSince } = seen
+        const file: FileEvidence = { path, found: seen.found, ...defined({ size, changedSince }) }
+        found.push(await withHash(file, signal))
       }
       return found
     },
   }
 }
 
-/** The caller's mistake stays one; everything else may pass. */
-function refusal(status: number, told: unknown): Error {
-  const detail = z.object({ detail: z.string() }).safeParse(told).data?.detail ?? 'no more was said'
-  const text = `the view answered ${status}: ${detail.slice(0, 500)}`
+/** A wrong key or address is permanent; everything else may be retried. */
+function failure(status: number, body: unknown): Error {
+  const detail = z.object({ detail: z.string() }).safeParse(body).data?.detail ?? 'no details'
+  const text = `The view returned status ${status}: ${detail.slice(0, 500)}`
   if (status === 401 || status === 403)
-    return new Terminal(text, { code: 'view_refused', hint: 'mend view and view_key in [board] of bellwether.toml' })
+    return new Terminal(text, { code: 'view_refused', hint: 'correct view and view_key in [board] of bellwether.toml' })
   if (status === 404 || status === 400)
-    return new Terminal(text, { code: 'view_refused', hint: 'mend view_url and view in [board] of bellwether.toml' })
+    return new Terminal(text, { code: 'view_refused', hint: 'correct view_url and view in [board] of bellwether.toml' })
   return Object.assign(new Retryable(text, { code: 'view_away' }), { status })
 }

@@ -1,11 +1,11 @@
 /**
- * Composes the tools of a worker: functions it was given, HTTP tools of `tools.json`, MCP servers of `mcp.json`, the host that runs
- * them, and the toolboxes of its agents. Declarations are read at the start; one that is wrong is told and left out. A worker without
- * tools of its own has no host, and still offers what others run.
+ * Opens the tools of a worker: functions, HTTP tools of `tools.json` and MCP servers of `mcp.json`, the host that runs them, and the
+ * toolboxes of its agents. It reads the declarations once, at the start, and logs and skips invalid ones. A worker without tools has
+ * no host, but its agents can still call tools that other workers host.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Log } from '@bellwether/base'
+import { defined, type Log } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -28,7 +28,7 @@ export interface ToolsOptions extends McpOptions {
   readonly settings: Settings
   readonly workerId: string
   readonly functions: readonly HostedTool[]
-  /** Agents that work can be given to. */
+  /** The agents that a turn may delegate work to. */
   readonly agents: () => Surroundings['agents']
 }
 
@@ -44,13 +44,13 @@ export interface WorkerTools {
 export const toolsFile = 'tools.json'
 export const mcpFile = 'mcp.json'
 
-// The first turns should find the tools of servers that start quickly; a slow one joins later.
-const patienceMs = 5_000
-// Tools wait for the network: more of them than turns may run at the same time.
-const concurrencyLeast = 32
+// The first turns should have the tools of servers that start quickly. Slower servers join later.
+const startWaitMs = 5_000
+// Tools mostly wait for the network, so more of them than turns may run at the same time.
+const concurrencyMin = 32
 const closeGraceMs = 1_000
-// What was complained about once is not said again with every turn.
-const saidMax = 1_000
+// Each problem is logged once, not with every turn; this bounds the memory for that.
+const loggedMax = 1_000
 
 export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const { kernel, clock, log, settings, projectId } = options
@@ -59,12 +59,12 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const servers = await openServers(options)
   const catalogue = openCatalogue(own, servers)
   for (const tool of own) await declare(kernel, projectId, tool, silentSeconds)
-  const waited = new AbortController()
+  const settled = new AbortController()
   await Promise.race([
     Promise.all(servers.map((server) => server.settled())),
-    clock.sleep(servers.length === 0 ? 0 : patienceMs, waited.signal),
+    clock.sleep(servers.length === 0 ? 0 : startWaitMs, settled.signal),
   ])
-  waited.abort()
+  settled.abort()
   const host =
     own.length === 0 && servers.length === 0
       ? undefined
@@ -73,20 +73,20 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
           catalogue,
           host: options.workerId,
           settings: {
-            concurrency: Math.max(concurrencyLeast, settings.worker.concurrency),
+            concurrency: Math.max(concurrencyMin, settings.worker.concurrency),
             pollSeconds: settings.worker.poll_seconds,
             beatSeconds: settings.worker.beat_seconds,
             silentSeconds,
           },
         })
-  const said = new Set<string>()
+  const logged = new Set<string>()
 
-  function say(agentId: string, problems: readonly string[]): void {
+  function logOnce(agentId: string, problems: readonly string[]): void {
     for (const problem of problems) {
       const line = `${agentId}: ${problem}`
-      if (said.has(line) || said.size >= saidMax) continue
-      said.add(line)
-      log.warn({ agent_id: agentId, problem }, 'an agent does not have a tool that its file lists')
+      if (logged.has(line) || logged.size >= loggedMax) continue
+      logged.add(line)
+      log.warn({ agent_id: agentId, problem }, 'tool of an agent file is not available')
     }
   }
 
@@ -96,7 +96,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
       const around = { agentId, recursionDepth, maxRecursionDepth, agents: options.agents() }
       const wanted = spec.tools ?? []
       const box = openToolbox({ wanted, catalogue, project: known.tools, around, silentSeconds })
-      say(agentId, box.problems)
+      logOnce(agentId, box.problems)
       return box
     },
     async close() {
@@ -108,36 +108,40 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 
 function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
   const { tools, problems } = readHttpTools(join(root, toolsFile))
-  tell(log, toolsFile, problems)
+  logSkipped(log, toolsFile, problems)
   const names = new Set(functions.map((tool) => tool.name))
-  const twice = tools.filter((tool) => names.has(tool.name)).map((tool) => `${tool.name} is a function already`)
-  tell(log, toolsFile, twice)
+  const duplicates = tools.filter((tool) => names.has(tool.name))
+  logSkipped(
+    log,
+    toolsFile,
+    duplicates.map((tool) => `a function has the name "${tool.name}" already`),
+  )
   return [...functions, ...tools.filter((tool) => !names.has(tool.name))]
 }
 
 async function openServers(options: ToolsOptions): Promise<OpenServer[]> {
   const { root, log } = options
-  // MCP's own library is large, and many a project declares no server.
+  // The MCP library is large, and most projects declare no server.
   if (!existsSync(join(root, mcpFile))) return []
   const { openServer, readMcpFile } = await import('../../worker/tools/mcp-servers.js')
   const { servers, problems } = readMcpFile(join(root, mcpFile))
-  tell(log, mcpFile, problems)
+  logSkipped(log, mcpFile, problems)
   return [...servers].flatMap(([name, declared]) => {
     try {
       return [openServer(name, declared, options)]
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error
-      tell(log, mcpFile, [`${name}: ${error.message}${error.hint === undefined ? '' : ` (${error.hint})`}`])
+      logSkipped(log, mcpFile, [`${name}: ${error.message}${error.hint === undefined ? '' : ` (${error.hint})`}`])
       return []
     }
   })
 }
 
-function tell(log: Log, file: string, problems: readonly string[]): void {
-  for (const problem of problems) log.error({ file, problem }, `a tool is left out: ${problem}`)
+function logSkipped(log: Log, file: string, problems: readonly string[]): void {
+  for (const problem of problems) log.error({ file, problem }, 'invalid tool declaration skipped')
 }
 
-/** Into the roster, so that whoever calls it, a function or another worker's agent, finds it declared. */
+/** Puts the tool on the roster, so that agents of other workers can call it. */
 async function declare(kernel: Kernel, projectId: string, tool: HostedTool, silentSeconds: number): Promise<void> {
   const { name, description, parameters, afterExecution, idempotent = false } = tool
   await kernel.putTool({
@@ -145,7 +149,7 @@ async function declare(kernel: Kernel, projectId: string, tool: HostedTool, sile
     toolName: name,
     description,
     parameters,
-    ...(afterExecution === undefined ? {} : { afterExecution }),
+    ...defined({ afterExecution }),
     options: {
       idempotent,
       timeout_seconds: runSeconds(tool),

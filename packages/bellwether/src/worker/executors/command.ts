@@ -39,7 +39,7 @@ export interface CommandExecutorOptions {
   readonly guardian: Guardian
   /** Every command's working directory must be inside this folder. */
   readonly root: string
-  readonly house: string
+  readonly installation: string
   readonly self: Self
   readonly graceMs: number
   /** Receives the program's output while it runs. Lossy: nothing may depend on it. */
@@ -58,7 +58,7 @@ export interface CommandExecutor {
 const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
 
 export function openCommandExecutor(options: CommandExecutorOptions): CommandExecutor {
-  const { clock, log, guardian, house, self, graceMs } = options
+  const { clock, log, guardian, installation, self, graceMs } = options
   const watches = new Map<string, Watch>()
 
   async function run(context: TurnContext, spec: CommandSpec): Promise<Delivered> {
@@ -70,7 +70,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const wanted = wantedFields(known.context)
     const { command, format } = commandLine(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
-    const token = writeToken({ installation: house, ...self, ...fenceOf(turn) })
+    const token = writeToken({ installation, ...self, ...fenceOf(turn) })
     const attempt = turn.attempts + 1
     const variables = {
       BELLWETHER_PROJECT: turn.projectId,
@@ -93,7 +93,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     let ended: CommandRun | undefined
     try {
       // Processes of an older attempt of this agent must not work on the same files any more.
-      const older = await sweepOlder({ clock, graceMs, installation: house }, turn)
+      const older = await sweepOlder({ clock, graceMs, installation }, turn)
       if (older > 0) {
         log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older attempt killed')
         await context.activity('executing_tool', name.slice(0, 100))
@@ -165,7 +165,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       }
     },
     renew: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
-    sweep: () => sweepOrphans({ clock, graceMs, installation: house }, self),
+    sweep: () => sweepOrphans({ clock, graceMs, installation }, self),
     close: () => guardian.close(),
   }
 }

@@ -85,7 +85,7 @@ export interface McpOptions {
   /** The folder that no server is started outside of. */
   readonly root: string
   readonly projectId: string
-  readonly house: string
+  readonly installation: string
   readonly self: Self
 }
 
@@ -112,7 +112,7 @@ export function openServer(name: string, declared: McpDeclaration, options: McpO
 }
 
 function program(name: string, declared: McpDeclaration, options: McpOptions): () => McpTransport {
-  const { clock, guardian, ttlMs, graceMs, root, projectId, house, self, log } = options
+  const { clock, guardian, ttlMs, graceMs, root, projectId, installation, self, log } = options
   const cwd = folderInside(root, declared.cwd)
   const own = Object.fromEntries(Object.entries(declared.env).map(([key, value]) => [key, expandEnvironment(value)]))
   const args = declared.args.map((arg) => expandEnvironment(arg))
@@ -124,7 +124,7 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
     lives += 1
     let complaints = 0
     const token = writeToken({
-      installation: house,
+      installation,
       ...self,
       projectId,
       agentId,
