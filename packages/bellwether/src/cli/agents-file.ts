@@ -1,6 +1,6 @@
 /**
- * Loads an agents file: a module whose default export maps names to functions, and which may export a list `tools` besides. What is
- * wrong with it is told by name.
+ * Loads an agents file: a module whose default export maps names to functions, and which may also export a list `tools`. An error
+ * names the file and the wrong entry.
  */
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
@@ -21,32 +21,32 @@ export interface AgentsFile {
 export async function loadAgents(file: string): Promise<AgentsFile> {
   const path = resolve(file)
   if (!existsSync(path))
-    throw new InvalidInput(`there is no agents file ${path}`, { code: 'agents_file_missing', hint })
+    throw new InvalidInput(`The agents file ${path} does not exist`, { code: 'agents_file_missing', hint })
   let module: { readonly default?: unknown; readonly tools?: unknown }
   try {
     module = (await import(pathToFileURL(path).href)) as typeof module
   } catch (error) {
-    throw new InvalidInput(`the agents file ${path} cannot be loaded: ${errorMessage(error)}`, {
+    throw new InvalidInput(`Cannot load the agents file ${path}: ${errorMessage(error)}`, {
       code: 'agents_file_broken',
       cause: error,
       hint,
     })
   }
-  const book = module.default
-  if (typeof book !== 'object' || book === null || Object.keys(book).length === 0) {
-    throw new InvalidInput(`the agents file ${path} has no default export of agents`, {
+  const agents = module.default
+  if (typeof agents !== 'object' || agents === null || Object.keys(agents).length === 0) {
+    throw new InvalidInput(`The agents file ${path} has no default export with agents`, {
       code: 'agents_file_empty',
       hint,
     })
   }
-  const wrong = Object.entries(book).find(([, run]) => typeof run !== 'function')
+  const wrong = Object.entries(agents).find(([, run]) => typeof run !== 'function')
   if (wrong !== undefined) {
-    throw new InvalidInput(`in ${path}, agent ${JSON.stringify(wrong[0])} is not a function`, {
+    throw new InvalidInput(`Agent ${JSON.stringify(wrong[0])} in ${path} is not a function`, {
       code: 'agent_not_a_function',
       hint,
     })
   }
-  return { agents: book as Agents, tools: toolsOf(path, module.tools) }
+  return { agents: agents as Agents, tools: toolsOf(path, module.tools) }
 }
 
 function toolsOf(path: string, list: unknown): HostedTool[] {
@@ -54,7 +54,7 @@ function toolsOf(path: string, list: unknown): HostedTool[] {
   const isTool = (one: unknown): one is HostedTool =>
     typeof one === 'object' && one !== null && 'run' in one && typeof one.run === 'function' && 'name' in one
   if (!Array.isArray(list) || !list.every(isTool)) {
-    throw new InvalidInput(`in ${path}, tools is not a list of tools`, {
+    throw new InvalidInput(`The export "tools" of ${path} is not a list of tools`, {
       code: 'tools_not_a_list',
       hint: 'export const tools = [defineTool({ name, description, parameters, run })]',
     })

@@ -1,10 +1,10 @@
-/** `bellwether agents`: who works on what, for how long it may, what it waits for and what is in line. With --watch as it changes. */
+/** `bellwether agents`: lists agents with their state, deadline, waits and queue, once or live. */
 import { systemClock } from '@bellwether/base'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import type { Turn } from '../client/turns.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
-import { exitCodes, printLine, tell } from './output.js'
+import { exitCodes, print, printLine } from './output.js'
 import { watchChanges } from './watch.js'
 import { wholeUpTo } from './options.js'
 import { plain } from '../client/sanitize.js'
@@ -36,37 +36,37 @@ interface ListFlags extends ServerFlags {
   readonly watch?: boolean
 }
 
-// A screen holds fewer, a page of the server no more.
+// The server's maximum per page.
 const pageMax = 1_000
 const limitMax = 100_000
 
 export function agentsCommand(finish: (code: number) => void): Command {
-  const agents = new Command('agents').description('who works on what').helpCommand(false)
+  const agents = new Command('agents').description('list and show agents').helpCommand(false)
   toServer(agents.command('list', { isDefault: true }))
-    .description('all agents: what each is doing (without a verb, this)')
-    .option('--busy', 'only those that have a turn')
-    .option('--limit <n>', 'at most so many', wholeUpTo(limitMax, 1), 200)
-    .option('--watch', 'show changes as they happen, until Ctrl-C')
+    .description('list all agents and what they are doing (the default)')
+    .option('--busy', 'only agents with an active or queued turn')
+    .option('--limit <n>', 'the maximum number of agents', wholeUpTo(limitMax, 1), 200)
+    .option('--watch', 'keep showing changes until Ctrl-C')
     .action(async (flags: ListFlags) => {
       const client = openClient(flags)
       if (flags.watch !== true) {
-        const found = await look(client, flags)
+        const found = await readAgents(client, flags)
         if (flags.json === true) found.agents.forEach(printLine)
-        else process.stdout.write(`${painted(found, process.stdout.columns)}\n`)
+        else process.stdout.write(`${agentTable(found, process.stdout.columns)}\n`)
         return finish(exitCodes.ok)
       }
       await watchChanges({
         clock: systemClock,
-        look: () => look(client, flags),
+        read: () => readAgents(client, flags),
         paint: (found) =>
-          `${client.url}  project ${client.project}  ${found.agents.length} agents\n\n${painted(found, process.stdout.columns)}`,
+          `${client.url}  project ${client.project}  ${found.agents.length} agents\n\n${agentTable(found, process.stdout.columns)}`,
         parts: ({ agents: all }) => new Map(all.map((agent) => [agent.agent_id, agent])),
-        tell: (agent) => tell(flags, agent, () => changed(agent)),
+        print: (agent) => print(flags, agent, () => changeLine(agent)),
       })
       return finish(exitCodes.ok)
     })
   toServer(agents.command('show <agent>'))
-    .description('one agent: what it is doing and its last turns')
+    .description('show one agent: its state and its last turns')
     .action(async (id: string, flags: ServerFlags) => {
       const client = openClient(flags)
       const path = client.of(`/agents/${encodeURIComponent(id)}`)
@@ -76,7 +76,7 @@ export function agentsCommand(finish: (code: number) => void): Command {
         'GET',
         client.of(`/turns?${query.toString()}`),
       )
-      tell(flags, { ...agent, turns }, () => story(agent, turns))
+      print(flags, { ...agent, turns }, () => agentText(agent, turns))
       finish(exitCodes.ok)
     })
   return agents
@@ -87,7 +87,7 @@ interface Found {
   readonly more: boolean
 }
 
-async function look(client: Client, { limit, busy }: ListFlags): Promise<Found> {
+async function readAgents(client: Client, { limit, busy }: ListFlags): Promise<Found> {
   const agents: Agent[] = []
   let cursor: string | null = ''
   while (cursor !== null && agents.length < limit) {
@@ -114,8 +114,8 @@ const deadline = ({ state }: Agent) =>
 const last = ({ last_turn: turn }: Agent) =>
   turn === undefined || turn === null ? '–' : `${turn.outcome} ${instant(turn.ended_at)}`
 
-function painted({ agents, more }: Found, columns: number | undefined): string {
-  if (agents.length === 0) return 'no agents'
+function agentTable({ agents, more }: Found, columns: number | undefined): string {
+  if (agents.length === 0) return 'No agents'
   const rows = agents.map((agent) => [
     agent.agent_id,
     doing(agent),
@@ -130,19 +130,19 @@ function painted({ agents, more }: Found, columns: number | undefined): string {
   return `${table(headings, rows, columns, [0])}${more ? '\n… and more (--limit)' : ''}`
 }
 
-function changed(agent: Agent): string {
+function changeLine(agent: Agent): string {
   const { state } = agent
-  const said = [state?.activity, state?.current_tool, agent.queued > 0 ? `${agent.queued} in line` : undefined]
+  const details = [state?.activity, state?.current_tool, agent.queued > 0 ? `${agent.queued} queued` : undefined]
   return plain(
-    [instant(state?.updated_at), agent.agent_id, doing(agent), ...said]
-      .filter((word) => word !== undefined && word !== null)
+    [instant(state?.updated_at), agent.agent_id, doing(agent), ...details]
+      .filter((field) => field !== undefined && field !== null)
       .join('  '),
   )
 }
 
-function story(agent: Agent, turns: readonly Turn[]): string {
+function agentText(agent: Agent, turns: readonly Turn[]): string {
   const { state } = agent
-  const told = facts([
+  const fields = facts([
     ['status', doing(agent)],
     ['turn', state?.active_agent_turn_id ?? '–'],
     ['activity', state?.activity ?? '–'],
@@ -150,11 +150,11 @@ function story(agent: Agent, turns: readonly Turn[]): string {
     ['waits', String(state?.waiting_tool_count ?? 0)],
     ['wait ends', instant(state?.resume_deadline)],
     ['deadline', instant(state?.turn_deadline)],
-    ['in line', String(agent.queued)],
+    ['queued', String(agent.queued)],
     ['worker target', agent.worker_target],
     ['profile', agent.profile_id ?? '–'],
     ['changed', instant(state?.updated_at)],
   ])
-  const list = turns.length === 0 ? 'no turns yet' : turnTable(turns, process.stdout.columns)
-  return `${plain(agent.agent_id)}\n${told}\n\n${list}`
+  const list = turns.length === 0 ? 'No turns' : turnTable(turns, process.stdout.columns)
+  return `${plain(agent.agent_id)}\n${fields}\n\n${list}`
 }

@@ -1,6 +1,6 @@
 /**
- * How a command reaches a running server: by what it is told (--server, --key), by the environment, or by the file that `up` leaves
- * in the folder while it runs. Always: a key that was found beside an `up` goes to that `up` and to no other server.
+ * Finds the server of a command: by --server and --key, by the environment, or by the file up.json of a running `up`. A key from the
+ * data folder of an `up` is sent to that `up` only.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
@@ -18,34 +18,34 @@ export interface ServerFlags {
   readonly json?: boolean
 }
 
-/** The options that every command has which talks to a server. */
+/** Adds the options of commands that call a server. */
 export function toServer(command: Command): Command {
   return serverOptions(command)
-    .option('--project <name>', 'the project (default: that of the `up` of this folder, else `default`)')
-    .option('--json', 'print one object a line')
+    .option('--project <name>', 'the project (default: the project of the `up` of this folder, else `default`)')
+    .option('--json', 'print one JSON object per line')
 }
 
 export function serverOptions(command: Command): Command {
   return command
     .option('--server <url>', 'the server (default: $BELLWETHER_SERVER, else the `up` of this folder)')
-    .option('--key <key>', 'an API key (default: $BELLWETHER_KEY, else the one that `up` has left here)')
+    .option('--key <key>', 'an API key (default: $BELLWETHER_KEY, else the key of the `up` of this folder)')
 }
 
 export function openClient(flags: ServerFlags, folder = process.cwd()): Client {
   return open(addressOf(flags, folder), systemClock)
 }
 
-/** Whether a server can be named at all, by flags, environment or an `up` of this folder. */
+/** Whether flags, environment or a running `up` name a server. */
 export function knowsServer(flags: ServerFlags): boolean {
-  return (flags.server ?? environment()['BELLWETHER_SERVER'] ?? besideUp(process.cwd())) !== undefined
+  return (flags.server ?? environment()['BELLWETHER_SERVER'] ?? findLocalUp(process.cwd())) !== undefined
 }
 
 export function addressOf(flags: ServerFlags, folder: string): Address {
   const env = environment()
-  const here = besideUp(folder)
+  const here = findLocalUp(folder)
   const url = flags.server ?? env['BELLWETHER_SERVER'] ?? here?.url
   if (url === undefined) {
-    throw new InvalidInput(`no server is known in ${resolve(folder)}`, {
+    throw new InvalidInput(`No server is running in ${resolve(folder)}`, {
       code: 'no_server',
       hint: 'start one in this folder (bellwether up), or give --server URL and --key KEY',
     })
@@ -53,18 +53,18 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
   const isHere = here !== undefined && bare(url) === bare(here.url)
   const key = flags.key ?? env['BELLWETHER_KEY'] ?? (isHere ? here.key : undefined)
   if (key === undefined) {
-    throw new InvalidInput(`a key is needed for ${url}`, {
+    throw new InvalidInput(`${url} needs an API key`, {
       code: 'no_key',
-      hint: 'give --key KEY, or set BELLWETHER_KEY; bellwether keys create makes one',
+      hint: 'give --key KEY, or set BELLWETHER_KEY; bellwether keys create makes a key',
     })
   }
   const project = flags.project ?? (isHere ? here.project : undefined) ?? 'default'
-  return { url, key: key.trim(), project, ...(isHere ? { awayHint: whyAway(here) } : {}) }
+  return { url, key: key.trim(), project, ...(isHere ? { awayHint: unavailableHint(here) } : {}) }
 }
 
 const bare = (url: string) => url.replace(/\/+$/, '').toLowerCase()
 
-interface Here {
+interface LocalUp {
   readonly file: string
   readonly url: string
   readonly key: string | undefined
@@ -72,8 +72,8 @@ interface Here {
   readonly project: string | undefined
 }
 
-/** What an `up` of this folder, or of one above it, has left. */
-function besideUp(from: string): Here | undefined {
+/** The up.json of this folder or of the nearest folder above it. */
+function findLocalUp(from: string): LocalUp | undefined {
   for (let folder = resolve(from); ; folder = dirname(folder)) {
     const data = join(folder, dataFolder)
     const file = join(data, upFile)
@@ -87,24 +87,23 @@ function besideUp(from: string): Here | undefined {
 
 function readUp(file: string): { url: string; pid: number | undefined; project: string | undefined } {
   try {
-    const told = JSON.parse(readFileSync(file, 'utf8')) as Readonly<Record<string, unknown>>
-    const { url, pid, project } = told
-    if (typeof url !== 'string') throw new Error('it names no url')
+    const { url, pid, project } = JSON.parse(readFileSync(file, 'utf8')) as Readonly<Record<string, unknown>>
+    if (typeof url !== 'string') throw new Error('"url" is missing')
     return {
       url,
       pid: typeof pid === 'number' ? pid : undefined,
       project: typeof project === 'string' ? project : undefined,
     }
   } catch (error) {
-    throw new InvalidInput(`${file} cannot be used: ${errorMessage(error)}`, {
+    throw new InvalidInput(`Cannot read ${file}: ${errorMessage(error)}`, {
       code: 'bad_up_file',
       cause: error,
-      hint: 'another account may own it: give --server URL and --key KEY; a running `bellwether up` writes it anew',
+      hint: 'another account may own the file: give --server URL and --key KEY; a running `bellwether up` rewrites it',
     })
   }
 }
 
-/** Another account's key cannot be read; then one has to be given. */
+/** Undefined if the file is missing or belongs to another account; then the command needs --key. */
 function readKey(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8').trim()
@@ -115,9 +114,10 @@ function readKey(file: string): string | undefined {
   }
 }
 
-function whyAway({ file, pid }: Here): string {
-  if (pid === undefined || isAlive(pid)) return 'is it still starting, or stopping? bellwether doctor looks'
-  return `the \`up\` that left ${file} has ended without a word: start it again (bellwether up)`
+function unavailableHint({ file, pid }: LocalUp): string {
+  if (pid === undefined || isAlive(pid))
+    return 'it may still be starting or stopping; bellwether doctor checks the folder'
+  return `the \`up\` that wrote ${file} was killed: start it again (bellwether up)`
 }
 
 function isAlive(pid: number): boolean {
@@ -128,10 +128,10 @@ function isAlive(pid: number): boolean {
   }
 }
 
-// As many as a person would read through for a name.
+// Enough for a suggestion.
 const namesMax = 1_000
 
-/** Runs `work`; an agent that is not there is told with the one that was probably meant. */
+/** Runs `work`; if the agent does not exist, the error suggests the nearest name. */
 export async function withNearestAgent<T>(client: Client, agent: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -142,17 +142,17 @@ export async function withNearestAgent<T>(client: Client, agent: string, work: (
       'GET',
       client.of(`/agents?limit=${namesMax}`),
     )
-    const close = nearest(
+    const suggestion = nearest(
       agent,
       agents.map((one) => one.agent_id),
     )
-    throw new Terminal(`there is no agent ${agent} in project ${client.project}`, {
+    throw new Terminal(`Project ${client.project} has no agent "${agent}"`, {
       code: 'unknown_agent',
       cause: error,
       hint:
-        close === undefined
-          ? 'the project has no agents yet: a file agents/NAME.md makes one'
-          : `Did you mean ${close}? bellwether agents shows all`,
+        suggestion === undefined
+          ? 'the project has no agents yet; create a file agents/NAME.md'
+          : `Did you mean ${suggestion}? bellwether agents lists all`,
     })
   }
 }

@@ -1,14 +1,14 @@
-/** The commands by name, in the order and the groups in which a newcomer meets them. Each is loaded when it is wanted. */
+/** All commands by name, in the groups and order of the help page. Each command is loaded when it runs. */
 import type { Command } from 'commander'
 
 export type Make = (finish: (code: number) => void) => Command
 
 interface Entry {
   readonly about: string
-  /** A tool for files has no use for a database driver, and should not wait for it. */
+  /** Loads the command, so that a file command does not wait for the database driver. */
   readonly load: () => Promise<Make>
-  /** Goes on without a reader of what it printed: a house does not end because a pipe did. */
-  readonly lasting?: boolean
+  /** Keeps running when the reader of its stdout goes away. */
+  readonly longRunning?: boolean
 }
 
 interface Group {
@@ -18,28 +18,28 @@ interface Group {
 
 export const groups: readonly Group[] = [
   {
-    title: 'Begin',
+    title: 'Start',
     commands: {
       demo: {
-        about: 'see a fleet at work, with real crashes; needs no key and no network',
+        about: 'run a fleet with real crashes; needs no key and no network',
         load: async () => (await import('./demo.js')).demoCommand,
-        lasting: true,
+        longRunning: true,
       },
       init: {
-        about: 'make a project folder: settings and two example agents',
+        about: 'create a project folder: settings and two example agents',
         load: async () => (await import('./init.js')).initCommand,
       },
       up: {
         about: 'run everything here: database, workers, board, workspace view, dashboard',
         load: async () => (await import('./up.js')).upCommand,
-        lasting: true,
+        longRunning: true,
       },
       doctor: {
-        about: 'look for what keeps this folder from working, and how to mend it',
+        about: 'check whether this folder can work, and how to fix it',
         load: async () => (await import('./doctor.js')).doctorCommand,
       },
       keys: {
-        about: 'make, list, rotate and revoke API keys',
+        about: 'create, list, rotate and revoke API keys',
         load: async () => (await import('./keys.js')).keysCommand,
       },
     },
@@ -48,32 +48,32 @@ export const groups: readonly Group[] = [
     title: 'Work',
     commands: {
       turn: {
-        about: 'give an agent a turn; list, show, watch and stop turns',
+        about: 'run a turn; list, show, watch and stop turns',
         load: async () => (await import('./turn.js')).turnCommand,
       },
       task: {
-        about: 'the board: add, do and watch tasks',
+        about: 'the board: add, dispatch and watch tasks',
         load: async () => (await import('./task.js')).taskCommand,
       },
       questions: {
-        about: 'what agents ask people: list, answer, decline',
+        about: 'questions of agents to people: list, answer, decline',
         load: async () => (await import('./questions.js')).questionsCommand,
       },
       mcp: {
-        about: 'let an MCP client drive a running house (stdio)',
+        about: 'serve the tools of a running server to an MCP client (stdio)',
         load: async () => (await import('./mcp.js')).mcpCommand,
       },
     },
   },
   {
-    title: 'Look',
+    title: 'Observe',
     commands: {
       agents: {
-        about: 'who works on what, live with --watch',
+        about: 'all agents and what they are doing; live with --watch',
         load: async () => (await import('./agents.js')).agentsCommand,
       },
       watchdog: {
-        about: 'what the watchdogs did: what, when, why',
+        about: 'interventions of the watchdogs: when, what and why',
         load: async () => (await import('./watchdog.js')).watchdogCommand,
       },
       view: {
@@ -83,47 +83,47 @@ export const groups: readonly Group[] = [
     },
   },
   {
-    title: 'Run parts alone, against [database] url',
+    title: 'Run single parts, against [database] url',
     commands: {
       server: {
         about: 'the HTTP API, the dashboard, the board and workspace views',
         load: async () => (await import('./server.js')).serverCommand,
-        lasting: true,
+        longRunning: true,
       },
       pmo: {
-        about: 'the watchdogs, the relay of events and retention',
+        about: 'the guard, the relay of events and retention',
         load: async () => (await import('./pmo.js')).pmoCommand,
-        lasting: true,
+        longRunning: true,
       },
       worker: {
-        about: 'turns of one worker target',
+        about: 'the turns of one worker target',
         load: async () => (await import('./worker.js')).workerCommand,
-        lasting: true,
+        longRunning: true,
       },
       sensor: {
-        about: 'tell a server what is on this disk',
+        about: 'report a directory of this machine to a server',
         load: async () => (await import('./sensor.js')).sensorCommand,
-        lasting: true,
+        longRunning: true,
       },
     },
   },
   {
-    title: 'Mend the files of a board',
+    title: 'Repair the files of a board',
     commands: {
       'recover-stale-locks': {
-        about: 'remove locks whose owner is gone',
+        about: 'remove locks of dead processes',
         load: async () => (await import('./recover-stale-locks.js')).recoverStaleLocksCommand,
       },
       'rebuild-snapshot': {
-        about: 'write the snapshot anew from the log',
+        about: 'rebuild the snapshot from the log',
         load: async () => (await import('./rebuild-snapshot.js')).rebuildSnapshotCommand,
       },
       'restore-snapshot': {
-        about: 'go back to an older snapshot',
+        about: 'restore an older snapshot',
         load: async () => (await import('./restore-snapshot.js')).restoreSnapshotCommand,
       },
       'migrate-config-v2': {
-        about: 'bring policy files to version 2',
+        about: 'migrate policy files to version 2',
         load: async () => (await import('./migrate-config-v2.js')).migrateConfigCommand,
       },
     },

@@ -1,4 +1,4 @@
-/** What `bellwether` alone and `bellwether --help` say: the commands in groups, and three lines to begin with. */
+/** The help page of `bellwether` and `bellwether --help`: the commands in groups, and three lines for newcomers. */
 import { groups } from './commands.js'
 
 export function firstPage(version: string): string {
@@ -10,12 +10,12 @@ export function firstPage(version: string): string {
 
 Usage: bellwether COMMAND [options]
 
-New here?  bellwether demo                      a fleet at work, with real crashes
-           bellwether init && bellwether up     a house of your own in this folder
-           bellwether turn run greeter hello    in another terminal, in the same folder
+New here?  bellwether demo                      watch a fleet survive real crashes
+           bellwether init && bellwether up     run everything in this folder
+           bellwether turn run greeter hello    run a turn, from another terminal
 
 ${lists.join('\n\n')}
 
-bellwether COMMAND --help says more. With --json they print objects for programs. Exit code 0: done, 1: it failed, 2: it was called wrongly.
+Run bellwether COMMAND --help for its options. --json prints objects for programs. Exit codes: 0 success, 1 failure, 2 wrong usage.
 `
 }

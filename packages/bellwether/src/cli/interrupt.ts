@@ -1,13 +1,13 @@
-/** Work that goes on until it ends or somebody has seen enough: the first Ctrl-C ends it in good order, the second at once. */
+/** Runs work that Ctrl-C ends: the first signal aborts it, the second exits at once. */
 
 export interface Ended<T> {
-  /** Undefined when it was interrupted before it came to its end. */
+  /** Undefined if the work was interrupted before its end. */
   readonly value: T | undefined
   readonly interrupted: boolean
 }
 
 const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-/** What shells say of a program that Ctrl-C has ended. */
+/** The exit code of shells for a program that Ctrl-C ended. */
 export const interruptedCode = 130
 
 export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<Ended<T>> {
@@ -20,7 +20,7 @@ export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise
   try {
     return { value: await work(stop.signal), interrupted: stop.signal.aborted }
   } catch (error) {
-    // What broke because we stopped it is no failure.
+    // An error after the interrupt is its consequence, not a failure.
     if (!stop.signal.aborted) throw error
     return { value: undefined, interrupted: true }
   } finally {

@@ -1,4 +1,4 @@
-/** Where `bellwether keys` does its deeds: in the database, or through a server. Both keep the same audit log. */
+/** The two backends of `bellwether keys`: the database, or a server. Both write the same audit log. */
 import { userInfo } from 'node:os'
 import { systemClock, systemRandom } from '@bellwether/base'
 import type { Client } from '../client/client.js'
@@ -17,7 +17,7 @@ import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
 
-/** A key in a list; its instants are text. */
+/** A row of `keys list`; instants are ISO text. */
 export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id' | 'created_by'> {
   readonly created_at: string
   readonly rotated_at: string | null
@@ -25,42 +25,44 @@ export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view
   readonly last_used_at: string | null
 }
 
-export interface KeyCabinet {
+export interface KeyBackend {
   create(key: Omit<NewKey, 'by'>): Promise<CreatedKey>
   list(): Promise<readonly KeyLine[]>
   rotate(id: string, graceSeconds: number): Promise<CreatedKey>
   revoke(id: string): Promise<void>
 }
 
-export function throughServer(client: Client): KeyCabinet {
-  const made = async (asked: Promise<{ readonly key_id: string; readonly key: string }>): Promise<CreatedKey> => {
-    const { key_id: keyId, key } = await asked
+export function throughServer(client: Client): KeyBackend {
+  const createdKey = async (
+    response: Promise<{ readonly key_id: string; readonly key: string }>,
+  ): Promise<CreatedKey> => {
+    const { key_id: keyId, key } = await response
     return { keyId, key }
   }
   const path = (id: string) => `/keys/${encodeURIComponent(id)}`
   return {
-    create: (key) => made(client.ask('POST', '/keys', { body: key })),
+    create: (key) => createdKey(client.ask('POST', '/keys', { body: key })),
     list: async () => (await client.ask<{ readonly keys: readonly KeyLine[] }>('GET', '/keys')).keys,
     rotate: (id, graceSeconds) =>
-      made(client.ask('POST', `${path(id)}/rotate`, { body: { grace_seconds: graceSeconds } })),
+      createdKey(client.ask('POST', `${path(id)}/rotate`, { body: { grace_seconds: graceSeconds } })),
     revoke: async (id) => void (await client.ask('DELETE', path(id))),
   }
 }
 
 const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
-const me = () => `cli:${userInfo().username}`
+const actor = () => `cli:${userInfo().username}`
 
-export async function inDatabase<T>(url: string, work: (cabinet: KeyCabinet) => Promise<T>): Promise<T> {
+export async function inDatabase<T>(url: string, work: (backend: KeyBackend) => Promise<T>): Promise<T> {
   const db = await openDatabase({ url, applicationName: 'bellwether keys', poolSize: 1 })
   try {
     await migrate(db)
     return await work({
-      create: (key) => noted(db, 'CREATE', createKey(db, ports, { ...key, by: me() })),
+      create: (key) => audited(db, 'CREATE', createKey(db, ports, { ...key, by: actor() })),
       list: async () => (await listKeys(db)).map(lineOf),
-      rotate: (id, graceSeconds) => noted(db, 'ROTATE', rotateKey(db, systemRandom, id, graceSeconds)),
+      rotate: (id, graceSeconds) => audited(db, 'ROTATE', rotateKey(db, systemRandom, id, graceSeconds)),
       async revoke(id) {
         await revokeKey(db, id)
-        await note(db, 'REVOKE', id)
+        await audit(db, 'REVOKE', id)
       },
     })
   } finally {
@@ -78,13 +80,13 @@ function lineOf(row: KeyRow): KeyLine {
   }
 }
 
-async function noted(db: Database, method: string, doing: Promise<CreatedKey>): Promise<CreatedKey> {
-  const made = await doing
-  await note(db, method, made.keyId)
+async function audited(db: Database, method: string, change: Promise<CreatedKey>): Promise<CreatedKey> {
+  const made = await change
+  await audit(db, method, made.keyId)
   return made
 }
 
-async function note(db: Database, method: string, keyId: string): Promise<void> {
-  const deed = { actor: me(), role: null, address: null, method, path: `/keys/${keyId}`, status: 200, code: null }
-  await writeAudit(db, [deed])
+async function audit(db: Database, method: string, keyId: string): Promise<void> {
+  const entry = { actor: actor(), role: null, address: null, method, path: `/keys/${keyId}`, status: 200, code: null }
+  await writeAudit(db, [entry])
 }

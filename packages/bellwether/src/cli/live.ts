@@ -1,6 +1,6 @@
 /**
- * Live output: a screen that is painted again and again, and one line of progress. Both only on a terminal; what is painted has been
- * made harmless before. Always: the terminal is given back as it was, also after Ctrl-C.
+ * Live output on a terminal: a screen that is repainted, and one progress line. Callers pass sanitized text. The terminal is restored
+ * at the end, also after Ctrl-C.
  */
 import { cut } from './terminal.js'
 
@@ -15,12 +15,12 @@ export interface Screen {
   close(): void
 }
 
-/** Undefined where stdout is not a terminal: the caller prints lines then. */
+/** Undefined if stdout is not a terminal; the caller prints lines instead. */
 export function openScreen(): Screen | undefined {
   const { stdout } = process
   if (!stdout.isTTY) return undefined
   stdout.write(enter)
-  // Also when somebody in between ends the process.
+  // Also if the process exits early.
   const close = () => void stdout.write(leave)
   process.once('exit', close)
   return {
@@ -43,7 +43,7 @@ export interface ProgressLine {
   clear(): void
 }
 
-/** On stderr, so that stdout has the result alone. Where stderr is no terminal nothing is shown. */
+/** On stderr, because stdout carries the result. Shows nothing if stderr is not a terminal. */
 export function openProgress(wanted: boolean): ProgressLine {
   const { stderr } = process
   if (!wanted || !stderr.isTTY) return { show: () => undefined, clear: () => undefined }

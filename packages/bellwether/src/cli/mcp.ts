@@ -1,4 +1,4 @@
-/** `bellwether mcp`: lets an MCP client drive a running house, over stdin and stdout. Nothing but messages is printed there. */
+/** `bellwether mcp`: serves the tools of a running server to an MCP client. Stdin and stdout carry MCP messages only. */
 import { resolve } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { Command } from 'commander'
@@ -15,14 +15,16 @@ interface Flags extends ServerFlags {
 
 export function mcpCommand(): Command {
   return serverOptions(new Command('mcp'))
-    .description('serve the Model Context Protocol on stdin and stdout, for one client; the house may be started later')
-    .option('--folder <dir>', 'the project folder whose `up` is meant', '.')
-    .option('--project <name>', 'the project (default: that of the `up`, else `default`)')
-    .option('--view <name>', 'the view that is searched', 'project')
+    .description(
+      'serve the Model Context Protocol on stdin and stdout, for one client; the server may be started later',
+    )
+    .option('--folder <dir>', 'the project folder of the running `up`', '.')
+    .option('--project <name>', 'the project (default: the project of the `up`, else `default`)')
+    .option('--view <name>', 'the view to search', 'project')
     .option('--read-only', 'offer only tools that change nothing')
     .action(async (flags: Flags) => {
       const folder = resolve(flags.folder)
-      // The SDK is large: other commands do not wait for it.
+      // The SDK is large, so other commands do not load it.
       const { serveMcp } = await import('../mcp/server.js')
       await untilInterrupted((signal) =>
         serveMcp({

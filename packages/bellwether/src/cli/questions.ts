@@ -1,63 +1,66 @@
-/** `bellwether questions`: what agents ask people, and the answers. An answer is the result of a tool call; whether it fits is judged by the house. */
+/** `bellwether questions`: lists and answers the questions of agents to people. The server checks an answer. */
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
 import { answerQuestion, readQuestions, type Question } from '../client/questions.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
-import { printLine, tell } from './output.js'
+import { print, printLine } from './output.js'
 import { block, plain } from '../client/sanitize.js'
 import { facts, instant } from './terminal.js'
 
 export function questionsCommand(): Command {
-  const questions = new Command('questions').description('what agents ask people, and the answers').helpCommand(false)
+  const questions = new Command('questions')
+    .description('list and answer the questions of agents to people')
+    .helpCommand(false)
   toServer(questions.command('list', { isDefault: true }))
-    .description('what waits for a person, the oldest first (without a verb, this)')
+    .description('open questions, oldest first (the default)')
     .action(async (flags: ServerFlags) => {
       const found = await readQuestions(openClient(flags))
       if (flags.json === true) found.forEach(printLine)
-      else process.stdout.write(`${found.length === 0 ? 'nobody waits for a person' : found.map(story).join('\n\n')}\n`)
+      else process.stdout.write(`${found.length === 0 ? 'No open questions' : found.map(questionText).join('\n\n')}\n`)
     })
   toServer(questions.command('answer <question> <answer>'))
-    .description('answer: words, one of the choices, or a JSON object with the fields that are asked for')
-    .action(async (id: string, words: string, flags: ServerFlags) => {
+    .description('answer with text, one of the choices, or a JSON object with the requested fields')
+    .action(async (id: string, text: string, flags: ServerFlags) => {
       const client = openClient(flags)
-      const said = await answerQuestion(client, id, { answer: valueOf(words) })
-      tell(flags, said, () => (said.status === 'reported' ? 'answered' : 'nobody waits for this answer any more'))
+      const report = await answerQuestion(client, id, { answer: parseAnswer(text) })
+      print(flags, report, () => (report.status === 'reported' ? 'Answered' : 'This question is no longer open'))
     })
   toServer(questions.command('decline <question>'))
-    .description('do not answer: the next person is asked')
-    .option('--reason <text>', 'why')
+    .description('decline to answer; the next person is asked')
+    .option('--reason <text>', 'the reason')
     .action(async (id: string, flags: ServerFlags & { readonly reason?: string }) => {
-      const said = await answerQuestion(openClient(flags), id, { declined: flags.reason ?? 'declined' })
-      tell(flags, said, () => (said.status === 'reported' ? 'declined' : 'nobody waits for this answer any more'))
+      const report = await answerQuestion(openClient(flags), id, { declined: flags.reason ?? 'declined' })
+      print(flags, report, () => (report.status === 'reported' ? 'Declined' : 'This question is no longer open'))
     })
   return questions
 }
 
-/** Words are words, unless they are a JSON object. */
-function valueOf(words: string): unknown {
-  if (!words.trimStart().startsWith('{')) return words
+/** Text that starts with { must be a JSON object. */
+function parseAnswer(text: string): unknown {
+  if (!text.trimStart().startsWith('{')) return text
   try {
-    return JSON.parse(words) as unknown
+    return JSON.parse(text) as unknown
   } catch (error) {
-    throw new InvalidInput('the answer begins like a JSON object and is none', {
+    throw new InvalidInput(`Invalid answer: it starts with "{" but is not valid JSON: ${errorMessage(error)}`, {
       code: 'bad_answer',
       cause: error,
-      hint: `'{"field": "value"}', or words that do not begin with {`,
+      hint: `write '{"field": "value"}', or text that does not start with "{"`,
     })
   }
 }
 
-function story(question: Question): string {
-  const { to, question: words, instructions, choices, refused } = question.arguments
-  const told = facts([
+function questionText(question: Question): string {
+  const { to, question: text, instructions, choices, refused } = question.arguments
+  const fields = facts([
     ['id', question.tool_call_id],
     ['from', `${question.agent_id}, turn ${question.agent_turn_id}`],
     ['to', typeof to === 'string' ? to : 'anyone'],
     ['asked', instant(question.asked_at)],
     ['answer by', instant(question.deadline)],
     ...(Array.isArray(choices) ? [['choices', choices.map(String).join(', ')] as const] : []),
-    ...(typeof refused === 'string' ? [['refused', refused] as const] : []),
+    ...(typeof refused === 'string' ? [['rejected', refused] as const] : []),
     ...(typeof instructions === 'string' ? [['note', instructions] as const] : []),
   ])
-  return `${block(typeof words === 'string' ? words : plain(JSON.stringify(question.arguments)))}\n${told}`
+  return `${block(typeof text === 'string' ? text : plain(JSON.stringify(question.arguments)))}\n${fields}`
 }

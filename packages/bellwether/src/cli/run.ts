@@ -1,21 +1,21 @@
-/** Finds the command that is meant, runs it and tells mistakes; answers the exit code: 0 ok, 1 failure, 2 usage. */
+/** Finds and runs a command, and reports wrong usage with a suggestion. Returns the exit code: 0 success, 1 failure, 2 wrong usage. */
 import { Command, CommanderError } from 'commander'
 import { nearest } from '../settings/nearest.js'
 import { commands } from './commands.js'
-import { explain, exitCodes } from './output.js'
+import { exitCodes, printError } from './output.js'
 import { firstPage } from './first-page.js'
 import { plain } from '../client/sanitize.js'
 import { version } from './version.js'
 
 async function build(name: string, finish: (code: number) => void): Promise<Command> {
-  // Options behind a command are the command’s own.
+  // Options after a command belong to the command.
   const program = new Command('bellwether').helpCommand(false).enablePositionalOptions()
   const make = await commands[name]!.load()
   program.addCommand(make(finish))
   return strict(program)
 }
 
-/** Mistakes are told by us, in a command and in the verbs under it. */
+/** Makes the parser throw errors instead of printing them, in a command and its verbs. */
 function strict(command: Command): Command {
   command.commands.forEach(strict)
   return command
@@ -24,14 +24,14 @@ function strict(command: Command): Command {
     .showSuggestionAfterError(false)
 }
 
-/** What a mistyped word most likely meant. */
-function suggestion(program: Command, error: CommanderError, words: readonly string[]): string {
+/** Suggests the word that was probably meant. */
+function suggestion(program: Command, error: CommanderError, args: readonly string[]): string {
   const outer = program.commands[0]!
-  const inner = outer.commands.find((command) => words.includes(command.name())) ?? outer
+  const inner = outer.commands.find((command) => args.includes(command.name())) ?? outer
   const wrong = /'(-{0,2}[^'\s]+)/.exec(error.message)?.[1]
   const verbs = outer.commands.map((command) => command.name())
-  // A command that also works without a verb takes a mistyped verb for one word too many.
-  const verb = error.code === 'commander.excessArguments' && inner === outer ? words[1] : undefined
+  // A command with a default verb parses a mistyped verb as an extra argument.
+  const verb = error.code === 'commander.excessArguments' && inner === outer ? args[1] : undefined
   const mistyped = error.code === 'commander.unknownCommand' ? wrong : verb
   if (mistyped !== undefined && verbs.length > 0) return `Did you mean: ${path(outer)} ${nearest(mistyped, verbs)}?`
   if (wrong !== undefined && error.code === 'commander.unknownOption') {
@@ -41,40 +41,40 @@ function suggestion(program: Command, error: CommanderError, words: readonly str
   return `See: ${path(inner)} --help`
 }
 
-/** A command as one types it. */
+/** The command with its parents, as one types it. */
 function path(command: Command): string {
   return command.parent === null ? command.name() : `${path(command.parent)} ${command.name()}`
 }
 
-export async function run(given: readonly string[]): Promise<number> {
+export async function run(typed: readonly string[]): Promise<number> {
   // `help turn` is `turn --help`.
-  const words = given[0] === 'help' && given.length > 1 ? [...given.slice(1), '--help'] : given
-  const [name] = words
-  if (name === '--version' || name === '-V') return print(`${version()}\n`)
-  if (name === '--help' || name === '-h' || name === 'help') return print(firstPage(version()))
+  const args = typed[0] === 'help' && typed.length > 1 ? [...typed.slice(1), '--help'] : typed
+  const [name] = args
+  if (name === '--version' || name === '-V') return printHelp(`${version()}\n`)
+  if (name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage(version()))
   if (name === undefined) {
     process.stderr.write(firstPage(version()))
     return exitCodes.usage
   }
   if (!Object.hasOwn(commands, name)) return unknown(name)
   let code: number = exitCodes.ok
-  const program = await build(name, (told) => {
-    code = told
+  const program = await build(name, (result) => {
+    code = result
   })
   try {
-    await program.parseAsync([...words], { from: 'user' })
+    await program.parseAsync([...args], { from: 'user' })
     return code
   } catch (error) {
-    if (!(error instanceof CommanderError)) return explain(error)
+    if (!(error instanceof CommanderError)) return printError(error)
     if (error.exitCode === 0) return exitCodes.ok
-    // Without a verb the help itself is the answer, and it has been printed.
+    // Without a verb, the parser has printed the help.
     if (error.code !== 'commander.help')
-      process.stderr.write(`${plain(error.message)}\n${plain(suggestion(program, error, words))}\n`)
+      process.stderr.write(`${plain(error.message)}\n${plain(suggestion(program, error, args))}\n`)
     return exitCodes.usage
   }
 }
 
-function print(text: string): number {
+function printHelp(text: string): number {
   process.stdout.write(text)
   return exitCodes.ok
 }

@@ -1,4 +1,4 @@
-/** What is piped in, up to a bound: one byte more than it shows that there was more. */
+/** Reads stdin until it exceeds `maxBytes`; the caller rejects a longer result. */
 export async function readStdin(maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = []
   let length = 0

@@ -6,7 +6,7 @@ import type { LockPorts } from '../board/log/locks/locks.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { systemMachine } from '../ports/disk/machine.js'
 import { uuidv7 } from '../ports/ids.js'
-import { tell as say } from './output.js'
+import { print as say } from './output.js'
 import { plain } from '../client/sanitize.js'
 
 export interface RootFlags {

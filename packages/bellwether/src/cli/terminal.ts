@@ -1,49 +1,49 @@
-/** What a terminal is shown: tables that fit its width, facts, instants. Always: every cell has been made harmless. Pure. */
+/** Formats tables, fields and instants for a terminal. Every cell is sanitized. Pure. */
 import { plain } from '../client/sanitize.js'
 
 const gap = '  '
-// A cell that nothing limits: enough to read, little enough for thousands of rows.
+// For tables without a width: enough to read, small enough for thousands of rows.
 const cellMax = 200
 const columnMin = 6
 
 const wide =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{20000}-\u{3fffd}]/u
 
-/** How many places a terminal gives it. */
+/** The number of terminal columns that the text takes. */
 export function widthOf(text: string): number {
   let width = 0
   for (const character of text) width += /\p{M}/u.test(character) ? 0 : wide.test(character) ? 2 : 1
   return width
 }
 
-/** Not wider than this; what is cut shows it. */
+/** Cuts the text to a width and marks the cut with an ellipsis. */
 export function cut(text: string, width: number): string {
   if (widthOf(text) <= width) return text
-  let [kept, used] = ['', 0]
+  let [head, used] = ['', 0]
   for (const character of text) {
     const more = widthOf(character)
     if (used + more > width - 1) break
-    kept += character
+    head += character
     used += more
   }
-  return `${kept}…`
+  return `${head}…`
 }
 
 const padded = (text: string, width: number) => `${text}${' '.repeat(Math.max(0, width - widthOf(text)))}`
 
 /**
- * Rows under headings. Within `columns`, where they are known; otherwise as wide as needed, for programs that read it. Columns in `whole`
- * do not give way: an id that is cut is none.
+ * Rows under headings, within `columns` if it is known, otherwise as wide as needed. The columns in `uncut` are never shortened,
+ * because a shortened id is useless.
  */
 export function table(
   headings: readonly string[],
   rows: readonly (readonly string[])[],
   columns?: number,
-  whole: readonly number[] = [],
+  uncut: readonly number[] = [],
 ): string {
   const cells = [headings, ...rows].map((row) => row.map((cell) => cut(plain(cell), cellMax)))
   const needed = headings.map((_, column) => Math.max(...cells.map((row) => widthOf(row[column] ?? ''))))
-  const widths = columns === undefined ? needed : fitted(needed, columns - gap.length * (headings.length - 1), whole)
+  const widths = columns === undefined ? needed : fitted(needed, columns - gap.length * (headings.length - 1), uncut)
   const lines = cells.map((row) =>
     row
       .map((cell, column) => padded(cut(cell, widths[column] ?? 0), widths[column] ?? 0))
@@ -53,10 +53,10 @@ export function table(
   return lines.map((line) => (columns === undefined ? line : cut(line, columns))).join('\n')
 }
 
-/** The widest give way first, until all fit. */
-function fitted(needed: readonly number[], room: number, whole: readonly number[]): number[] {
+/** Shortens the widest columns first, until all fit. */
+function fitted(needed: readonly number[], room: number, uncut: readonly number[]): number[] {
   const widths = [...needed]
-  const spare = (column: number) => (whole.includes(column) ? 0 : widths[column]! - columnMin)
+  const spare = (column: number) => (uncut.includes(column) ? 0 : widths[column]! - columnMin)
   for (let over = sum(widths) - room; over > 0; over -= 1) {
     const widest = widths.reduce(
       (best, width, column) => (spare(column) > 0 && (best < 0 || width > widths[best]!) ? column : best),
@@ -70,14 +70,14 @@ function fitted(needed: readonly number[], room: number, whole: readonly number[
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0)
 
-/** An instant in a table: UTC, to the second. */
+/** An instant in UTC, to the second. */
 export function instant(at: string | number | null | undefined): string {
   if (at === null || at === undefined) return '–'
   const text = typeof at === 'number' ? new Date(at * 1_000).toISOString() : at
   return text.slice(0, 19).replace('T', ' ')
 }
 
-/** Facts about one thing, a line each. */
+/** Named values, one per line. */
 export function facts(lines: readonly (readonly [name: string, value: string])[]): string {
   const width = Math.max(0, ...lines.map(([name]) => widthOf(name)))
   return lines.map(([name, value]) => `  ${padded(name, width)}  ${plain(value)}`.trimEnd()).join('\n')

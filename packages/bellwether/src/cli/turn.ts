@@ -1,20 +1,20 @@
-/** `bellwether turn`: gives an agent a turn, shows one, follows one, stops one. Everything goes through the server. */
+/** `bellwether turn`: runs, lists, shows, watches and stops turns through the server. */
 import { readFile } from 'node:fs/promises'
-import { errorMessage, systemClock, systemRandom } from '@bellwether/base'
+import { defined, errorMessage, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import { beginTurn, doing, followTurn, readTurn, type Turn, type TurnOrder } from '../client/turns.js'
 import { uuidv7 } from '../ports/ids.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from './client.js'
-import { exitCodes, printLine, tell } from './output.js'
+import { exitCodes, print, printLine } from './output.js'
 import { interruptedCode, untilInterrupted } from './interrupt.js'
 import { openProgress } from './live.js'
 import { wholeUpTo } from './options.js'
 import { readStdin } from './stdin.js'
 import { plain } from '../client/sanitize.js'
 import { instant } from './terminal.js'
-import { turnStory, turnTable } from './turn-transcript.js'
+import { turnTranscript, turnTable } from './turn-transcript.js'
 
 type Finish = (code: number) => void
 
@@ -35,36 +35,36 @@ interface ListFlags extends ServerFlags {
 const listMax = 500
 const secondsMax = 31_536_000
 const tokensMax = 1_000_000_000
-// What the server takes as an instruction.
+// The server's limit.
 const instructionMaxBytes = 1_000_000
 
 export function turnCommand(finish: Finish): Command {
-  const turn = new Command('turn').description('give an agent a turn, look at turns, stop one').helpCommand(false)
+  const turn = new Command('turn').description('run, list, show, watch and stop turns').helpCommand(false)
   toServer(turn.command('run <agent> [instruction]'))
-    .description('give an agent a turn and wait for what it delivers')
-    .option('--file <file>', 'read the instruction from a file; - for stdin')
-    .option('--no-wait', 'do not wait for its end: print its id')
-    .option('--max-seconds <n>', 'end it after so long', wholeUpTo(secondsMax, 1))
-    .option('--max-tokens <n>', 'end it when it has used so many', wholeUpTo(tokensMax, 1))
-    .option('--idempotency-key <key>', 'the same key again is the same turn')
-    .action(async (agent: string, words: string | undefined, flags: RunFlags) => {
-      finish(await run(agent, await instructionOf(words, flags), flags))
+    .description('run a turn and wait for its deliverable')
+    .option('--file <file>', 'read the instruction from a file; - reads stdin')
+    .option('--no-wait', 'print the id of the turn instead of waiting for its end')
+    .option('--max-seconds <n>', 'end the turn after this many seconds', wholeUpTo(secondsMax, 1))
+    .option('--max-tokens <n>', 'end the turn after it used this many tokens', wholeUpTo(tokensMax, 1))
+    .option('--idempotency-key <key>', 'a repeated request with the same key returns the same turn')
+    .action(async (agent: string, text: string | undefined, flags: RunFlags) => {
+      finish(await run(agent, await instructionOf(text, flags), flags))
     })
   toServer(turn.command('list'))
-    .description('turns, newest first')
+    .description('list turns, newest first')
     .option(
       '--status <status>',
-      'only these: queued, dispatched, running, suspended, success, failed, timeout, canceled',
+      'only turns with this status: queued, dispatched, running, suspended, success, failed, timeout, canceled',
     )
-    .option('--agent <agent>', 'only of this agent')
-    .option('--limit <n>', 'how many', wholeUpTo(listMax, 1), 20)
+    .option('--agent <agent>', 'only turns of this agent')
+    .option('--limit <n>', 'the maximum number of turns', wholeUpTo(listMax, 1), 20)
     .action(async (flags: ListFlags) => {
       const turns = await list(openClient(flags), flags)
       if (flags.json === true) turns.forEach(printLine)
-      else process.stdout.write(turns.length === 0 ? 'no turns\n' : `${turnTable(turns, process.stdout.columns)}\n`)
+      else process.stdout.write(turns.length === 0 ? 'No turns\n' : `${turnTable(turns, process.stdout.columns)}\n`)
     })
   toServer(turn.command('show <turn>'))
-    .description('what became of a turn: steps, tools, interventions, deliverable')
+    .description('show a turn: steps, tools, interventions, deliverable')
     .action(async (id: string, flags: ServerFlags) => {
       const found = await readTurn(openClient(flags), id)
       finish(show(flags, found))
@@ -73,75 +73,76 @@ export function turnCommand(finish: Finish): Command {
     .description('follow a turn until it ends')
     .action(async (id: string, flags: ServerFlags) => finish(await watch(openClient(flags), flags, id)))
   toServer(turn.command('stop <turn>'))
-    .description('stop a turn, or take it out of the line')
-    .option('--reason <text>', 'why; it is kept with the turn')
+    .description('stop a turn, or cancel it while it is queued')
+    .option('--reason <text>', 'the reason, stored with the turn')
     .action(async (id: string, flags: ServerFlags & { readonly reason?: string }) => {
       const client = openClient(flags)
-      const body = flags.reason === undefined ? {} : { reason: flags.reason }
+      const body = defined({ reason: flags.reason })
       const path = client.of(`/turns/${encodeURIComponent(id)}/stop`)
       const stopped = await client.ask<{ readonly status: string }>('POST', path, { body })
-      tell(flags, stopped, () => `${plain(id)}: ${plain(stopped.status)}`)
+      print(flags, stopped, () => `${plain(id)}: ${plain(stopped.status)}`)
     })
   return turn
 }
 
-async function instructionOf(words: string | undefined, { file }: RunFlags): Promise<string> {
-  if (words !== undefined && file !== undefined)
-    throw new InvalidInput('an instruction and --file cannot both be meant', { code: 'contradicting_options' })
-  if (words !== undefined) return words
+async function instructionOf(text: string | undefined, { file }: RunFlags): Promise<string> {
+  if (text !== undefined && file !== undefined)
+    throw new InvalidInput('Give either an instruction or --file, not both', { code: 'contradicting_options' })
+  if (text !== undefined) return text
   if (file === undefined)
-    throw new InvalidInput('what is the agent to do?', {
+    throw new InvalidInput('A turn needs an instruction', {
       code: 'no_instruction',
-      hint: 'bellwether turn run AGENT "…", or --file FILE, or --file - for stdin',
+      hint: 'write bellwether turn run AGENT "…", or give --file FILE (- reads stdin)',
     })
   try {
     const bytes = file === '-' ? await readStdin(instructionMaxBytes) : await readFile(file)
     if (bytes.length > instructionMaxBytes) throw new Error(`it is longer than ${instructionMaxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
-    const why = errorMessage(error)
-    throw new InvalidInput(`the instruction cannot be read from ${file}: ${why}`, { code: 'no_instruction' })
+    throw new InvalidInput(`Cannot read the instruction from ${file}: ${errorMessage(error)}`, {
+      code: 'no_instruction',
+      cause: error,
+    })
   }
 }
 
 async function run(agent: string, instruction: string, flags: RunFlags): Promise<number> {
   const client = openClient(flags)
   const { maxSeconds, maxTokens } = flags
-  const budget = {
-    ...(maxSeconds === undefined ? {} : { max_wall_ms: maxSeconds * 1_000 }),
-    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
-  }
+  const budget = defined({ max_wall_ms: maxSeconds && maxSeconds * 1_000, max_tokens: maxTokens })
   const order: TurnOrder = { instruction, ...(Object.keys(budget).length === 0 ? {} : { budget }) }
   const key = flags.idempotencyKey ?? uuidv7(systemClock, systemRandom).next()
   let id: string | undefined
   const progress = openProgress(flags.json !== true)
   const { value, interrupted } = await untilInterrupted(async (signal) => {
     const ports = { clock: systemClock, signal }
-    const begun = await withNearestAgent(client, agent, () => beginTurn(client, agent, order, key, ports))
-    id = begun.agent_turn_id
+    const started = await withNearestAgent(client, agent, () => beginTurn(client, agent, order, key, ports))
+    id = started.agent_turn_id
     if (!flags.wait) {
-      tell(flags, begun, () => begun.agent_turn_id)
+      print(flags, started, () => started.agent_turn_id)
       return undefined
     }
-    progress.show(`${id}  ${begun.status}`)
+    progress.show(`${id}  ${started.status}`)
     const onEvent = (event: Readonly<Record<string, unknown>>) => progress.show(plain(`${id}  ${doing(event)}`))
     return followTurn(client, id, { ...ports, onEvent })
   }).finally(() => progress.clear())
-  if (interrupted) return leftAlone(id)
+  if (interrupted) return stillRunning(id)
   return value === undefined ? exitCodes.ok : show(flags, value)
 }
 
-/** Whoever stops looking does not stop the turn. */
-function leftAlone(id: string | undefined): number {
+/** Ctrl-C stops watching; the turn keeps running. */
+function stillRunning(id: string | undefined): number {
   if (id !== undefined)
-    process.stderr.write(`the turn goes on: bellwether turn watch ${id}, or bellwether turn stop ${id}\n`)
+    process.stderr.write(
+      `The turn keeps running. To follow or stop it: bellwether turn watch ${id}, bellwether turn stop ${id}\n`,
+    )
   return interruptedCode
 }
 
 async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
   const found: Turn[] = []
   let cursor: string | null = ''
-  // A page may be short, even empty, and still have a cursor: rare turns are looked for in several steps.
+  // The server searches a bounded number of turns per page, so a page may be empty and still have a cursor.
   for (let pages = 0; cursor !== null && found.length < flags.limit && pages < pagesMax; pages += 1) {
     const query = new URLSearchParams({ limit: String(flags.limit - found.length) })
     if (flags.status !== undefined) query.set('status', flags.status)
@@ -157,24 +158,24 @@ async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
   return found
 }
 
-// 5,000 turns a page are looked at: a search through 100,000 is enough for one command.
+// At 5,000 turns per page, one command searches at most 100,000 turns.
 const pagesMax = 20
 
 async function watch(client: Client, flags: ServerFlags, id: string): Promise<number> {
   const { value, interrupted } = await untilInterrupted(async (signal) => {
     const first = await readTurn(client, id, 0, signal)
-    if (first.ended_at === null && flags.json !== true) process.stdout.write(`${turnStory(first)}\n`)
+    if (first.ended_at === null && flags.json !== true) process.stdout.write(`${turnTranscript(first)}\n`)
     return followTurn(client, id, {
       clock: systemClock,
       signal,
       onEvent: (event) =>
-        tell(flags, event, () => `  ${instant(event['created_at'] as string | undefined)}  ${plain(doing(event))}`),
+        print(flags, event, () => `  ${instant(event['created_at'] as string | undefined)}  ${plain(doing(event))}`),
     })
   })
-  return interrupted || value === undefined ? leftAlone(id) : show(flags, value)
+  return interrupted || value === undefined ? stillRunning(id) : show(flags, value)
 }
 
 function show(flags: ServerFlags, turn: Turn): number {
-  tell(flags, turn, () => turnStory(turn))
+  print(flags, turn, () => turnTranscript(turn))
   return turn.outcome === null || turn.outcome === 'success' ? exitCodes.ok : exitCodes.failure
 }

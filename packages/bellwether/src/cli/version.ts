@@ -1,4 +1,4 @@
-/** The version of this program, as its package says. */
+/** The version in package.json. */
 import { readFileSync } from 'node:fs'
 
 export function version(): string {

@@ -1,6 +1,6 @@
 /**
- * Looks again and again: on a terminal the whole is painted, elsewhere each part that changed is told. Always: a server that goes away
- * is said once and waited for; Ctrl-C ends it. What is looked at, and how it is told, is the caller's.
+ * Polls until Ctrl-C: on a terminal it repaints the screen, elsewhere it prints each changed part. While the server is unavailable it
+ * reports that once and keeps trying. The caller decides what is read and printed.
  */
 import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
@@ -8,37 +8,37 @@ import { untilInterrupted } from './interrupt.js'
 import { openScreen } from './live.js'
 import { plain } from '../client/sanitize.js'
 
-interface Watching<Found, Part> {
+interface WatchOptions<Found, Part> {
   readonly clock: Clock
-  readonly look: () => Promise<Found>
+  readonly read: () => Promise<Found>
   readonly paint: (found: Found) => string
   readonly parts: (found: Found) => ReadonlyMap<string, Part>
-  readonly tell: (part: Part) => void
+  readonly print: (part: Part) => void
 }
 
-// A person sees it as live; the server answers it in a few milliseconds.
+// Looks live to a person, and the server answers in a few milliseconds.
 const everyMs = 1_000
 
-export async function watchChanges<Found, Part>(watching: Watching<Found, Part>): Promise<void> {
-  const { clock, look, paint, parts, tell } = watching
-  // Before the screen is taken: what is wrong with the call itself is told on the screen that stays.
-  let found = await look()
+export async function watchChanges<Found, Part>(options: WatchOptions<Found, Part>): Promise<void> {
+  const { clock, read, paint, parts, print } = options
+  // Before the screen opens, so that an error of the call itself stays visible.
+  let found = await read()
   const screen = openScreen()
   try {
     await untilInterrupted(async (signal) => {
-      let told = new Map<string, string>()
+      let printed = new Map<string, string>()
       let away = false
       while (!signal.aborted) {
         if (screen !== undefined) screen.paint(paint(found))
-        else told = tellChanged(parts(found), told, tell)
+        else printed = printChanged(parts(found), printed, print)
         await clock.sleep(everyMs, signal)
         try {
-          found = await look()
+          found = await read()
           away = false
         } catch (error) {
           if (!(error instanceof Retryable)) throw error
-          if (screen !== undefined) screen.paint(`${plain(error.message)}; trying again\n\n${paint(found)}`)
-          else if (!away) process.stderr.write(`${plain(error.message)}; trying again\n`)
+          if (screen !== undefined) screen.paint(`${plain(error.message)}; retrying\n\n${paint(found)}`)
+          else if (!away) process.stderr.write(`${plain(error.message)}; retrying\n`)
           away = true
         }
       }
@@ -48,16 +48,16 @@ export async function watchChanges<Found, Part>(watching: Watching<Found, Part>)
   }
 }
 
-function tellChanged<Part>(
+function printChanged<Part>(
   now: ReadonlyMap<string, Part>,
   before: ReadonlyMap<string, string>,
-  tell: (part: Part) => void,
+  print: (part: Part) => void,
 ): Map<string, string> {
-  const told = new Map<string, string>()
+  const printed = new Map<string, string>()
   for (const [name, part] of now) {
-    const written = JSON.stringify(part)
-    told.set(name, written)
-    if (before.get(name) !== written) tell(part)
+    const json = JSON.stringify(part)
+    printed.set(name, json)
+    if (before.get(name) !== json) print(part)
   }
-  return told
+  return printed
 }

@@ -1,10 +1,10 @@
-/** `bellwether watchdog`: what the watchdogs did to keep turns from hanging: what, when, why, and what it changed. */
+/** `bellwether watchdog`: lists, counts and follows the interventions of the watchdogs. */
 import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { Command } from 'commander'
 import type { Client } from '../client/client.js'
 import { openClient, toServer, type ServerFlags } from './client.js'
-import { printLine, tell } from './output.js'
+import { print, printLine } from './output.js'
 import { untilInterrupted } from './interrupt.js'
 import { wholeUpTo } from './options.js'
 import { plain } from '../client/sanitize.js'
@@ -40,24 +40,22 @@ const everyMs = 1_000
 
 export function watchdogCommand(): Command {
   return toServer(new Command('watchdog'))
-    .description(
-      'what the watchdogs did, newest first; of every project that the key reaches, unless --project names one',
-    )
-    .option('--kind <kind>', 'only of this kind')
-    .option('--limit <n>', 'how many to look at', wholeUpTo(limitMax, 1), 50)
-    .option('--counts', 'how many of each kind, among the newest 10000 or --limit')
-    .option('--follow', 'go on showing what they do, the newest last, until Ctrl-C')
+    .description('list interventions, newest first, of all projects that the key can read, or of --project')
+    .option('--kind <kind>', 'only interventions of this kind')
+    .option('--limit <n>', 'the maximum number of interventions', wholeUpTo(limitMax, 1), 50)
+    .option('--counts', 'count the newest 10000 (or --limit) by kind')
+    .option('--follow', 'keep printing new interventions until Ctrl-C')
     .action(async (flags: Flags, command: Command) => {
       const client = openClient(flags)
       if (flags.counts === true) {
-        const isTold = command.getOptionValueSource('limit') === 'cli'
-        return count(client, { ...flags, limit: isTold ? flags.limit : limitMax })
+        const isGiven = command.getOptionValueSource('limit') === 'cli'
+        return count(client, { ...flags, limit: isGiven ? flags.limit : limitMax })
       }
       const { found, more } = await newest(client, flags)
       if (flags.follow === true) return follow(client, flags, found)
       if (flags.json === true) return found.forEach(printLine)
-      const words = found.length === 0 ? 'the watchdogs had nothing to do' : shown(found)
-      process.stdout.write(`${words}${more ? '\n… and more (--limit)' : ''}\n`)
+      const text = found.length === 0 ? 'No interventions' : interventionTable(found)
+      process.stdout.write(`${text}${more ? '\n… and more (--limit)' : ''}\n`)
       return undefined
     })
 }
@@ -70,7 +68,7 @@ function pathOf({ project, kind }: Flags, limit: number, cursor?: number): strin
   return `/watchdog/interventions?${query.toString()}`
 }
 
-/** Newest first, down to `after`, which is not among them. */
+/** Newest first, down to but without `after`. */
 async function newest(client: Client, flags: Flags, after = -1): Promise<{ found: Intervention[]; more: boolean }> {
   const found: Intervention[] = []
   let cursor: number | undefined
@@ -89,19 +87,19 @@ async function follow(client: Client, flags: Flags, first: readonly Intervention
   let last = first[0]?.intervention_id ?? 0
   await untilInterrupted(async (signal) => {
     let away = false
-    for (const one of first.toReversed()) tell(flags, one, () => line(one))
+    for (const one of first.toReversed()) print(flags, one, () => line(one))
     for (;;) {
       await systemClock.sleep(everyMs, signal)
       if (signal.aborted) return
       try {
         const { found, more } = await newest(client, { ...flags, limit: limitMax }, last)
         away = false
-        if (more) process.stderr.write(`more than ${limitMax} at once: the oldest of them are left out\n`)
-        for (const one of found.toReversed()) tell(flags, one, () => line(one))
+        if (more) process.stderr.write(`more than ${limitMax} new interventions: the oldest are not shown\n`)
+        for (const one of found.toReversed()) print(flags, one, () => line(one))
         last = Math.max(last, ...found.map((one) => one.intervention_id))
       } catch (error) {
         if (!(error instanceof Retryable)) throw error
-        if (!away) process.stderr.write(`${plain(error.message)}; trying again\n`)
+        if (!away) process.stderr.write(`${plain(error.message)}; retrying\n`)
         away = true
       }
     }
@@ -113,24 +111,24 @@ async function count(client: Client, flags: Flags): Promise<void> {
   const counts: Record<string, number> = {}
   for (const { kind } of found) counts[kind] = (counts[kind] ?? 0) + 1
   const rows = Object.entries(counts).sort(([, left], [, right]) => right - left)
-  const told = {
+  const summary = {
     counts,
     total: found.length,
     more,
     from: found.at(-1)?.created_at ?? null,
     to: found[0]?.created_at ?? null,
   }
-  tell(flags, told, () =>
+  print(flags, summary, () =>
     [
       found.length === 0
-        ? 'the watchdogs had nothing to do'
-        : `${found.length}${more ? ' (the newest; there are more)' : ''} from ${instant(told.from)} to ${instant(told.to)} UTC`,
+        ? 'No interventions'
+        : `${found.length}${more ? ' (the newest of more)' : ''} from ${instant(summary.from)} to ${instant(summary.to)} UTC`,
       facts(rows.map(([kind, number]) => [kind, String(number)])),
     ].join('\n'),
   )
 }
 
-function shown(found: readonly Intervention[]): string {
+function interventionTable(found: readonly Intervention[]): string {
   const rows = found.map((one) => [
     instant(one.created_at),
     one.kind,
@@ -139,21 +137,21 @@ function shown(found: readonly Intervention[]): string {
     one.reason,
     difference(one),
   ])
-  return table(['WHEN (UTC)', 'WHAT', 'AGENT', 'TURN', 'WHY', 'CHANGED'], rows, process.stdout.columns, [3])
+  return table(['TIME (UTC)', 'KIND', 'AGENT', 'TURN', 'REASON', 'CHANGE'], rows, process.stdout.columns, [3])
 }
 
 function line(one: Intervention): string {
-  const words = [
+  const fields = [
     instant(one.created_at),
     one.kind,
     one.agent_id,
     one.agent_turn_id,
     `${one.reason}  ${difference(one)}`,
   ]
-  return plain(words.filter((word) => word !== undefined && word !== null).join('  ')).trimEnd()
+  return plain(fields.filter((field) => field !== undefined && field !== null).join('  ')).trimEnd()
 }
 
-/** `status suspended → failed`: what was otherwise before. */
+/** The changed fields, as in `status suspended → failed`. */
 function difference({ before = {}, after = {} }: Intervention): string {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
   return names

@@ -28,7 +28,7 @@ describe('settings', () => {
   }
   const file = (line: number) => `${join(folder, 'bellwether.toml')}:${line}`
 
-  it('has every timing of W4.1 with its default when there is no file [W4.1]', () => {
+  it('[W4.1] loads every timing with its default without a file', () => {
     const { pmo, worker, view, server, database, nats, board } = load()
     expect(pmo).toEqual({
       watchdog_interval_seconds: 5,
@@ -78,7 +78,7 @@ describe('settings', () => {
     })
   })
 
-  it('reads the file, and the environment over the file [W4.1]', () => {
+  it('[W4.1] prefers the environment to the file and the file to the defaults', () => {
     const toml =
       '[worker]\nsuspend_timeout_seconds = 7\nbeat_seconds = 0.5\n[view]\nlive = true\n[nats]\nurl = "nats://a"\n'
     const settings = load(toml, {
@@ -94,43 +94,43 @@ describe('settings', () => {
     expect(settings.database.url).toBe('postgres://x')
   })
 
-  it('names file, line and the nearest key for an unknown one', () => {
+  it('reports an unknown key with its file, line and the nearest key', () => {
     expect(problems('# comment\n\n[worker]\nbeat_seconds = 5\nbeat_secnods = 5\n')).toEqual([
-      `${file(5)}: there is no setting worker.beat_secnods; did you mean worker.beat_seconds?`,
+      `${file(5)}: unknown setting worker.beat_secnods; did you mean worker.beat_seconds?`,
     ])
     expect(problems('[pmo]\nbeat_seconds = 5\n')).toEqual([
-      `${file(2)}: there is no setting pmo.beat_seconds; did you mean worker.beat_seconds?`,
+      `${file(2)}: unknown setting pmo.beat_seconds; did you mean worker.beat_seconds?`,
     ])
     expect(problems('[wroker]\nbeat_seconds = 5\n')).toEqual([
-      `${file(1)}: there is no section [wroker]; did you mean [worker]?`,
+      `${file(1)}: unknown section [wroker]; did you mean [worker]?`,
     ])
-    expect(problems('[server]\nport = 1\n[server.tls]\ncert = "x"\n')[0]).toContain(`${file(3)}: there is no setting`)
+    expect(problems('[server]\nport = 1\n[server.tls]\ncert = "x"\n')[0]).toContain(`${file(3)}: unknown setting`)
     expect(problems('worker.beat_secs = 1\npmo = 5\nview = { live = 1 }\n')).toEqual([
-      `${file(1)}: there is no setting worker.beat_secs; did you mean worker.beat_seconds?`,
-      `${file(2)}: pmo is a section: write [pmo] and its keys below it`,
-      `${file(3)}: view.live must be true or false, but is 1`,
+      `${file(1)}: unknown setting worker.beat_secs; did you mean worker.beat_seconds?`,
+      `${file(2)}: pmo must be a section: write [pmo] and its keys below it`,
+      `${file(3)}: view.live must be true or false (got 1)`,
     ])
   })
 
-  it('names the variable and the nearest one for an unknown variable', () => {
+  it('reports an unknown variable with the nearest variable', () => {
     expect(problems('', { BELLWETHER__WORKER__BEAT_SECOND: '5', BELLWETHER__X: '1', BELLWETHER__: '' })).toEqual([
-      'environment: BELLWETHER__WORKER__BEAT_SECOND is not a setting; did you mean BELLWETHER__WORKER__BEAT_SECONDS?',
-      expect.stringContaining('environment: BELLWETHER__X is not a setting'),
-      expect.stringContaining('environment: BELLWETHER__ is not a setting'),
+      'environment: unknown setting BELLWETHER__WORKER__BEAT_SECOND; did you mean BELLWETHER__WORKER__BEAT_SECONDS?',
+      expect.stringContaining('environment: unknown setting BELLWETHER__X;'),
+      expect.stringContaining('environment: unknown setting BELLWETHER__;'),
     ])
   })
 
   it.each(['nan', 'inf', '-inf', '-1', '0', '"5"', 'true', '[5]', '1e300', '2020-01-01', '{ a = 1 }'])(
-    'refuses %s as a number of seconds',
+    'rejects %s as a number of seconds',
     (value) => {
       expect(problems(`[pmo]\n\nactive_reap_seconds = ${value}\n`)).toEqual([
-        expect.stringContaining(`${file(3)}: pmo.active_reap_seconds must be a number from 0.01 to 604800, but is`),
+        expect.stringContaining(`${file(3)}: pmo.active_reap_seconds must be a number from 0.01 to 604800 (got `),
       ])
     },
   )
 
   it.each(['NaN', 'Infinity', '-1', '0', '', 'five', '0x10', '5s', '1e999', '1_000', '5.5'])(
-    'refuses %s from the environment as a count',
+    'rejects %s from the environment as a count',
     (value) => {
       expect(problems('', { BELLWETHER__WORKER__CONCURRENCY: value })).toEqual([
         expect.stringContaining(
@@ -140,19 +140,19 @@ describe('settings', () => {
     },
   )
 
-  it('reports every problem at once, of the file and of the environment', () => {
+  it('reports all problems of the file and the environment at once', () => {
     const toml = '[pmo]\nactive_reap_seconds = -1\nactive = 2\n[worker]\nconcurrency = 1.5\n'
     const found = problems(toml, { BELLWETHER__VIEW__LIVE: 'maybe', BELLWETHER__PMO__NOPE: '1' })
     expect(found.map((text) => text.replace(folder, ''))).toHaveLength(5)
   })
 
-  it('says where the file is not TOML, and still checks the environment', () => {
+  it('reports the line of invalid TOML and still checks the environment', () => {
     const found = problems('[pmo]\nactive_reap_seconds = \n', { BELLWETHER__VIEW__LIVE: 'maybe' })
     expect(found).toHaveLength(2)
-    expect(found[0]).toContain(`${file(2)}: this is not TOML`)
+    expect(found[0]).toContain(`${file(2)}: invalid TOML`)
   })
 
-  it('does not repeat the value of a URL, which may hold a password', () => {
+  it('omits the value of a URL from errors, because it may contain a password', () => {
     const found = problems('[database]\nurl = ["postgres://u:secret@h"]\n').join('\n')
     expect(found).toContain('database.url must be a string')
     expect(found).not.toContain('secret')
@@ -160,12 +160,12 @@ describe('settings', () => {
     expect(problems('', { BELLWETHER__DATABASE__URL: long }).join('\n')).not.toContain('secret')
   })
 
-  it('is not fooled by names that every object has', () => {
+  it('rejects names that every object has', () => {
     expect(problems('[pmo]\nconstructor = 1\n"__proto__" = 1\n[toString]\nx = 1\n')).toHaveLength(3)
     expect(problems('', { BELLWETHER__CONSTRUCTOR__NAME: 'x', BELLWETHER__PMO__TOSTRING: 'x' })).toHaveLength(2)
   })
 
-  it('says so when the file cannot be read', () => {
+  it('reports a file that cannot be read', () => {
     const inside = join(folder, 'bellwether.toml')
     writeFileSync(inside, '')
     expect(() => loadSettings({ folder: inside, env: {} })).toThrow(

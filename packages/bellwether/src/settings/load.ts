@@ -1,11 +1,11 @@
 /**
- * Reads the settings: defaults, then `bellwether.toml`, then `BELLWETHER__SECTION__KEY` from the environment it is handed.
- * Always: what is returned is complete and within bounds; otherwise one error tells every problem at once, each with its
- * file and line or its variable, and the nearest name that exists. Values of URLs are never repeated (they hold
- * passwords). What the settings are is left to schema.ts.
+ * Loads the settings: defaults, then `bellwether.toml`, then `BELLWETHER__SECTION__KEY` variables. The result is complete and within
+ * bounds; otherwise one error lists every problem with its file and line or its variable, and the nearest valid name. Values of
+ * URLs never appear in an error, because they may contain passwords.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { type Environment, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { parse, TomlError } from 'smol-toml'
 import type { ZodType } from 'zod'
@@ -19,7 +19,7 @@ const prefix = 'BELLWETHER__'
 
 type Values = Record<string, Record<string, unknown>>
 
-interface Gathering {
+interface Collected {
   readonly values: Values
   readonly problems: string[]
 }
@@ -35,19 +35,19 @@ function expected(row: SettingRow): string {
 }
 
 function show(row: SettingRow, value: unknown): string {
-  if (row.key.endsWith('url')) return 'its value'
+  if (row.key.endsWith('url')) return 'another value'
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   if (typeof value === 'string') return JSON.stringify(value.slice(0, 80))
   return Array.isArray(value) ? 'a list' : 'a table or date'
 }
 
-function accept(into: Gathering, row: SettingRow, value: unknown, where: string): void {
+function accept(into: Collected, row: SettingRow, value: unknown, where: string): void {
   const shape: Record<string, ZodType> = sections[row.section].shape
   if (shape[row.key]?.safeParse(value).success === true) {
     const section = (into.values[row.section] ??= {})
     section[row.key] = value
   } else {
-    into.problems.push(`${where}: ${row.section}.${row.key} must be ${expected(row)}, but is ${show(row, value)}`)
+    into.problems.push(`${where}: ${row.section}.${row.key} must be ${expected(row)} (got ${show(row, value)})`)
   }
 }
 
@@ -56,7 +56,7 @@ function readFile(path: string): string | undefined {
     return readFileSync(path, 'utf8')
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
-    throw new InvalidInput(`${path} cannot be read`, { code: 'settings_unreadable', cause: error })
+    throw new InvalidInput(`Cannot read ${path}: ${errorMessage(error)}`, { code: 'settings_unreadable', cause: error })
   }
 }
 
@@ -65,30 +65,30 @@ function parseFile(path: string, text: string, problems: string[]): Record<strin
     return parse(text)
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    problems.push(`${path}:${error.line}: this is not TOML: ${error.message.split('\n')[0]}`)
+    problems.push(`${path}:${error.line}: invalid TOML: ${error.message.split('\n')[0]}`)
     return {}
   }
 }
 
-function gatherFile(into: Gathering, path: string): void {
+function collectFile(into: Collected, path: string): void {
   const text = readFile(path)
   if (text === undefined) return
-  const place = (name: string) => {
+  const location = (name: string) => {
     const line = lineOf(text, name)
     return line === undefined ? path : `${path}:${line}`
   }
   for (const [section, table] of Object.entries(parseFile(path, text, into.problems))) {
     if (!Object.hasOwn(sections, section)) {
       const meant = nearest(section, Object.keys(sections))
-      into.problems.push(`${place(section)}: there is no section [${section}]; did you mean [${meant}]?`)
+      into.problems.push(`${location(section)}: unknown section [${section}]; did you mean [${meant}]?`)
     } else if (typeof table !== 'object' || table === null || Array.isArray(table) || table instanceof Date) {
-      into.problems.push(`${place(section)}: ${section} is a section: write [${section}] and its keys below it`)
+      into.problems.push(`${location(section)}: ${section} must be a section: write [${section}] and its keys below it`)
     } else {
       for (const [key, value] of Object.entries(table as Record<string, unknown>)) {
         const name = `${section}.${key}`
         const row = rows.get(name)
-        if (row !== undefined) accept(into, row, value, place(name))
-        else into.problems.push(`${place(name)}: there is no setting ${name}; did you mean ${nearest(name, names)}?`)
+        if (row !== undefined) accept(into, row, value, location(name))
+        else into.problems.push(`${location(name)}: unknown setting ${name}; did you mean ${nearest(name, names)}?`)
       }
     }
   }
@@ -96,7 +96,7 @@ function gatherFile(into: Gathering, path: string): void {
 
 const numberPattern = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i
 
-/** The variable's text as the setting's type; text that does not fit stays text, and is refused as such. */
+/** Converts the text to the type of the setting. Text that does not fit is returned unchanged and fails validation. */
 function coerce(row: SettingRow, text: string): unknown {
   const trimmed = text.trim()
   if (row.type === 'boolean') {
@@ -108,16 +108,16 @@ function coerce(row: SettingRow, text: string): unknown {
   return text
 }
 
-function gatherEnvironment(into: Gathering, env: Readonly<Record<string, string | undefined>>): void {
+function collectEnvironment(into: Collected, env: Environment): void {
   for (const [variable, text] of Object.entries(env)) {
     if (!variable.startsWith(prefix) || text === undefined) continue
     const name = variable.slice(prefix.length).replace('__', '.').toLowerCase()
     const row = rows.get(name)
     if (row === undefined) {
       const meant = toVariable(nearest(name, names) ?? '')
-      into.problems.push(`environment: ${variable} is not a setting; did you mean ${meant}?`)
+      into.problems.push(`environment: unknown setting ${variable}; did you mean ${meant}?`)
     } else if (text === '' && row.default === undefined) {
-      // An empty variable takes an optional value away again.
+      // An empty variable unsets an optional setting.
       delete into.values[row.section]?.[row.key]
     } else {
       accept(into, row, coerce(row, text), `environment: ${variable}`)
@@ -129,23 +129,17 @@ function complete<S extends SectionName>(section: S, values: Values): Settings[S
   return sections[section].parse(values[section] ?? {}) as Settings[S]
 }
 
-export function loadSettings(options: {
-  readonly folder: string
-  readonly env: Readonly<Record<string, string | undefined>>
-}): Settings {
-  const gathered: Gathering = { values: {}, problems: [] }
-  gatherFile(gathered, join(options.folder, settingsFile))
-  gatherEnvironment(gathered, options.env)
-  if (gathered.problems.length > 0) {
-    throw new InvalidInput(
-      `the settings have ${gathered.problems.length} problem(s):\n${gathered.problems.join('\n')}`,
-      {
-        code: 'invalid_settings',
-        hint: 'correct every line named above; docs/reference/settings.md lists all settings',
-      },
-    )
+export function loadSettings(options: { readonly folder: string; readonly env: Environment }): Settings {
+  const collected: Collected = { values: {}, problems: [] }
+  collectFile(collected, join(options.folder, settingsFile))
+  collectEnvironment(collected, options.env)
+  if (collected.problems.length > 0) {
+    throw new InvalidInput(`Invalid settings (${collected.problems.length}):\n${collected.problems.join('\n')}`, {
+      code: 'invalid_settings',
+      hint: 'correct each line above; docs/reference/settings.md lists all settings',
+    })
   }
-  const { values } = gathered
+  const { values } = collected
   return {
     pmo: complete('pmo', values),
     worker: complete('worker', values),

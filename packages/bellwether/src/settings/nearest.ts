@@ -1,6 +1,6 @@
-/** What a mistyped name most likely meant. Pure; decides nothing, only suggests. */
+/** Suggests the name that a mistyped name probably meant. Pure. */
 
-/** Insertions, deletions and replacements that turn `left` into `right`; a swap of neighbours counts as one. */
+/** Insertions, deletions and replacements that turn `left` into `right`; a swap of neighbours counts as one edit. */
 export function editDistance(left: string, right: string): number {
   let older: number[] = []
   let above = Array.from({ length: right.length + 1 }, (_, index) => index)
@@ -20,19 +20,20 @@ export function editDistance(left: string, right: string): number {
   return above[right.length]!
 }
 
-// Names longer than any setting are cut: a hostile name must not cost a long computation.
+// Longer than any setting; bounds the cost of a hostile name.
 const nameMax = 100
 
-/** The closest of `section.key` names: by the whole name, or by the key alone when it stands in the wrong section. */
-export function nearest(given: string, names: readonly string[]): string | undefined {
-  const cut = given.slice(0, nameMax)
-  const keyOf = (name: string) => name.slice(name.indexOf('.') + 1)
-  // Half a step: at equal distance the section that was written wins.
-  const distance = (name: string) => Math.min(editDistance(cut, name), editDistance(keyOf(cut), keyOf(name)) + 0.5)
+/** The closest `section.key` name, by the full name, or by the key alone if it is in the wrong section. */
+export function nearest(name: string, names: readonly string[]): string | undefined {
+  const typed = name.slice(0, nameMax)
+  const keyOf = (candidate: string) => candidate.slice(candidate.indexOf('.') + 1)
+  // The half step prefers the section that was typed at equal distance.
+  const distance = (candidate: string) =>
+    Math.min(editDistance(typed, candidate), editDistance(keyOf(typed), keyOf(candidate)) + 0.5)
   let best: { name: string; distance: number } | undefined
-  for (const name of names) {
-    const found = distance(name)
-    if (best === undefined || found < best.distance) best = { name, distance: found }
+  for (const candidate of names) {
+    const found = distance(candidate)
+    if (best === undefined || found < best.distance) best = { name: candidate, distance: found }
   }
   return best?.name
 }

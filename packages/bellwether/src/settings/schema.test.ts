@@ -3,14 +3,14 @@ import { settingRows } from './schema.js'
 import { lineOf } from './toml.js'
 import { editDistance, nearest } from './nearest.js'
 
-describe('the rows of the settings', () => {
-  it('describe every setting, with bounds on every number and a unit in every duration [W4.1]', () => {
+describe('setting rows', () => {
+  it('[W4.1] describe every setting, with bounds for every number and a unit in every duration', () => {
     const rows = settingRows()
     expect(rows.length).toBeGreaterThan(30)
     const numbers = rows.filter((row) => row.type === 'number' || row.type === 'integer')
     const offenders = {
       description: rows.filter((row) => !/^[A-Z].*\.$/.test(row.description)),
-      // A port that nobody asks for is not opened.
+      // No default means that no port is opened.
       bounds: numbers.filter(
         (row) =>
           row.min === undefined || row.max === undefined || (row.default === undefined && row.key !== 'metrics_port'),
@@ -31,19 +31,19 @@ describe('the rows of the settings', () => {
   })
 })
 
-describe('the nearest name', () => {
-  it('counts a swap of neighbours as one step', () => {
+describe('nearest name', () => {
+  it('counts a swap of neighbours as one edit', () => {
     expect([editDistance('abc', 'acb'), editDistance('', 'abc'), editDistance('kitten', 'sitting')]).toEqual([1, 3, 3])
   })
-  it('prefers the written section at equal distance, and finds a key in the wrong section', () => {
+  it('prefers the typed section at equal distance and finds a key in the wrong section', () => {
     const names = ['pmo.watchdog_interval_seconds', 'worker.watchdog_interval_seconds', 'worker.beat_seconds']
     expect(nearest('worker.watchdog_intervall_seconds', names)).toBe('worker.watchdog_interval_seconds')
     expect(nearest('pmo.beat_seconds', names)).toBe('worker.beat_seconds')
   })
 })
 
-describe('the line of a key', () => {
-  it('is found in tables, dotted and quoted keys, and not inside multi-line strings', () => {
+describe('line of a key', () => {
+  it('is found for tables, dotted and quoted keys, and not inside multi-line strings', () => {
     const text = [
       'a = """',
       'b = 1',

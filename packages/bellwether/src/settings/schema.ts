@@ -1,8 +1,8 @@
 /**
- * Every setting there is: its section, type, bounds, default and meaning. Always: a key says its unit, every number is
- * finite and positive, every key may be absent. The documentation's table is made from settingRows(). Reading files and
- * the environment is left to load.ts, and what a setting does to whoever is handed it.
+ * Defines every setting: its section, type, bounds, default and description. A key names its unit, every number has bounds, and every
+ * key is optional. The reference page is generated from settingRows(). load.ts reads the file and the environment.
  */
+import { defined } from '@bellwether/base'
 import { z } from 'zod'
 
 const daySeconds = 86_400
@@ -13,7 +13,7 @@ interface Bounds {
   readonly max?: number
 }
 
-/** A duration; parts of a second are allowed, because tests live on them. */
+/** A duration. Fractions are allowed, because tests use short timings. */
 function seconds(fallback: number, description: string, { min = 0.01, max = 7 * daySeconds }: Bounds = {}) {
   return z.number().min(min).max(max).default(fallback).describe(description)
 }
@@ -27,104 +27,125 @@ function text(description: string) {
 }
 
 const pmo = z.object({
-  watchdog_interval_seconds: seconds(5, 'How often the PMO looks for turns that need it.'),
-  dispatched_retry_seconds: seconds(10, 'A leased turn that nobody started is announced again after this long.'),
-  dispatched_timeout_seconds: seconds(30, 'A leased turn that nobody started is ended after this long.'),
-  pending_wakeup_seconds: seconds(5, 'A pending inbox row older than this is announced again.'),
-  pending_wakeup_skip_seconds: seconds(60, 'A pending row older than this with no channel, or no agent, is put aside.'),
-  active_reap_seconds: seconds(300, 'A running turn without a beat is ended after this long.'),
-  suspended_reap_seconds: seconds(300, 'A suspended turn past its resume deadline is ended after this long.'),
-  max_queue_seconds: seconds(3_600, 'The longest that a busy fleet may leave a leased turn or a receipt unclaimed.', {
-    max: 30 * daySeconds,
-  }),
-  turn_deadline_seconds: seconds(3_600, 'The longest a turn may take, from lease to end.', { max: 30 * daySeconds }),
-  max_recursion_depth: count(20, 'How deep turns may start other turns.', { max: 1_000 }),
-  retention_days: count(30, 'How long finished turns and their trail are kept.', { max: 3_650 }),
+  watchdog_interval_seconds: seconds(5, 'How often the guard checks all turns.'),
+  dispatched_retry_seconds: seconds(
+    10,
+    'The guard rings the bell again for a leased turn that no worker started within this time.',
+  ),
+  dispatched_timeout_seconds: seconds(30, 'The guard ends a leased turn that no worker started within this time.'),
+  pending_wakeup_seconds: seconds(5, 'The guard rings the bell again for a pending inbox row older than this.'),
+  pending_wakeup_skip_seconds: seconds(
+    60,
+    'The guard skips a pending row older than this that names no channel or no agent.',
+  ),
+  active_reap_seconds: seconds(300, 'The guard ends a running turn after this time without a beat.'),
+  suspended_reap_seconds: seconds(300, 'The guard ends a suspended turn this long after its resume deadline.'),
+  max_queue_seconds: seconds(
+    3_600,
+    'How long a leased turn or a receipt may wait while all workers of its target are busy.',
+    {
+      max: 30 * daySeconds,
+    },
+  ),
+  turn_deadline_seconds: seconds(3_600, 'The maximum duration of a turn, from lease to end.', { max: 30 * daySeconds }),
+  max_recursion_depth: count(20, 'The maximum depth of turns that start other turns.', { max: 1_000 }),
+  retention_days: count(30, 'How many days ended turns and their events are kept.', { max: 3_650 }),
 })
 
 const worker = z.object({
-  inbox_processing_timeout_seconds: seconds(30, 'A claimed inbox row without a beat is given to another worker.'),
-  watchdog_interval_seconds: seconds(5, 'How often a worker looks after its own claims and waits.'),
-  suspend_timeout_seconds: seconds(30, 'How long a suspended turn waits for a tool; tools may override it.'),
-  resume_lease_seconds: seconds(30, 'How long a worker may take to apply a tool result it has claimed.'),
-  beat_seconds: seconds(5, 'How often a running turn shows that it is alive.'),
-  poll_seconds: seconds(5, 'How often workers and relays look for work when no bell rings.', { max: 3_600 }),
-  max_attempts: count(3, 'How many workers may try one turn before it fails.', { max: 100 }),
+  inbox_processing_timeout_seconds: seconds(
+    30,
+    'After this time without a beat, another worker takes over a claimed turn.',
+  ),
+  watchdog_interval_seconds: seconds(5, 'How often a worker checks claims and waits of its target.'),
+  suspend_timeout_seconds: seconds(30, 'How long a suspended turn waits for a tool call. A tool may override it.'),
+  resume_lease_seconds: seconds(30, 'How long a worker may take to apply a tool result that it claimed.'),
+  beat_seconds: seconds(5, 'How often a worker sends a beat for its running turns.'),
+  poll_seconds: seconds(5, 'How often workers and relays poll for work when the bell does not ring.', { max: 3_600 }),
+  max_attempts: count(3, 'How many attempts a turn has before it fails.', { max: 100 }),
   concurrency: count(16, 'How many turns one worker runs at the same time.', { max: 10_000 }),
 })
 
 const view = z.object({
-  session_timeout_seconds: seconds(30, 'A sensor that is silent for longer loses its session.'),
-  audit_interval_seconds: seconds(43_200, 'How often the leading sensor scans everything.', { max: longestSeconds }),
-  sentinel_interval_seconds: seconds(300, 'How often suspect files are looked at again.', { max: longestSeconds }),
-  hot_file_threshold_seconds: seconds(60, 'A file changed more recently than this is a suspect.'),
-  tombstone_ttl_seconds: seconds(3_600, 'How long a deletion is remembered against late reports.', {
+  session_timeout_seconds: seconds(30, 'A sensor loses its session after this time without a heartbeat.'),
+  audit_interval_seconds: seconds(43_200, 'How often the leading sensor audits the whole tree.', {
     max: longestSeconds,
   }),
-  live: z.boolean().default(true).describe('Whether changes are reported as they happen, not only by scans.'),
+  sentinel_interval_seconds: seconds(300, 'How often the sentinel checks suspect files.', { max: longestSeconds }),
+  hot_file_threshold_seconds: seconds(60, 'A file is a suspect if it changed more recently than this.'),
+  tombstone_ttl_seconds: seconds(3_600, 'How long a tombstone protects a deletion against older reports.', {
+    max: longestSeconds,
+  }),
+  live: z
+    .boolean()
+    .default(true)
+    .describe('Whether a view drops a source when its last sensor leaves; false keeps it readable.'),
   exclude: z
     .string()
     .max(4_096)
     .default('.git,node_modules')
-    .describe('Globs, separated by commas, of what `up` keeps out of the view of its folder.'),
+    .describe('Comma-separated globs that `up` excludes from the view of its folder.'),
 })
 
 const board = z.object({
-  root: text('The folder with the tasks; absent: the project folder.'),
+  root: text('The task root. Default: the project folder.'),
   first_agent: z
     .string()
     .min(1)
     .max(255)
     .default('coder')
-    .describe('Who tries a task that names no agent and no role.'),
-  max_concurrent_spawns: count(4, 'How many turns the board has going at the same time.', { max: 10_000 }),
-  autopilot_interval_seconds: seconds(5, 'How often the autopilot looks at the board when nothing wakes it.'),
-  claim_lease_seconds: seconds(60, 'A dispatcher that claimed a task and did not start it loses it after this long.'),
-  spawn_grace_seconds: seconds(60, 'A started run that the kernel does not know is given up after this long.'),
-  lock_check_seconds: seconds(900, 'How often locks are checked in a dry run.'),
-  snapshot_check_seconds: seconds(86_400, 'How often the snapshot is rebuilt in a dry run and compared.'),
-  runs_retention_days: count(30, 'How long the files of ended runs are kept.', { max: 3_650 }),
-  view_url: text('The server of the view that claimed files are looked up in; absent: the disk of this machine.'),
-  view: text('The name of that view.'),
-  view_key: text('The key of that view.'),
-  view_source: text('Which of its sources, where it has several.'),
-  view_path: z.string().min(1).max(4_096).default('/').describe('Where the task root lies in that view.'),
-  alert_webhook_url: text('Where alerts are posted as JSON; absent: they are only logged and counted.'),
+    .describe('The agent of a task that names no agent and no role.'),
+  max_concurrent_spawns: count(4, 'How many turns of the board run at the same time.', { max: 10_000 }),
+  autopilot_interval_seconds: seconds(5, 'How often the autopilot checks the board when no change wakes it.'),
+  claim_lease_seconds: seconds(60, 'How long a dispatcher may take to start a task that it claimed.'),
+  spawn_grace_seconds: seconds(60, 'The board gives up a started run that the kernel does not know after this time.'),
+  lock_check_seconds: seconds(900, 'How often maintenance checks for stale locks, without changing anything.'),
+  snapshot_check_seconds: seconds(
+    86_400,
+    'How often maintenance compares the snapshot with the log, without changing anything.',
+  ),
+  runs_retention_days: count(30, 'How many days the files of ended runs are kept.', { max: 3_650 }),
+  view_url: text('The URL of the server whose view checks evidence files. Default: the local disk.'),
+  view: text('The name of the view at view_url.'),
+  view_key: text('The API key of the view at view_url.'),
+  view_source: text('The source of the view at view_url, if the view has several.'),
+  view_path: z.string().min(1).max(4_096).default('/').describe('The path of the task root in the view at view_url.'),
+  alert_webhook_url: text('The URL that receives alerts as JSON. Default: alerts are only logged and counted.'),
 })
 
 const server = z.object({
   host: z.string().min(1).max(255).default('127.0.0.1').describe('The address to listen on.'),
   port: count(7717, 'The port to listen on; 0 picks a free one.', { min: 0, max: 65_535 }),
-  requests_per_second: count(1_000, 'How many requests a key may make a second, and twice as many at once.'),
-  audit_retention_days: count(90, 'How long the audit log is kept.', { max: 3_650 }),
+  requests_per_second: count(1_000, 'The request rate per API key; bursts may be twice as high.'),
+  audit_retention_days: count(90, 'How many days the audit log is kept.', { max: 3_650 }),
 })
 
 const database = z.object({
-  url: text('PostgreSQL to use, as postgres://user:password@host/name; absent: the embedded one.'),
-  direct_url: text('The same database without a pooler in between, for LISTEN; absent: the same as url.'),
-  pool_size: count(10, 'The most connections one process opens.', { max: 1_000 }),
-  statement_timeout_seconds: seconds(30, 'The longest one statement may take.', { max: 3_600 }),
+  url: text('The PostgreSQL database, as postgres://user:password@host/name. Default: the embedded PostgreSQL.'),
+  direct_url: text('The same database without a connection pooler, for LISTEN. Default: url.'),
+  pool_size: count(10, 'The maximum number of connections per process.', { max: 1_000 }),
+  statement_timeout_seconds: seconds(30, 'The maximum duration of one statement.', { max: 3_600 }),
 })
 
 const nats = z.object({
-  url: text('NATS servers, as nats://host:port, several separated by commas; absent: PostgreSQL notify is the bell.'),
+  url: text('Comma-separated NATS servers, as nats://host:port. Default: PostgreSQL notify is the bell.'),
 })
 
 const telemetry = z.object({
   otlp_endpoint: text(
-    'A collector for traces, as http://host:4318; absent: OTEL_EXPORTER_OTLP_ENDPOINT, and without that none.',
+    'The OpenTelemetry collector for traces, as http://host:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, else no traces.',
   ),
-  trace_percent: count(100, 'How many of a hundred traces are told to it.', { max: 100 }),
+  trace_percent: count(100, 'The percentage of traces that are exported.', { max: 100 }),
   metrics_port: z
     .number()
     .int()
     .min(0)
     .max(65_535)
     .optional()
-    .describe('Where a worker or PMO serves /metrics, on loopback; 0 picks a free port; absent: nowhere.'),
+    .describe('The loopback port on which a worker or PMO serves /metrics; 0 picks a free one. Default: none.'),
 })
 
-/** One zod object a section, by the section's name. */
+/** One zod object per section. */
 export const sections = { pmo, worker, view, board, server, database, nats, telemetry } as const
 
 export type SectionName = keyof typeof sections
@@ -134,7 +155,7 @@ export interface SettingRow {
   readonly section: SectionName
   readonly key: string
   readonly type: 'number' | 'integer' | 'boolean' | 'string'
-  /** Absent: the setting has no value unless given one. */
+  /** Absent if the setting is optional. */
   readonly default?: number | boolean | string
   readonly min?: number
   readonly max?: number
@@ -156,13 +177,11 @@ function row(section: SectionName, key: string, property: unknown): SettingRow {
     key,
     type: rest.type,
     description: rest.description,
-    ...(fallback === undefined ? {} : { default: fallback }),
-    ...(minimum === undefined ? {} : { min: minimum }),
-    ...(maximum === undefined ? {} : { max: maximum }),
+    ...defined({ default: fallback, min: minimum, max: maximum }),
   }
 }
 
-/** Every setting as a row, in the order of the file: for documentation, and for telling people what is possible. */
+/** Every setting as a row, in the order of this file. */
 export function settingRows(): SettingRow[] {
   return Object.entries(sections).flatMap(([section, schema]) => {
     const { properties = {} } = z.toJSONSchema(schema, { io: 'input' })

@@ -1,11 +1,11 @@
 /**
- * Finds the line on which a key of a TOML text is written, for error messages. A scan, not a parser: it knows tables,
- * dotted and quoted keys, inline tables and multi-line strings; where it is in doubt it names the section's line, or none.
+ * Finds the line of a key in a TOML text, for error messages. It scans tables, dotted and quoted keys, inline tables and multi-line
+ * strings, without a full parser. If it cannot find the key it returns the line of the section, or none.
  */
 const unquote = (part: string) => part.trim().replace(/^(["'])(.*)\1$/, '$2')
 const pathOf = (text: string) => text.split('.').map(unquote).join('.')
 
-interface Written {
+interface KeyLine {
   readonly path: string
   readonly line: number
 }
@@ -13,14 +13,14 @@ interface Written {
 const tablePattern = /^\s*\[\[?\s*([^\]]+?)\s*\]\]?/
 const keyPattern = /^\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=\s*(.*)$/
 
-function* inlineKeys(table: string, value: string, line: number): Generator<Written> {
+function* inlineKeys(table: string, value: string, line: number): Generator<KeyLine> {
   if (!value.startsWith('{')) return
   for (const match of value.matchAll(/[{,]\s*("[^"]*"|'[^']*'|[\w-]+)\s*=/g)) {
     yield { path: `${table}.${unquote(match[1] ?? '')}`, line }
   }
 }
 
-function* written(text: string): Generator<Written> {
+function* keyLines(text: string): Generator<KeyLine> {
   let table = ''
   let inString = false
   for (const [index, content] of text.split('\n').entries()) {
@@ -42,9 +42,9 @@ function* written(text: string): Generator<Written> {
   }
 }
 
-/** The 1-based line of `section.key`, or of what it stands in; undefined when neither is found. */
+/** The 1-based line of `section.key`, or of its section; undefined if neither is found. */
 export function lineOf(text: string, path: string): number | undefined {
-  const all = [...written(text)]
+  const all = [...keyLines(text)]
   const exact = all.find((one) => one.path === path)
   const inside = all.find((one) => one.path.startsWith(`${path}.`))
   const around = all.findLast((one) => path.startsWith(`${one.path}.`))

@@ -18,7 +18,7 @@ export interface Counted extends TurnCounts {
 
 export interface FleetCounts {
   /** Counts everything new since the last call. */
-  look(onCounted: (counted: Counted) => void): Promise<void>
+  countNew(onCounted: (counted: Counted) => void): Promise<void>
 }
 
 // 40,000 events: what a busy fleet does in a few seconds. Later calls count the rest of a backlog.
@@ -34,7 +34,7 @@ export async function openFleetCounts(db: Queryable): Promise<FleetCounts> {
   }
 
   return {
-    async look(onCounted) {
+    async countNew(onCounted) {
       onCounted({ outcomes: [], steps: [], tools: [], interventions: await newInterventions() })
       for (let page = 0; page < pagesMax; page += 1) {
         const { turns, last, full } = await readEnded(db, cursor)

@@ -1,4 +1,4 @@
-/** A page for Prometheus in a process that has no HTTP server of its own: GET /metrics, on loopback, nothing else. */
+/** Serves GET /metrics on loopback, for a process without an HTTP server. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Terminal } from '@bellwether/protocol'
@@ -10,7 +10,7 @@ export interface MetricsServer {
 }
 
 const loopback = '127.0.0.1'
-// A scraper or two, and somebody with curl.
+// Enough for a few scrapers.
 const connectionsMax = 16
 const requestMs = 10_000
 
@@ -30,10 +30,10 @@ export async function serveMetrics(metrics: Metrics, port: number): Promise<Metr
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause) =>
       reject(
-        new Terminal(`/metrics cannot be served on port ${port}`, {
+        new Terminal(`Cannot serve /metrics on port ${port}: ${cause.message}`, {
           code: 'metrics_port_taken',
           cause,
-          hint: 'set [telemetry] metrics_port to another one, or to 0 for any',
+          hint: 'set [telemetry] metrics_port to another port, or to 0 for a free one',
         }),
       ),
     )

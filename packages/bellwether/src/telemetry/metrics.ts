@@ -1,8 +1,7 @@
 /**
- * Numbers for Prometheus. Always: a scrape is answered, with the last numbers where the database is away; the database is asked at most
- * once in a while, however many scrape; labels come from closed sets, or are bounded with the rest as `other`; no agent, turn or
- * tool is a label. What the fleet did is counted from the database by every process that is asked: scrape one of them, or take
- * the maximum.
+ * Metrics for Prometheus. A scrape always succeeds; while the database is unavailable it shows the last values. Scrapes share a bounded
+ * number of database reads. Labels have bounded sets of values, with the rest as `other`; agents, turns and tools are never labels.
+ * Every process counts the whole fleet from the database, so scrape one process or take the maximum.
  */
 import type { Clock, Log } from '@bellwether/base'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
@@ -17,7 +16,7 @@ export interface MetricsOptions {
   readonly clock: Clock
   readonly log: Log
   readonly bell?: () => BellStatus & { readonly kind: string }
-  /** Of a process that runs turns. */
+  /** For a process that runs turns. */
   readonly worker?: () => { readonly target: string; readonly running: number; readonly concurrency: number }
 }
 
@@ -27,11 +26,11 @@ export interface Metrics {
   readonly contentType: string
 }
 
-// Prometheus scrapes every 15 s or so; several scrapers, or a hasty one, share a look.
-const lookEveryMs = 2_000
-// Less than a scrape's patience (10 s by default): late numbers help nobody.
-const lookMs = 5_000
-// Phases and kinds are a dozen; whoever makes more of them is counted, not named.
+// Prometheus usually scrapes every 15 s; several or fast scrapers share one read.
+const readEveryMs = 2_000
+// Shorter than the default timeout of a scrape (10 s).
+const readTimeoutMs = 5_000
+// There are about a dozen phases and kinds; more are counted as `other`.
 const labelsMax = 50
 const stepBuckets = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3_600]
 
@@ -45,36 +44,36 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   const gauge = (name: string, help: string, ...labelNames: string[]) =>
     new Gauge({ name: `bellwether_${name}`, help, labelNames, registers })
 
-  const turns = counter('turns_total', 'Turns that ended, by outcome', 'outcome')
-  const turnSeconds = counter('turn_seconds_total', 'Seconds from enqueue to end of the turns that ended', 'outcome')
+  const turns = counter('turns_total', 'Ended turns, by outcome', 'outcome')
+  const turnSeconds = counter('turn_seconds_total', 'Seconds from enqueue to end of ended turns', 'outcome')
   const stepSeconds = new Histogram({
     name: 'bellwether_step_seconds',
-    help: 'How long steps took, by phase',
+    help: 'Duration of steps, by phase',
     labelNames: ['phase'],
     buckets: stepBuckets,
     registers,
   })
-  const tokens = counter('tokens_total', 'Tokens that steps used', 'direction')
-  const cost = counter('cost_usd_total', 'What steps cost, where prices are known')
-  const tools = counter('tool_calls_total', 'Tool calls of turns that ended, by what came of them', 'status')
-  const interventions = counter('interventions_total', 'What watchdogs did', 'kind')
-  const depth = gauge('inbox_rows', 'Inbox rows that are not settled', 'status')
-  const age = gauge('queue_age_seconds', 'Age of the oldest such row', 'status')
-  const heads = gauge('agents_active', 'Agents with a turn, by its state', 'status')
-  const batches = gauge('batches_open', 'Batches that are not settled')
-  const horizon = gauge('outbox_horizon_age_seconds', 'How long a transaction has held back the readers of the outbox')
-  const fleet = gauge('workers', 'Workers that are there', 'target')
-  const slots = gauge('worker_slots', 'Turns that they can run at once', 'target', 'state')
-  const up = gauge('database_up', 'Whether the last look at the database succeeded')
+  const tokens = counter('tokens_total', 'Tokens used by steps', 'direction')
+  const cost = counter('cost_usd_total', 'Cost of steps, if prices are known')
+  const tools = counter('tool_calls_total', 'Tool calls of ended turns, by status', 'status')
+  const interventions = counter('interventions_total', 'Interventions of watchdogs, by kind', 'kind')
+  const depth = gauge('inbox_rows', 'Unsettled inbox rows, by status', 'status')
+  const age = gauge('queue_age_seconds', 'Age of the oldest unsettled inbox row, by status', 'status')
+  const heads = gauge('agents_active', 'Agents with a turn, by status', 'status')
+  const batches = gauge('batches_open', 'Unsettled batches')
+  const horizon = gauge('outbox_horizon_age_seconds', 'Age of the oldest transaction that delays readers of the outbox')
+  const fleet = gauge('workers', 'Live workers, by target', 'target')
+  const slots = gauge('worker_slots', 'Turn slots of live workers, by target and state', 'target', 'state')
+  const up = gauge('database_up', 'Whether the last read from the database succeeded')
   for (const direction of ['input', 'output']) tokens.inc({ direction }, 0)
   for (const outcome of ['success', 'failed', 'timeout', 'canceled']) turns.inc({ outcome }, 0)
 
   const { bell, worker } = options
-  const running = worker && gauge('worker_running', 'Turns that this worker runs', 'target')
-  const concurrency = worker && gauge('worker_concurrency', 'Turns that this worker runs at most', 'target')
-  const bellUp = bell && gauge('bell_connected', 'Whether the doorbell is connected', 'kind')
-  const bellWell = bell && gauge('bell_healthy', 'Whether rings are known to arrive', 'kind')
-  const rings = bell && gauge('bell_rings', 'Rings since the start, by what came of them', 'kind', 'result')
+  const running = worker && gauge('worker_running', 'Turns that this worker is running', 'target')
+  const concurrency = worker && gauge('worker_concurrency', 'Maximum number of turns that this worker runs', 'target')
+  const bellUp = bell && gauge('bell_connected', 'Whether the bell is connected', 'kind')
+  const bellWell = bell && gauge('bell_healthy', 'Whether rings are confirmed to arrive', 'kind')
+  const rings = bell && gauge('bell_rings', 'Rings since the start, by result', 'kind', 'result')
 
   const known = new Map<string, Set<string>>()
   const bounded = (set: string, label: string): string => {
@@ -84,38 +83,38 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
     return names.has(label) ? label : 'other'
   }
 
-  function counted(facts: Counted): void {
-    for (const { outcome, turns: count, seconds } of facts.outcomes) {
+  function addCounts(counts: Counted): void {
+    for (const { outcome, turns: count, seconds } of counts.outcomes) {
       turns.inc({ outcome }, count)
       turnSeconds.inc({ outcome }, Math.max(0, seconds))
     }
-    for (const step of facts.steps) {
+    for (const step of counts.steps) {
       stepSeconds.observe({ phase: bounded('phase', step.phase) }, Math.max(0, step.seconds))
       tokens.inc({ direction: 'input' }, Math.max(0, step.input_tokens))
       tokens.inc({ direction: 'output' }, Math.max(0, step.output_tokens))
       cost.inc(Math.max(0, step.cost_usd))
     }
-    for (const { status, calls } of facts.tools) tools.inc({ status: bounded('status', status) }, calls)
-    for (const { kind, times } of facts.interventions) interventions.inc({ kind: bounded('kind', kind) }, times)
+    for (const { status, calls } of counts.tools) tools.inc({ status: bounded('status', status) }, calls)
+    for (const { kind, times } of counts.interventions) interventions.inc({ kind: bounded('kind', kind) }, times)
   }
 
-  function stands(standing: Gauges): void {
-    for (const { status, rows, age_seconds: seconds } of standing.inbox) {
+  function setGauges(gauges: Gauges): void {
+    for (const { status, rows, age_seconds: seconds } of gauges.inbox) {
       depth.set({ status }, rows)
       age.set({ status }, Math.max(0, seconds))
     }
     for (const one of [heads, fleet, slots]) one.reset()
-    for (const { status, agents } of standing.heads) heads.set({ status }, agents)
-    for (const { worker_target: target, workers, slots: all, free } of standing.workers) {
+    for (const { status, agents } of gauges.heads) heads.set({ status }, agents)
+    for (const { worker_target: target, workers, slots: all, free } of gauges.workers) {
       fleet.set({ target }, workers)
       slots.set({ target, state: 'free' }, free)
       slots.set({ target, state: 'taken' }, Math.max(0, all - free))
     }
-    horizon.set(standing.horizonAgeSeconds)
-    batches.set(standing.openBatches)
+    horizon.set(gauges.horizonAgeSeconds)
+    batches.set(gauges.openBatches)
   }
 
-  function ownFacts(): void {
+  function setProcessGauges(): void {
     if (worker !== undefined) {
       const { target, ...facts } = worker()
       running?.set({ target }, facts.running)
@@ -129,34 +128,34 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   }
 
   let fleetCounts: FleetCounts | undefined
-  let looking: Promise<void> | undefined
-  let lookedMs = -Infinity
-  async function look(): Promise<void> {
+  let reading: Promise<void> | undefined
+  let readAtMs = -Infinity
+  async function read(): Promise<void> {
     try {
       fleetCounts ??= await openFleetCounts(db)
-      stands(await readGauges(db))
-      await fleetCounts.look(counted)
+      setGauges(await readGauges(db))
+      await fleetCounts.countNew(addCounts)
       up.set(1)
     } catch (error) {
       up.set(0)
-      log.warn({ err: error }, 'the numbers for /metrics could not be read; the last ones are shown')
+      log.warn({ err: error }, 'cannot read metrics from the database; showing the last values')
     } finally {
-      lookedMs = clock.monotonicMs()
-      looking = undefined
+      readAtMs = clock.monotonicMs()
+      reading = undefined
     }
   }
 
-  // Counting starts now: what ends before the first scrape is counted by it.
-  await look()
+  // Counting starts now, so that the first scrape includes turns that ended before it.
+  await read()
   return {
     contentType: registry.contentType,
     async text() {
-      if (clock.monotonicMs() - lookedMs >= lookEveryMs) {
-        looking ??= look()
-        // A look that takes longer goes on; its numbers are there for the next scrape.
-        await withTimeout(clock, lookMs, 'the look at the database', looking).catch(() => up.set(0))
+      if (clock.monotonicMs() - readAtMs >= readEveryMs) {
+        reading ??= read()
+        // A slow read continues and serves the next scrape.
+        await withTimeout(clock, readTimeoutMs, 'reading metrics', reading).catch(() => up.set(0))
       }
-      ownFacts()
+      setProcessGauges()
       return registry.metrics()
     },
   }

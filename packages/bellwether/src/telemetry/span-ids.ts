@@ -1,7 +1,6 @@
 /**
- * Ids of spans, made from the ids of what they speak of: whoever tells of a turn, a step or a tool call tells it under the same id, before
- * and after a takeover, once or twice. Pure. A fork's children find the span of their parent's tool call by the same rule in SQL
- * (open_batches.sql).
+ * Derives span ids from the ids of turns, steps and tool calls, so that every process exports a span under the same id, also after a
+ * takeover or a repeated export. Pure. The SQL of a fork derives the span of the parent's tool call by the same rule.
  */
 import { createHash } from 'node:crypto'
 
@@ -20,13 +19,13 @@ export function parseTraceparent(text: string | null): TraceParent | undefined {
   return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1 }
 }
 
-/** The kernel gives a turn without a trace one whose root it is itself: see kernel/trace.ts. */
+/** The kernel starts a trace with this span for a turn without one; see kernel/trace.ts. */
 export function turnSpanId(agentTurnId: string): string {
   const hex = agentTurnId.replaceAll('-', '')
   return /^[0-9a-f]{32}$/.test(hex) ? hex.slice(16) : spanIdOf('turn', agentTurnId)
 }
 
-/** The beginning of the id that a fork by this call has as a batch: see batchIdOfCall in kernel/fork.ts. */
+/** The beginning of the id of the batch that a fork by this call opens; see `batchIdOfCall`. */
 export function toolSpanId(projectId: string, toolCallId: string): string {
   const hex = hash('call', projectId, toolCallId)
   return `${hex.slice(0, 12)}8${hex.slice(13, 16)}`
@@ -34,7 +33,7 @@ export function toolSpanId(projectId: string, toolCallId: string): string {
 
 export function spanIdOf(...names: readonly string[]): string {
   const hex = hash(...names).slice(0, 16)
-  // All zeros is no id.
+  // An id of zeros is invalid.
   return /[^0]/.test(hex) ? hex : '0000000000000001'
 }
 
@@ -42,7 +41,7 @@ function hash(...names: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(names)).digest('hex')
 }
 
-/** The same traces are chosen by every process, and the whole of each. */
-export function isChosen(traceId: string, ratio: number): boolean {
+/** Samples complete traces; every process chooses the same ones. */
+export function isSampled(traceId: string, ratio: number): boolean {
   return ratio >= 1 || Number.parseInt(traceId.slice(-8), 16) / 2 ** 32 < ratio
 }

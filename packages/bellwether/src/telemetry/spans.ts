@@ -1,11 +1,12 @@
 /**
- * A turn's trail as spans: the turn, under whoever asked for it; in it the enqueue, the way to a worker, its steps, its tool calls (under
- * their steps) and the delivery. Pure: the same rows give the same spans. What a watchdog did is an event of the turn's span.
+ * Converts ended turns to spans: the turn below its caller, and in it the enqueue, the dispatch, the steps with their tool calls, and
+ * the delivery. Interventions are events of the turn's span. Pure: the same rows give the same spans.
  */
+import { defined } from '@bellwether/base'
 import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } from '@opentelemetry/api'
 import type { Resource } from '@opentelemetry/resources'
 import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
-import { isChosen, parseTraceparent, spanIdOf, toolSpanId, turnSpanId } from './span-ids.js'
+import { isSampled, parseTraceparent, spanIdOf, toolSpanId, turnSpanId } from './span-ids.js'
 import type { EndedTurnRow, EndedTurns, InterventionRow, StepRow, WaitRow } from '../kernel/reads/ended-turns.js'
 
 interface Draft {
@@ -22,21 +23,21 @@ interface Draft {
 
 const scope = { name: 'bellwether' }
 
-/** `ratio`: the part of the traces that is told. */
+/** `ratio`: the share of traces that is exported. */
 export function spansOf(ended: EndedTurns, resource: Resource, ratio: number): ReadableSpan[] {
   const steps = byTurn(ended.steps)
   const waits = byTurn(ended.waits)
   const interventions = byTurn(ended.interventions)
   return ended.turns.flatMap((turn) => {
     const id = turn.agent_turn_id
-    const above = parseTraceparent(turn.traceparent) ?? {
+    const caller = parseTraceparent(turn.traceparent) ?? {
       traceId: spanIdOf('trace', id).padStart(32, '0'),
       spanId: '',
       sampled: true,
     }
-    if (!above.sampled || !isChosen(above.traceId, ratio)) return []
-    const drafts = draftsOf(turn, above.spanId, steps.get(id) ?? [], waits.get(id) ?? [], interventions.get(id) ?? [])
-    return drafts.map((draft) => spanOf(draft, above.traceId, resource))
+    if (!caller.sampled || !isSampled(caller.traceId, ratio)) return []
+    const drafts = draftsOf(turn, caller.spanId, steps.get(id) ?? [], waits.get(id) ?? [], interventions.get(id) ?? [])
+    return drafts.map((draft) => spanOf(draft, caller.traceId, resource))
   })
 }
 
@@ -52,7 +53,7 @@ function byTurn<Row extends { readonly agent_turn_id: string }>(rows: readonly R
 
 function draftsOf(
   turn: EndedTurnRow,
-  aboveId: string,
+  callerSpanId: string,
   steps: readonly StepRow[],
   waits: readonly WaitRow[],
   interventions: readonly InterventionRow[],
@@ -70,11 +71,11 @@ function draftsOf(
     {
       name: 'turn',
       spanId: own,
-      parentId: aboveId === '' || aboveId === own ? undefined : aboveId,
+      parentId: callerSpanId === '' || callerSpanId === own ? undefined : callerSpanId,
       from: turn.created_at,
       to: turn.ended_at,
       kind: SpanKind.SERVER,
-      attributes: turnFacts(turn),
+      attributes: turnAttributes(turn),
       failure: turn.outcome === 'success' ? undefined : (turn.error ?? turn.outcome),
       events: interventions.map(eventOf),
     },
@@ -87,7 +88,7 @@ function draftsOf(
     part('deliver', {
       from: turn.ended_at,
       to: turn.ended_at,
-      attributes: facts({
+      attributes: attributesOf({
         'bellwether.deliverable_card_id': turn.deliverable_card_id,
         'bellwether.outcome': turn.outcome,
       }),
@@ -97,8 +98,8 @@ function draftsOf(
 
 const stepSpanId = (stepId: string) => spanIdOf('step', stepId)
 
-function turnFacts(turn: EndedTurnRow): Attributes {
-  return facts({
+function turnAttributes(turn: EndedTurnRow): Attributes {
+  return attributesOf({
     'bellwether.project_id': turn.project_id,
     'bellwether.agent_id': turn.agent_id,
     'bellwether.profile_id': turn.profile_id,
@@ -118,7 +119,7 @@ function stepDraft(step: StepRow, turnId: string, turn: EndedTurnRow): Draft {
   const { usage, model, duration_ms: durationMs } = step.metadata
   const used = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
   const to = step.ended_at ?? turn.ended_at
-  // A step that was written down once, at its end, says how long it took.
+  // A step that was recorded once, at its end, carries its duration.
   const tookMs = typeof durationMs === 'number' && durationMs > 0 ? durationMs : 0
   const from = new Date(Math.min(step.started_at.getTime(), to.getTime() - tookMs))
   return {
@@ -127,7 +128,7 @@ function stepDraft(step: StepRow, turnId: string, turn: EndedTurnRow): Draft {
     parentId: turnId,
     from,
     to,
-    attributes: facts({
+    attributes: attributesOf({
       'bellwether.step_id': step.step_id,
       'bellwether.status': step.status,
       'gen_ai.request.model': model,
@@ -148,7 +149,7 @@ function toolDraft(wait: WaitRow, parentId: string, turn: EndedTurnRow): Draft {
     from: wait.created_at,
     to: wait.answered_at ?? turn.ended_at,
     kind: SpanKind.CLIENT,
-    attributes: facts({
+    attributes: attributesOf({
       'bellwether.tool_call_id': wait.tool_call_id,
       'bellwether.tool_name': wait.tool_name,
       'bellwether.wait_status': wait.wait_status,
@@ -163,7 +164,7 @@ function eventOf({ kind, reason, turn_epoch: epoch, created_at: at }: Interventi
   return {
     name: kind,
     time: time(at),
-    attributes: facts({ 'bellwether.reason': reason, 'bellwether.turn_epoch': epoch }),
+    attributes: attributesOf({ 'bellwether.reason': reason, 'bellwether.turn_epoch': epoch }),
   }
 }
 
@@ -175,7 +176,7 @@ function spanOf(draft: Draft, traceId: string, resource: Resource): ReadableSpan
     name: draft.name,
     kind: draft.kind ?? SpanKind.INTERNAL,
     spanContext: () => contextOf(draft.spanId),
-    ...(parentId === undefined ? {} : { parentSpanContext: contextOf(parentId) }),
+    ...defined({ parentSpanContext: parentId === undefined ? undefined : contextOf(parentId) }),
     startTime: time(draft.from),
     endTime: time(to),
     duration: time(new Date(to.getTime() - draft.from.getTime())),
@@ -195,16 +196,16 @@ function spanOf(draft: Draft, traceId: string, resource: Resource): ReadableSpan
   }
 }
 
-// What a collector keeps of a text; the whole of it is in the database.
+// Collectors truncate long texts; the database has the full text.
 const textMax = 1_000
 
-function facts(values: Readonly<Record<string, unknown>>): Attributes {
-  const kept: Attributes = {}
+function attributesOf(values: Readonly<Record<string, unknown>>): Attributes {
+  const attributes: Attributes = {}
   for (const [name, value] of Object.entries(values)) {
-    if (typeof value === 'string') kept[name] = value.slice(0, textMax)
-    else if (typeof value === 'number' || typeof value === 'boolean') kept[name] = value
+    if (typeof value === 'string') attributes[name] = value.slice(0, textMax)
+    else if (typeof value === 'number' || typeof value === 'boolean') attributes[name] = value
   }
-  return kept
+  return attributes
 }
 
 function time(at: Date): HrTime {

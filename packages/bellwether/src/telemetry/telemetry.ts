@@ -1,6 +1,6 @@
 /**
- * What a process tells the outside about itself, as its settings ask for: traces to a collector, numbers on a port. Without settings it
- * opens nothing, loads nothing and costs nothing. Always: telling never stops a process, nor keeps it from stopping.
+ * Starts the telemetry of a process: traces to a collector and metrics on a port. Without settings it loads and opens nothing. A failure
+ * of telemetry never stops the process or delays its shutdown.
  */
 import type { Clock, Log } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
@@ -13,26 +13,26 @@ export interface TelemetryOptions extends Pick<MetricsOptions, 'bell' | 'worker'
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
-  /** Absent: no traces. One process of the house is enough, and several do no harm. */
+  /** The collector. One exporting process is enough; several do no harm. */
   readonly endpoint?: string | undefined
   readonly ratio?: number | undefined
-  /** Absent: no port. */
+  /** The port of /metrics. */
   readonly metricsPort?: number | undefined
 }
 
 export interface Telemetry {
-  /** Where /metrics is, when it is anywhere. */
+  /** The URL of /metrics, if it is served. */
   readonly metricsUrl: string | undefined
-  /** To be called before the database is closed. */
+  /** Call it before the database is closed. */
   close(): Promise<void>
 }
 
 export async function startTelemetry(options: TelemetryOptions): Promise<Telemetry> {
   const { endpoint, metricsPort, log } = options
-  // Not awaited before the end: it runs as long as the process does.
-  const traces = endpoint === undefined ? undefined : tracesTo(endpoint, options)
-  const server = metricsPort === undefined ? undefined : await metricsOn(metricsPort, options)
-  if (server !== undefined) log.info({ url: server.url }, 'numbers for Prometheus are served')
+  // Runs as long as the process; awaited in `close`.
+  const traces = endpoint === undefined ? undefined : exportTraces(endpoint, options)
+  const server = metricsPort === undefined ? undefined : await openMetricsServer(metricsPort, options)
+  if (server !== undefined) log.info({ url: server.url }, 'serving metrics')
   return {
     metricsUrl: server?.url,
     async close() {
@@ -42,19 +42,19 @@ export async function startTelemetry(options: TelemetryOptions): Promise<Telemet
   }
 }
 
-async function tracesTo(endpoint: string, options: TelemetryOptions): Promise<void> {
+async function exportTraces(endpoint: string, options: TelemetryOptions): Promise<void> {
   const { log } = options
   try {
     const { runTraces } = await import('./traces.js')
-    log.info({}, 'turns are told to the collector')
+    log.info({}, 'exporting traces')
     await runTraces({ ...options, endpoint })
   } catch (error) {
-    log.error({ err: error, hint: 'an endpoint is a URL, as http://host:4318' }, 'no traces are told')
+    log.error({ err: error, hint: 'the endpoint must be a URL, as http://host:4318' }, 'trace export failed to start')
   }
 }
 
-/** Several processes of one machine read the same settings: whoever comes second works without a page of its own. */
-async function metricsOn(port: number, options: TelemetryOptions): Promise<MetricsServer | undefined> {
+/** Several processes of one machine share the settings; all but the first run without /metrics. */
+async function openMetricsServer(port: number, options: TelemetryOptions): Promise<MetricsServer | undefined> {
   try {
     const [{ openMetrics }, { serveMetrics }] = await Promise.all([
       import('./metrics.js'),
@@ -63,7 +63,7 @@ async function metricsOn(port: number, options: TelemetryOptions): Promise<Metri
     return await serveMetrics(await openMetrics(options), port)
   } catch (error) {
     if (!(error instanceof Terminal)) throw error
-    options.log.warn({ err: error, hint: error.hint }, 'this process serves no numbers for Prometheus')
+    options.log.warn({ err: error, hint: error.hint }, 'metrics are not served by this process')
     return undefined
   }
 }

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { explain } from '../../src/cli/output.js'
+import { printError } from '../../src/cli/output.js'
 import { taskCommand } from '../../src/cli/task.js'
 import { systemDisk } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
@@ -33,7 +33,7 @@ async function task(...words: string[]) {
   try {
     await taskCommand((told) => (code = told)).parseAsync([...words, '--root', root], { from: 'user' })
   } catch (error) {
-    code = explain(error)
+    code = printError(error)
   } finally {
     outSpy.mockRestore()
     errSpy.mockRestore()

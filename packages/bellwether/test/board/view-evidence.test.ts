@@ -173,7 +173,7 @@ it('a view without sensors cannot tell, a wrong key is said, and nothing of it i
   await expect(remoteEvidence(asked).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
 })
 
-it('settings that name half of a view are refused before anything is begun', async () => {
+it('rejects incomplete settings of a view before it starts', async () => {
   const { root } = await place()
   const of = (env: Record<string, string>) => openEvidence(loadSettings({ folder: root, env }).board, root, ids)
   const url = { BELLWETHER__BOARD__VIEW_URL: 'http://127.0.0.1:7717' }
@@ -181,7 +181,7 @@ it('settings that name half of a view are refused before anything is begun', asy
   expect(() => of({ ...url, BELLWETHER__BOARD__VIEW: 'work' })).toThrow('view_key is not')
   expect(() =>
     of({ BELLWETHER__BOARD__VIEW_URL: 'ftp://x', BELLWETHER__BOARD__VIEW: 'w', BELLWETHER__BOARD__VIEW_KEY: 'k' }),
-  ).toThrow('no http')
+  ).toThrow('must be an http or https URL')
   await writeFile(join(root, 'a.txt'), 'x')
   expect(await of({}).inspect(['a.txt'], null)).toMatchObject([{ found: 'present', size: 1 }])
   expect(await readFile(join(root, 'a.txt'), 'utf8')).toBe('x')

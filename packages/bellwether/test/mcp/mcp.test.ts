@@ -1,22 +1,22 @@
-/** Bellwether's MCP server as a real process, driven by the SDK's own client, against a really running house. */
+/** Bellwether's MCP server as a real process, driven by the SDK's own client, against a really running up. */
 import { rm } from 'node:fs/promises'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { evil, longLength, openUp, type UpHouse } from '../cli/running-up.js'
+import { evil, longLength, openUp, type RunningUp } from '../cli/running-up.js'
 import { programFor } from '../support/process.js'
 import { testFolder } from '../support/postgres.js'
 import { until } from '../support/until.js'
 
-let house: UpHouse
+let up: RunningUp
 let client: Client
 beforeAll(async () => {
-  house = await openUp()
-  client = await connected([], house.folder)
+  up = await openUp()
+  client = await connected([], up.folder)
 }, 90_000)
 afterAll(async () => {
   await client?.close()
-  await house?.stop()
+  await up?.stop()
 })
 
 async function connected(
@@ -234,13 +234,10 @@ describe('the MCP server', () => {
   })
 })
 
-describe('the MCP server and its house', () => {
-  it('starts where no house is, says so, and finds one by its folder', slowStart, async () => {
+describe('the MCP server and its up', () => {
+  it('starts where no up is, says so, and finds one by its folder', slowStart, async () => {
     const elsewhere = await testFolder()
-    const [alone, named] = await Promise.all([
-      connected([], elsewhere),
-      connected(['--folder', house.folder], elsewhere),
-    ])
+    const [alone, named] = await Promise.all([connected([], elsewhere), connected(['--folder', up.folder], elsewhere)])
     onTestFinished(async () => {
       await Promise.all([alone.close(), named.close()])
       await rm(elsewhere, { recursive: true, force: true })
@@ -253,10 +250,10 @@ describe('the MCP server and its house', () => {
   })
 
   it('may only do what its key may, and offers only reading where that is wanted', slowStart, async () => {
-    const { key } = await house.api<{ key: string }>('POST', '/keys', { role: 'reader' })
+    const { key } = await up.api<{ key: string }>('POST', '/keys', { role: 'reader' })
     const [reader, weak] = await Promise.all([
-      connected(['--read-only'], house.folder, { BELLWETHER_SERVER: house.url, BELLWETHER_KEY: key }),
-      connected(['--key', key], house.folder),
+      connected(['--read-only'], up.folder, { BELLWETHER_SERVER: up.url, BELLWETHER_KEY: key }),
+      connected(['--key', key], up.folder),
     ])
     onTestFinished(async () => void (await Promise.all([reader.close(), weak.close()])))
     expect((await reader.listTools()).tools.map((tool) => tool.name)).not.toContain('run_turn')
@@ -268,13 +265,13 @@ describe('the MCP server and its house', () => {
   })
 
   it('goes when its client goes, and when a message has no end', slowStart, async () => {
-    const cli = house.start(['mcp'])
+    const cli = up.start(['mcp'])
     cli.child.stdin?.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     await until('it answers', async () => (cli.stdout().includes('"id":1') ? true : undefined), 30_000)
     cli.child.stdin?.end()
     expect(await cli.ended).toBe(0)
     expect(cli.stdout().trim().split('\n')).toHaveLength(1)
-    const flooded = house.start(['mcp'])
+    const flooded = up.start(['mcp'])
     flooded.child.stdin?.write('x'.repeat(9 * 1024 * 1024))
     expect(await flooded.ended).toBe(0)
   })

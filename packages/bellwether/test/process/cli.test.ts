@@ -41,8 +41,8 @@ it('rejects a wrong command line with a suggestion and exit code 2', async () =>
     [['pmo', '--jsn'], 'Did you mean --json?'],
     [['worker', '--targett', 'w'], 'Did you mean --target?'],
     [['worker', '--agents', 'agents.mjs'], 'bellwether worker needs --target NAME'],
-    [['worker', '--target', 'w', '--agents', 'nope.mjs'], 'there is no agents file'],
-    [['worker', '--target', 'w', '--agents', 'wrong.mjs'], 'agent "ann" is not a function'],
+    [['worker', '--target', 'w', '--agents', 'nope.mjs'], 'nope.mjs does not exist'],
+    [['worker', '--target', 'w', '--agents', 'wrong.mjs'], 'Agent "ann" in '],
     [['worker', '--target', 'w', '--agents', 'agents.mjs', '--concurrency', '0'], 'whole number from 1'],
     [['pmo'], 'No database is configured'],
   ]

@@ -15,25 +15,25 @@ afterAll(async () => {
   await cluster.remove()
 })
 
-/** Two PMOs and three workers under load, on a database of their own. */
-async function world(bell: 'notify' | 'nats') {
+/** Starts two PMOs and three workers under load, on their own database. */
+async function startLoadedFleet(bell: 'notify' | 'nats') {
   const database = await cluster.createDatabase()
   onTestFinished(() => database.drop())
-  const place = { url: database.url, ...(bell === 'nats' ? { natsUrl: nats.url } : {}) }
-  const load = await startLoad(place)
+  const address = { url: database.url, ...(bell === 'nats' ? { natsUrl: nats.url } : {}) }
+  const load = await startLoad(address)
   onTestFinished(() => load.stop())
-  const fleet = await startFleet({ ...place, workers: 3, pmos: 2 })
+  const fleet = await startFleet({ ...address, workers: 3, pmos: 2 })
   onTestFinished(() => fleet.stop())
   await load.progress(40)
   return { load, fleet }
 }
 
-describe.each(['notify', 'nats'] as const)('under load, with the %s bell', (bell) => {
+describe.each(['notify', 'nats'] as const)('with the %s bell', (bell) => {
   it(
-    '[T1.6] [W2.1] every turn ends once though workers and PMOs are killed with SIGKILL',
+    '[T1.6] [W2.1] ends every turn once while workers and PMOs are killed under load',
     { timeout: 60_000 },
     async () => {
-      const { load, fleet } = await world(bell)
+      const { load, fleet } = await startLoadedFleet(bell)
 
       const victim = await fleet.slowWorker(load)
       victim.signal('SIGKILL')
@@ -44,7 +44,7 @@ describe.each(['notify', 'nats'] as const)('under load, with the %s bell', (bell
       await load.progress(40)
       fleet.pmos[1]!.signal('SIGKILL')
       await fleet.pmos[1]!.ended
-      // Nobody guards now, and nobody relays commands; both begin again with the next PMO.
+      // Without a PMO there is no guard and no relay; the next PMO resumes both.
       await fleet.add('pmo')
       await load.progress(40)
 

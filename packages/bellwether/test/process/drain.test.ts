@@ -9,12 +9,12 @@ beforeAll(async () => {
 })
 afterAll(() => cluster.remove())
 
-it('a worker that is told to stop finishes what it runs, and nothing is taken over', { timeout: 60_000 }, async () => {
+it('finishes running turns when a worker stops, without a takeover', { timeout: 60_000 }, async () => {
   const database = await cluster.createDatabase()
   onTestFinished(() => database.drop())
   const load = await startLoad({ url: database.url })
   onTestFinished(() => load.stop())
-  // A slow turn takes longer than this timeout: it survives the drain only because the worker goes on beating.
+  // A slow turn takes longer than this timeout, so it survives the drain only if the worker keeps sending beats.
   const fleet = await startFleet({
     url: database.url,
     workers: 2,

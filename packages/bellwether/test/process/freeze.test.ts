@@ -9,7 +9,7 @@ beforeAll(async () => {
 })
 afterAll(() => cluster.remove())
 
-async function world(timings: NonNullable<FleetOptions['timings']>) {
+async function startLoadedFleet(timings: NonNullable<FleetOptions['timings']>) {
   const database = await cluster.createDatabase()
   onTestFinished(() => database.drop())
   const load = await startLoad({ url: database.url })
@@ -20,30 +20,30 @@ async function world(timings: NonNullable<FleetOptions['timings']>) {
   return { load, fleet }
 }
 
-/** Waits on the database's own clock: nothing announces that time has passed. */
+/** Waits by the clock of the database. */
 async function seconds(load: Load, many: number): Promise<void> {
   const { at } = await load.sees('the time', 'select (state.now() + make_interval(secs => $1))::text as at', many)
   await load.sees(`${many} s have passed`, 'select 1 where state.now() > $1::text::timestamptz', at)
 }
 
 it(
-  '[W2.10] a fleet that was frozen for longer than every timeout ends nothing when it wakes',
+  '[W2.10] ends no turn after the whole fleet was frozen for longer than every timeout',
   { timeout: 60_000 },
   async () => {
-    // Long enough that a machine with much else to do does not make anybody silent by itself.
+    // Long enough that a busy machine alone does not exceed them.
     const timings = {
       WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '6',
       PMO__ACTIVE_REAP_SECONDS: '7',
       PMO__DISPATCHED_TIMEOUT_SECONDS: '7',
       PMO__SUSPENDED_REAP_SECONDS: '7',
     }
-    const { load, fleet } = await world(timings)
+    const { load, fleet } = await startLoadedFleet(timings)
     await fleet.slowWorker(load)
-    const everyone = [...fleet.workers, ...fleet.pmos]
-    for (const one of everyone) one.signal('SIGSTOP')
-    // 8 s: sixteen intervals of every watchdog, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
+    const processes = [...fleet.workers, ...fleet.pmos]
+    for (const one of processes) one.signal('SIGSTOP')
+    // 8 s: sixteen watchdog intervals, and more than the 6 s of W2.1 and the 7 s of W2.5 and W2.6.
     await seconds(load, 8)
-    for (const one of everyone) one.signal('SIGCONT')
+    for (const one of processes) one.signal('SIGCONT')
     await load.progress(60)
 
     const audit = await load.settle()
@@ -59,36 +59,32 @@ it(
   },
 )
 
-it(
-  '[W2.1] [T1.2] a worker that was frozen past its timeout has lost its turns and writes nothing',
-  { timeout: 60_000 },
-  async () => {
-    const { load, fleet } = await world({})
-    const frozen = await fleet.slowWorker(load)
-    const workerId = (await frozen.ready())['worker_id']
-    const held = await load.sees(
-      'its slow turn',
-      "select agent_turn_id from state.turns where claimed_by = $1 and agent_id like 'slow-%' and status = 'running'",
-      workerId,
-    )
-    frozen.signal('SIGSTOP')
-    const heir = await load.sees(
-      'its slow turn is ended by another',
-      'select claimed_by, turn_epoch, outcome from state.turns where agent_turn_id = $1 and ended_at is not null',
-      held['agent_turn_id'],
-    )
-    expect(heir['claimed_by']).not.toBe(workerId)
-    frozen.signal('SIGCONT')
-    await load.sees(
-      'it works again',
-      'select 1 from state.turns where claimed_by = $1 and created_at > (select max(ended_at) from state.turns where agent_turn_id = $2)',
-      workerId,
-      held['agent_turn_id'],
-    )
+it('[W2.1] [T1.2] rejects writes of a worker that was frozen past its timeout', { timeout: 60_000 }, async () => {
+  const { load, fleet } = await startLoadedFleet({})
+  const frozen = await fleet.slowWorker(load)
+  const workerId = (await frozen.ready())['worker_id']
+  const turn = await load.sees(
+    'its slow turn',
+    "select agent_turn_id from state.turns where claimed_by = $1 and agent_id like 'slow-%' and status = 'running'",
+    workerId,
+  )
+  frozen.signal('SIGSTOP')
+  const ended = await load.sees(
+    'another worker ends its slow turn',
+    'select claimed_by, turn_epoch, outcome from state.turns where agent_turn_id = $1 and ended_at is not null',
+    turn['agent_turn_id'],
+  )
+  expect(ended['claimed_by']).not.toBe(workerId)
+  frozen.signal('SIGCONT')
+  await load.sees(
+    'it works again',
+    'select 1 from state.turns where claimed_by = $1 and created_at > (select max(ended_at) from state.turns where agent_turn_id = $2)',
+    workerId,
+    turn['agent_turn_id'],
+  )
 
-    const audit = await load.settle()
-    expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
-    expect(audit.interventions['reclaim']).toBeGreaterThan(0)
-    expect(await doubledEffects(load)).toEqual([])
-  },
-)
+  const audit = await load.settle()
+  expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
+  expect(audit.interventions['reclaim']).toBeGreaterThan(0)
+  expect(await doubledEffects(load)).toEqual([])
+})

@@ -14,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => cluster.remove())
 
-/** The turns of the task events that the stream holds, in order. */
+/** The turns of the task events in the stream, in order. */
 async function taskTurns(url: string): Promise<string[]> {
   const connection = await connect({ servers: url })
   try {
@@ -35,22 +35,22 @@ async function taskTurns(url: string): Promise<string[]> {
 }
 
 it(
-  '[T1.4] [T1.6] every turn ends and is announced once though nats-server is killed under load',
+  '[T1.4] [T1.6] ends and announces every turn once while nats-server is killed under load',
   { timeout: 60_000 },
   async () => {
     const database = await cluster.createDatabase()
     onTestFinished(() => database.drop())
     const nats = await startNats()
     onTestFinished(() => nats.stop())
-    const place = { url: database.url, natsUrl: nats.url }
-    const load = await startLoad(place)
+    const address = { url: database.url, natsUrl: nats.url }
+    const load = await startLoad(address)
     onTestFinished(() => load.stop())
-    const fleet = await startFleet({ ...place, workers: 3, pmos: 2 })
+    const fleet = await startFleet({ ...address, workers: 3, pmos: 2 })
     onTestFinished(() => fleet.stop())
     await load.progress(60)
 
     await nats.kill()
-    // No bell and no commands: plain turns go on by polling, turns with tools end by the watchdog's answer.
+    // Without NATS, plain turns continue by polling and turns with tools end by a timeout receipt.
     await load.progress(20)
     await nats.restart()
     await load.progress(60)
@@ -58,7 +58,7 @@ it(
     const audit = await load.settle()
     expect(audit).toMatchObject({ stuck: [], lost: [], outcomes: { success: audit.turns }, taskEvents: audit.turns })
     expect(await doubledEffects(load)).toEqual([])
-    const announced = await until('the relay has caught up', async () => {
+    const announced = await until('the relay caught up', async () => {
       const turns = await taskTurns(nats.url)
       return turns.length >= audit.turns ? turns : undefined
     })

@@ -1,4 +1,4 @@
-/** `up` attacked: parts that die again and again, a second one, a taken port, an end in the middle of its start, kill -9 at work. */
+/** Attacks `bellwether up`: a crash loop, a second start, a port in use, a shutdown during the start, and kill -9 during work. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ const pidFile = (data: string) => {
   try {
     return Number(readFileSync(join(data, 'database', 'cluster', 'postmaster.pid'), 'utf8').split('\n')[0])
   } catch {
-    return undefined // none runs
+    return undefined // no server runs
   }
 }
 
@@ -21,28 +21,28 @@ async function partOf(facts: Facts, name: string): Promise<Record<string, unknow
   return found ?? {}
 }
 
-/** Processes whose command line has this word. */
+/** Processes whose command line contains this word. */
 const running = (word: string) =>
   readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false
     try {
       return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(word)
     } catch {
-      return false // it ended meanwhile
+      return false // the process has ended
     }
   })
 
 it(
-  'a worker that dies again and again is put in quarantine, which is said everywhere, and lifted when an agent is changed',
+  'quarantines a worker in a crash loop, reports it, and retries it when an agent file changes',
   { timeout: 120_000 },
   async () => {
-    const { up, told, data, folder } = await testProject()
+    const { up, upFile, data, folder } = await testProject()
     const { cli, facts } = await up()
     expect(statSync(join(data, 'up.json')).mode & 0o777).toBe(0o600)
-    expect(told()).toMatchObject({ url: facts['url'], databaseUrl: facts['databaseUrl'], pid: cli.pid })
+    expect(upFile()).toMatchObject({ url: facts['url'], databaseUrl: facts['databaseUrl'], pid: cli.pid })
     expect(await partOf(facts, 'database')).toMatchObject({ kind: 'part', state: 'ok', pid: pidFile(data) })
 
-    const worker = () => told().workers.find(({ name }) => name === 'worker default')
+    const worker = () => upFile().workers.find(({ name }) => name === 'worker default')
     let last: number | undefined
     const isBack = async () => {
       const pid = worker()?.pid ?? undefined
@@ -74,10 +74,10 @@ it(
 )
 
 it(
-  'kill -9 while a command works leaves nothing of it, and the next start goes on; others are kept out meanwhile',
+  'leaves no process after kill -9 during a command, recovers at the next start, and rejects a second start',
   { timeout: 120_000 },
   async () => {
-    const { up, start, told, folder } = await testProject()
+    const { up, start, upFile, folder } = await testProject()
     const mark = `hibernate-${process.pid}`
     await writeFile(
       join(folder, 'agents', 'sleeper.md'),
@@ -95,7 +95,7 @@ it(
     const second = start()
     expect(await second.ended).toBe(1)
     expect(second.stderr()).toContain('[folder_in_use]')
-    // Of another folder, with a database of its own: nothing that it opened keeps it from ending.
+    // With another folder and database: the parts that it opened do not keep it from exiting.
     const database = await freshDatabase()
     onTestFinished(() => database.drop())
     const other = await testProject()
@@ -104,7 +104,7 @@ it(
     expect(await third.ended).toBe(2)
     expect(third.stderr()).toContain('[cannot_listen]')
 
-    const pids = told().workers.map(({ pid }) => pid!)
+    const pids = upFile().workers.map(({ pid }) => pid!)
     first.cli.signal('SIGKILL')
     await first.cli.ended
     await until('its worker and the command are gone', async () =>
@@ -112,8 +112,8 @@ it(
     )
     const again = await up()
     expect(again.facts['adminKey']).toBe(first.facts['adminKey'])
-    const looked = await ask(again.facts, `/api/v1/projects/default/turns/${turn}`)
-    expect(looked.body).toMatchObject({ agent_turn_id: turn, outcome: null })
+    const found = await ask(again.facts, `/api/v1/projects/default/turns/${turn}`)
+    expect(found.body).toMatchObject({ agent_turn_id: turn, outcome: null })
     const stop = await ask(again.facts, `/api/v1/projects/default/turns/${turn}/stop`, { method: 'POST', body: {} })
     expect(stop.status).toBeLessThan(300)
     const ended = await ask(again.facts, `/api/v1/projects/default/turns/${turn}?wait=20`)
@@ -125,11 +125,11 @@ it(
 )
 
 it(
-  'told to stop in the middle of its start it goes, leaves nothing, and starts well after that',
+  'exits cleanly on a shutdown at any point of its start, and starts again afterwards',
   { timeout: 120_000 },
   async () => {
     const { start, data } = await testProject()
-    // While the database is made, then before the house is open, then while its parts open.
+    // While the database is created, before the runtime is open, and while the parts open.
     for (const line of ['creating the embedded database', 'the embedded database is ready', 'server is ready']) {
       const cli = start()
       await until(line, async () => (cli.stderr().includes(line) || !cli.alive() ? true : undefined), 30_000)
@@ -142,7 +142,7 @@ it(
   },
 )
 
-it('says in plain words where it cannot write, and what to do', async () => {
+it('explains that it cannot write to the data folder, and what to do', async () => {
   const { start, folder } = await testProject()
   const nobody = 65_534
   await chmod(folder, 0o555)

@@ -1,10 +1,10 @@
-/** Everything on one machine, as one command: it works, its workers come back, and after kill -9 the next start goes on. */
+/** Runs `bellwether up` as a real process: turns, the view, a killed worker, and a restart after kill -9. */
 import { expect, it } from 'vitest'
 import { ask, testProject } from '../support/folder.js'
 import { until } from '../support/until.js'
 
 it(
-  'runs a turn, shows the folder, brings a killed worker back, and is taken over after kill -9',
+  'runs a turn, shows the folder, restarts a killed worker, and recovers after kill -9',
   { timeout: 180_000 },
   async () => {
     const { up, run } = await testProject()
@@ -13,14 +13,14 @@ it(
     const turn = await run('turn', 'run', 'greeter', 'Good morning')
     expect(turn).toMatchObject({ code: 0, answer: { outcome: 'success' } })
 
-    // The sensor of the house has told the view what is in the folder.
-    await until('the view knows the agents', async () => {
+    // The sensor of `up` feeds the view.
+    await until('the view shows the agents', async () => {
       const { status, body } = await ask(first.facts, '/api/v1/views/project/tree?path=/agents&recursive=true')
       return status === 200 && JSON.stringify(body).includes('greeter.md') ? true : undefined
     })
-    // What the house keeps for itself is no part of the project.
-    const { body: whole } = await ask(first.facts, '/api/v1/views/project/tree?path=/&recursive=true')
-    expect(JSON.stringify(whole)).not.toContain('.bellwether')
+    // The data folder is excluded from the view.
+    const { body: tree } = await ask(first.facts, '/api/v1/views/project/tree?path=/&recursive=true')
+    expect(JSON.stringify(tree)).not.toContain('.bellwether')
 
     const workers = async (facts: Readonly<Record<string, unknown>>) => {
       const { body } = await ask(facts, '/api/v1/projects/default/workers')
@@ -28,7 +28,7 @@ it(
     }
     const [pid] = await workers(first.facts)
     process.kill(pid!, 'SIGKILL')
-    await until('another worker is there', async () =>
+    await until('another worker runs', async () =>
       (await workers(first.facts)).some((one) => one !== pid) ? true : undefined,
     )
     expect(await run('turn', 'run', 'greeter', 'Still there?')).toMatchObject({
@@ -36,7 +36,7 @@ it(
       answer: { outcome: 'success' },
     })
 
-    // No farewell: the children go with the pipe, the database stays, and the next start finds everything.
+    // The children exit with the pipe, the database keeps running, and the next start takes it over.
     first.cli.signal('SIGKILL')
     await first.cli.ended
     const second = await up()
@@ -49,7 +49,7 @@ it(
   },
 )
 
-it('says what to do where no server is known', async () => {
+it('explains how to start a server if none runs', async () => {
   const { run } = await testProject()
   const { code, stderr } = await run('turn', 'list')
   expect(code).toBe(2)

@@ -1,4 +1,4 @@
-/** A project folder with the agents of `init`, and `up` in it as a real process; what was started ends with the test. */
+/** Creates a project folder with the agents of `init` and runs `up` in it as a real process, which ends with the test. */
 import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,17 +18,17 @@ export interface UpFile {
 export interface Project {
   readonly folder: string
   readonly data: string
-  readonly start: (words?: readonly string[], options?: Partial<CliOptions>) => Cli
-  /** Started, and ready. */
-  readonly up: (words?: readonly string[], options?: Partial<CliOptions>) => Promise<{ cli: Cli; facts: Facts }>
-  /** What the running one says of itself. */
-  readonly told: () => UpFile
+  readonly start: (args?: readonly string[], options?: Partial<CliOptions>) => Cli
+  /** Starts `up` and waits until it is ready. */
+  readonly up: (args?: readonly string[], options?: Partial<CliOptions>) => Promise<{ cli: Cli; facts: Facts }>
+  /** The content of up.json. */
+  readonly upFile: () => UpFile
   readonly run: (
-    ...words: readonly string[]
+    ...args: readonly string[]
   ) => Promise<{ code: unknown; answer: Record<string, unknown>; stderr: string }>
 }
 
-/** The first start makes a database, on a machine that does much else. */
+/** The first start creates a database, on a busy machine. */
 const readyMs = 60_000
 
 export async function testProject(): Promise<Project> {
@@ -41,9 +41,9 @@ export async function testProject(): Promise<Project> {
     await rm(folder, { recursive: true, force: true })
   })
   const data = join(folder, '.bellwether')
-  const start: Project['start'] = (words = [], options = {}) => {
-    const port = words.includes('--port') ? [] : ['--port', '0']
-    const cli = runCli(['up', ...port, '--json', '--parent-pipe', ...words], { cwd: folder, ...options })
+  const start: Project['start'] = (args = [], options = {}) => {
+    const port = args.includes('--port') ? [] : ['--port', '0']
+    const cli = runCli(['up', ...port, '--json', '--parent-pipe', ...args], { cwd: folder, ...options })
     started.push(cli)
     return cli
   }
@@ -51,13 +51,13 @@ export async function testProject(): Promise<Project> {
     folder,
     data,
     start,
-    up: async (words, options) => {
-      const cli = start(words, options)
+    up: async (args, options) => {
+      const cli = start(args, options)
       return { cli, facts: await cli.ready(readyMs) }
     },
-    told: () => JSON.parse(readFileSync(join(data, 'up.json'), 'utf8')) as UpFile,
-    run: async (...words) => {
-      const cli = runCli([...words, '--json'], { cwd: folder })
+    upFile: () => JSON.parse(readFileSync(join(data, 'up.json'), 'utf8')) as UpFile,
+    run: async (...args) => {
+      const cli = runCli([...args, '--json'], { cwd: folder })
       const code = await cli.ended
       return { code, answer: JSON.parse(cli.stdout() || '{}') as Record<string, unknown>, stderr: cli.stderr() }
     },

@@ -1,8 +1,8 @@
-/** Waits for a condition that no event announces; fails with its name when the time is over. Never a plain sleep. */
+/** Polls for a condition that no event announces; after a timeout it fails with the name of the condition. */
 import { poll } from '../../src/ports/database/poll.js'
 
-export async function until<T>(what: string, ask: () => Promise<T | undefined>, withinMs = 15_000): Promise<T> {
-  const answer = await poll({ everyMs: 20, withinMs }, ask)
-  if (answer === undefined) throw new Error(`Not within ${withinMs} ms: ${what}`)
-  return answer
+export async function until<T>(what: string, check: () => Promise<T | undefined>, withinMs = 15_000): Promise<T> {
+  const result = await poll({ everyMs: 20, withinMs }, check)
+  if (result === undefined) throw new Error(`Timed out after ${withinMs} ms: ${what}`)
+  return result
 }

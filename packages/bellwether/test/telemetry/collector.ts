@@ -1,4 +1,4 @@
-/** A real OTLP receiver on HTTP: takes what is posted to /v1/traces as JSON, and remembers every span by its id. */
+/** A real OTLP receiver: accepts JSON on /v1/traces and stores every span by its id. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
@@ -16,7 +16,7 @@ export interface SeenSpan {
 
 export interface Collector {
   readonly url: string
-  /** By their id: a span that is told twice is one. */
+  /** By id; a span that is exported twice appears once. */
   readonly spans: ReadonlyMap<string, SeenSpan>
   readonly requests: () => number
   /** What it answers from now on. */
@@ -67,7 +67,7 @@ export async function startCollector(): Promise<Collector> {
       const ids = new Set(own.map((span) => span.spanId))
       const below = (span: SeenSpan): boolean =>
         ids.has(span.parentSpanId ?? '') && span.name !== 'turn' && Boolean(ids.add(span.spanId))
-      // Steps are told before the tools below them.
+      // Steps come before their tool calls.
       return [...own, ...[...spans.values()].filter((span) => !own.includes(span) && below(span))]
     },
     close: async () => {

@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-/** A clock on which no look is ever too fresh. */
+/** A clock on which every scrape reads the database. */
 function impatient() {
   let ms = 0
   return { ...systemClock, monotonicMs: () => (ms += 10_000) }
@@ -23,13 +23,13 @@ function impatient() {
 const open = (more: Partial<Parameters<typeof openMetrics>[0]> = {}): Promise<Metrics> =>
   openMetrics({ db: t.db, clock: impatient(), log: quietLog, ...more })
 
-/** Samples of our own by name and labels. */
+/** The bellwether_ samples by name and labels. */
 async function read(metrics: Pick<Metrics, 'text'>): Promise<Record<string, number>> {
   const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith('bellwether_'))
   return Object.fromEntries(lines.map((line) => [line.replace(/ \S+$/, ''), Number(line.split(' ').at(-1))]))
 }
 
-/** Reads until these are the numbers: other databases of the server may hold the outbox back for a moment. */
+/** Reads until the values match, because transactions in other databases may delay the outbox briefly. */
 async function readUntil(metrics: Metrics, wanted: Readonly<Record<string, number>>): Promise<Record<string, number>> {
   let seen: Record<string, number> = {}
   const all = async () => {
@@ -42,7 +42,7 @@ async function readUntil(metrics: Metrics, wanted: Readonly<Record<string, numbe
   return seen
 }
 
-it('counts what the fleet has done since, each once: outcomes, steps, tokens, tools and interventions', async () => {
+it('counts outcomes, steps, tokens, tool calls and interventions since the start, each once', async () => {
   await t.agents('ann', 'bob', 'cid')
   const metrics = await open()
   const turn = await t.running('ann')
@@ -76,7 +76,7 @@ it('counts what the fleet has done since, each once: outcomes, steps, tokens, to
   expect(await read(metrics)).toMatchObject(wanted)
 })
 
-it('shows what waits and for how long, who is active, who works, and what holds back the outbox', async () => {
+it('shows queued rows with their age, active agents, workers, and the delay of the outbox', async () => {
   await t.agents('dee', 'eve')
   await ask(t, 'dee')
   await ask(t, 'dee')
@@ -106,7 +106,7 @@ it('shows what waits and for how long, who is active, who works, and what holds 
   expect(seen['bellwether_outbox_horizon_age_seconds']).toBeGreaterThan(0.04)
 })
 
-it('answers with the last numbers while the database is away, and asks it once however many scrape', async () => {
+it('shows the last values while the database is unavailable, and shares one read between scrapes', async () => {
   let broken = false
   let questions = 0
   const db = {
@@ -128,7 +128,7 @@ it('answers with the last numbers while the database is away, and asks it once h
   expect(await late.text()).toContain('bellwether_database_up 1')
 })
 
-it('names no more labels than it can bear', async () => {
+it('bounds the number of labels', async () => {
   await t.agents('fay')
   const metrics = await open()
   const turn = await t.running('fay')
@@ -141,7 +141,7 @@ it('names no more labels than it can bear', async () => {
   expect(counts.reduce((sum, [, count]) => sum + count, 0)).toBe(70)
 })
 
-it('is served on loopback, says when its port is taken, and costs nothing when nobody asks for it', async () => {
+it('serves metrics on loopback, warns if the port is in use, and reads nothing without a scrape', async () => {
   const stop = new AbortController()
   const common = { db: t.db, clock: systemClock, log: quietLog, signal: stop.signal }
   const served = await startTelemetry({ ...common, metricsPort: 0 })
@@ -154,7 +154,7 @@ it('is served on loopback, says when its port is taken, and costs nothing when n
   const warned: string[] = []
   const warn = (_fields: object, message: string) => void warned.push(message)
   const second = await startTelemetry({ ...common, log: { ...quietLog, warn }, metricsPort: port })
-  expect([second.metricsUrl, ...warned]).toEqual([undefined, 'this process serves no numbers for Prometheus'])
+  expect([second.metricsUrl, ...warned]).toEqual([undefined, 'metrics are not served by this process'])
   await second.close()
   stop.abort()
   await served.close()
@@ -165,11 +165,11 @@ it('is served on loopback, says when its port is taken, and costs nothing when n
     ),
   )
 
-  const said: string[] = []
-  const error = (_fields: object, message: string) => void said.push(message)
+  const messages: string[] = []
+  const error = (_fields: object, message: string) => void messages.push(message)
   const wrong = await startTelemetry({ ...common, log: { ...quietLog, error }, endpoint: 'not a url' })
   await wrong.close()
-  expect(said).toEqual(['no traces are told'])
+  expect(messages).toEqual(['trace export failed to start'])
 
   const never = { query: () => Promise.reject(new Error('asked')) }
   const nothing = await startTelemetry({ ...common, db: never })

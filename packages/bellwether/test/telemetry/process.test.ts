@@ -11,7 +11,7 @@ import { until } from '../support/until.js'
 import { startCollector } from './collector.js'
 
 it(
-  'a PMO tells a collector, workers and PMOs serve their numbers, and a command is heard while it works',
+  'a PMO exports traces, workers and PMOs serve metrics, and a command sends live output',
   { timeout: 150_000 },
   async ({ onTestFinished }) => {
     const t = await testKernel()
@@ -50,7 +50,7 @@ it(
     expect(await page(worker)).toContain('bellwether_worker_running{target="default"} 1')
     await writeFile(join(cwd, 'enough'), '')
     const spans = await until(
-      'it is told',
+      'the trace is exported',
       async () => (collector.of(agentTurnId).length > 0 ? collector.of(agentTurnId) : undefined),
       30_000,
     )

@@ -13,7 +13,7 @@ let collector: Collector
 beforeAll(async () => {
   t = await testKernel()
   collector = await startCollector()
-  // The first look finds where the outbox ends; from there on everything is told.
+  // The first step sets the cursor to the end of the outbox; later turns are exported.
   await traces().step()
 })
 afterAll(async () => {
@@ -23,10 +23,10 @@ afterAll(async () => {
 afterEach(() => collector.answer(200))
 
 const traces = (ratio = 1) => openTraces({ db: t.db, clock: systemClock, endpoint: collector.url, ratio })
-/** Steps until this turn is told: other databases of the server may hold the horizon back for a moment. */
-const toldOf = (agentTurnId: string, teller = traces()) =>
-  until('the turn is told', async () => {
-    await teller.step()
+/** Steps until this turn is exported, because transactions in other databases may delay the outbox briefly. */
+const exportedSpans = (agentTurnId: string, exporter = traces()) =>
+  until('the turn is exported', async () => {
+    await exporter.step()
     const spans = collector.of(agentTurnId)
     return spans.length > 0 ? spans : undefined
   })
@@ -36,7 +36,7 @@ const named = (spans: readonly SeenSpan[], name: string) => {
   return found[0]!
 }
 
-it('one trace leads from the caller through enqueue, dispatch, step, tool and child turn to the delivery', async () => {
+it('builds one trace from the caller through enqueue, dispatch, step, tool and child turn to the delivery', async () => {
   await t.agents('parent', 'child')
   const caller = { trace: '0af7651916cd43dd8448eb211c80319c', span: 'b7ad6b7169203331' }
   const traceparent = `00-${caller.trace}-${caller.span}-01`
@@ -55,7 +55,7 @@ it('one trace leads from the caller through enqueue, dispatch, step, tool and ch
   await t.kernel.resume(again!, 'worker-1')
   await finish(t, again!)
 
-  const spans = await toldOf(agentTurnId)
+  const spans = await exportedSpans(agentTurnId)
   const own = named(spans, 'turn')
   expect(own).toMatchObject({ traceId: caller.trace, parentSpanId: caller.span })
   expect(own.attributes).toMatchObject({ 'bellwether.agent_id': 'parent', 'bellwether.outcome': 'success' })
@@ -74,7 +74,7 @@ it('one trace leads from the caller through enqueue, dispatch, step, tool and ch
   )
 })
 
-it('a turn without a caller is the root of its own trace, and says what failed and what a watchdog did', async () => {
+it('makes a turn without a caller the root of a trace, with its error and interventions', async () => {
   await t.agents('lone')
   const turn = await waiting(t, 'lone', [{ toolCallId: 'lone-1', toolName: 'grep', args: {} }])
   await t.all(
@@ -84,7 +84,7 @@ it('a turn without a caller is the root of its own trace, and says what failed a
     turn.agentTurnId,
   )
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId, reason: 'enough' })
-  const spans = await toldOf(turn.agentTurnId)
+  const spans = await exportedSpans(turn.agentTurnId)
   const own = named(spans, 'turn')
   expect(own.traceId).toBe(turn.agentTurnId.replaceAll('-', ''))
   expect(own.parentSpanId ?? '').toBe('')
@@ -92,7 +92,7 @@ it('a turn without a caller is the root of its own trace, and says what failed a
   expect(named(spans, 'tool grep')).toMatchObject({ status: { code: 2, message: 'not_answered' } })
 })
 
-it('a collector that is away gets everything later, once each, and a second teller stands by', async () => {
+it('exports every span once after an outage of the collector, while a second exporter stands by', async () => {
   await t.agents('later')
   const first = traces()
   const second = traces()
@@ -111,19 +111,19 @@ it('a collector that is away gets everything later, once each, and a second tell
   expect(collector.of(turn.agentTurnId)).toEqual([])
   collector.answer(200)
   expect(await first.step()).toBe(4)
-  const [told, asked] = [collector.of(turn.agentTurnId), collector.requests()]
-  expect(told.map((span) => span.name).sort()).toEqual(['deliver', 'dispatch', 'enqueue', 'turn'])
-  // It left the position elsewhere: somebody else is at work.
+  const [spans, requests] = [collector.of(turn.agentTurnId), collector.requests()]
+  expect(spans.map((span) => span.name).sort()).toEqual(['deliver', 'dispatch', 'enqueue', 'turn'])
+  // The cursor has moved, so another process is exporting.
   expect(await second.step()).toBe(0)
   expect(await second.step()).toBe(0)
-  expect(collector.requests()).toBe(asked)
+  expect(collector.requests()).toBe(requests)
   expect(await first.step()).toBe(0)
 })
 
-it('the part of the traces that is asked for is chosen by the trace, whole, and a caller may opt out', async () => {
+it('samples complete traces by trace id, and lets a caller opt out', async () => {
   await t.agents('many')
-  const teller = traces(0.5)
-  await teller.step()
+  const exporter = traces(0.5)
+  await exporter.step()
   const runs: string[] = []
   for (const at of Array.from({ length: 16 }, (_, index) => index.toString(16))) {
     const trace = `0af7651916cd43dd8448eb21${at}c80319c`
@@ -133,16 +133,16 @@ it('the part of the traces that is asked for is chosen by the trace, whole, and 
   }
   const { agentTurnId: quiet } = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-00` })
   await finish(t, (await t.claim())[0]!)
-  // The outbox is told in order: once the last one is, so are the others.
+  // The outbox is exported in order: after the last turn, all are exported.
   const last = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01` })
   await finish(t, (await t.claim())[0]!)
-  await toldOf(last.agentTurnId, teller)
+  await exportedSpans(last.agentTurnId, exporter)
   expect(runs.map((turn) => collector.of(turn).length)).toEqual([...Array(8).fill(4), ...Array(8).fill(0)])
   expect(collector.of(quiet)).toEqual([])
 })
 
 it(
-  '[T8.1] the trace of a turn goes on when its worker is killed and another process takes it over',
+  '[T8.1] continues the trace of a turn when its worker is killed and another process takes over',
   { timeout: 150_000 },
   async ({ onTestFinished }) => {
     await t.agents('slow-one', 'asking-one')
@@ -172,16 +172,16 @@ it(
       return rows.length === 2 ? rows : undefined
     })
     for (const { tool_call_id: id } of calls) await answer(t, id)
-    const teller = traces()
-    const told = await until(
-      'both are told',
+    const exporter = traces()
+    const exported = await until(
+      'both are exported',
       async () => {
-        await teller.step()
+        await exporter.step()
         return collector.of(agentTurnId).length > 0 && collector.of(asking.agentTurnId).length > 0 ? true : undefined
       },
       40_000,
     )
-    expect(told).toBe(true)
+    expect(exported).toBe(true)
     const own = named(collector.of(agentTurnId), 'turn')
     expect(own).toMatchObject({ parentSpanId: 'b7ad6b7169203332', events: ['reclaim'] })
     expect(own.attributes).toMatchObject({ 'bellwether.outcome': 'success', 'bellwether.worker_id': await claimedBy() })

@@ -20,7 +20,7 @@ import { systemDisk } from '../../ports/disk/disk.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { openDispatcher } from '../../runtime/parts/board.js'
 import { collect } from '../options.js'
-import { exitCodes, tell as answer } from '../output.js'
+import { exitCodes, print as answer } from '../output.js'
 import { wholeNumber } from './queries.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 

@@ -24,7 +24,7 @@ import { plain } from '../../client/sanitize.js'
 import { openDispatcher } from '../../runtime/parts/board.js'
 import { openEvidence } from '../../runtime/parts/remote-evidence.js'
 import { collect } from '../options.js'
-import { tell as answer } from '../output.js'
+import { print as answer } from '../output.js'
 import { readStdin } from '../stdin.js'
 import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
 

@@ -6,7 +6,7 @@ import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
 import { backoffMs, reconnectBackoff } from '../../ports/retry.js'
 import { openClient, serverOptions, type ServerFlags } from '../client.js'
-import { printLine, tell } from '../output.js'
+import { print, printLine } from '../output.js'
 import { untilInterrupted } from '../interrupt.js'
 import { wholeUpTo } from '../options.js'
 import { bytes, facts, instant, table } from '../terminal.js'
@@ -50,7 +50,7 @@ export function lookCommands(view: Command): void {
     .action(async (path: string | undefined, flags: LookFlags & { depth: number; limit: number }) => {
       const more = { path: path ?? '/', max_depth: String(flags.depth) }
       const tree = await ask<Node>(openClient(flags), flags, 'tree', more)
-      tell(flags, tree, () => treeLines(tree, flags.limit))
+      print(flags, tree, () => treeLines(tree, flags.limit))
     })
   question(view, 'search <pattern>', 'entries by name: a part of it, or a glob such as "*.ts" or "/src/**/*.md"')
     .option('--path <dir>', 'only below this directory')
@@ -58,7 +58,7 @@ export function lookCommands(view: Command): void {
     .action(async (pattern: string, flags: LookFlags & { path?: string; limit: number }) => {
       const more = { pattern, path: flags.path, limit: String(flags.limit) }
       const found = await ask<Found>(openClient(flags), flags, 'search', more)
-      tell(flags, found, () => {
+      print(flags, found, () => {
         if (found.results.length === 0) return 'nothing found'
         return `${entryTable(found.results, process.stdout.columns)}${found.truncated ? '\n… and more (--limit)' : ''}`
       })
@@ -66,12 +66,12 @@ export function lookCommands(view: Command): void {
   question(view, 'stats', 'how much there is, how fresh it is, and what is doubtful').action(
     async (flags: LookFlags) => {
       const stats = await ask<Stats>(openClient(flags), flags, 'stats')
-      tell(flags, stats, () => statsStory(stats))
+      print(flags, stats, () => statsStory(stats))
     },
   )
   question(view, 'blind-spots', 'what changed where no sensor was watching').action(async (flags: LookFlags) => {
     const spots = await ask<BlindSpots>(openClient(flags), flags, 'blind-spots')
-    tell(flags, spots, () =>
+    print(flags, spots, () =>
       [
         `${spots.additions_count} appeared unseen, ${spots.deletion_count} went unseen`,
         ...spots.additions.map((path) => `+ ${plain(path)}`),
@@ -81,7 +81,7 @@ export function lookCommands(view: Command): void {
   })
   question(view, 'sessions', 'the sensors that feed the view').action(async (flags: LookFlags) => {
     const answer = await ask<{ readonly sessions: readonly Session[] }>(openClient(flags), flags, 'sessions')
-    tell(flags, answer, () => {
+    print(flags, answer, () => {
       if (answer.sessions.length === 0) return 'no sensor is connected'
       const rows = answer.sessions.map((one) => [
         one.agent_id ?? '–',
@@ -102,7 +102,7 @@ export function lookCommands(view: Command): void {
       const client = openClient(flags)
       if (flags.follow === true) return follow(client, flags, flags.since)
       const answer = await ask<Changes>(client, flags, 'changes', { since: flags.since })
-      return tell(flags, answer, () => changesStory(answer, flags.since !== undefined))
+      return print(flags, answer, () => changesStory(answer, flags.since !== undefined))
     })
 }
 
