@@ -34,7 +34,7 @@ export function toolboxOf(names: readonly string[]): Toolbox {
     plan: ({ toolCallId, name, args }) =>
       names.includes(name)
         ? { call: { toolCallId, toolName: name, args } }
-        : { refuse: { code: 'unknown_tool', message: `there is no tool ${name}` } },
+        : { refuse: { code: 'unknown_tool', message: `unknown tool ${name}` } },
   }
 }
 

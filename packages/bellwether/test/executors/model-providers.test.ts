@@ -170,7 +170,7 @@ it('broken JSON and unknown tools from a real stream are told to the model', asy
   expect(await b.run({})).toMatchObject({ outcome: 'success', text: 'sorry' })
   const told = JSON.stringify(provider.requests[1]!.body.messages)
   expect(told).toContain('must be one JSON object')
-  expect(told).toContain('there is no tool rm_rf')
+  expect(told).toContain('unknown tool rm_rf')
 })
 
 it('repeated call ids of a sloppy provider are told apart', async () => {

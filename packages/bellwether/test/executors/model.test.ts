@@ -109,7 +109,7 @@ it('a refused call is told to the model without leaving the turn; the accepted o
   expect(ended).toMatchObject({ outcome: 'success', text: 'done' })
   expect(asked[1]!.messages.at(-1)).toMatchObject({
     outputs: [
-      { name: 'nope', failed: true, text: expect.stringContaining('there is no tool nope') },
+      { name: 'nope', failed: true, text: expect.stringContaining('unknown tool nope') },
       { name: 'add', failed: false, text: '2' },
       { name: 'add', failed: true, text: expect.stringContaining('must be one JSON object') },
     ],

@@ -17,7 +17,7 @@ const executor = openModelExecutor({
     plan: ({ toolCallId, name, args }) =>
       name === toolName
         ? { call: { toolCallId, toolName: name, args, timeoutSeconds: 60 } }
-        : { refuse: { code: 'unknown_tool', message: `there is no tool ${name}` } },
+        : { refuse: { code: 'unknown_tool', message: `unknown tool ${name}` } },
   }),
 })
 

@@ -97,7 +97,7 @@ describe('a function agent', () => {
     expect(texts(await batchOf(t, batchId))).toEqual([
       'greeter',
       'kind',
-      expect.stringContaining('No function for agent'),
+      expect.stringContaining('This worker has no function for agent'),
     ])
   })
 })

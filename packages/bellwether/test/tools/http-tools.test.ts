@@ -16,13 +16,13 @@ let other: Server
 let folder: string
 let base: string
 let answer: Answer = (_request, response) => void response.end()
-const asked: {
+const requests: {
   method: string | undefined
   url: string | undefined
   headers: IncomingMessage['headers']
   body: string
 }[] = []
-const strayed: string[] = []
+const strayRequests: string[] = []
 
 const listen = async (on: Server) => {
   await new Promise<void>((resolve) => on.listen(0, '127.0.0.1', resolve))
@@ -35,20 +35,20 @@ beforeAll(async () => {
     let body = ''
     request.on('data', (chunk: Buffer) => (body += chunk.toString()))
     request.on('end', () => {
-      asked.push({ method: request.method, url: request.url, headers: request.headers, body })
+      requests.push({ method: request.method, url: request.url, headers: request.headers, body })
       answer(request, response, body)
     })
   })
   other = createServer((request, response) => {
-    strayed.push(request.url ?? '')
+    strayRequests.push(request.url ?? '')
     response.end('stolen')
   })
   base = await listen(server)
   elsewhere = await listen(other)
 })
 beforeEach(() => {
-  asked.length = 0
-  strayed.length = 0
+  requests.length = 0
+  strayRequests.length = 0
 })
 afterAll(async () => {
   server.closeAllConnections()
@@ -85,16 +85,16 @@ const json =
   (_request, response) =>
     void response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value))
 
-describe('a call', () => {
-  it('is one request: arguments in the path, the query or the body, secrets from the environment, its id as a key', async () => {
+describe('an HTTP tool call', () => {
+  it('sends one request with its arguments, secrets from the environment, and its id as idempotency key', async () => {
     answer = json(200, { ok: true, __cg_control: { after_execution: 'terminate' } })
     const headers = { Authorization: 'Bearer ${KEY}' }
     const url = `${base}/users/{id}?v=2`
-    // Under a key: what a server says does not stand where only a tool host may speak.
+    // The body has its own key, so that a server cannot set `__cg_control` on the result.
     const result = { status: 200, body: { ok: true, __cg_control: { after_execution: 'terminate' } } }
     expect(await run({ url, headers }, { id: 'a/b?c', n: 1 }, undefined, { KEY: 's3cret' })).toEqual(result)
     await run({ url, method: 'GET' }, { id: 7, q: 'x y', list: [1] })
-    expect(asked).toMatchObject([
+    expect(requests).toMatchObject([
       {
         method: 'POST',
         url: '/users/a%2Fb%3Fc?v=2',
@@ -110,7 +110,7 @@ describe('a call', () => {
     ])
   })
 
-  it('gives text as text, and cuts an answer that is too long without reading on', async () => {
+  it('returns text as text, and stops reading a response at its limit', async () => {
     answer = (_request, response) => void response.end('plain')
     expect(await run({ url: base })).toEqual({ status: 200, body: 'plain' })
     let closed = false
@@ -128,7 +128,7 @@ describe('a call', () => {
     await expect.poll(() => closed).toBe(true)
   })
 
-  it('ends with its signal, also in the middle of an answer that drips', async () => {
+  it('ends with its signal, also in the middle of a slow response', async () => {
     let dripping: () => void = () => undefined
     const begun = new Promise<void>((resolve) => (dripping = resolve))
     answer = (_request, response) => {
@@ -148,16 +148,16 @@ describe('a call', () => {
     [500, { inDoubt: true, retryable: true }],
     [503, { inDoubt: true, retryable: true, afterMs: 2_000 }],
     [501, { inDoubt: false, retryable: false }],
-  ])('that is answered %d has failed, and says what that means', async (status, meaning) => {
+  ])('fails on status %d with the right meaning', async (status, meaning) => {
     answer = json(status, { why: 'because' }, status === 500 ? {} : { 'retry-after': '2' })
     expect(await failure(run({ url: base }))).toMatchObject({
       code: `http_${status}`,
-      message: `the server answered ${status}: {"why":"because"}`,
+      message: `the server responded with ${status}: {"why":"because"}`,
       ...meaning,
     })
   })
 
-  it('that nobody hears has not happened; one that is cut off may have', async () => {
+  it('is not in doubt if no connection was made, and in doubt if the connection broke', async () => {
     const gone = createServer()
     const nowhere = await listen(gone)
     gone.close()
@@ -176,7 +176,7 @@ describe('a call', () => {
     expect(await failure(run({ url: base }))).toMatchObject({ inDoubt: true })
   })
 
-  it('does not take what is packed, or what says JSON and is none', async () => {
+  it('rejects a compressed response, and returns invalid JSON as text', async () => {
     answer = json(200, 'x', { 'content-encoding': 'gzip' })
     expect(await failure(run({ url: base }))).toMatchObject({ code: 'packed_answer' })
     answer = (_request, response) => void response.writeHead(200, { 'content-type': 'application/json' }).end('{oops')
@@ -184,17 +184,17 @@ describe('a call', () => {
   })
 })
 
-describe('a call goes nowhere else', () => {
+describe('an HTTP tool call to another address', () => {
   it.each(['', '..', '.', '../..', 'a/../b', 'a\\..', '.. ', '%2e%2e', '..;', '\\..\\..'])(
-    'an argument cannot climb: %j',
+    'is impossible with the path argument %j',
     async (id) => {
       answer = json(200, {})
       await failure(run({ url: `${base}/safe/{id}/end` }, { id }))
-      for (const { url } of asked) expect(url).toMatch(/^\/safe\/[^/]+\/end$/)
+      for (const { url } of requests) expect(url).toMatch(/^\/safe\/[^/]+\/end$/)
     },
   )
 
-  it('an argument is never part of the host', async () => {
+  it('is impossible, because no argument is part of the host', async () => {
     const { problems } = await declared({
       a: { description: 'x', url: 'http://{host}/x' },
       b: { description: 'x', url: `${base.replace('://', '://{user}@')}/x` },
@@ -206,11 +206,11 @@ describe('a call goes nowhere else', () => {
     answer = json(200, {})
     await run({ url: `${base}/{rest}` }, { rest: `@${new URL(elsewhere).host}/` })
     await run({ url: `${base}/x?u={rest}` }, { rest: '#@evil/' })
-    expect(asked).toHaveLength(2)
-    expect(strayed).toEqual([])
+    expect(requests).toHaveLength(2)
+    expect(strayRequests).toEqual([])
   })
 
-  it('a redirect is followed within the origin only, and never repeats a write', async () => {
+  it('is not made by a redirect: redirects stay within the origin and never repeat a write', async () => {
     answer = (request, response) => {
       const to = request.url === '/a' ? '/b' : request.url === '/out' ? `${elsewhere}/` : undefined
       if (to === undefined) json(200, { at: request.url })(request, response, '')
@@ -221,7 +221,7 @@ describe('a call goes nowhere else', () => {
     expect(await failure(run({ url: `${base}/a` }))).toMatchObject({ code: 'redirect_refused' })
     answer = (request, response) => void response.writeHead(302, { location: request.url ?? '' }).end()
     expect(await failure(run({ url: `${base}/loop`, method: 'GET' }))).toMatchObject({ code: 'redirect_refused' })
-    expect(strayed).toEqual([])
+    expect(strayRequests).toEqual([])
   })
 
   it.each([
@@ -232,7 +232,7 @@ describe('a call goes nowhere else', () => {
     'http://0x7f.1:1/',
     'http://169.254.169.254/latest',
     'http://localhost:1/',
-  ])('this machine and private networks are refused unless they are allowed: %s', async (url) => {
+  ])('is refused for the private address %s unless allowed', async (url) => {
     expect(await failure(run({ url, allow_private: false }))).toMatchObject({ code: 'address_refused', inDoubt: false })
   })
 
@@ -255,9 +255,9 @@ describe('a call goes nowhere else', () => {
     ['fe80::1', false],
     ['ff02::1', false],
     ['example.com', false],
-  ])('%s is an address of the open internet: %s', (address, open) => expect(isPublic(address)).toBe(open))
+  ])('treats %s as public: %s', (address, open) => expect(isPublic(address)).toBe(open))
 
-  it('a name is resolved once, all its addresses are judged, and the connection goes to the judged one', async () => {
+  it('is not made by DNS rebinding: a name is resolved once and all its addresses are checked', async () => {
     let asks = 0
     type Resolve = Parameters<typeof guardedLookup>[0]
     /** A name that means a public address first and this machine a moment later. */
@@ -285,11 +285,11 @@ describe('a call goes nowhere else', () => {
       ])) as unknown as Resolve
     const mixed = new Promise((resolve) => guardedLookup(both)('evil.test', {}, (error) => resolve(error)))
     expect(await mixed).toMatchObject({ code: 'address_refused' })
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
   })
 })
 
-it('a declaration that is wrong is told by file, line and the nearest key, and the others work', async () => {
+it('reports problems of tools.json with file, line and nearest key, and keeps the valid tools', async () => {
   const { tools, problems } = await declared({
     good: { description: 'x', url: 'https://example.com/' },
     'Bad Name': { description: 'x', url: 'https://example.com/' },
@@ -306,13 +306,17 @@ it('a declaration that is wrong is told by file, line and the nearest key, and t
   })
   expect(tools.map((tool) => tool.name)).toEqual(['good'])
   expect(problems).toEqual([
-    expect.stringMatching(/^tools\.json:7: Bad Name: "Bad Name" is not the name of a tool/),
-    expect.stringMatching(/^tools\.json:11: submit_result: submit_result is built in/),
-    'tools.json:18: there is no key tools.typo.metod; did you mean method?',
-    expect.stringMatching(/^tools\.json:20: schema: the schema of the parameters cannot be used/),
-    expect.stringMatching(/^tools\.json:32: secret: the environment has no NOT_SET_ANYWHERE/),
-    expect.stringMatching(/^tools\.json:39: leak: BELLWETHER__DATABASE__URL is a setting of the worker/),
-    expect.stringMatching(/^tools\.json:46: split: a header has characters/),
+    expect.stringMatching(/^tools\.json:7: tool "Bad Name" is invalid: "Bad Name" is not a valid tool name/),
+    expect.stringMatching(
+      /^tools\.json:11: tool "submit_result" is invalid: the tool name "submit_result" is reserved/,
+    ),
+    'tools.json:18: unknown key "tools.typo.metod". Did you mean "method"?',
+    expect.stringMatching(/^tools\.json:20: tool "schema" is invalid: the schema of the parameters is invalid/),
+    expect.stringMatching(/^tools\.json:32: tool "secret" is invalid: the environment has no NOT_SET_ANYWHERE/),
+    expect.stringMatching(
+      /^tools\.json:39: tool "leak" is invalid: BELLWETHER__DATABASE__URL is a setting of the worker/,
+    ),
+    expect.stringMatching(/^tools\.json:46: tool "split" is invalid: a header value contains invalid characters/),
   ])
   expect(tools[0]).toMatchObject({ idempotent: false, name: 'good' })
 })

@@ -1,4 +1,4 @@
-/** MCP servers that are real processes, over stdio and HTTP, and what they do wrong. */
+/** MCP servers as real processes over stdio and HTTP, and their failures. */
 import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -25,8 +25,8 @@ const say = (fields: object, message: string) =>
   )
 const log = { info: say, warn: say, error: say }
 const installation = `mcp-${process.pid}`
-/** The processes of this test's servers that live. */
-const family = () => readProcesses().filter((one) => one.token?.startsWith(`${installation}.`) ?? false)
+/** The live processes of this test's servers. */
+const serverProcesses = () => readProcesses().filter((one) => one.token?.startsWith(`${installation}.`) ?? false)
 
 beforeAll(async () => {
   folder = await testFolder()
@@ -35,14 +35,14 @@ beforeAll(async () => {
 afterEach(async () => {
   await Promise.all(open.map((server) => server.close()))
   open = []
-  if (family().length > 0) throw new Error('a server was left behind')
+  if (serverProcesses().length > 0) throw new Error('a server process survived')
 })
 afterAll(async () => {
   guardian.close()
   await rm(folder, { recursive: true, force: true })
 })
 
-const usual: McpDeclaration = {
+const defaults: McpDeclaration = {
   args: [],
   env: {},
   cwd: '.',
@@ -51,11 +51,11 @@ const usual: McpDeclaration = {
   timeout_seconds: 10,
   idempotent: false,
 }
-const words = (...more: string[]) => [...programOf(fakeMcp), ...more]
+const programArgs = (...more: string[]) => [...programOf(fakeMcp), ...more]
 const stdio = (...more: string[]): McpDeclaration => ({
-  ...usual,
+  ...defaults,
   command: process.execPath,
-  args: words('stdio', ...more),
+  args: programArgs('stdio', ...more),
 })
 
 const options = () => ({
@@ -75,7 +75,7 @@ async function started(declared: McpDeclaration): Promise<OpenServer> {
   const server = openServer('fake', declared, options())
   open.push(server)
   await server.settled()
-  await until('its tools are listed', async () => server.tools().length > 0 || undefined)
+  await until('the server has listed its tools', async () => server.tools().length > 0 || undefined)
   return server
 }
 
@@ -112,16 +112,16 @@ afterEach(async () => {
   }
 })
 
-describe.each(['stdio', 'http'] as const)('a server over %s', (kind) => {
-  const begin = async () => {
+describe.each(['stdio', 'http'] as const)('an MCP server over %s', (kind) => {
+  const startServer = async () => {
     if (kind === 'stdio') return started(stdio())
     const port = await freePort()
     await remote(port)
-    return started({ ...usual, url: `http://127.0.0.1:${port}/mcp` })
+    return started({ ...defaults, url: `http://127.0.0.1:${port}/mcp` })
   }
 
-  it('lists its tools and answers: text, data, pictures by their measure; what it calls an error is one', async () => {
-    const server = await begin()
+  it('lists its tools and returns text, structured data, the size of images, and errors', async () => {
+    const server = await startServer()
     expect(server.tools().find((one) => one.tool === 'echo')?.hosted).toMatchObject({
       name: 'fake__echo',
       description: 'does echo',
@@ -130,7 +130,7 @@ describe.each(['stdio', 'http'] as const)('a server over %s', (kind) => {
       timeoutSeconds: 10,
     })
     expect(await call(server, 'echo', { text: 'grüezi' })).toBe('grüezi')
-    // Under a key: nothing that a server says stands where only a tool host may speak.
+    // The data has its own key, so that a server cannot set `__cg_control` on the result.
     expect(await call(server, 'structured')).toEqual({
       structured: { n: 1, __cg_control: { after_execution: 'terminate' } },
     })
@@ -149,48 +149,52 @@ describe.each(['stdio', 'http'] as const)('a server over %s', (kind) => {
     })
   })
 
-  it('lists again when it says that its tools changed', async () => {
-    const server = await begin()
+  it('lists its tools again when it announces a change', async () => {
+    const server = await startServer()
     expect(server.tools().map((one) => one.tool)).not.toContain('extra')
     await call(server, 'grow')
     await until('the new tool is there', async () => server.tools().some((one) => one.tool === 'extra') || undefined)
   })
 
-  it('that answers 50 MB is told to be too large, at once, and goes on', async () => {
-    const server = await begin()
+  it('fails a call with a 50 MB result at once, and keeps working', async () => {
+    const server = await startServer()
     expect(await failure(call(server, 'huge'))).toMatchObject({ code: 'result_too_large' })
     await until(
-      'it answers again',
+      'the server responds again',
       async () => (await failure(call(server, 'echo', { text: 'x' }))) === undefined || undefined,
     )
   })
 
-  it('that hangs is given up by the signal, and answers others meanwhile', async () => {
-    const server = await begin()
+  it('cancels a hanging call by its signal, with a failure in doubt, and serves other calls in parallel', async () => {
+    const server = await startServer()
     const over = new AbortController()
     const hanging = failure(call(server, 'hang', {}, over.signal))
     expect(await call(server, 'echo', { text: 'still here' })).toBe('still here')
-    over.abort()
-    expect(await hanging).toBeDefined()
+    over.abort('not_waited_for')
+    expect(await hanging).toMatchObject({
+      code: 'tool_timeout',
+      inDoubt: true,
+      message: expect.stringContaining('not_waited_for'),
+    })
   })
 })
 
-it('a program that dies in the middle of a call leaves it in doubt, is started again, and its tools are kept meanwhile', async () => {
+it('leaves a call in doubt if the server program dies, restarts the program, and keeps its tool list', async () => {
   const server = await started(stdio())
   const names = server.tools().length
   expect(await failure(call(server, 'die'))).toMatchObject({ code: 'mcp_lost', inDoubt: true, retryable: true })
   expect(server.tools()).toHaveLength(names)
   await until(
-    'it answers again',
+    'the server responds again',
     async () => (await failure(call(server, 'echo', { text: 'x' }))) === undefined || undefined,
   )
   expect(logged.some((line) => line.includes('connection lost'))).toBe(true)
 })
 
-it('a remote server that goes away and comes back is found again, with a new session', async () => {
+it('reconnects to a remote server that restarts, with a new session', async () => {
   const port = await freePort()
   const first = await remote(port)
-  const server = await started({ ...usual, url: `http://127.0.0.1:${port}/mcp` })
+  const server = await started({ ...defaults, url: `http://127.0.0.1:${port}/mcp` })
   const dying = failure(call(server, 'hang'))
   await call(server, 'echo', { text: 'x' })
   first.signal('SIGKILL')
@@ -203,17 +207,17 @@ it('a remote server that goes away and comes back is found again, with a new ses
   })
   await remote(port)
   await until(
-    'it answers again',
+    'the server responds again',
     async () => (await failure(call(server, 'echo', { text: 'x' }))) === undefined || undefined,
     30_000,
   )
 })
 
-it('a program that cannot be started is told with what it said, and tried again', async () => {
+it('logs a server program that cannot start, and has no tools', async () => {
   const before = logged.length
   const server = openServer(
     'broken',
-    { ...usual, command: '/bin/sh', args: ['-c', 'echo nothing works >&2; exit 1'] },
+    { ...defaults, command: '/bin/sh', args: ['-c', 'echo nothing works >&2; exit 1'] },
     options(),
   )
   open.push(server)
@@ -222,23 +226,23 @@ it('a program that cannot be started is told with what it said, and tried again'
   expect(logged.slice(before).join('\n')).toContain('cannot connect')
 })
 
-it('a program that never answers holds up nobody: neither a call nor the end', async () => {
-  const server = openServer('mute', { ...usual, command: 'sleep', args: ['1000'] }, options())
+it('closes a server program that never responds', async () => {
+  const server = openServer('mute', { ...defaults, command: 'sleep', args: ['1000'] }, options())
   open.push(server)
-  await until('it runs', async () => family().length > 0 || undefined)
+  await until('it runs', async () => serverProcesses().length > 0 || undefined)
   expect(server.tools()).toEqual([])
   await server.close()
-  expect(family()).toEqual([])
+  expect(serverProcesses()).toEqual([])
 })
 
-it('a thousand tools come a page at a time', async () => {
+it('reads a list of a thousand tools page by page', async () => {
   const server = await started(stdio('--many', '1000'))
   expect(server.tools()).toHaveLength(1_000)
   expect(new Set(server.tools().map((one) => one.hosted.name)).size).toBe(1_000)
   expect(await call(server, 'tool_999', { text: 'last' })).toBe('last')
 })
 
-it('a program sees only what it was given, and nothing of it is left when it is closed', async () => {
+it('passes only declared variables to a server program, and leaves no process after close', async () => {
   process.env['BELLWETHER__DATABASE__URL'] ??= 'postgres://secret'
   process.env['SECRET_FOR_TEST'] = 's3cret'
   const declared = { ...stdio(), env: { API_KEY: '${SECRET_FOR_TEST}' } }
@@ -247,13 +251,13 @@ it('a program sees only what it was given, and nothing of it is left when it is 
   expect(names).toContain('API_KEY')
   expect(names.filter((name) => /SECRET|DATABASE/.test(name))).toEqual([])
   await call(server, 'breed')
-  await until('its child lives', async () => family().length >= 2 || undefined)
+  await until('its child lives', async () => serverProcesses().length >= 2 || undefined)
   await server.close()
-  expect(family()).toEqual([])
+  expect(serverProcesses()).toEqual([])
   delete process.env['SECRET_FOR_TEST']
 })
 
-it('a file that is wrong is told by line; a setting of the worker cannot be handed on', async () => {
+it('reports problems of mcp.json with their line, and rejects a worker setting in env', async () => {
   const { writeFile } = await import('node:fs/promises')
   const path = join(folder, 'mcp.json')
   await writeFile(
@@ -263,11 +267,11 @@ it('a file that is wrong is told by line; a setting of the worker cannot be hand
   const { servers, problems } = readMcpFile(path)
   expect([...servers.keys()]).toEqual(['c'])
   expect(problems).toEqual([
-    expect.stringMatching(/^mcp\.json:3: mcpServers\.a\.args cannot be used/),
-    'mcp.json:4: b needs either command or url',
+    expect.stringMatching(/^mcp\.json:3: "mcpServers\.a\.args" is invalid: must be of type array \(got "y"\)/),
+    'mcp.json:4: server "b" must have either "command" or "url"',
   ])
   await writeFile(path, '{\n  "mcpServers": {,}\n}\n')
-  expect(() => readMcpFile(path)).toThrow('mcp.json:2: this is not JSON')
+  expect(() => readMcpFile(path)).toThrow('Cannot read mcp.json:2: it is not valid JSON')
   const leaking = { ...stdio(), env: { URL: '${BELLWETHER__DATABASE__URL}' } }
   await expect(started(leaking)).rejects.toThrow('is not handed on')
   expect(readFileSync(path, 'utf8')).toContain('mcpServers')

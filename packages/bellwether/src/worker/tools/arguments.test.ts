@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { checkArguments, checkSchema, keptSchemas } from './arguments.js'
+import { checkArguments, checkSchema, cachedSchemas } from './arguments.js'
 
 const parameters = {
   type: 'object',
@@ -17,27 +17,27 @@ const message = (args: unknown) => {
   return 'refuse' in checked ? checked.refuse.message : 'fits'
 }
 
-describe('arguments', () => {
-  it('that fit are handed on as they are, also when they were written as text', () => {
+describe('checkArguments', () => {
+  it('passes valid arguments on, also as JSON text', () => {
     expect(check({ city: 'Bern', days: 2 })).toEqual({ args: { city: 'Bern', days: 2 } })
     expect(check('{"city": "Bern"}')).toEqual({ args: { city: 'Bern' } })
     expect(checkArguments(undefined, { parameters: {} })).toEqual({ args: {} })
   })
 
-  it('that do not fit are refused with everything that is to be mended', () => {
+  it('refuses invalid arguments with all problems', () => {
     expect(message({ days: 0, unit: 'k', colour: 1 })).toBe(
-      'the arguments do not fit: "city" is missing; there is no "colour"; "days" must be >= 1; "unit" must be one of ["c","f"]',
+      'the arguments are invalid: "city" is missing; "colour" is not a parameter; "days" must be >= 1; "unit" must be one of ["c","f"]',
     )
     expect(message({ city: 5 })).toContain('"city" must be of type string')
-    expect(message('{"city": ')).toContain('not JSON')
-    expect(message([1])).toContain('must be a JSON object, and are a list')
+    expect(message('{"city": ')).toContain('not valid JSON')
+    expect(message([1])).toContain('must be a JSON object, not a list')
     expect(message({ city: 'B\0rn' })).toContain('NUL')
     expect(message({ city: 'B'.repeat(300_000) })).toContain('the limit is')
     const deep = JSON.parse(`${'{"a":'.repeat(40)}1${'}'.repeat(40)}`) as unknown
     expect(message(deep)).toContain('levels deep')
   })
 
-  it("of a stranger's tool never run the stranger's patterns", () => {
+  it('never executes the patterns of a foreign schema', () => {
     const slow = { type: 'object', properties: { a: { type: 'string', pattern: '^(a+)+$' } } }
     const args = { a: `${'a'.repeat(40)}!` }
     expect(checkArguments(args, { parameters: slow, foreign: true })).toEqual({ args })
@@ -45,7 +45,7 @@ describe('arguments', () => {
     expect(check({ city: 'bern' }, { foreign: true })).toMatchObject({ args: {} })
   })
 
-  it('are checked by each schema on its own: the same $id, other drafts, and what cannot be compiled', () => {
+  it('compiles each schema separately: equal $id, other drafts, and schemas that cannot be compiled', () => {
     const one = { $id: 'same', type: 'object', properties: { a: { type: 'string' } } }
     const two = { $id: 'same', type: 'object', properties: { a: { type: 'number' } } }
     expect('refuse' in checkArguments({ a: 1 }, { parameters: one })).toBe(true)
@@ -57,14 +57,14 @@ describe('arguments', () => {
     expect('refuse' in checkArguments({ a: [1] }, { parameters: draft })).toBe(true)
     const remote = { properties: { a: { $ref: 'https://example.com/a.json' } } }
     expect(checkArguments({ a: 1 }, { parameters: remote, foreign: true })).toEqual({ args: { a: 1 } })
-    expect(() => checkSchema(remote)).toThrow('cannot be used')
-    expect(() => checkSchema({ type: 'string' })).toThrow('are an object')
+    expect(() => checkSchema(remote)).toThrow('is invalid')
+    expect(() => checkSchema({ type: 'string' })).toThrow('must be an object schema')
   })
 
-  it('are checked within a bound of memory, however many schemas come by', () => {
+  it('caches a limited number of schemas', () => {
     const limited = (maximum: number) => ({ parameters: { properties: { a: { maximum } } } })
     for (let at = 0; at < 520; at += 1) checkArguments({ a: 1 }, limited(at + 5))
-    expect(keptSchemas()).toBe(500)
+    expect(cachedSchemas()).toBe(500)
     expect(checkArguments({ a: 9 }, limited(5))).toMatchObject({ refuse: {} })
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Checks the arguments of a call against the tool's JSON schema, and says what is wrong in words that a model can act on. Always:
- * what passes can be stored; schemas are compiled once and kept within a bound; a stranger's schema cannot make us run its patterns.
+ * Checks the arguments of a call against the tool's JSON schema and reports problems so that a model can fix them. Accepted
+ * arguments can be stored; compiled schemas are cached within a limit; patterns of a foreign schema are never executed.
  */
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -9,12 +9,12 @@ import { Ajv2019 } from 'ajv/dist/2019.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { storable } from '../../kernel/content.js'
 
-// A file that is written by a tool fits; larger things belong in files that are named.
+// Enough for the content of a source file; larger data belongs in a file whose name is passed.
 const argumentsMaxBytes = 262_144
 const depthMax = 32
-// A few hundred tools are in use at a time; each compiled schema takes some 50 KB.
+// A few hundred tools are in use at a time; a compiled schema takes about 50 KB.
 const compiledMax = 500
-// What a model can mend in one go.
+// As many problems as a model can fix at once.
 const shownMax = 8
 
 export type Arguments = Readonly<Record<string, unknown>>
@@ -29,13 +29,13 @@ export interface Shape {
   readonly foreign?: boolean
 }
 
-export function checkArguments(given: unknown, shape: Shape): Checked {
-  const value = fromText(given)
-  if (value === undefined) return refuse('invalid_json', 'the arguments are not JSON: write one JSON object')
+export function checkArguments(args: unknown, shape: Shape): Checked {
+  const value = fromText(args)
+  if (value === undefined) return refuse('invalid_json', 'the arguments are not valid JSON. Pass one JSON object')
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return refuse('invalid_arguments', `the arguments must be a JSON object, and are ${kindOf(value)}`)
+    return refuse('invalid_arguments', `the arguments must be a JSON object, not ${kindOf(value)}`)
   if (isDeeper(value, depthMax))
-    return refuse('arguments_too_deep', `the arguments are nested more than ${depthMax} levels deep: flatten them`)
+    return refuse('arguments_too_deep', `the arguments are nested more than ${depthMax} levels deep. Flatten them`)
   try {
     storable(value, 'the arguments', argumentsMaxBytes)
   } catch (error) {
@@ -44,13 +44,13 @@ export function checkArguments(given: unknown, shape: Shape): Checked {
   }
   const validate = compiled(shape)
   if (validate === undefined || validate(value)) return { args: value as Arguments }
-  return refuse('invalid_arguments', inWords(validate.errors ?? []))
+  return refuse('invalid_arguments', messageOf(validate.errors ?? []))
 }
 
-/** Throws when a schema cannot be used: for declarations of one's own, which are told so at once. */
+/** Throws if the schema of a declared tool is invalid. */
 export function checkSchema(parameters: Arguments): void {
   if (typeof parameters['type'] === 'string' && parameters['type'] !== 'object') {
-    throw new InvalidInput('the parameters of a tool are an object: {"type": "object", "properties": …}', {
+    throw new InvalidInput('the parameters of a tool must be an object schema: {"type": "object", "properties": …}', {
       code: 'invalid_schema',
     })
   }
@@ -60,22 +60,22 @@ export function checkSchema(parameters: Arguments): void {
       throw new Error(valid.errorsText(valid.errors))
     compile({ parameters })
   } catch (error) {
-    throw new InvalidInput(`the schema of the parameters cannot be used: ${errorMessage(error)}`, {
+    throw new InvalidInput(`the schema of the parameters is invalid: ${errorMessage(error)}`, {
       code: 'invalid_schema',
       cause: error,
     })
   }
 }
 
-/** Models now and then write their arguments as text. */
-function fromText(given: unknown): unknown {
-  if (given === undefined || given === null) return {}
-  if (typeof given !== 'string') return given
-  if (given.trim() === '') return {}
+/** Models sometimes pass their arguments as JSON text. */
+function fromText(args: unknown): unknown {
+  if (args === undefined || args === null) return {}
+  if (typeof args !== 'string') return args
+  if (args.trim() === '') return {}
   try {
-    return JSON.parse(given) as unknown
+    return JSON.parse(args) as unknown
   } catch {
-    return undefined // told to the model by the caller
+    return undefined // the caller refuses the call with `invalid_json`
   }
 }
 
@@ -84,45 +84,45 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels <= 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1))
 }
 
-const kept = new Map<string, ValidateFunction | undefined>()
-/** How many schemas are held. */
-export const keptSchemas = () => kept.size
+const cache = new Map<string, ValidateFunction | undefined>()
+/** The number of cached schemas. */
+export const cachedSchemas = () => cache.size
 
-/** Undefined: the schema is beyond us, and whoever runs the tool has to check. */
+/** Undefined if the schema cannot be compiled; then the tool's host has to check the arguments. */
 function compiled(shape: Shape): ValidateFunction | undefined {
   const key = `${shape.foreign === true ? 'f' : 'o'}${JSON.stringify(shape.parameters)}`
-  if (kept.has(key)) {
-    const found = kept.get(key)
-    // The one that was used last goes last.
-    kept.delete(key)
-    kept.set(key, found)
+  if (cache.has(key)) {
+    const found = cache.get(key)
+    // Most recently used last.
+    cache.delete(key)
+    cache.set(key, found)
     return found
   }
   let made: ValidateFunction | undefined
   try {
     made = compile(shape)
   } catch {
-    made = undefined // one's own are refused when they are declared; a stranger's server checks for itself
+    made = undefined // own schemas are checked on declaration; a foreign server checks for itself
   }
-  kept.set(key, made)
-  for (const oldest of kept.keys()) {
-    if (kept.size <= compiledMax) break
-    kept.delete(oldest)
+  cache.set(key, made)
+  for (const oldest of cache.keys()) {
+    if (cache.size <= compiledMax) break
+    cache.delete(oldest)
   }
   return made
 }
 
-/** A validator of its own for each schema: their ids would collide in a shared one, and it would never forget any. */
+/** One validator per schema: in a shared one, ids would collide and no schema could be evicted. */
 function compile({ parameters, foreign = false }: Shape): ValidateFunction {
   const options: Options = {
     strict: false,
     allErrors: true,
     validateFormats: false,
-    // Compiling the schema of schemas takes a hundred times as long as compiling one.
+    // Compiling the meta schema takes a hundred times as long as compiling one schema.
     meta: false,
     validateSchema: false,
     logger: false,
-    ...(foreign ? { code: { regExp: unread } } : {}),
+    ...(foreign ? { code: { regExp: acceptAll } } : {}),
   }
   const { $schema, ...rest } = parameters
   const schema = { type: 'object', ...rest }
@@ -131,15 +131,15 @@ function compile({ parameters, foreign = false }: Shape): ValidateFunction {
   return new Ajv(options).compile(schema)
 }
 
-/** A pattern can take for ever on a text that was made for it: strangers' are taken as met. */
-const unread = Object.assign(() => ({ test: () => true }), { code: 'unread' }) as unknown as NonNullable<
+/** A malicious pattern can run for hours, so foreign patterns count as matched. */
+const acceptAll = Object.assign(() => ({ test: () => true }), { code: 'acceptAll' }) as unknown as NonNullable<
   NonNullable<Options['code']>['regExp']
 >
 
-function inWords(errors: readonly ErrorObject[]): string {
-  const told = [...new Set(errors.map(sentence))]
-  const more = told.length > shownMax ? `; and ${told.length - shownMax} more` : ''
-  return `the arguments do not fit: ${told.slice(0, shownMax).join('; ')}${more}`
+function messageOf(errors: readonly ErrorObject[]): string {
+  const problems = [...new Set(errors.map(sentence))]
+  const more = problems.length > shownMax ? `; and ${problems.length - shownMax} more` : ''
+  return `the arguments are invalid: ${problems.slice(0, shownMax).join('; ')}${more}`
 }
 
 function sentence({ instancePath, keyword, params, message }: ErrorObject): string {
@@ -151,7 +151,7 @@ function sentence({ instancePath, keyword, params, message }: ErrorObject): stri
       return `"${String(params['missingProperty'])}" is missing${within}`
     case 'additionalProperties':
     case 'unevaluatedProperties':
-      return `there is no "${String(params['additionalProperty'] ?? params['unevaluatedProperty']).slice(0, 80)}"${within}`
+      return `"${String(params['additionalProperty'] ?? params['unevaluatedProperty']).slice(0, 80)}" is not a parameter${within}`
     case 'enum':
       return `${what} must be one of ${shown(params['allowedValues'])}`
     case 'const':
@@ -159,7 +159,7 @@ function sentence({ instancePath, keyword, params, message }: ErrorObject): stri
     case 'type':
       return `${what} must be of type ${String(params['type'])}`
     default:
-      return `${what} ${message ?? 'does not fit'}`
+      return `${what} ${message ?? 'is invalid'}`
   }
 }
 

@@ -1,19 +1,18 @@
 /**
- * The tools that this process runs itself, by name: functions, HTTP tools, and what its MCP servers list now. Always: one name, one
- * tool; the first to have a name keeps it. MCP servers come and go: what they list is asked for each time.
+ * The tools that this process hosts, by name: functions, HTTP tools and the current tools of its MCP servers. Names are unique: the
+ * first tool with a name keeps it. Tools of MCP servers may change at any time, so their lists are read on every lookup.
  */
 import type { HostedTool } from './tool.js'
 
-/** Tools of one MCP server, by their own names. */
+/** The tools of one MCP server, with the server's own names. */
 export interface ServerTools {
   readonly server: string
-  /** The same list as long as nothing changed. */
+  /** Returns the same array until the list changes. */
   tools(): readonly { readonly tool: string; readonly hosted: HostedTool }[]
 }
 
 export interface Catalogue {
   find(name: string): HostedTool | undefined
-  /** Every tool's name. */
   names(): string[]
   /** Functions and HTTP tools. */
   readonly own: readonly HostedTool[]
@@ -24,8 +23,8 @@ export function openCatalogue(own: readonly HostedTool[], servers: readonly Serv
   const declared = new Map(own.map((tool) => [tool.name, tool]))
   let lists: readonly unknown[] = []
   let all = new Map(declared)
-  /** Made anew when a server has listed its tools again. */
-  function everything(): ReadonlyMap<string, HostedTool> {
+  /** Rebuilt when a server's list has changed. */
+  function allTools(): ReadonlyMap<string, HostedTool> {
     const now = servers.map((server) => server.tools())
     if (now.every((list, at) => list === lists[at])) return all
     all = new Map(declared)
@@ -33,5 +32,5 @@ export function openCatalogue(own: readonly HostedTool[], servers: readonly Serv
     lists = now
     return all
   }
-  return { own, servers, find: (name) => everything().get(name), names: () => [...everything().keys()] }
+  return { own, servers, find: (name) => allTools().get(name), names: () => [...allTools().keys()] }
 }

@@ -1,8 +1,9 @@
 /**
- * HTTP tools, declared in `tools.json`: each is one request to one declared origin. Always: arguments fill the path, the query and
- * the body, and never the origin; a secret comes from the environment and goes to that origin alone; an answer is read up to its
- * bound. A declaration that is wrong is told and left out; the others work.
+ * HTTP tools, declared in `tools.json`: each call is one request to the declared origin. Arguments fill the path, the query and the
+ * body, never the origin; a secret comes from the environment and is sent to that origin only; the response is read up to a limit.
+ * An invalid declaration is reported and skipped; the other tools work.
  */
+import { defined } from '@bellwether/base'
 import { afterExecutions, InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 import { expandEnvironment } from '../../ports/tools/expand-environment.js'
@@ -24,7 +25,7 @@ const shape = z.strictObject({
   url: z.string().min(1).max(4_096),
   method: z.enum(methods).default('POST'),
   headers: z
-    .record(z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'is not the name of a header'), z.string().max(8_192))
+    .record(z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'is not a valid header name'), z.string().max(8_192))
     .default({}),
   timeout_seconds: z.number().positive().max(timeoutMaxSeconds).optional(),
   idempotent: z.boolean().optional(),
@@ -33,10 +34,10 @@ const shape = z.strictObject({
   allow_private: z.boolean().default(false),
 })
 type Shape = z.output<typeof shape>
-const keys = Object.keys(shape.shape)
+const knownKeys = Object.keys(shape.shape)
 const fileShape = z.strictObject({ tools: z.record(z.string(), z.unknown()) })
 
-// More is a mistake: someone pasted the wrong file.
+// More tools mean that this is the wrong file.
 const toolsMax = 500
 
 export interface HttpTools {
@@ -46,7 +47,7 @@ export interface HttpTools {
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Throws when the file is there and is no JSON, or not of this form. */
+/** Throws if the file exists and is not JSON of this form. */
 export function readHttpTools(path: string, env?: Environment): HttpTools {
   const declarations = readDeclarations(path)
   if (declarations === undefined) return { tools: [], problems: [] }
@@ -54,7 +55,7 @@ export function readHttpTools(path: string, env?: Environment): HttpTools {
   if (!file.success) {
     throw new InvalidInput(problemsOf(file.error, declarations, [], ['tools']).join('; '), {
       code: 'tools_file_bad',
-      hint: '{"tools": {"NAME": {"description": …, "parameters": …, "url": …}}}',
+      hint: 'use the form {"tools": {"NAME": {"description": …, "parameters": …, "url": …}}}',
     })
   }
   const tools: HostedTool[] = []
@@ -63,7 +64,7 @@ export function readHttpTools(path: string, env?: Environment): HttpTools {
     const above = ['tools', name]
     const parsed = shape.safeParse(value)
     if (!parsed.success) {
-      problems.push(...problemsOf(parsed.error, declarations, above, keys))
+      problems.push(...problemsOf(parsed.error, declarations, above, knownKeys))
       continue
     }
     try {
@@ -71,7 +72,7 @@ export function readHttpTools(path: string, env?: Environment): HttpTools {
     } catch (error) {
       if (!(error instanceof InvalidInput)) throw error
       const hint = error.hint === undefined ? '' : ` (${error.hint})`
-      problems.push(`${declarations.at(above)}: ${name}: ${error.message}${hint}`)
+      problems.push(`${declarations.at(above)}: tool "${name}" is invalid: ${error.message}${hint}`)
     }
   }
   return { tools, problems }
@@ -91,32 +92,31 @@ export function httpTool(name: string, declared: Shape, env?: Environment): Host
     name,
     description: declared.description,
     parameters: declared.parameters,
-    ...(timeout_seconds === undefined ? {} : { timeoutSeconds: timeout_seconds }),
-    // Reading may be repeated.
+    // A GET request may be repeated.
     idempotent: idempotent ?? declared.method === 'GET',
-    ...(after_execution === undefined ? {} : { afterExecution: after_execution }),
+    ...defined({ timeoutSeconds: timeout_seconds, afterExecution: after_execution }),
     run: (args, context) => call(declared, template, origin, headers, args, context),
   }
 }
 
-/** The part that no argument may touch. */
+/** The scheme and host of the URL, which arguments cannot change. */
 function originOf(template: string): string {
   const before = /^https?:\/\/[^/?#]*/i.exec(template)?.[0]
   if (before === undefined || before.includes('{') || !URL.canParse(before)) {
-    throw new InvalidInput('url must begin with http:// or https:// and a host that is written out', {
+    throw new InvalidInput('"url" must start with http:// or https:// and a literal host', {
       code: 'invalid_url',
-      hint: 'arguments may stand in the path and the query, as {name}',
+      hint: 'use {name} only in the path and the query',
     })
   }
   const { origin, username, password } = new URL(before)
   if (username !== '' || password !== '')
-    throw new InvalidInput('url must not hold a user or a password: use headers', { code: 'invalid_url' })
+    throw new InvalidInput('"url" must not contain a user or password. Use "headers"', { code: 'invalid_url' })
   return origin
 }
 
 function header(value: string): string {
   if (/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) return value
-  throw new InvalidInput('a header has characters that no header can have', { code: 'invalid_header' })
+  throw new InvalidInput('a header value contains invalid characters', { code: 'invalid_header' })
 }
 
 async function call(
@@ -127,20 +127,20 @@ async function call(
   args: Arguments,
   context: CallContext,
 ): Promise<unknown> {
-  const { url, rest } = filled(template, origin, args)
+  const { url, rest } = fillUrl(template, origin, args)
   const inBody = declared.method === 'POST' || declared.method === 'PUT' || declared.method === 'PATCH'
   if (!inBody) for (const [key, value] of Object.entries(rest)) url.searchParams.append(key, textOf(value))
-  const answer = await httpRequest({
+  const response = await httpRequest({
     url,
     method: declared.method,
     headers: {
       accept: 'application/json, text/*;q=0.9, */*;q=0.1',
-      // What is packed could unpack to anything.
+      // A compressed response could expand to any size.
       'accept-encoding': 'identity',
       'user-agent': 'bellwether',
-      // The same for every try of one call: the other side can tell a repetition.
+      // The same for every try of a call, so that the server can recognise a repetition.
       'idempotency-key': context.toolCallId,
-      ...(context.traceparent === null ? {} : { traceparent: context.traceparent }),
+      ...defined({ traceparent: context.traceparent ?? undefined }),
       ...(inBody ? { 'content-type': 'application/json' } : {}),
       ...headers,
     },
@@ -149,23 +149,23 @@ async function call(
     responseMaxBytes: declared.response_bytes_max,
     signal: context.signal,
   })
-  return resultOf(answer)
+  return resultOf(response)
 }
 
-/** Arguments into the template; what has no place there is left for the query or the body. */
-function filled(template: string, origin: string, args: Arguments): { url: URL; rest: Arguments } {
+/** Fills the URL template; the other arguments are left for the query or the body. */
+function fillUrl(template: string, origin: string, args: Arguments): { url: URL; rest: Arguments } {
   const used = new Set<string>()
   const query = template.indexOf('?')
-  const text = template.replace(placeholder, (_whole, name: string, at: number) => {
+  const text = template.replace(placeholder, (_match, name: string, at: number) => {
     used.add(name)
     const value = Object.hasOwn(args, name) ? args[name] : undefined
     if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean')
-      throw new ToolFailure(`${name} is part of the address and must be a text or a number`, {
+      throw new ToolFailure(`"${name}" is part of the URL and must be a string or a number`, {
         code: 'invalid_arguments',
       })
     const filling = String(value).toWellFormed()
     if ((query === -1 || at < query) && climbs(filling))
-      throw new ToolFailure(`${name} is part of the address and cannot be ${JSON.stringify(filling.slice(0, 40))}`, {
+      throw new ToolFailure(`"${name}" is part of the URL path and cannot be ${JSON.stringify(filling.slice(0, 40))}`, {
         code: 'invalid_arguments',
       })
     return encodeURIComponent(filling)
@@ -173,13 +173,13 @@ function filled(template: string, origin: string, args: Arguments): { url: URL; 
   const url = new URL(text)
   const parts = (path: string) => path.split('/').length
   const shape = new URL(template.replace(placeholder, 'x'))
-  // `..` in an argument would climb to another path of the same server.
+  // `..` in an argument would lead to another path of the same server.
   if (url.origin !== origin || parts(url.pathname) !== parts(shape.pathname))
-    throw new ToolFailure('the arguments lead to another address than the declared one', { code: 'address_refused' })
+    throw new ToolFailure('the arguments lead to a URL outside the declared one', { code: 'address_refused' })
   return { url, rest: Object.fromEntries(Object.entries(args).filter(([name]) => !used.has(name))) }
 }
 
-/** Nothing at all names the folder above; so do dots between slashes, once a server has decoded them. */
+/** Whether the text names a parent path: it is empty, or it has dot segments after the server decodes it. */
 const climbs = (text: string) => text === '' || text.split(/[\\/]/).some((part) => /^\.{1,2}$/.test(part.trim()))
 
 const textOf = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
@@ -189,22 +189,25 @@ const shownMaxChars = 2_000
 function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity')
-    throw new ToolFailure(`the answer is packed (${encoding.slice(0, 40)}), which was not asked for`, {
-      code: 'packed_answer',
-    })
+    throw new ToolFailure(
+      `the response is compressed (${encoding.slice(0, 40)}), although the request did not allow it`,
+      {
+        code: 'packed_answer',
+      },
+    )
   const type = headers['content-type'] ?? ''
   const text = body.toString('utf8')
   if (status < 200 || status >= 300) {
     const { inDoubt, retryable } = classifyStatus(status, retryAfterMs(headers['retry-after']))
     const shown = text.slice(0, shownMaxChars)
-    throw new ToolFailure(`the server answered ${status}${shown === '' ? '' : `: ${shown}`}`, {
+    throw new ToolFailure(`the server responded with ${status}${shown === '' ? '' : `: ${shown}`}`, {
       code: `http_${status}`,
       inDoubt,
       retryable: retryable,
       afterMs: retryAfterMs(headers['retry-after']),
     })
   }
-  // Under a key of its own: nothing that a stranger's server says stands where only a tool host may speak.
+  // The body has its own key, so that a server cannot set `__cg_control` on the result.
   return { status, body: bodyOf(text, type, truncated), ...(truncated ? { truncated: true } : {}) }
 }
 
@@ -213,11 +216,11 @@ function bodyOf(text: string, type: string, truncated: boolean): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
-    return text // it says that it is JSON and is not: the model may still read it
+    return text // the content type says JSON, but the body is not; the model can still read it
   }
 }
 
-// A server that asks for more is as good as away.
+// A longer Retry-After counts as an unavailable server.
 const retryAfterMaxMs = 60_000
 
 function retryAfterMs(value: string | undefined): number {

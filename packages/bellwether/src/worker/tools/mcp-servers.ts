@@ -1,7 +1,7 @@
 /**
- * MCP servers, declared in `mcp.json` in the usual form, as tools of this process. Always: a program sees only what its declaration
- * and the few usual variables give it, works inside the project folder, and goes with its worker; what a server says of its own
- * tools decides nothing: how long a call may take and whether it may be repeated is declared here.
+ * MCP servers, declared in `mcp.json` in the common form, as tools of this process. A server program sees only the variables of its
+ * declaration and a few standard ones, works inside the project folder, and ends with its worker. The declaration here, not the
+ * server, decides the timeout of a call and whether it may be repeated.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -24,7 +24,7 @@ import { runSeconds } from './timing.js'
 import type { HostedTool } from './tool.js'
 
 const texts = z.record(z.string(), z.string().max(32_768))
-// Not strict: other programs keep keys of their own in this file.
+// Not strict: other programs store their own keys in this file.
 const shape = z.object({
   type: z.enum(['stdio', 'http', 'streamable-http', 'streamableHttp']).optional(),
   command: z.string().min(1).max(4_096).optional(),
@@ -38,10 +38,10 @@ const shape = z.object({
   idempotent: z.union([z.boolean(), z.array(z.string()).max(2_000)]).default(false),
 })
 export type McpDeclaration = z.output<typeof shape>
-const keys = Object.keys(shape.shape)
+const knownKeys = Object.keys(shape.shape)
 const fileShape = z.object({ mcpServers: z.record(z.string().min(1).max(100), z.unknown()).default({}) })
 
-// Each is a process of its own, in every worker.
+// Every worker runs one process per server.
 const serversMax = 50
 
 export interface McpFile {
@@ -49,7 +49,7 @@ export interface McpFile {
   readonly problems: readonly string[]
 }
 
-/** Throws when the file is there and is no JSON, or not of this form. */
+/** Throws if the file exists and is not JSON of this form. */
 export function readMcpFile(path: string): McpFile {
   const declarations = readDeclarations(path)
   const servers = new Map<string, McpDeclaration>()
@@ -59,16 +59,19 @@ export function readMcpFile(path: string): McpFile {
   if (!file.success) {
     throw new InvalidInput(problemsOf(file.error, declarations, [], ['mcpServers']).join('; '), {
       code: 'tools_file_bad',
-      hint: '{"mcpServers": {"NAME": {"command": …, "args": […]}}}',
+      hint: 'use the form {"mcpServers": {"NAME": {"command": …, "args": […]}}}',
     })
   }
   for (const [name, value] of Object.entries(file.data.mcpServers)) {
     const above = ['mcpServers', name]
     const parsed = shape.safeParse(value)
-    if (!parsed.success) problems.push(...problemsOf(parsed.error, declarations, above, keys))
+    if (!parsed.success) problems.push(...problemsOf(parsed.error, declarations, above, knownKeys))
     else if ((parsed.data.command === undefined) === (parsed.data.url === undefined))
-      problems.push(`${declarations.at(above)}: ${name} needs either command or url`)
-    else if (servers.size === serversMax) problems.push(`${declarations.at(above)}: more than ${serversMax} servers`)
+      problems.push(`${declarations.at(above)}: server "${name}" must have either "command" or "url"`)
+    else if (servers.size === serversMax)
+      problems.push(
+        `${declarations.at(above)}: server "${name}" is ignored, because the limit is ${serversMax} servers`,
+      )
     else if (!parsed.data.disabled) servers.set(name, parsed.data)
   }
   return { servers, problems }
@@ -79,10 +82,10 @@ export interface McpOptions {
   readonly random: Random
   readonly log: Log
   readonly guardian: Guardian
-  /** How long the guardian waits for a sign of life. */
+  /** The guardian kills the server if it is not renewed for this long. */
   readonly ttlMs: number
   readonly graceMs: number
-  /** The folder that no server is started outside of. */
+  /** Every server's working directory must be inside this folder. */
   readonly root: string
   readonly projectId: string
   readonly installation: string
@@ -94,12 +97,12 @@ export interface OpenServer extends ServerTools {
   close(): Promise<void>
 }
 
-// A page of a book is 3 KB: what is larger than this is no answer, and would be cut anyway.
+// A larger message would be cut anyway, because a tool result is limited to 256 KiB.
 const messageMaxBytes = 4_194_304
-// A server that logs to stdout would fill our log.
-const complaintsMax = 20
+// A server that prints logs to stdout must not flood our log.
+const warningsMax = 20
 
-/** Throws InvalidInput when it cannot be started as declared. */
+/** Throws InvalidInput if the declaration cannot be used. */
 export function openServer(name: string, declared: McpDeclaration, options: McpOptions): OpenServer {
   const transport = declared.url === undefined ? program(name, declared, options) : remote(name, declared, declared.url)
   const server = openMcpServer({ ...options, name, transport })
@@ -117,12 +120,12 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
   const own = Object.fromEntries(Object.entries(declared.env).map(([key, value]) => [key, expandEnvironment(value)]))
   const args = declared.args.map((arg) => expandEnvironment(arg))
   const command = [declared.command ?? '', ...args] as const
-  // No agent has capital letters in its name: nobody takes it for a turn's. In hex, so that no two servers share one.
+  // Agent ids have no capital letters, so this id never matches an agent. Hex keeps the ids of two servers distinct.
   const agentId = `MCP-${Buffer.from(name).toString('hex')}`
   let lives = 0
   return () => {
     lives += 1
-    let complaints = 0
+    let warnings = 0
     const token = writeToken({
       installation,
       ...self,
@@ -142,8 +145,8 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
       renewMs: ttlMs / 4,
       messageMaxBytes,
       onError(message) {
-        complaints += 1
-        if (complaints <= complaintsMax) log.warn({ server: name }, `an MCP server: ${message}`)
+        warnings += 1
+        if (warnings <= warningsMax) log.warn({ server: name }, `MCP server: ${message}`)
       },
     })
   }
@@ -153,17 +156,17 @@ function remote(
   name: string,
   declared: McpDeclaration,
   declaredUrl: string,
-): (trouble: TransportEvents) => McpTransport {
+): (events: TransportEvents) => McpTransport {
   const url = expandEnvironment(declaredUrl)
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
-    throw new InvalidInput(`the url of ${name} is no http or https address`, { code: 'invalid_url' })
+    throw new InvalidInput(`"url" of MCP server "${name}" must be an http or https URL`, { code: 'invalid_url' })
   const headers = Object.fromEntries(
     Object.entries(declared.headers).map(([key, value]) => [key, expandEnvironment(value)]),
   )
-  return (trouble) => httpTransport({ url, headers, messageMaxBytes }, trouble)
+  return (events) => httpTransport({ url, headers, messageMaxBytes }, events)
 }
 
-/** The same list as long as the server lists the same. */
+/** Returns the same array until the server's list changes. */
 function hostedTools(server: McpServer, declared: McpDeclaration): ServerTools['tools'] {
   let listed: ReturnType<McpServer['tools']> | undefined
   let made: ReturnType<ServerTools['tools']> = []
@@ -195,10 +198,12 @@ function hostedTool(
     idempotent: typeof idempotent === 'boolean' ? idempotent : idempotent.includes(tool),
     async run(args, { signal }) {
       const timeoutMs = runSeconds({ timeoutSeconds }) * 1_000
-      const answer = await server.call(tool, args, { timeoutMs, signal })
-      if (answer.failed)
-        throw new ToolFailure(answer.text === '' ? 'the tool failed' : answer.text, { code: 'mcp_error' })
-      return answer.result
+      const response = await server.call(tool, args, { timeoutMs, signal })
+      if (response.failed)
+        throw new ToolFailure(response.text === '' ? 'the tool failed without a message' : response.text, {
+          code: 'mcp_error',
+        })
+      return response.result
     },
   }
 }

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { matchesName, mcpName, ownName } from './names.js'
 
-describe('names of tools', () => {
-  it('of MCP servers say it all where they can, and stay apart where they cannot', () => {
+describe('tool names', () => {
+  it('of MCP servers are server__tool if that is valid, and otherwise distinct by a hash', () => {
     expect(mcpName('github', 'create_issue')).toBe('github__create_issue')
     const pairs = [
       ['GitHub', 'create'],
@@ -24,11 +24,11 @@ describe('names of tools', () => {
   })
 
   it.each(['submit_result', 'delegate', 'fork_join', 'ask_person', 'Big', 'a b', '', 'a__b', 'x'.repeat(65), 'a.b'])(
-    'cannot be declared: %j',
-    (name) => expect(() => ownName(name)).toThrow(/is built in|is not the name of a tool/),
+    'reject the declared name %j',
+    (name) => expect(() => ownName(name)).toThrow(/is reserved|is not a valid tool name/),
   )
 
-  it('match a pattern whose only sign is the star', () => {
+  it('match a pattern in which only * is special', () => {
     expect(['read_file', 'read.file', 'unread_x'].map((name) => matchesName('read_*', name))).toEqual([
       true,
       false,

@@ -1,7 +1,7 @@
 /**
- * Names of tools. A name is the same for the model, the kernel and the subjects, so that it never has to be translated back: the
- * characters of a subject's token, 64 at most, which every provider takes. Pure. Tools of MCP servers get theirs from the server's
- * name and their own; where that loses something, a hash of both keeps two of them apart.
+ * The names of tools. The model, the kernel and the subjects use the same name: at most 64 characters of a subject token, which every
+ * provider accepts. Pure. The name of an MCP tool consists of the server's name and its own; if that is not exact, a hash keeps
+ * names distinct.
  */
 import { createHash } from 'node:crypto'
 import { InvalidInput } from '@bellwether/protocol'
@@ -9,37 +9,39 @@ import { submitResultName } from '../submit-result.js'
 
 export const builtInNames = { delegate: 'delegate', forkJoin: 'fork_join', askPerson: 'ask_person' } as const
 
-/** Tools that nobody can declare: the worker itself is meant. */
+/** Names of built-in tools, which cannot be declared. */
 const reserved: readonly string[] = [submitResultName, ...Object.values(builtInNames)]
 
 const nameMax = 64
 const namePattern = /^[a-z0-9_-]{1,64}$/
-/** Between a server and its tool. */
-const seam = '__'
+/** Separates the server's name from the tool's. */
+const separator = '__'
 
-/** Throws for a name that no declared tool may have. */
+/** Throws if a declared tool cannot have this name. */
 export function ownName(name: string): string {
   if (reserved.includes(name)) {
-    throw new InvalidInput(`${name} is built in: a tool of yours needs another name`, { code: 'reserved_tool_name' })
+    throw new InvalidInput(`the tool name "${name}" is reserved for a built-in tool. Choose another name`, {
+      code: 'reserved_tool_name',
+    })
   }
-  if (!namePattern.test(name) || name.includes(seam)) {
-    throw new InvalidInput(`${JSON.stringify(name.slice(0, 80))} is not the name of a tool`, {
+  if (!namePattern.test(name) || name.includes(separator)) {
+    throw new InvalidInput(`${JSON.stringify(name.slice(0, 80))} is not a valid tool name`, {
       code: 'invalid_tool_name',
-      hint: `use 1 to ${nameMax} of the characters a-z, 0-9, _ and -, without ${seam}`,
+      hint: `use 1 to ${nameMax} of the characters a-z, 0-9, _ and -, without ${separator}`,
     })
   }
   return name
 }
 
-// A server whose name ends in _ would move the seam.
+// With a trailing _ in the server's name, the separator would be ambiguous.
 const plainServer = /^[a-z0-9-]+(?:_[a-z0-9-]+)*$/
 const serverMax = 20
 const toolMax = 33
 
-/** The name of an MCP server's tool: `server__tool` where that says it all. */
+/** The name of an MCP server's tool: `server__tool` if that is a valid name. */
 export function mcpName(server: string, tool: string): string {
-  const whole = `${server}${seam}${tool}`
-  if (plainServer.test(server) && namePattern.test(whole)) return whole
+  const name = `${server}${separator}${tool}`
+  if (plainServer.test(server) && namePattern.test(name)) return name
   const clean = (text: string, max: number) =>
     text
       .toLowerCase()
@@ -49,10 +51,10 @@ export function mcpName(server: string, tool: string): string {
     .update(JSON.stringify([server, tool]))
     .digest('hex')
     .slice(0, 8)
-  return `${clean(server, serverMax)}${seam}${clean(tool, toolMax)}-${hash}`
+  return `${clean(server, serverMax)}${separator}${clean(tool, toolMax)}-${hash}`
 }
 
-/** `*` stands for any characters. By hand: a regular expression with several stars can take for ever. */
+/** `*` matches any characters. Written by hand, because a regular expression with several stars can take exponential time. */
 export function matchesName(pattern: string, name: string): boolean {
   let [at, from, star, mark] = [0, 0, -1, 0]
   while (at < name.length) {
@@ -65,7 +67,7 @@ export function matchesName(pattern: string, name: string): boolean {
       from += 1
     } else if (star === -1) return false
     else {
-      // The last star takes one more.
+      // Backtrack: the last star matches one more character.
       from = star + 1
       mark += 1
       at = mark

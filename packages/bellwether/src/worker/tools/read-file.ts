@@ -1,6 +1,6 @@
 /**
- * Declarations of tools in files: JSON, read with the line of every key, so that a mistake is told by file, line and the nearest
- * key. Reads; decides nothing about what the values mean.
+ * Reads declaration files (`tools.json`, `mcp.json`): JSON with the line of every key, so that a problem has file, line and the
+ * nearest key. What the values mean is left to the callers.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
@@ -8,32 +8,36 @@ import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
+import { invalidValue } from '../roster/invalid-value.js'
 import { parseYaml, YamlProblem } from '../roster/yaml.js'
 
 export interface Declarations {
   readonly values: unknown
-  /** `file:line`, of a key or of what it stands in. */
+  /** `file:line` of a key, or of the closest key that contains it. */
   at(path: readonly PropertyKey[]): string
 }
 
-// Some hundred tools with their schemas; more is the wrong file.
+// Enough for several hundred tools with schemas; a larger file is the wrong one.
 const fileMaxBytes = 1_048_576
 
-/** Undefined: there is no such file. */
+/** Undefined if the file does not exist. */
 export function readDeclarations(path: string): Declarations | undefined {
   if (!existsSync(path)) return undefined
   const file = basename(path)
   if (statSync(path).size > fileMaxBytes)
-    throw new InvalidInput(`${file} is larger than ${fileMaxBytes} bytes`, { code: 'tools_file_bad' })
+    throw new InvalidInput(`Cannot read ${file}: it is larger than ${fileMaxBytes} bytes`, { code: 'tools_file_bad' })
   const text = readFileSync(path, 'utf8')
   let values: unknown
   try {
     values = JSON.parse(text)
   } catch (error) {
-    throw new InvalidInput(`${file}:${lineOfError(text, error)}: this is not JSON: ${errorMessage(error)}`, {
-      code: 'tools_file_bad',
-      cause: error,
-    })
+    throw new InvalidInput(
+      `Cannot read ${file}:${lineOfError(text, error)}: it is not valid JSON (${errorMessage(error)})`,
+      {
+        code: 'tools_file_bad',
+        cause: error,
+      },
+    )
   }
   const lines = linesOf(text)
   return {
@@ -48,7 +52,7 @@ export function readDeclarations(path: string): Declarations | undefined {
   }
 }
 
-/** What is wrong with a value, a sentence each; `keys` are the ones that could have been meant. */
+/** The problems of a value, one sentence each; `keys` are the known keys. */
 export function problemsOf(
   error: z.ZodError,
   declarations: Declarations,
@@ -57,20 +61,20 @@ export function problemsOf(
 ): string[] {
   return error.issues.flatMap((issue) => {
     if (issue.code !== 'unrecognized_keys') {
-      const name = [...above, ...issue.path].join('.')
-      const message = issue.message.replace(/^Invalid input: /, '')
-      return [`${declarations.at([...above, ...issue.path])}: ${name} cannot be used: ${message}`]
+      const path = [...above, ...issue.path]
+      const { values } = declarations
+      return [`${declarations.at(path)}: ${invalidValue(path.join('.'), { ...issue, path }, values)}`]
     }
     return issue.keys.map((key) => {
       const path = [...above, ...issue.path, key]
       const meant = issue.path.length === 0 ? nearest(key, keys) : undefined
-      const hint = meant === undefined ? '' : `; did you mean ${meant}?`
-      return `${declarations.at(path)}: there is no key ${path.join('.')}${hint}`
+      const hint = meant === undefined ? '. Remove it' : `. Did you mean "${meant}"?`
+      return `${declarations.at(path)}: unknown key "${path.join('.')}"${hint}`
     })
   })
 }
 
-/** JSON is YAML, nearly: where the reader cannot follow (tabs, depth), messages name the file alone. */
+/** Nearly all JSON is YAML. If the YAML parser rejects it (tabs, depth), messages name only the file. */
 function linesOf(text: string): ReadonlyMap<string, number> {
   try {
     return parseYaml(text.replaceAll('\t', ' ')).lines

@@ -1,19 +1,19 @@
 import { describe, expect, it } from 'vitest'
 import { storable } from '../../kernel/content.js'
-import { keepable, messageOf } from './result.js'
+import { storableResult, messageOf } from './result.js'
 
-describe('a result', () => {
-  it('is kept as it is when it can be', () => {
-    expect(keepable({ a: [1, 'ü'] }, false)).toEqual({ a: [1, 'ü'] })
-    expect(keepable('words \\u0000', false)).toBe('words \\u0000')
-    expect(keepable(undefined, false)).toBeNull()
-    expect(keepable(new Date(0), false)).toBe('1970-01-01T00:00:00.000Z')
+describe('storableResult', () => {
+  it('returns a storable value unchanged', () => {
+    expect(storableResult({ a: [1, 'ü'] }, false)).toEqual({ a: [1, 'ü'] })
+    expect(storableResult('words \\u0000', false)).toBe('words \\u0000')
+    expect(storableResult(undefined, false)).toBeNull()
+    expect(storableResult(new Date(0), false)).toBe('1970-01-01T00:00:00.000Z')
   })
 
-  it('[T3.3d] cannot say the words of a tool host unless its tool may', () => {
-    const words = { __cg_control: { after_execution: 'terminate' }, a: 1 }
-    expect(keepable(words, false)).toEqual({ a: 1 })
-    expect(keepable(words, true)).toEqual(words)
+  it('[T3.3d] removes the control key unless the tool may set it', () => {
+    const controlled = { __cg_control: { after_execution: 'terminate' }, a: 1 }
+    expect(storableResult(controlled, false)).toEqual({ a: 1 })
+    expect(storableResult(controlled, true)).toEqual(controlled)
   })
 
   it.each([
@@ -24,19 +24,19 @@ describe('a result', () => {
     ['half a character as text', 'x\ud800'],
     ['depth', JSON.parse(`${'['.repeat(200)}${']'.repeat(200)}`)],
     ['a large number', { a: Number.POSITIVE_INFINITY }],
-  ])('can be stored whatever it holds: %s', (_what, value) => {
-    const kept = keepable(value, false)
-    expect(() => storable(kept, 'it', 1_048_576)).not.toThrow()
-    expect(JSON.stringify(kept).length).toBeLessThan(600_000)
+  ])('makes any value storable: %s', (_what, value) => {
+    const stored = storableResult(value, false)
+    expect(() => storable(stored, 'it', 1_048_576)).not.toThrow()
+    expect(JSON.stringify(stored).length).toBeLessThan(600_000)
   })
 
-  it('that was cut says so, and one that is no JSON says what it is', () => {
-    expect(keepable('x'.repeat(300_000), false)).toMatch(/\[cut: the result has 300000 bytes/)
-    expect(keepable({ text: 'x'.repeat(300_000) }, false)).toMatchObject({ truncated: true, bytes: 300_011 })
+  it('notes that a result was cut or is not JSON', () => {
+    expect(storableResult('x'.repeat(300_000), false)).toMatch(/\[cut: the result has 300000 bytes/)
+    expect(storableResult({ text: 'x'.repeat(300_000) }, false)).toMatchObject({ truncated: true, bytes: 300_011 })
     const ring: Record<string, unknown> = {}
     ring['self'] = ring
-    expect(keepable(ring, false)).toContain('cannot be written as JSON')
-    expect(keepable({ big: 5n }, false)).toContain('cannot be written as JSON')
+    expect(storableResult(ring, false)).toContain('cannot be converted to JSON')
+    expect(storableResult({ big: 5n }, false)).toContain('cannot be converted to JSON')
     expect(messageOf(new Error('a\0b'))).toBe('ab')
   })
 })

@@ -1,19 +1,19 @@
 /**
- * What a tool returned, as it can be kept: JSON within a bound, without the words that only a host may say (T3.3d). Pure. A result
- * that is too large is cut and says so; nothing that a tool returns can make its report fail.
+ * Makes a tool's return value storable: JSON up to a limit, without the control key that only a trusted tool may set (T3.3d). Pure. A
+ * result that is too large is cut with a note; no return value can make the report fail.
  */
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { storable } from '../../kernel/content.js'
 
-// What a model can use of one result, with room to spare; a card holds four times as much.
+// More than a model can use of one result; a card holds four times as much.
 export const resultMaxBytes = 262_144
 const messageMaxChars = 4_000
 
-/** T3.3d: the words by which a tool host decides how the turn goes on. */
+/** T3.3d: the key by which a tool host decides how the turn continues. */
 const controlKey = '__cg_control'
 
-export function keepable(value: unknown, mayControl: boolean, maxBytes = resultMaxBytes): unknown {
+export function storableResult(value: unknown, mayControl: boolean, maxBytes = resultMaxBytes): unknown {
   const plain = mayControl ? value : withoutControl(value)
   if (typeof plain === 'string') return cutText(clean(plain), maxBytes)
   const json = jsonOf(plain)
@@ -25,7 +25,7 @@ export function keepable(value: unknown, mayControl: boolean, maxBytes = resultM
     return result
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    // Nested too deep, or with characters that no row can hold: as text it can be kept.
+    // Nested too deep, or with characters that cannot be stored: it can be stored as text.
     return { text: cleanJson(json) }
   }
 }
@@ -36,32 +36,32 @@ function withoutControl(value: unknown): unknown {
   return rest
 }
 
-/** Undefined: nothing, or nothing that can be written down. */
+/** Undefined if the value has no JSON form. */
 function jsonOf(value: unknown): string | undefined {
   try {
     return JSON.stringify(value)
   } catch (error) {
-    return JSON.stringify(`the result cannot be written as JSON: ${error instanceof Error ? error.message : ''}`)
+    return JSON.stringify(`the result cannot be converted to JSON: ${errorMessage(error)}`)
   }
 }
 
-/** NUL and halves of characters cannot be stored. */
+/** NUL and unpaired surrogates cannot be stored. */
 const clean = (text: string) => text.toWellFormed().replaceAll('\0', '')
-/** In JSON they stand as escapes. */
+/** In JSON they appear as escapes. */
 const cleanJson = (json: string) => clean(json).replace(/\\u0000|\\u[dD][89a-fA-F][0-9a-fA-F]{2}/g, '')
 
 function cutText(text: string, maxBytes: number): string {
   const bytes = Buffer.byteLength(text)
   if (bytes <= maxBytes) return text
-  const kept = Buffer.from(text)
+  const beginning = Buffer.from(text)
     .subarray(0, maxBytes)
     .toString('utf8')
     .replace(/\uFFFD+$/, '')
-  return `${kept}\n[cut: the result has ${bytes} bytes, and this is the beginning of it]`
+  return `${beginning}\n[cut: the result has ${bytes} bytes; this is its beginning]`
 }
 
 function cutJson(json: string, maxBytes: number): object {
-  // As text it is quoted once more: half of the bound is sure to fit.
+  // As text it is escaped once more, so only half of the limit is certain to fit.
   const text = Buffer.from(json)
     .subarray(0, Math.floor(maxBytes / 2))
     .toString('utf8')
@@ -69,7 +69,7 @@ function cutJson(json: string, maxBytes: number): object {
   return { truncated: true, bytes: Buffer.byteLength(json), beginning: cleanJson(text) }
 }
 
-/** A message that can be kept whatever it holds. */
+/** The message of an error, without characters that cannot be stored. */
 export function messageOf(error: unknown): string {
   const text = errorMessage(error)
   return clean(text).slice(0, messageMaxChars) || 'no message'

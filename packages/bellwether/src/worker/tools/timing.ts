@@ -1,21 +1,22 @@
-/** How long calls take and are waited for. Pure: the toolbox tells the kernel, the host holds itself to it, and both must agree. */
+/** The timeouts of tool calls. Pure. The toolbox sets the wait in the kernel and the host enforces the timeout, so both use this file. */
 import type { ToolDeclaration } from './tool.js'
 
-// Long enough for a slow service; short enough that a model is told while it still matters.
-const usualSeconds = 30
-// From the suspend to a host's start at worst, when no bell rings; and for the answer's way back.
+// Long enough for a slow service, short enough that the model still needs the result.
+const defaultSeconds = 30
+// The longest delay between the suspend and the start of the call if no bell rings, plus the report.
 const slackSeconds = 10
 
 /** One run of the tool. */
-export const runSeconds = ({ timeoutSeconds = usualSeconds }: Pick<ToolDeclaration, 'timeoutSeconds'>) => timeoutSeconds
+export const runSeconds = ({ timeoutSeconds = defaultSeconds }: Pick<ToolDeclaration, 'timeoutSeconds'>) =>
+  timeoutSeconds
 
-/** All runs of one call: what may be repeated is, as long as this lasts. */
+/** All runs of one call: an idempotent call is retried within this time. */
 export const triesSeconds = (tool: Pick<ToolDeclaration, 'timeoutSeconds' | 'idempotent'>) =>
   runSeconds(tool) * (tool.idempotent === true ? 2 : 1)
 
 /**
- * The wait: longer than its host needs, so that the host answers and no timeout does in its place. For what may be repeated it is
- * also long enough for another host to notice that the first one died.
+ * The wait in the kernel: longer than the host needs, so that the host reports before the wait expires. For an idempotent call, it is
+ * also long enough for another host to notice that the first host died.
  */
 export const waitSeconds = (tool: Pick<ToolDeclaration, 'timeoutSeconds' | 'idempotent'>, silentSeconds: number) =>
   triesSeconds(tool) + slackSeconds + (tool.idempotent === true ? silentSeconds : 0)

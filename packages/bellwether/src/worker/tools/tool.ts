@@ -1,27 +1,27 @@
 /**
- * What a tool is, to a model that calls it and to the kernel that waits for it: words only. A tool is declared once; a call is
- * checked before anybody acts on it; what cannot be called is told to the model as a result it can read.
+ * The types of tools: a tool is declared once, a call is checked before it is sent, and a refused call becomes a result that the model
+ * can read.
  */
 import type { AfterExecution } from '@bellwether/protocol'
 import type { ToolCall } from '../../kernel/verbs/turn/suspend.js'
 
-/** What a model is told of a tool. */
+/** A tool as the model sees it. */
 export interface ToolOffer {
-  /** As models accept names: letters, digits, _ and -. */
+  /** a-z, 0-9, _ and -, which every provider accepts. */
   readonly name: string
   readonly description: string
-  /** A JSON schema of an object. */
+  /** A JSON schema of type object. */
   readonly parameters: Readonly<Record<string, unknown>>
 }
 
 export interface ToolDeclaration extends ToolOffer {
   readonly afterExecution?: AfterExecution
   readonly timeoutSeconds?: number
-  /** May be run again when nobody knows whether it ran. */
+  /** The call may be repeated if it is unknown whether it took effect. */
   readonly idempotent?: boolean
 }
 
-/** A call as a model asked for it; its arguments are whatever it wrote. */
+/** A call as the model requested it, with unchecked arguments. */
 export interface ToolRequest {
   readonly toolCallId: string
   readonly name: string
@@ -30,32 +30,32 @@ export interface ToolRequest {
 
 export type ToolPlan =
   | { readonly call: ToolCall }
-  /** Told to the model in place of a result; nothing is sent. */
+  /** The model gets this refusal as the result; nothing is sent. */
   | { readonly refuse: { readonly code: string; readonly message: string } }
 
 /** The tools of one agent, for one turn. */
 export interface Toolbox {
   readonly offers: readonly ToolOffer[]
-  /** Checks a request against its declaration, and says what the turn waits for. Pure. */
+  /** Checks a request against its declaration and returns the call that the turn waits for. Pure. */
   plan(request: ToolRequest): ToolPlan
 }
 
-/** What a tool learns of the call that it answers. */
+/** What a tool knows about its call. */
 export interface CallContext {
   readonly projectId: string
   readonly agentId: string
   readonly agentTurnId: string
   readonly toolCallId: string
   readonly traceparent: string | null
-  /** Fires at the call's timeout, and when its host goes down. */
+  /** Aborts at the call's timeout, when no turn waits any more, and when the host shuts down. */
   readonly signal: AbortSignal
 }
 
-/** A tool that this process runs itself. What it returns is the result; what it throws is a failed one. */
+/** A tool that this process runs. Its return value is the result; an exception is a failed result. */
 export interface HostedTool extends ToolDeclaration {
-  /** Its result may say `__cg_control` (T3.3d). Absent: the words are taken out, because what it returns comes from others. */
+  /** The result may contain `__cg_control` (T3.3d). Without this flag the key is removed, because the result may come from outside. */
   readonly mayControl?: boolean
-  /** Its declaration is a stranger's: what the schema says is checked, but none of its patterns is run. */
+  /** The declaration comes from outside: its schema is checked, but its patterns are not executed. */
   readonly foreign?: boolean
   run(args: Readonly<Record<string, unknown>>, context: CallContext): Promise<unknown>
 }

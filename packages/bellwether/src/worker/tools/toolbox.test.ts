@@ -46,8 +46,8 @@ const refused = (wanted: string, args: unknown, more?: Partial<ToolboxOptions>) 
   return 'refuse' in plan ? plan.refuse : undefined
 }
 
-describe('a toolbox', () => {
-  it('holds what the agent lists and nothing else, each once', () => {
+describe('openToolbox', () => {
+  it('holds exactly the tools that the agent lists, each once', () => {
     const project = [{ tool_name: 'deploy', description: 'ships it', parameters: {} }]
     expect(names([])).toEqual([])
     expect(names(['search', 'search', 'submit_result', 'delegate', 'deploy'], { project })).toEqual([
@@ -63,20 +63,20 @@ describe('a toolbox', () => {
     expect(names(['mcp:files/w*', 'mcp:files/List All', 'files__read'])).toHaveLength(3)
     expect(names(['s*', '*'], { project })).toEqual(['search', 'post', 'deploy'])
     expect(open(['serch', 'mcp:nowhere', 'mcp:files/x']).problems).toEqual([
-      'there is no tool serch',
-      'no MCP server has mcp:nowhere',
-      'no MCP server has mcp:files/x',
+      'no tool matches "serch"',
+      'no MCP server has a tool that matches "mcp:nowhere"',
+      'no MCP server has a tool that matches "mcp:files/x"',
     ])
   })
 
-  it('offers no more than providers take, and says what is left out', () => {
+  it('offers at most 128 tools and reports how many are left out', () => {
     const box = open(['mcp:many'])
     expect(box.offers).toHaveLength(128)
     expect(box.problems).toEqual(['872 of 1000 tools are not offered: the limit is 128'])
     for (const { parameters: schema } of box.offers) expect(schema['type']).toBe('object')
   })
 
-  it('plans a call with what its declaration says, and leaves to the roster what only it knows', () => {
+  it('plans a call from its declaration, and leaves the settings of roster tools to the kernel', () => {
     expect(planned('search', { q: 'x' })).toEqual({
       toolCallId: 'c',
       toolName: 'search',
@@ -97,24 +97,24 @@ describe('a toolbox', () => {
     })
   })
 
-  it('refuses in words: an unknown tool with the nearest name, arguments with what is wrong, tools that were not offered', () => {
+  it('refuses unknown tools with the nearest name, invalid arguments, and tools that were not offered', () => {
     const plan = open(['search', 'post']).plan({ toolCallId: 'c', name: 'serach', args: {} })
     expect(plan).toEqual({
       refuse: {
         code: 'unknown_tool',
-        message: 'there is no tool "serach"; did you mean search? You have: search, post',
+        message: 'unknown tool "serach". Did you mean search? Your tools: search, post',
       },
     })
     expect(open(['search']).plan({ toolCallId: 'c', name: 'post', args: { q: '' } })).toMatchObject({ refuse: {} })
     expect(open([]).plan({ toolCallId: 'c', name: '__proto__', args: {} })).toMatchObject({
       refuse: { code: 'unknown_tool' },
     })
-    expect(refused('search', {})?.message).toBe('the arguments do not fit: "q" is missing')
+    expect(refused('search', {})?.message).toBe('the arguments are invalid: "q" is missing')
   })
 })
 
 describe('delegate and fork_join', () => {
-  it('are batches: the agent itself for one task, copies for tasks in parallel', () => {
+  it('become batches: delegate reuses the agent, fork_join makes copies', () => {
     expect(planned('delegate', { agent: 'coder', instruction: 'do' })).toMatchObject({
       toolName: 'delegate',
       batch: { tasks: [{ targetStrategy: 'reuse', targetRef: 'coder', instruction: 'do' }] },
@@ -147,10 +147,10 @@ describe('delegate and fork_join', () => {
   })
 
   it.each([
-    ['nobody', { tasks: [{ instruction: 'a' }] }, 'does not say which agent'],
-    ['a name that is none', { tasks: [{ instruction: 'a', agent: 'Big One' }] }, 'is not the name of an agent'],
+    ['a task without an agent', { tasks: [{ instruction: 'a' }] }, '"agent" is missing'],
+    ['an invalid agent name', { tasks: [{ instruction: 'a', agent: 'Big One' }] }, 'is not a valid agent name'],
     [
-      'the second task',
+      'an invalid second task',
       {
         tasks: [
           { instruction: 'a', agent: 'b' },
@@ -159,29 +159,33 @@ describe('delegate and fork_join', () => {
       },
       'task 1: ',
     ],
-    ['oneself', { tasks: [{ instruction: 'a', agent: 'ann', target_strategy: 'reuse' }] }, 'give work to yourself'],
     [
-      'fields twice',
+      'delegation to itself',
+      { tasks: [{ instruction: 'a', agent: 'ann', target_strategy: 'reuse' }] },
+      'cannot delegate to yourself',
+    ],
+    [
+      'duplicate result fields',
       { tasks: [{ instruction: 'a', agent: 'b', result_fields: [{ name: 'x' }, { name: 'x' }] }] },
       'distinct names',
     ],
-    ['no tasks', { tasks: [] }, 'must NOT have fewer than 1 items'],
+    ['an empty task list', { tasks: [] }, 'must NOT have fewer than 1 items'],
     [
-      'too many',
+      'too many tasks',
       { tasks: Array.from({ length: 1_001 }, () => ({ instruction: 'a', agent: 'b' })) },
       'more than 1000 items',
     ],
     [
-      "another's box",
+      'an unknown parameter',
       { tasks: [{ instruction: 'a', agent: 'b', context_box_id: 'x' }] },
-      'there is no "context_box_id"',
+      '"context_box_id" is not a parameter',
     ],
-    ['no end', { tasks: [{ instruction: 'a', agent: 'b' }], deadline_seconds: 0 }, 'must be > 0'],
-  ])('refuse what cannot be: %s', (_what, args, message) => {
+    ['a deadline of 0', { tasks: [{ instruction: 'a', agent: 'b' }], deadline_seconds: 0 }, 'must be > 0'],
+  ])('refuse %s', (_what, args, message) => {
     expect(refused('fork_join', args)?.message).toContain(message)
   })
 
-  it('refuse a turn that is as deep as turns may be', () => {
+  it('refuse a turn at the maximum recursion depth', () => {
     const deep = { around: { ...around, recursionDepth: 20 } }
     expect(refused('delegate', { agent: 'coder', instruction: 'do' }, deep)).toMatchObject({
       code: 'recursion_depth_exceeded',
@@ -189,7 +193,7 @@ describe('delegate and fork_join', () => {
   })
 })
 
-it('ask_person waits for people: no host is sent for, and a question that nobody answered may be asked again', () => {
+it('plans ask_person as an idempotent call that people answer', () => {
   expect(planned('ask_person', { question: 'which?', choices: ['a', 'b'], to: 'ann', deadline_seconds: 60 })).toEqual({
     toolCallId: 'c',
     toolName: 'ask_person',

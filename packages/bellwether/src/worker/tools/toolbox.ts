@@ -1,8 +1,9 @@
 /**
- * The tools of one agent for one turn: what its file lists, found among the built-in ones, this worker's own, those of its MCP
- * servers and the project's. Always: a model can call only what it was offered; arguments are checked before anybody acts; what
- * cannot be called is told in words, with the nearest name. Pure: who runs a call is the hosts' business.
+ * The tools of one agent for one turn: those that its file lists, from the built-in tools, this worker's tools, its MCP servers and
+ * the project's roster. A model can call only the offered tools; arguments are checked before a call is sent; an unknown tool is
+ * refused with the nearest name. Pure: hosts run the calls.
  */
+import { defined } from '@bellwether/base'
 import { nearest } from '../../settings/nearest.js'
 import type { Hydrated } from '../hydrate.js'
 import { submitResultName } from '../submit-result.js'
@@ -14,18 +15,18 @@ import { waitSeconds } from './timing.js'
 import type { HostedTool, Toolbox, ToolOffer, ToolPlan, ToolRequest } from './tool.js'
 
 export interface ToolboxOptions {
-  /** As the agent's file lists them: names, `mcp:SERVER`, `mcp:SERVER/TOOL`; `*` stands for any characters. */
+  /** The list of the agent file: names, `mcp:SERVER`, `mcp:SERVER/TOOL`; `*` matches any characters. */
   readonly wanted: readonly string[]
   readonly catalogue: Catalogue
-  /** Of the roster: run by hosts that we know nothing of. */
+  /** Tools of the project's roster, run by hosts of their own. */
   readonly project: Hydrated['tools']
   readonly around: Surroundings
-  /** After this long without a beat a host is taken for dead. */
+  /** A host without a beat for this long counts as dead. */
   readonly silentSeconds: number
 }
 
 export interface AgentToolbox extends Toolbox {
-  /** What is listed and cannot be had. */
+  /** Listed tools that are not available. */
   readonly problems: readonly string[]
 }
 
@@ -34,7 +35,7 @@ interface Entry {
   plan(request: ToolRequest): ToolPlan
 }
 
-// The most that every provider takes in one call.
+// Every provider accepts this many tools per request.
 const offersMax = 128
 const namesShownMax = 30
 
@@ -55,12 +56,12 @@ export function openToolbox(options: ToolboxOptions): AgentToolbox {
     if (server !== undefined) {
       for (const one of catalogue.servers.filter((other) => matchesName(server, other.server)))
         for (const listed of one.tools()) if (matchesName(tool ?? '*', listed.tool)) addHosted(listed.hosted)
-      if (entries.size === before) problems.push(`no MCP server has ${item}`)
+      if (entries.size === before) problems.push(`no MCP server has a tool that matches "${item}"`)
       continue
     }
     const builtIn = own.get(item)
     const hosted = catalogue.find(item)
-    if (item === submitResultName) continue // offered by the executor, where it makes sense
+    if (item === submitResultName) continue // the executor offers it when needed
     if (builtIn !== undefined) {
       add(item, () => ({
         offer: builtIn.offer,
@@ -73,7 +74,7 @@ export function openToolbox(options: ToolboxOptions): AgentToolbox {
     else {
       for (const one of catalogue.own) if (matchesName(item, one.name)) addHosted(one)
       for (const one of project) if (matchesName(item, one.tool_name)) add(one.tool_name, () => projectEntry(one))
-      if (entries.size === before && !entries.has(item)) problems.push(`there is no tool ${item}`)
+      if (entries.size === before && !entries.has(item)) problems.push(`no tool matches "${item}"`)
     }
   }
   const offers = [...entries.values()].slice(0, offersMax).map((entry) => entry.offer)
@@ -96,9 +97,9 @@ function unknown(name: string, offers: readonly ToolOffer[]): ToolPlan {
   const shown = names.slice(0, namesShownMax).join(', ')
   const hint =
     meant === undefined
-      ? 'you have no tools'
-      : `did you mean ${meant}? You have: ${shown}${names.length > namesShownMax ? ', …' : ''}`
-  return { refuse: { code: 'unknown_tool', message: `there is no tool ${JSON.stringify(name.slice(0, 80))}; ${hint}` } }
+      ? 'You have no tools'
+      : `Did you mean ${meant}? Your tools: ${shown}${names.length > namesShownMax ? ', …' : ''}`
+  return { refuse: { code: 'unknown_tool', message: `unknown tool ${JSON.stringify(name.slice(0, 80))}. ${hint}` } }
 }
 
 function hostedEntry(tool: HostedTool, silentSeconds: number): Entry {
@@ -115,14 +116,14 @@ function hostedEntry(tool: HostedTool, silentSeconds: number): Entry {
           args: checked.args,
           timeoutSeconds: waitSeconds(tool, silentSeconds),
           idempotent,
-          ...(afterExecution === undefined ? {} : { afterExecution }),
+          ...defined({ afterExecution }),
         },
       }
     },
   }
 }
 
-/** The roster speaks for it where the call is silent: after_execution, timeouts, whether it may be repeated. */
+/** The kernel takes after_execution, the timeout and idempotency of these calls from the roster. */
 function projectEntry({ tool_name: name, description, parameters }: Hydrated['tools'][number]): Entry {
   const schema = objectSchema(parameters)
   return {
@@ -134,7 +135,7 @@ function projectEntry({ tool_name: name, description, parameters }: Hydrated['to
   }
 }
 
-/** Providers refuse parameters that are no object. */
+/** Providers reject parameters that are not an object schema. */
 function objectSchema(parameters: unknown): Readonly<Record<string, unknown>> {
   if (typeof parameters !== 'object' || parameters === null || Array.isArray(parameters))
     return { type: 'object', properties: {} }
