@@ -1,7 +1,7 @@
 /**
- * The actors, made of the product's own parts: the real worker with both its loops and its watchdog, the real guard, the
- * real relay; only the model of the outside world (clients, tool hosts, a stream) is the simulation's. Each is a process:
- * one fibre, one connection, and it may die at any statement.
+ * The actors of the simulation, built from the product: the real worker with its loops and watchdog, the real guard and the real relay; only
+ * the outside world (clients, tool hosts, a stream) is simulated. Each actor is a process: one fibre, one connection, and it may die at
+ * any statement.
  */
 import type { Log } from '@bellwether/base'
 import { beginning, readEvents } from '../src/kernel/verbs/events.js'
@@ -19,7 +19,7 @@ import type { Body, Fibre } from './engine/index.js'
 export const project = 'p'
 export const target = 'w'
 
-/** Scaled so that a run needs few ticks; the relations between them are those of the defaults. */
+/** Scaled down so that a run needs few ticks; the ratios are those of the defaults. */
 export const timing = {
   watchdogIntervalSeconds: 20,
   dispatchedRetrySeconds: 30,
@@ -38,33 +38,33 @@ export const timing = {
   drainSeconds: 1,
 } as const
 
-/** Fibres have no standard error; what goes wrong for good is found by the invariants. */
+/** Fibres have no standard error; the invariants find permanent failures. */
 const silent: Log = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 export function kernelOf(fibre: Fibre): Kernel {
   return openKernel({ db: fibre.db, bell: fibre.bell, ids: fibre.ids })
 }
 
-/** What a turn does is in its payload: work for a while, write a card, call tools once, then deliver. */
+/** The payload says what a turn does: work for a while, write a card, call tools once, then deliver. */
 export interface Script {
   readonly workMs?: number
   readonly tools?: readonly ('answers' | 'silent' | 'twice' | 'terminates')[]
   readonly writes?: number
-  /** Forks a task for each of these agents, and waits. */
+  /** Forks a task for each of these agents and waits. */
   readonly fork?: readonly string[]
   readonly failFast?: boolean
-  /** How many calls are paid for, of how many tokens each. */
+  /** How many calls the turn pays for, and the tokens per call. */
   readonly spends?: { readonly calls: number; readonly tokens: number }
 }
 
-/** What a child does follows from its name: it has no payload of the client's. */
+/** The name of a child says what it does, because it has no payload from a client. */
 function scriptOf(turn: ClaimedTurn): Script {
   if (turn.payload['batch_id'] === undefined) return (turn.payload['script'] ?? {}) as Script
   const spends = { calls: 2, tokens: 30 }
   return turn.agentId.startsWith('slow') ? { workMs: 30_000, spends } : { writes: 1, spends }
 }
 
-/** Pays for calls until the budget says no. */
+/** Pays for calls until the budget is exceeded. */
 async function spend(
   fibre: Fibre,
   turn: ClaimedTurn,
@@ -105,7 +105,7 @@ function scripted(fibre: Fibre): AgentFunction {
       const calls = script.tools.map((toolName) => ({ toolCallId: context.newId(), toolName, args: {} }))
       return { suspend: { calls } }
     }
-    // The deliverable names the fence it was made under: an invariant compares it with the one it was taken under.
+    // The deliverable names its fence: an invariant compares it with the fence under which the kernel accepted it.
     return { deliver: { text: `epoch ${turn.turnEpoch}` } }
   }
 }
@@ -153,7 +153,7 @@ export const joiner: Body = async (fibre) => {
   }
 }
 
-/** Claims calls before it acts, as hazard 11 asks; what it does is written down as an effect. */
+/** Claims calls before it acts (hazard 11) and records each act as an effect. */
 export const toolHost: Body = async (fibre) => {
   const kernel = kernelOf(fibre)
   for (;;) {
@@ -178,11 +178,11 @@ export interface Wanted {
   readonly key: string
   readonly script?: Script
   readonly budget?: TurnBudget
-  /** Asks for it to be stopped at once. */
+  /** Stops the turn right after enqueueing it. */
   readonly stop?: boolean
 }
 
-/** Enqueues with correlation ids, so that a client that was killed begins again and doubles nothing. */
+/** Enqueues with correlation ids, so that a client that restarts after a crash creates no second turn. */
 export function client(wanted: readonly Wanted[]): Body {
   return async (fibre) => {
     const kernel = kernelOf(fibre)
@@ -199,7 +199,7 @@ export function client(wanted: readonly Wanted[]): Body {
   }
 }
 
-/** Follows the outbox by its cursor and remembers in the database what it saw, so that a restart goes on. */
+/** Follows the outbox by cursor and stores what it saw in the database, so that it continues after a restart. */
 export const reader: Body = async (fibre) => {
   let cursor = beginning
   for (;;) {
@@ -212,7 +212,7 @@ export const reader: Body = async (fibre) => {
   }
 }
 
-/** A stream with JetStream's rules: it refuses a publisher that is not at its end, and forgets message ids. */
+/** A stream with JetStream's rules: it rejects a publisher that is behind, and forgets message ids. */
 export interface Shelf {
   readonly kept: { cursor: string; msgId: string }[]
 }
@@ -248,7 +248,7 @@ export function relay(shelf: Shelf): Body {
   }
 }
 
-/** Waits until everything that was asked for has ended; then long enough for readers to catch up. */
+/** Waits until every enqueued turn has ended, and then until readers have caught up. */
 export function observer(keys: readonly string[], shelf: Shelf): Body {
   return async (fibre) => {
     for (;;) {

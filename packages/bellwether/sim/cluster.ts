@@ -1,4 +1,4 @@
-/** A PostgreSQL for simulations and benchmarks that run outside the tests: in a folder of its own, gone afterwards. */
+/** A PostgreSQL for simulations and benchmarks outside the tests, in a temporary folder that is removed afterwards. */
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { openDatabase } from '../src/ports/database/pool.js'
 
 export interface OwnCluster {
   readonly url: string
-  /** A new empty database; answers its URL. */
+  /** Creates an empty database and returns its URL. */
   database(): Promise<string>
   remove(): Promise<void>
 }

@@ -1,6 +1,6 @@
 /**
- * Hazard 14 as a check: with the tables as they are, a thousand beats are all HOT (no index is written). Prints one JSON
- * object like the simulation's, so that a mutation can be required to break it.
+ * Checks hazard 14: 1,000 beats are all HOT updates, which write no index. Prints one JSON object in the format of the simulation, so that a
+ * mutation can name it.
  */
 import { parseArgs } from 'node:util'
 import { systemClock, systemRandom } from '@bellwether/base'
@@ -45,7 +45,7 @@ await db.close()
 
 const updates = after.n_tup_upd - before.n_tup_upd
 const hot = after.n_tup_hot_upd - before.n_tup_hot_upd
-// A page that is full for a moment costs a few; an index on what beats change costs them all.
+// A full page costs a few HOT updates; an index on a column that beats change costs all of them.
 const cold = updates < 2_000 || hot < 0.9 * updates
 const found = cold ? [{ breaks: 'beats stay HOT', finding: `${hot} of ${updates} updates by beats were HOT` }] : []
 process.stdout.write(`${JSON.stringify({ figures: { updates, hot }, found })}\n`)

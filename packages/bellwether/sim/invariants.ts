@@ -1,6 +1,6 @@
 /**
- * What must hold, as queries that return offenders. `always` after every COMMIT, whatever has crashed; `settled` once every
- * turn has ended. The names are what mutations must break.
+ * The invariants, as queries that return offending rows. `always` holds after every COMMIT, whatever has crashed; `settled` holds when every
+ * turn has ended. Mutations name the invariant that they break.
  */
 import type { Invariant } from './engine/index.js'
 
@@ -44,7 +44,7 @@ export const always: readonly Invariant[] = [
     sql: `select metadata ->> 'agent_turn_id' as turn, count(*) from cards.cards where type = 'task.deliverable' group by 1 having count(*) > 1`,
   },
   {
-    // By sequence numbers, not by time: clocks jump here.
+    // By sequence numbers, not by time, because clocks jump in the simulation.
     name: 'nothing is written for a turn after its end',
     sql: `select c.card_id from state.agent_inbox i
       join cards.box_cards d on d.card_id = i.deliverable_card_id
@@ -118,7 +118,7 @@ export const settled: readonly Invariant[] = [
   },
 ]
 
-/** What batches and budgets promise, after every COMMIT (hazards 17 and 18). */
+/** The invariants of batches and budgets, after every COMMIT (hazards 17 and 18). */
 export const holdings: readonly Invariant[] = [
   {
     name: 'an ended parent has no open batch',
@@ -174,8 +174,8 @@ export const settledHoldings: readonly Invariant[] = [
   },
 ]
 
-/** For scenarios in which no worker dies: then nobody may be taken for dead. */
+/** For stories in which no worker dies: then no live turn may be reaped or reclaimed. */
 export const nobodyDied: Invariant = {
-  name: 'no live turn is taken for dead',
+  name: 'no live turn is ended or reclaimed',
   sql: `select agent_turn_id, kind, reason from state.interventions where kind in ('reap', 'reclaim')`,
 }

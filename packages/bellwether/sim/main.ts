@@ -1,6 +1,6 @@
 /**
- * `npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--crashes] [--url URL] [--stop] [--json]`: plays seeds and says what it
- * found. Without --url it starts a PostgreSQL of its own. The hash is over all traces: the same seeds give the same hash.
+ * `npm run sim -- --seeds N [--from N] [--story NAME] [--calm] [--crashes] [--url URL] [--stop] [--json]`: plays seeds and reports findings.
+ * Without --url it starts its own PostgreSQL. The hash covers all traces: the same seeds give the same hash.
  */
 import { createHash } from 'node:crypto'
 import { parseArgs } from 'node:util'
@@ -34,14 +34,14 @@ function usage(problem: string): never {
 function whole(text: string, name: string): number {
   const value = Number(text)
   if (!Number.isSafeInteger(value) || value < 1)
-    usage(`--${name} must be a whole number from 1, not ${JSON.stringify(text)}`)
+    usage(`--${name} must be a whole number from 1 (got ${JSON.stringify(text)})`)
   return value
 }
 
 const seeds = whole(given.seeds, 'seeds')
 const from = whole(given.from, 'from')
 if (given.story !== undefined && !(given.story in stories)) {
-  usage(`there is no story ${JSON.stringify(given.story)}; there are: ${Object.keys(stories).join(', ')}`)
+  usage(`unknown story ${JSON.stringify(given.story)}; use one of: ${Object.keys(stories).join(', ')}`)
 }
 
 const cluster = given.url === undefined ? await ownCluster() : undefined

@@ -1,7 +1,7 @@
 /**
- * `npm run mutations [-- NAME…] [--json]`: the proof that the simulation can see. Each patch in mutations/ takes one guard out
- * of a copy of the sources; the story that it names must then break the invariant that it names. A patch that no longer
- * applies, or breaks nothing, is a failure.
+ * `npm run mutations [-- NAME…] [--json]`: proves that the simulation finds faults. Each patch in mutations/ removes one guard from a copy of
+ * the sources; the story that the patch names must then break the invariant that it names. A patch that does not apply, or breaks
+ * nothing, is a failure.
  */
 import { execFile } from 'node:child_process'
 import { cp, mkdir, readdir, readFile, rm } from 'node:fs/promises'
@@ -12,10 +12,10 @@ import { ownCluster } from './cluster.js'
 const run = promisify(execFile)
 const packageFolder = fileURLToPath(new URL('..', import.meta.url))
 const patchFolder = fileURLToPath(new URL('mutations/', import.meta.url))
-// A folder for each process: two runs at once must not clear away each other's copies.
+// One folder per process: two runs at the same time must not delete each other's copies.
 const mutantName = `.mutants/${process.pid}`
 const mutantFolder = `${packageFolder}${mutantName}`
-// One mutant is a few dozen seeds at most; more means that the story is wrong for it.
+// One mutant needs a few dozen seeds at most; if it needs more, its story does not fit.
 const timeoutMs = 300_000
 
 interface Mutation {
@@ -25,7 +25,7 @@ interface Mutation {
   readonly breaks: string
 }
 
-export interface Judged extends Mutation {
+export interface MutationResult extends Mutation {
   readonly found: boolean
   readonly seed?: number
   readonly detail: string
@@ -41,12 +41,12 @@ async function readMutation(name: string): Promise<Mutation> {
   return { name, story: field('story'), seeds: field('seeds'), breaks: field('breaks') }
 }
 
-async function judge(mutation: Mutation, url: string): Promise<Judged> {
+async function runMutation(mutation: Mutation, url: string): Promise<MutationResult> {
   const { name, story, seeds, breaks } = mutation
   const folder = `${mutantFolder}/${name}`
   await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true })
-  // Inside the package, so that the copies find the same dependencies.
+  // Inside the package, so that the copies resolve the same dependencies.
   for (const part of ['src', 'sim', 'package.json'])
     await cp(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
   await run('git', ['apply', `--directory=packages/bellwether/${mutantName}/${name}`, `${patchFolder}${name}.patch`], {
@@ -60,10 +60,10 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
     timeout: timeoutMs,
     maxBuffer: 64 * 1024 * 1024,
   }).catch(
-    // A simulation that finds something exits with 1: that is its answer.
+    // A simulation with findings exits with 1.
     (error: Error & { stdout?: string; stderr?: string }) => {
       if (error.stdout?.startsWith('{')) return { stdout: error.stdout }
-      throw new Error(`the mutant ${name} did not run: ${error.stderr ?? error.message}`)
+      throw new Error(`Mutation ${name} did not run: ${error.stderr ?? error.message}`)
     },
   )
   await rm(folder, { recursive: true, force: true })
@@ -73,24 +73,27 @@ async function judge(mutation: Mutation, url: string): Promise<Judged> {
   return { ...mutation, found: hit !== undefined, detail, ...(hit?.seed === undefined ? {} : { seed: hit.seed }) }
 }
 
-export async function judgeAll(names: readonly string[], onJudged: (judged: Judged) => void): Promise<Judged[]> {
+export async function runMutations(
+  names: readonly string[],
+  onResult: (result: MutationResult) => void,
+): Promise<MutationResult[]> {
   const all = (await readdir(patchFolder))
     .filter((file) => file.endsWith('.patch'))
     .map((file) => file.replace(/\.patch$/, ''))
   const chosen = names.length === 0 ? all.sort() : names
   const cluster = await ownCluster()
-  const judged: Judged[] = []
+  const results: MutationResult[] = []
   try {
     for (const name of chosen) {
-      const one = await judge(await readMutation(name), await cluster.database())
-      judged.push(one)
-      onJudged(one)
+      const one = await runMutation(await readMutation(name), await cluster.database())
+      results.push(one)
+      onResult(one)
     }
   } finally {
     await cluster.remove()
     await rm(mutantFolder, { recursive: true, force: true })
   }
-  return judged
+  return results
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
@@ -98,15 +101,15 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     allowPositionals: true,
     options: { json: { type: 'boolean', default: false } },
   })
-  const judged = await judgeAll(positionals, (one) => {
+  const results = await runMutations(positionals, (one) => {
     const where = one.seed === undefined ? '' : ` (seed ${one.seed})`
     process.stderr.write(`${one.found ? 'found ' : 'MISSED'} ${one.name}${where}: ${one.detail.slice(0, 200)}\n`)
   })
-  const missed = judged.filter((one) => !one.found)
+  const missed = results.filter((one) => !one.found)
   if (values.json)
     process.stdout.write(
-      `${JSON.stringify({ mutations: judged.length, missed: missed.map(({ name }) => name), judged })}\n`,
+      `${JSON.stringify({ mutations: results.length, missed: missed.map(({ name }) => name), results })}\n`,
     )
-  else process.stdout.write(`${judged.length - missed.length} of ${judged.length} mutations found\n`)
+  else process.stdout.write(`${results.length - missed.length} of ${results.length} mutations found\n`)
   process.exitCode = missed.length === 0 ? 0 : 1
 }

@@ -1,6 +1,6 @@
 /**
- * One seed: a story, a fault plan, a schedule, all from the number. Faults stop after a while (`calmAfter`): until then
- * nothing may break, afterwards everything must end. A plan that finds something is shrunk to the smallest that still does.
+ * Plays one seed: the number determines a story, a fault plan and a schedule. Faults stop after a while (`calmAfter`): before that nothing may
+ * break, afterwards everything must end. A plan with a finding is shrunk to the smallest plan that still has one.
  */
 import fc from 'fast-check'
 import {
@@ -20,7 +20,7 @@ export interface Found {
   readonly seed: number
   readonly story: StoryName
   readonly finding: string
-  /** The invariant's name, or the kind of the finding. */
+  /** The name of the invariant, or the kind of the finding. */
   readonly breaks: string
   readonly plan: Plan
   readonly trace: readonly string[]
@@ -32,28 +32,28 @@ export interface Played {
   readonly steps: number
 }
 
-// Faults strike within the first third of a typical run; the rest is the proof that it recovers.
+// Faults happen within the first third of a typical run; the rest shows that it recovers.
 const calmAfter = 1_500
 export const maxSteps = 40_000
-// The end of a trace tells most of the story.
+// The end of a trace explains most findings.
 const traceShown = 40
 
-/** Mostly the fleet; every third seed one of the small stories, in turn. */
+/** Mostly the fleet; every third seed plays one of the small stories, in turn. */
 export function storyOf(seed: number): StoryName {
   const small = (Object.keys(stories) as StoryName[]).filter((name) => name !== 'fleet')
   return seed % 3 === 0 ? small[(seed / 3) % small.length]! : 'fleet'
 }
 
-/** Stories that promise that nobody is taken for dead must not kill anybody. */
+/** A story that promises that no live turn is ended must not kill an actor. */
 const gentle = ['slow', 'clock-jump', 'time-passes'] as const
 
 export async function play(world: World, seed: number, name: StoryName, faults: boolean): Promise<Played> {
   const story: Story = stories[name]
-  const peaceful = story.atEnd.some((invariant) => invariant.name === 'no live turn is taken for dead')
+  const mustNotKill = story.atEnd.some((invariant) => invariant.name === 'no live turn is ended or reclaimed')
   const plans = arbitraryPlan({
-    fibres: peaceful ? story.fibres.filter((fibre) => fibre.startsWith('guard')) : story.fibres,
+    fibres: mustNotKill ? story.fibres.filter((fibre) => fibre.startsWith('guard')) : story.fibres,
     yields: story.yields,
-    ...(peaceful ? { kinds: gentle } : {}),
+    ...(mustNotKill ? { kinds: gentle } : {}),
   })
   let first: Outcome | undefined
   let worst: { outcome: Outcome; plan: Plan } | undefined
@@ -82,7 +82,7 @@ export async function play(world: World, seed: number, name: StoryName, faults: 
   } else {
     await attempt(noFaults)
   }
-  if (first === undefined) throw new Error(`seed ${seed} was not played`)
+  if (first === undefined) throw new Error(`Seed ${seed} was not played`)
   return { found: worst && foundOf(seed, name, worst), hash: first.hash, steps: first.steps }
 }
 
@@ -98,7 +98,7 @@ export function foundOf(seed: number, story: StoryName, { outcome, plan }: { out
   }
 }
 
-/** What a mutation may name: an invariant, a constraint of the database, or the kind of the finding. */
+/** The name that a mutation can refer to: an invariant, a database constraint, or the kind of the finding. */
 function whatBroke(finding: Finding): string {
   if (finding.kind === 'broken') return finding.invariant
   if (finding.kind !== 'threw') return finding.kind

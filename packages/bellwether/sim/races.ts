@@ -1,6 +1,6 @@
 /**
- * Duels: two or three callers of single verbs, on a head that was prepared for them. Small enough that a few dozen seeds, or
- * a crash at every statement, cover them; each is the race of one hazard.
+ * Races: two or three callers of single verbs on a prepared head. Each is the race of one hazard, and small enough that a few dozen seeds, or a
+ * crash at every statement, cover it.
  */
 import { beginning, readEvents } from '../src/kernel/verbs/events.js'
 import { openKernel, type Kernel } from '../src/kernel/kernel.js'
@@ -27,14 +27,14 @@ const quietBell = {
 interface Opening {
   readonly kernel: Kernel
   readonly stage: Stage
-  /** Enqueues and claims on the stage, before the duel. */
+  /** Enqueues and claims before the race. */
   readonly running: (agentId: string) => Promise<ClaimedTurn>
 }
 
 async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {
   const db: Database = {
     query: (statement) => stage.db.query(statement),
-    transaction: () => Promise.reject(new Error('no transactions before the duel')),
+    transaction: () => Promise.reject(new Error('The set-up of a race cannot open transactions')),
     close: async () => undefined,
   }
   const kernel = openKernel({ db, bell: quietBell, ids: stage.ids })
@@ -55,7 +55,7 @@ async function open(stage: Stage, agents: readonly string[]): Promise<Opening> {
   }
 }
 
-function duel(
+function race(
   fibres: readonly string[],
   prepare: (opening: Opening) => Promise<Record<string, (fibre: Fibre, kernel: Kernel) => Promise<unknown>>>,
   agents: readonly string[] = ['ann'],
@@ -84,19 +84,19 @@ const held = (turn: ClaimedTurn) => ({
   content: { text: `epoch ${turn.turnEpoch}` },
 })
 
-export const duels = {
-  'enqueue against deliver': duel(['client', 'worker'], async ({ running }) => {
+export const races = {
+  'enqueue against deliver': race(['client', 'worker'], async ({ running }) => {
     const turn = await running('ann')
     return {
       worker: (_, kernel) => kernel.deliver({ ...turn, ...done }),
       client: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
     }
   }),
-  'record against stop': duel(['worker', 'client'], async ({ running }) => {
+  'record against stop': race(['worker', 'client'], async ({ running }) => {
     const turn = await running('ann')
     return {
       async worker(_, kernel) {
-        // Cards alone: a step's event could not be written for an idle head anyway.
+        // Only cards: the event of a step cannot be written for an idle head.
         for (let step = 1; step <= 3; step += 1) {
           const card = {
             type: 'agent.thought',
@@ -109,7 +109,7 @@ export const duels = {
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
     }
   }),
-  'two receipts at once': duel(['worker1', 'worker2'], async ({ kernel: before, running }) => {
+  'two receipts at once': race(['worker1', 'worker2'], async ({ kernel: before, running }) => {
     const turn = await running('ann')
     const calls = ['c1', 'c2'].map((toolCallId) => ({ toolCallId, toolName: 'answers', args: {} }))
     await before.suspend({ ...turn, stepId: 's1', calls }, 60)
@@ -120,14 +120,14 @@ export const duels = {
       worker2: (fibre, kernel) => kernel.claim(claimant(fibre.name, 1)),
     }
   }),
-  'two receipts reported at once': duel(['host1', 'host2', 'worker'], async ({ kernel: before, running }) => {
+  'two receipts reported at once': race(['host1', 'host2', 'worker'], async ({ kernel: before, running }) => {
     const turn = await running('ann')
     await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
     const answer = (_: Fibre, kernel: Kernel) =>
       kernel.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
     return { host1: answer, host2: answer, worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)) }
   }),
-  'two hosts, one call': duel(['host1', 'host2'], async ({ kernel: before, running }) => {
+  'two hosts, one call': race(['host1', 'host2'], async ({ kernel: before, running }) => {
     const turn = await running('ann')
     await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
     const act = async (fibre: Fibre, kernel: Kernel) => {
@@ -138,14 +138,14 @@ export const duels = {
     }
     return { host1: act, host2: act }
   }),
-  'claim against stop': duel(['worker', 'client'], async ({ kernel: before }) => {
+  'claim against stop': race(['worker', 'client'], async ({ kernel: before }) => {
     const turn = await before.enqueue({ projectId: project, agentId: 'ann' })
     return {
       worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)),
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
     }
   }),
-  'cancel against lease': duel(['worker', 'client'], async ({ kernel: before, running }) => {
+  'cancel against lease': race(['worker', 'client'], async ({ kernel: before, running }) => {
     const turn = await running('ann')
     const next = await before.enqueue({ projectId: project, agentId: 'ann' })
     return {
@@ -153,7 +153,7 @@ export const duels = {
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: next.agentTurnId }),
     }
   }),
-  'the silent worker comes back': duel(['silent', 'other'], async ({ running }) => {
+  'the silent worker comes back': race(['silent', 'other'], async ({ running }) => {
     const turn = await running('ann')
     return {
       async silent(fibre, kernel) {
@@ -179,7 +179,7 @@ export const duels = {
       },
     }
   }),
-  'fork against stop': duel(
+  'fork against stop': race(
     ['worker', 'client'],
     async ({ running }) => {
       const turn = await running('ann')
@@ -191,7 +191,7 @@ export const duels = {
       const calls = [{ ...forkCall, batch: { tasks } }]
       return {
         worker: (_, kernel) => kernel.suspend({ ...turn, stepId: 's1', calls }, 60),
-        // Whoever stops the parent also tidies up behind it, as a PMO does.
+        // The actor that stops the parent also joins its batches, as a PMO does.
         async client(fibre, kernel) {
           await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
           const joiner = openJoiner({ kernel })
@@ -204,12 +204,12 @@ export const duels = {
     },
     ['ann', 'bob', 'cid'],
   ),
-  'dispatch against stop': duel(
+  'dispatch against stop': race(
     ['worker', 'client'],
     async ({ running, stage }) => {
       const turn = await running('ann')
       const batch = { tasks: [{ targetStrategy: 'reuse' as const, targetRef: 'bob', instruction: 'x' }] }
-      // The maker's second half alone: the batch is there, its child is not.
+      // Only the second half of a fork: the batch exists, its child does not.
       await suspend(stage.db, stage.ids, { ...turn, stepId: 's1', calls: [{ ...forkCall, batch }] }, 60)
       return {
         worker: (fibre) => dispatchTasks(fibre.db, batchIdOfCall(project, forkCall.toolCallId), [0]),
@@ -221,7 +221,7 @@ export const duels = {
     },
     ['ann', 'bob'],
   ),
-  'reserve against stop': duel(['worker', 'client'], async ({ kernel: before }) => {
+  'reserve against stop': race(['worker', 'client'], async ({ kernel: before }) => {
     await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
     const { turns } = await before.claim(claimant('opening'))
     const turn = turns[0]!
@@ -234,7 +234,7 @@ export const duels = {
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
     }
   }),
-  'two spenders, one parent': duel(
+  'two spenders, one parent': race(
     ['worker1', 'worker2', 'worker3'],
     async ({ kernel: before }) => {
       await before.enqueue({ projectId: project, agentId: 'ann', budget: { tokens: 100 } })
@@ -250,7 +250,7 @@ export const duels = {
       )
       const { turns } = await before.claim(claimant('opening'))
       const [bob, cid, dan] = ['bob', 'cid', 'dan'].map((agentId) => turns.find((turn) => turn.agentId === agentId)!)
-      // The first gives its share back while the others each ask for more than their own.
+      // The first returns its share while the others each reserve more than their own.
       const greedy = (turn: ClaimedTurn) => async (_: Fibre, kernel: Kernel) => {
         for (const [at, tokens] of [33, 30].entries())
           await kernel.reserve(turn, { reservationId: `${turn.agentId}${at}`, tokens })
@@ -261,9 +261,9 @@ export const duels = {
     ['ann', 'bob', 'cid', 'dan'],
   ),
   'a reader behind two writers': {
-    // No faults: a writer that is merely slow would commit after the reader's last look. The schedule is what matters here.
+    // No faults: a slow writer would commit after the reader's last read. This story depends on the schedule only.
     plan: () => noFaults,
-    ...duel(
+    ...race(
       ['worker1', 'worker2'],
       async ({ running }) => {
         const first = await running('ann')
@@ -273,7 +273,7 @@ export const duels = {
           worker2: (_, kernel) => kernel.deliver({ ...second, ...done }),
           async reader(fibre) {
             let cursor = beginning
-            // Looks between the writers' statements; time passes, and the last looks come, when nobody else can run.
+            // Reads between the writers' statements. Time passes only when no other fibre can run, so the last reads come at the end.
             for (let look = 1; look <= 8; look += 1) {
               const events = await readEvents(fibre.db, cursor, 100)
               for (const event of events)
@@ -289,7 +289,7 @@ export const duels = {
     ),
   },
   'two relays': {
-    // One of them dies for good, anywhere, and the other one must publish the rest.
+    // One relay dies permanently at any statement, and the other must publish the rest.
     plan: (seed) => ({ faults: [{ kind: 'crash', at: { fibre: `relay${1 + (seed % 2)}`, nth: seed % 40 } }] }),
     fibres: ['relay1', 'relay2'],
     yields: 30,

@@ -1,6 +1,6 @@
 /**
- * The stories. Each prepares its agents, spawns its actors and says which invariants hold at its end. `fleet` is the one
- * that random seeds play; the others are small enough to crash them at every statement, or made for one hazard.
+ * The stories. Each prepares its agents, spawns its actors and names the invariants that hold at its end. Random seeds play `fleet`; the other
+ * stories are small enough to crash at every statement, or made for one hazard.
  */
 import { putAgents, setLimits } from '../src/kernel/verbs/roster.js'
 import {
@@ -19,7 +19,7 @@ import {
 } from './actors.js'
 import type { Invariant, Stage } from './engine/index.js'
 import { always, holdings, nobodyDied, settled, settledHoldings } from './invariants.js'
-import { duels } from './races.js'
+import { races } from './races.js'
 import type { Story } from './story.js'
 
 async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
@@ -40,7 +40,7 @@ interface Cast {
   readonly guards?: number
   readonly hosts?: number
   readonly relays?: number
-  /** PMOs that bring batches to their end; with them the invariants of batches and budgets hold. */
+  /** PMOs that join batches; with them the invariants of batches and budgets hold. */
   readonly joiners?: number
   readonly readers?: boolean
   readonly concurrency?: number
@@ -182,7 +182,7 @@ export const stories = {
     },
     [nobodyDied],
   ),
-  'blind judge': story(
+  'absent watchdog': story(
     {
       agents: ['ann', 'bob'],
       clients: {
@@ -193,8 +193,8 @@ export const stories = {
       },
     },
     [nobodyDied],
-    // The clock jumps by an hour before one of the guard's or the worker's statements, or the guard is paused there. A paused
-    // worker would rightly be taken for dead.
+    // The clock jumps by one hour before a statement of the guard or the worker, or the guard is paused there. A paused worker
+    // would rightly be reclaimed.
     (seed) => {
       const nth = 4 + (seed % 60)
       if (seed % 3 === 0) return { faults: [{ kind: 'clock-jump', at: { fibre: 'worker1', nth }, ms: 3_600_000 }] }
@@ -246,7 +246,7 @@ export const stories = {
     workers: 2,
     joiners: 1,
   }),
-  ...duels,
+  ...races,
 } as const satisfies Record<string, Story>
 
 export type StoryName = keyof typeof stories

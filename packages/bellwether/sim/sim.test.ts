@@ -1,10 +1,10 @@
 /**
- * The simulation's smoke: a seed of every story, the duels crashed at every statement, the same seed twice. The long runs are
- * `npm run sim` and `npm run sim -- --crashes`.
+ * A short run of the simulation: one seed of every story, the races crashed at every statement, and the same seed twice. `npm run sim` and
+ * `npm run sim -- --crashes` are the long runs.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { ownCluster, type OwnCluster } from './cluster.js'
-import { duels } from './races.js'
+import { races } from './races.js'
 import { findingText, forEachCrashPoint, type World } from './engine/index.js'
 import { play } from './play.js'
 import { stories, type StoryName } from './scenarios.js'
@@ -41,11 +41,11 @@ it(
   },
 )
 
-it.each(Object.keys(duels) as (keyof typeof duels)[])(
+it.each(Object.keys(races) as (keyof typeof races)[])(
   '[T1.2] keeps its invariants when a side of "%s" dies at any statement',
   { timeout: 120_000 },
   async (name) => {
-    const story: Story = duels[name]
+    const story: Story = races[name]
     for (const fibre of story.fibres) {
       await forEachCrashPoint(world, story.scenario, { seed: 7, fibre, always: story.always }, (outcome, nth) => {
         expect(outcome.finding && `${fibre} crashed at ${nth}: ${findingText(outcome.finding)}`).toBeUndefined()

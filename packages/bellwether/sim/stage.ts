@@ -1,4 +1,4 @@
-/** A world with the kernel in it: a cluster of its own (readers' horizons are cluster-wide), migrated, instrumented. */
+/** Opens a simulation world with the kernel: its own cluster (the horizon of readers is cluster-wide), migrated and instrumented. */
 import { readFileSync } from 'node:fs'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { openDatabase } from '../src/ports/database/pool.js'

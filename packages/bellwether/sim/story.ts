@@ -1,14 +1,14 @@
-/** What a story is: a scenario, what holds in it, and what may go wrong. */
+/** The type of a story: a scenario, the invariants that hold in it, and the faults that may happen. */
 import type { Invariant, Plan, Scenario } from './engine/index.js'
 
 export interface Story {
   readonly scenario: Scenario
   readonly always: readonly Invariant[]
   readonly atEnd: readonly Invariant[]
-  /** The fibres that plans may hit. */
+  /** The fibres that fault plans may name. */
   readonly fibres: readonly string[]
-  /** About how many yields they come to. */
+  /** About how many yields they have. */
   readonly yields: number
-  /** Instead of an arbitrary plan: the fault that the story is about. */
+  /** The fault of this story, instead of an arbitrary plan. */
   readonly plan?: (seed: number) => Plan
 }

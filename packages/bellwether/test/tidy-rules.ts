@@ -75,7 +75,6 @@ export const notYetPlain: readonly string[] = [
   'docs/view.md',
   'docs/worker-api.md',
   'packages/bellwether/bench',
-  'packages/bellwether/sim',
   'packages/bellwether/src/board',
   'packages/bellwether/src/cli',
   'packages/bellwether/src/client',
@@ -189,7 +188,7 @@ export const rules: readonly Rule[] = [
   {
     name: 'sql-in-the-kernel',
     protects: 'all SQL in one room: kernel/ holds the queries, ports/ the statements of a connection',
-    applies: (path) => isProduct(path) && !isPort(path) && !/^packages\/bellwether\/src\/(?:kernel|demo)\//.test(path),
+    applies: (path) => isProduct(path) && /^packages\/bellwether\/src\/(?!kernel\/|ports\/)/.test(path),
     *find({ strings }) {
       for (const { at, value } of strings)
         if (sqlStatement.test(value)) yield { at, found: value.trim().split('\n')[0] ?? '' }

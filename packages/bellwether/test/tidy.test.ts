@@ -125,7 +125,7 @@ const examples: Readonly<Record<string, Example>> = {
       "'with recent as (select 1) select 2'",
     ],
     good: ["'select a task'", "'update the value'", "'with care'", "// 'delete from cards.cards'"],
-    free: [kernel, kernelSql, port, test, 'packages/bellwether/src/demo/x.ts'],
+    free: [kernel, kernelSql, port, test, 'packages/demo/src/x.ts'],
   },
   'sql-columns': {
     path: kernelSql,

@@ -1,6 +1,6 @@
 /**
- * The world's bell: rings travel in memory, and hearing one is a step of the listener's that the scheduler may put off.
- * By plan a ring is lost, heard twice, or late. What a dead fibre would have heard is gone with it.
+ * The bell of the simulated world: rings travel in memory, and receiving one is a step of the listener that the scheduler may delay. A plan can
+ * lose, repeat or delay a ring. A dead fibre receives nothing.
  */
 import { matches } from '@bellwether/protocol'
 import type { Bell, Ring } from '../../src/ports/bell/bell.js'
@@ -17,7 +17,7 @@ interface Ear {
 export class Belfry {
   readonly #ears = new Set<Ear>()
 
-  /** `faults` is asked at each ring: a plan may have calmed down by then. */
+  /** Calls `faults` at each ring, because the faults of a plan may have stopped by then. */
   constructor(
     readonly random: Prng,
     readonly faults: () => BellFaults | undefined,

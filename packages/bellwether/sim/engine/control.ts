@@ -1,7 +1,6 @@
 /**
- * The scheduler's own session and the fibres' connections. A wire is one connection with its gate slot; the control
- * session always holds exactly one of the slot's two keys. Broken wires are ended for good and replaced by new ones.
- * Which fibre steps next is run.ts's.
+ * The scheduler's session and the connections of the fibres. A wire is one connection with its gate slot; the control session always holds
+ * exactly one of the slot's two keys. A broken wire is closed and replaced. run.ts decides which fibre steps next.
  */
 import { readFileSync } from 'node:fs'
 import pg from 'pg'
@@ -9,7 +8,7 @@ import type { Queryable, Statement } from '../../src/ports/database/database.js'
 
 export interface Answer {
   readonly rows: object[]
-  /** What the server says it did: a COMMIT of a failed transaction answers ROLLBACK. */
+  /** The command tag of the server: a COMMIT of a failed transaction returns ROLLBACK. */
   readonly command: string
 }
 
@@ -20,18 +19,18 @@ export interface Wire {
   begin(clockUs: number): Promise<void>
   /** Called with the gate's label when the backend reaches a gate. */
   onGate: ((label: string) => void) | undefined
-  /** Lets the backend through the gate where it waits. */
+  /** Lets the backend pass the gate where it waits. */
   pass(clockUs: number): Promise<void>
-  /** Keeps a backend that waits for a lock from running on by itself when the lock is granted. */
+  /** Freezes a backend that waits for a lock, so that it does not continue by itself when the lock is granted. */
   freeze(): void
   thaw(): void
-  /** Ends the backend; resolves when it is gone: its transaction rolled back, its locks released. */
+  /** Ends the backend; resolves when its transaction is rolled back and its locks are released. */
   kill(): Promise<void>
 }
 
 /**
- * One plan per statement for ever, no second guesser of deadlocks (the engine sees cycles itself), no timeout that would
- * fire on real time while the fibre waits for its turn.
+ * A fixed plan per statement, no deadlock detection by the server (the engine detects cycles), and no timeout on real time while the
+ * fibre waits for its step.
  */
 const sessionSettings =
   `set deadlock_timeout = '1h'; set plan_cache_mode = force_generic_plan; set jit = off; set lock_timeout = 0; ` +
@@ -60,7 +59,7 @@ export class Control implements Queryable {
     return (await send(this.#client, statement)).rows as Row[]
   }
 
-  /** Who blocks whom, by pid, now. A backend that runs has an empty list. */
+  /** Which backend is blocked by which, by pid. A running backend has an empty list. */
   async blockers(pids: readonly number[]): Promise<Map<number, readonly number[]>> {
     const text = 'select pid, pg_blocking_pids(pid) as by from unnest($1::int[]) as pid'
     const rows = await this.query<{ pid: number; by: number[] }>({ name: 'sim-blockers', text, values: [pids] })
@@ -71,7 +70,7 @@ export class Control implements Queryable {
     return this.#idle.pop() ?? (await this.#connect())
   }
 
-  /** Takes back a wire with no transaction open. Sorted, so that the next run hands out the same wires. */
+  /** Returns a wire without an open transaction to the pool. Sorted, so that the next run uses the same wires. */
   giveBack(wire: Wire): void {
     this.#idle.push(wire)
     this.#idle.sort((a, b) => b.pid - a.pid)
@@ -86,7 +85,7 @@ export class Control implements Queryable {
       gone = true
       ended()
     })
-    // A killed backend says so here; any other loss also rejects the query in flight, which reaches its fibre.
+    // A killed backend reports here; any other connection loss also rejects the query in flight.
     client.on('error', () => undefined)
     await client.connect()
     const slot = this.#slots++
@@ -123,7 +122,7 @@ export class Control implements Queryable {
         this.#all.delete(wire)
         wire.onGate = undefined
         if (!gone) await this.query({ text: 'select pg_terminate_backend($1)', values: [pid] })
-        // The order to end is pending by now, so a frozen backend wakes only to obey it.
+        // The termination is already pending, so a frozen backend wakes only to end.
         thaw()
         await end
         await this.query({ text: 'select sim.drop($1)', values: [held] })
@@ -136,26 +135,29 @@ export class Control implements Queryable {
     return wire
   }
 
-  /** Some backend may wait at a gate or be frozen, so they are ended and not asked. */
+  /** Terminates the backends, because one may wait at a gate or be frozen. */
   async close(): Promise<void> {
     for (const wire of this.#all) await wire.kill()
     await this.#client.end()
   }
 }
 
-/** Signals go to pids of this machine: a server elsewhere would make them somebody else's. */
+/** Signals go to pids of this machine: with a remote server they would hit other processes. */
 function mustBeOurs(pid: number): void {
   let title = ''
   try {
     title = readFileSync(`/proc/${pid}/cmdline`, 'utf8')
   } catch (error) {
-    throw new Error('the simulation needs a PostgreSQL on this Linux machine, to freeze its backends', { cause: error })
+    throw new Error(
+      'The simulation needs a PostgreSQL on this Linux machine, because it freezes backends with signals',
+      { cause: error },
+    )
   }
   if (!title.startsWith('postgres'))
-    throw new Error(`process ${pid} is no PostgreSQL backend; is the server elsewhere?`)
+    throw new Error(`Process ${pid} is not a PostgreSQL backend: use a server on this machine`)
 }
 
-/** The copy is needed, because the driver writes into the object it is given. */
+/** A copy, because the driver writes into the object. */
 function send(client: pg.Client, { name, text, values }: Statement): Promise<Answer> {
   return client.query<object>({ name, text, values: values as unknown[] })
 }

@@ -1,4 +1,4 @@
-/** Proves the engine on toy verbs: it must find the classic races, and stay silent when their rule is kept. */
+/** Tests the engine with toy verbs: it finds the classic races, and finds nothing when the verbs follow the rules. */
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { freshDatabase, type FreshDatabase } from '../../test/support/postgres.js'
@@ -60,20 +60,20 @@ const found = (outcomes: readonly Outcome[], kind: string): Outcome[] =>
   outcomes.filter(({ finding }) => finding?.kind === kind)
 
 describe('races', () => {
-  it('finds a lost update, and none when the row is locked first', async () => {
+  it('finds a lost update, and none if the row is locked first', async () => {
     expect(found(await seeds(bumping('bump'), 40, [noLostUpdate]), 'broken').length).toBeGreaterThan(0)
     const locked = await seeds(bumping('bump_locked'), 40, [noLostUpdate])
     expect(locked.map(({ finding }) => finding)).toEqual(locked.map(() => undefined))
     expect(locked.some(({ trace }) => trace.some((line) => /^! \w waits for \w$/.test(line)))).toBe(true)
   })
 
-  it('finds the lost dispatch of hazard 1, and none when the queue is read after the lock', async () => {
+  it('finds the lost dispatch of hazard 1, and none if the queue is read after the lock', async () => {
     expect(found(await seeds(dispatching('careless'), 60, [noLostDispatch]), 'broken').length).toBeGreaterThan(0)
     const careful = await seeds(dispatching('careful'), 60, [noLostDispatch])
     expect(careful.map(({ finding }) => finding)).toEqual(careful.map(() => undefined))
   })
 
-  it('sees a deadlock before PostgreSQL does, and says who waits where', async () => {
+  it('detects a deadlock before PostgreSQL does and names the fibres and statements', async () => {
     const crossing: Scenario = ({ spawn }) => {
       spawn('a', async ({ db }) => void (await db.query({ text: 'select toy.swap(1, 2)' })))
       spawn('b', async ({ db }) => void (await db.query({ text: 'select toy.swap(2, 1)' })))
@@ -86,14 +86,14 @@ describe('races', () => {
 })
 
 describe('determinism', () => {
-  it('gives the same trace for the same seed, and different ones for different seeds', async () => {
+  it('gives the same trace for the same seed and different traces for different seeds', async () => {
     const hashes = async (): Promise<string[]> => (await seeds(dispatching('careful'), 30, [])).map(({ hash }) => hash)
     const first = await hashes()
     expect(await hashes()).toEqual(first)
     expect(new Set(first).size).toBeGreaterThan(8)
   })
 
-  it('holds under contention and crashes: of several waiters for a row, the schedule says who goes on', async () => {
+  it('is deterministic under contention and crashes: the schedule decides which waiter gets the row', async () => {
     const crowd: Scenario = ({ spawn }) => {
       const body = async ({ db, clock, random }: Fibre): Promise<void> => {
         for (let round = 0; round < 2; round += 1) {
@@ -128,7 +128,7 @@ describe('determinism', () => {
 })
 
 describe('plans', () => {
-  it('whatever goes wrong, verbs that keep the rules hold', async () => {
+  it('finds nothing in verbs that follow the rules, whatever faults a plan injects', async () => {
     const plans = arbitraryPlan({ fibres: ['client', 'worker'], yields: 12 })
     const holds = async (seed: number, plan: Plan): Promise<void> => {
       const { finding } = await run(world, dispatching('careful'), { seed, plan, always: [noLostDispatch] })
@@ -139,7 +139,7 @@ describe('plans', () => {
 })
 
 describe('crashes', () => {
-  it('tries every place where a fibre can die: its effect is there exactly from the commit on', async () => {
+  it('crashes a fibre at every place: its effect exists exactly from the commit on', async () => {
     const cleanups: string[] = []
     const dying: Scenario = ({ spawn }) =>
       spawn('a', async ({ db, name }) => {
@@ -161,7 +161,7 @@ describe('crashes', () => {
     expect(cleanups).toEqual(['a'])
   })
 
-  it('frees the locks of the dead, and starts them again when told to', async () => {
+  it('releases the locks of a dead fibre and restarts it if requested', async () => {
     const scenario: Scenario = ({ spawn }) => {
       spawn('a', async ({ db }) => void (await db.query({ text: 'select toy.bump_locked()' })), { restart: true })
       spawn('b', async ({ db }) => void (await db.query({ text: 'select toy.bump_locked()' })))
@@ -179,16 +179,16 @@ describe('crashes', () => {
     expect(outcome.trace).toContain('a~2:committed')
   })
 
-  it('dies after a commit with nobody told', async () => {
-    const told: string[] = []
+  it('crashes a fibre after its commit and before the client knows', async () => {
+    const clientKnows: string[] = []
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ db }) => {
         await db.query({ text: 'select toy.bump()' })
-        told.push('told')
+        clientKnows.push('clientKnows')
       })
     const plan = { faults: [{ kind: 'crash-after-commit', at: 0 }] } as const
     await run(world, scenario, { seed: 1, plan })
-    expect(told).toEqual([])
+    expect(clientKnows).toEqual([])
     expect(await world.db.query({ text: 'select n from toy.counter' })).toEqual([{ n: 1 }])
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Keeps the plan during a run: which faults are due, each at most once. Crashes and time are carried out by run.ts;
- * marks on a fibre (slow, to die after its next commit) are made here.
+ * Applies the plan during a run: decides which faults are due, each at most once, and marks fibres (slow, or to die after the next commit).
+ * run.ts executes crashes and moves time.
  */
 import { committed } from './fibre.js'
 import type { Fault, Plan } from './plan.js'
@@ -12,7 +12,7 @@ export interface Hit {
 }
 
 export class FaultBook {
-  /** The step that is about to be taken. */
+  /** The next step. */
   step = 0
   readonly #open: Set<Fault>
   readonly #calmAfter: number
@@ -26,7 +26,7 @@ export class FaultBook {
     return this.step >= this.#calmAfter
   }
 
-  /** What hits whom before this step; faults placed at a step hit whoever is about to run. */
+  /** The faults before this step; a fault placed at a step hits the fibre that is about to run. */
   due(strands: readonly Strand[], next: Strand | undefined): Hit[] {
     if (this.calm) return []
     const hits: Hit[] = []
@@ -48,7 +48,7 @@ export class FaultBook {
   }
 }
 
-/** The fibre, once it stands at its nth yield or has come past it. */
+/** The fibre, when it is at or past its nth yield. */
 function standing(strands: readonly Strand[], { fibre, nth }: { fibre: string; nth: number }): Strand | undefined {
   return strands.find(({ name, arrivals }) => name === fibre && arrivals > nth)
 }

@@ -1,7 +1,7 @@
 /**
- * The fibres of one run: spawned, settled, crashed, started again, and left at the end. Always true here: after each
- * call nothing moves, neither a backend nor JavaScript, and every fibre has a connection. What happened to fibres goes
- * into the trace; the first thing found stays the finding. Who steps, and when time passes, is run.ts's.
+ * The fibres of one run: spawn, settle, crash, restart, and clean up at the end. After each call nothing moves, neither a backend nor
+ * JavaScript, and every fibre has a connection. Events of fibres go into the trace; the first finding is kept. run.ts decides who steps
+ * and when time passes.
  */
 import type { Ids } from '../../src/ports/ids.js'
 import type { Belfry } from './bell.js'
@@ -14,9 +14,9 @@ import { Strand, type Option } from './strand.js'
 import type { VirtualTime } from './time.js'
 
 export interface SpawnOptions {
-  /** The run does not wait for it: guards and workers that loop for ever. */
+  /** The run does not wait for this fibre: guards and workers that loop without end. */
   readonly daemon?: boolean
-  /** After a crash the same body starts again, as `name~2`, `name~3`…: the process was restarted. */
+  /** After a crash the same body starts again as `name~2`, `name~3`…, like a restarted process. */
   readonly restart?: boolean
 }
 
@@ -43,7 +43,8 @@ export class Crew {
 
   spawn(name: string, body: Body, options: SpawnOptions = {}, life = 1): void {
     const lifeName = life === 1 ? name : `${name}~${life}`
-    if (this.strands.some((strand) => strand.name === lifeName)) throw new Error(`two fibres are called ${lifeName}`)
+    if (this.strands.some((strand) => strand.name === lifeName))
+      throw new Error(`Two fibres have the name "${lifeName}"`)
     const { time, belfry, ids, random } = this.#ports
     const strand = new Strand(lifeName, options.daemon ?? false, time)
     this.strands.push(strand)
@@ -66,7 +67,7 @@ export class Crew {
       .then(returned, (error: unknown) => this.#threw(strand, error))
   }
 
-  /** Some fibre that the run waits for still lives. */
+  /** Whether a fibre that the run waits for is still alive. */
   get busy(): boolean {
     return this.strands.some(({ alive, daemon }) => alive && !daemon)
   }
@@ -85,7 +86,7 @@ export class Crew {
     await this.settle()
   }
 
-  /** The backend goes, the JavaScript is never resumed. */
+  /** Ends the backend and never resumes the JavaScript. */
   async crash(strand: Strand): Promise<void> {
     this.trace.push(`! ${strand.name} crashes at ${strand.flight?.label ?? strand.options()[0]?.label ?? 'rest'}`)
     strand.state = 'crashed'
@@ -98,7 +99,7 @@ export class Crew {
     const before = new Set(this.strands.filter(isBlocked))
     for (const strand of this.strands) if (!strand.connected) strand.connect(await this.#ports.control.take())
     await settle(this.strands, this.#ports.control)
-    // JavaScript that just ran may have spawned.
+    // The JavaScript that just ran may have spawned fibres.
     for (const strand of this.strands) if (!strand.connected) strand.connect(await this.#ports.control.take())
     for (const strand of this.strands) {
       if (isBlocked(strand) && !before.has(strand))
@@ -109,7 +110,7 @@ export class Crew {
     this.finding ??= { kind: 'deadlock', fibres: ring.map(({ name, flight }) => `${name} at ${flight?.label ?? ''}`) }
   }
 
-  /** What still ran is abandoned; connections that are clean, or can be cleaned, stay for the next run. */
+  /** Abandons running fibres; keeps connections that are clean, or can be cleaned, for the next run. */
   async leave(): Promise<void> {
     for (const strand of this.strands.filter(({ connected }) => connected)) {
       const { state, flight, inTransaction, wire } = strand

@@ -1,7 +1,6 @@
 /**
- * What a fibre's code sees of the world: every port, bound to this fibre. Its database yields before each statement,
- * before and after each COMMIT or ROLLBACK; its clock is virtual; its bell may fail by plan. One connection per fibre:
- * statements sent at the same time queue for it, as on a pool of one.
+ * The ports of one fibre. Its database yields before each statement, and before and after each COMMIT or ROLLBACK; its clock is virtual; its bell
+ * may fail by plan. A fibre has one connection: statements sent at the same time queue for it, as in a pool of one.
  */
 import type { Clock, Random } from '@bellwether/base'
 import type { Bell } from '../../src/ports/bell/bell.js'
@@ -18,11 +17,11 @@ export interface Fibre {
   readonly bell: Bell
   readonly ids: Ids
   readonly random: Random
-  /** A yield of the fibre's own: others may run here, and it may die here. */
+  /** An explicit yield: other fibres may run here, and this one may die here. */
   readonly yield: (label: string) => Promise<void>
 }
 
-/** The yield after a COMMIT, where the database knows and the client does not. */
+/** The yield after a COMMIT, which the client does not know about yet. */
 export const committed = 'committed'
 
 export function virtualClock(time: VirtualTime): Omit<Clock, 'sleep'> {
@@ -40,7 +39,7 @@ export function fibreDatabase(strand: Strand): Database {
   let turn: Promise<unknown> = Promise.resolve()
   const transaction = <T>(run: (tx: Queryable) => Promise<T>): Promise<T> => {
     const mine = turn.then(() => inTransaction(strand, run))
-    // The next in the queue goes on whatever became of this one; its own caller hears of a failure.
+    // The next statement runs whether this one succeeded or not; the caller of this one gets its error.
     turn = mine.catch(() => undefined)
     return mine
   }
@@ -60,12 +59,12 @@ async function inTransaction<T>(strand: Strand, run: (tx: Queryable) => Promise<
     throw translateError(error)
   }
   if (strand.inTransaction && (await end(strand, 'commit')) !== 'COMMIT') {
-    throw new Error('the transaction was rolled back: a statement in it had failed and the failure was caught')
+    throw new Error('The transaction was rolled back: one of its statements failed and the error was caught')
   }
   return result
 }
 
-/** The transaction begins with its first statement, in the same step: between the two there is nothing to see. */
+/** The transaction begins with its first statement, in the same step. */
 async function send<Row extends object>(strand: Strand, statement: Statement): Promise<Row[]> {
   const label = statement.name ?? statement.text.trim().replace(/\s+/g, ' ').slice(0, 48)
   await strand.yield(label)

@@ -1,6 +1,6 @@
 /**
- * What a run may find. An invariant is a query that returns offenders: no rows, no harm. All of them are asked in one
- * round trip, on the scheduler's session, while nothing moves. What to do about a finding is the caller's.
+ * What a run may find. An invariant is a query that returns offending rows. The scheduler's session runs all of them in one round trip while
+ * nothing moves.
  */
 import type { Queryable } from '../../src/ports/database/database.js'
 
@@ -12,10 +12,10 @@ export interface Invariant {
 
 export type Finding =
   | { readonly kind: 'broken'; readonly invariant: string; readonly offenders: readonly unknown[] }
-  /** Fibres that wait for each other, in the order of the ring; seen before PostgreSQL would have killed one. */
+  /** Fibres that wait for each other, in the order of the cycle, detected before PostgreSQL ends one of them. */
   | { readonly kind: 'deadlock'; readonly fibres: readonly string[] }
   | { readonly kind: 'threw'; readonly fibre: string; readonly error: unknown }
-  /** Nobody can go on and no timer is left: a wake-up was lost. */
+  /** No fibre can run and no timer is left: a wake-up was lost. */
   | { readonly kind: 'stuck'; readonly fibres: readonly string[] }
   | { readonly kind: 'endless'; readonly steps: number }
 
@@ -31,7 +31,7 @@ export async function broken(db: Queryable, invariants: readonly Invariant[]): P
   return { kind: 'broken', invariant: invariants[first.index]!.name, offenders }
 }
 
-/** One line for people. */
+/** One line of text. */
 export function findingText(finding: Finding): string {
   if (finding.kind === 'broken') {
     return `"${finding.invariant}" does not hold for ${JSON.stringify(finding.offenders.slice(0, 3))}`

@@ -1,4 +1,4 @@
-/** The engine's front door: open a world, run scenarios in it, look at what was found. */
+/** The public part of the engine: open a world, run scenarios in it, read the findings. */
 export { forEachCrashPoint } from './crash-points.js'
 export type { Body } from './fibers.js'
 export type { Fibre } from './fibre.js'

@@ -9,7 +9,7 @@ beforeAll(async () => {
 })
 afterAll(() => fresh.drop())
 
-/** Uses FOUND, ROW_COUNT, exceptions, loops, CASE and RETURN QUERY: all that a careless gate would disturb. */
+/** Uses FOUND, ROW_COUNT, exceptions, loops, CASE and RETURN QUERY, which a wrong gate would change. */
 const tricky = `
 create schema toy;
 create table toy.t (id int primary key, n int not null check (n < 100));
@@ -47,7 +47,7 @@ create table toy.stamped (at timestamptz default toy.now());
 `
 
 describe('an instrumented schema', () => {
-  it('does what the plain one does, for sessions that are no fibre', async () => {
+  it('behaves like the plain one for sessions that are not fibres', async () => {
     const { db } = fresh
     await db.query({ text: tricky })
     const call = async (): Promise<unknown[]> => {
@@ -67,7 +67,7 @@ describe('an instrumented schema', () => {
     expect(kept?.settings).toEqual(['enable_seqscan=off'])
   })
 
-  it('tells the time of the world, also in the defaults of its tables', async () => {
+  it('uses the virtual clock, also in column defaults', async () => {
     const { db } = fresh
     await replaceClock(db, 'toy.now')
     await db.query({ text: `select setval('sim.clock', ${Date.UTC(2030, 0, 1)} * 1000::bigint + 7)` })

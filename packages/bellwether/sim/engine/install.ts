@@ -1,7 +1,7 @@
 /**
- * Prepares a database for the simulation: the schema `sim` with the gate and the virtual clock, and gates inside every
- * PL/pgSQL function of the schemas under test. A session that is no fibre (`sim.fibre` unset) passes every gate at once,
- * so an instrumented database still works for everybody else. Stepping the gates is control.ts's.
+ * Prepares a database for the simulation: the schema `sim` with the gate and the virtual clock, and gates inside every PL/pgSQL function of the
+ * schemas under test. A session that is not a fibre (`sim.fibre` unset) passes every gate at once, so the database still works for other
+ * clients. control.ts steps the gates.
  */
 import type { Queryable } from '../../src/ports/database/database.js'
 import { instrument } from './instrument.js'
@@ -10,11 +10,11 @@ import { instrument } from './instrument.js'
 const gateClass = 0x51e9
 
 /**
- * How a gate works. The scheduler's session always holds exactly one of a slot's two keys while that fibre runs. The gate
- * finds which one is held, tells its client that it arrived (a notice is flushed at once), and waits for that key; `pass`
- * takes the other key before it releases this one, so the next gate holds again. The order matters: told before it knew
- * its key, a gate could be passed too early and wait for ever. No counter: a rolled-back one would lie.
- * The clock is an unlogged sequence: readers see it at once, whatever their snapshot; setting it takes no xid, no row lock.
+ * How a gate works: while a fibre runs, the scheduler's session holds exactly one of the two keys of its slot. The gate finds out which one,
+ * notifies its client (a notice is flushed at once) and waits for that key; `pass` takes the other key before it releases this one, so
+ * the next gate blocks again. The order matters: if the gate notified before it knew its key, it could be passed too early and wait
+ * without end. A counter would not work, because a rollback would reset it.
+ * The clock is an unlogged sequence: readers see it at once, whatever their snapshot, and setting it takes neither an xid nor a row lock.
  */
 const world = `
 create schema if not exists sim;
@@ -54,7 +54,7 @@ create or replace function sim.now() returns timestamptz language sql volatile a
   $$ select timestamptz 'epoch' + pg_sequence_last_value('sim.clock'::regclass) * interval '1 microsecond' $$;
 `
 
-/** For as long as the session lives. Two schedulers would take each other's keys. */
+/** Held while the session lives, because two schedulers would take each other's keys. */
 export async function claimDatabase(db: Queryable): Promise<boolean> {
   const text = `select pg_try_advisory_lock(${gateClass}, -1) as mine`
   const [row] = await db.query<{ mine: boolean }>({ text })
@@ -65,7 +65,7 @@ export async function installGates(db: Queryable): Promise<void> {
   await db.query({ text: world })
 }
 
-/** Makes `name` (say `state.now`) read the virtual clock. Its owner, its place in defaults and views stay as they are. */
+/** Makes the function `name` (for example `state.now`) return the virtual clock; defaults and views that use it stay valid. */
 export async function replaceClock(db: Queryable, name: string): Promise<void> {
   const text = `create or replace function ${name}() returns timestamptz language sql volatile as $$ select sim.now() $$`
   await db.query({ text })
@@ -78,8 +78,8 @@ interface Definition {
 }
 
 /**
- * Trigger functions run inside their statement's step, and immutable ones may sit in an index: neither gets gates.
- * Answers the names of the functions that did.
+ * Adds gates to all functions except trigger functions, which run inside the step of their statement, and immutable functions, which may
+ * be part of an index. Returns the names of the functions with gates.
  */
 export async function instrumentSchema(db: Queryable, schema: string): Promise<string[]> {
   const text = `
@@ -92,7 +92,7 @@ export async function instrumentSchema(db: Queryable, schema: string): Promise<s
   const found = await db.query<Definition>({ text, values: [schema] })
   for (const { name, body, definition } of found) {
     const at = definition.lastIndexOf(body)
-    if (at < 0) throw new Error(`the definition of ${schema}.${name} does not hold its body`)
+    if (at < 0) throw new Error(`The definition of ${schema}.${name} does not contain its body`)
     const gated = definition.slice(0, at) + instrument(body, name) + definition.slice(at + body.length)
     await db.query({ text: gated })
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { instrument } from './instrument.js'
 
-/** The gates of a body, each with what follows it. */
+/** The gates of a body, each with the following text. */
 function gates(body: string): string[] {
   const found = instrument(body, 'f').matchAll(/assert sim\.gate\('f:\d+ ?([^']*)'\); (?=(.{0,24}))/g)
   return [...found].map(([, label, next]) => `${label} | ${next!.trim()}`)
@@ -10,7 +10,7 @@ function gates(body: string): string[] {
 const plain = (body: string): string => instrument(body, 'f').replaceAll(/assert sim\.gate\('[^']*'\); /g, '')
 
 describe('instrument', () => {
-  it('puts a gate before each statement that can touch the database, and changes nothing else', () => {
+  it('adds a gate before each statement that can use the database, and changes nothing else', () => {
     const body = `
 declare v int := 1;
 begin
@@ -31,7 +31,7 @@ end`
     )
   })
 
-  it('sees no keywords in strings, dollar quotes, quoted names and comments', () => {
+  it('ignores keywords in strings, dollar quotes, quoted names and comments', () => {
     const body = `begin
   -- begin; if x then
   /* end; /* nested; */ update t; */
@@ -42,7 +42,7 @@ end;`
     expect(plain(body)).toBe(body)
   })
 
-  it('tells CASE expressions from branches and CASE statements from expressions', () => {
+  it('distinguishes CASE expressions, CASE statements and branches', () => {
     const body = `begin
   if case when a then b else c end then
     update t set n = case when n > 1 then 2 else 3 end;
@@ -71,7 +71,7 @@ end`
     ])
   })
 
-  it('goes into loops, also labelled ones, and puts the gate before the label', () => {
+  it('instruments loops and puts the gate before a label', () => {
     const body = `begin
   <<outer>>
   for r in select * from t order by id for update loop
@@ -93,7 +93,7 @@ end`
     ])
   })
 
-  it('goes into nested blocks and exception handlers', () => {
+  it('instruments nested blocks and exception handlers', () => {
     const body = `<<top>>
 declare c cursor for select case when true then 1 end from t;
 begin
@@ -120,7 +120,7 @@ end top;`
     ])
   })
 
-  it('gates what may call a verb or read a table, and leaves moves of variables alone', () => {
+  it('adds gates to statements that may call a verb or read a table, and none to assignments', () => {
     const body = `#variable_conflict use_column
 declare n int;
 begin
@@ -148,7 +148,7 @@ end`
     ])
   })
 
-  it('refuses a body that it cannot follow', () => {
+  it('rejects a body that it cannot parse', () => {
     expect(() => instrument('begin if true perform 1; end', 'f')).toThrow(/cannot instrument f: no "then"/)
   })
 })

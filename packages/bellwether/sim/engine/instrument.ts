@@ -1,19 +1,18 @@
 /**
- * Puts a yield point, `assert sim.gate('name:3 update');`, before every statement of a PL/pgSQL body that can touch the
- * database. `assert` and not `perform`, because an assert changes neither FOUND nor ROW_COUNT: an instrumented body
- * always does what the plain one does. Statements that only move variables (`x := y`, `if not found`, `return`) commute
- * with every other fibre and get no gate. An ELSIF or WHILE condition has no place for one: it runs in the step before.
- * Installing the result is install.ts's.
+ * Puts a yield point, `assert sim.gate('name:3 update');`, before every statement of a PL/pgSQL body that can use the database. It is an `assert`
+ * and not a `perform`, because an assert changes neither FOUND nor ROW_COUNT: the instrumented body behaves like the plain one. Statements
+ * that only move variables (`x := y`, `if not found`, `return`) commute with every other fibre and get no gate. An ELSIF or WHILE condition
+ * cannot have one: it runs in the step before. install.ts installs the result.
  */
 import { scan, type Token } from './scan.js'
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(' '))
 
-/** Words that end a list of statements; none of them begins one. */
+/** Words that end a list of statements; none of them starts a statement. */
 const closers = words('end else elsif elseif when exception')
 const control = words('if case while loop for foreach return exit continue null raise get')
 const reading = words('select query execute table values insert update delete merge from with')
-/** Words before a parenthesis that do not make it a call into the database. Anything else might be a verb. */
+/** Words before a parenthesis that do not call the database. Any other word might be a verb. */
 const pure = words(
   'if elsif elseif while when and or not in any all some array row case then else is return exists coalesce nullif ' +
     'greatest least cardinality array_length array_append format concat length lower upper to_jsonb ' +
@@ -29,7 +28,7 @@ export function instrument(source: string, name: string): string {
   const is = (text: string, k = i): boolean =>
     tokens[k] !== undefined && tokens[k].kind !== 'literal' && tokens[k].text === text
 
-  /** Moves just past `stop`, outside parentheses and CASE expressions; answers the tokens passed over. */
+  /** Moves past `stop`, outside parentheses and CASE expressions; returns the skipped tokens. */
   const skipPast = (stop: string): Token[] => {
     const from = i
     let depth = 0
@@ -76,7 +75,7 @@ export function instrument(source: string, name: string): string {
     finish()
   }
 
-  /** Past `end if;`, `end case;`, `end loop label;`; an outermost block may end without its semicolon. */
+  /** Moves past `end if;`, `end case;`, `end loop label;`; the outermost block may end without a semicolon. */
   const finish = (): void => {
     while (i < tokens.length && !is(';')) i += 1
     i += 1
@@ -134,7 +133,7 @@ export function instrument(source: string, name: string): string {
   return out + source.slice(from)
 }
 
-/** True when the statement can be seen to touch variables only. */
+/** Whether the statement only uses variables. */
 function inert(head: readonly Token[]): boolean {
   const first = head[0]!.text
   if (!control.has(first) && !head.some((token) => token.kind === 'mark' && token.text === ':=')) return false
@@ -144,7 +143,7 @@ function inert(head: readonly Token[]): boolean {
     const before = head[k - 1]
     if (before === undefined || before.kind === 'mark') return true
     if (before.kind !== 'word') return false
-    // `state.now()` too: time moves only between steps.
+    // `state.now()` is included, because time moves only between steps.
     return before.text === 'now' || (pure.has(before.text) && head[k - 2]?.text !== '.')
   })
 }

@@ -1,22 +1,22 @@
 /**
- * Faults as data. A plan says what goes wrong and where; the engine makes it happen; fast-check shrinks it.
- * A place is a step of the run (whoever is about to run is hit) or the nth yield of a named fibre. A place that the run
- * never reaches does nothing. Nothing in a plan is random except the bell, whose chances use the run's seed.
+ * Faults as data. A plan says what goes wrong and where; the engine executes it; fast-check shrinks it. A place is a step of the run (the fibre
+ * that is about to run is hit) or the nth yield of a named fibre; a place that the run never reaches has no effect. Only the bell faults are
+ * random, and they use the run's seed.
  */
 import fc from 'fast-check'
 
 export type Place = number | { readonly fibre: string; readonly nth: number }
 
 export type Fault =
-  /** Abandons the fibre where it stands: its backend dies, its JavaScript never goes on. */
+  /** Abandons the fibre at this place: its backend dies, its JavaScript never continues. */
   | { readonly kind: 'crash'; readonly at: Place }
-  /** The same, at the first yield after a COMMIT that the fibre reaches from there: committed, and nobody was told. */
+  /** The same, at the first yield after the next COMMIT: committed, but the client does not know. */
   | { readonly kind: 'crash-after-commit'; readonly at: Place }
-  /** The fibre does not run for so many steps; time passes for the others when they have nothing else to do. */
+  /** The fibre does not run for this many steps; time passes for the others when they have nothing to do. */
   | { readonly kind: 'slow'; readonly at: Place; readonly steps: number }
-  /** The wall and the database's clock move, also back; sleeps, which are monotonic, do not end. */
+  /** The wall clock and the database's clock jump, also back; sleeps are monotonic and do not end. */
   | { readonly kind: 'clock-jump'; readonly at: Place; readonly ms: number }
-  /** Everybody was slow: both scales move, sleeps end. */
+  /** All fibres were slow: both clocks move, sleeps end. */
   | { readonly kind: 'time-passes'; readonly at: Place; readonly ms: number }
 
 export interface BellFaults {
@@ -30,7 +30,7 @@ export interface BellFaults {
 export interface Plan {
   readonly faults: readonly Fault[]
   readonly bell?: BellFaults
-  /** From this step on nothing goes wrong any more: what was begun must now end. */
+  /** From this step on there are no more faults: every turn must now end. */
   readonly calmAfter?: number
 }
 
@@ -45,7 +45,7 @@ export interface PlanShape {
   /** Bounds for slow steps and for time; the defaults suit scenarios of a few hundred steps and minutes. */
   readonly maxSlowSteps?: number
   readonly maxMs?: number
-  /** Which kinds may happen; all of them unless told. */
+  /** Which kinds may happen; default: all. */
   readonly kinds?: readonly Fault['kind'][]
 }
 

@@ -17,12 +17,12 @@ afterAll(async () => {
   await fresh.drop()
 })
 
-// Simulated: passes as soon as nobody can run.
+// Simulated time: it passes as soon as no fibre can run.
 const second = 1_000
 const forever = 1e9 * second
 
 describe('time', () => {
-  it('is one for SQL and JavaScript, and passes only when nobody can run', async () => {
+  it('is the same in SQL and JavaScript and passes only when no fibre can run', async () => {
     const differences: number[] = []
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ db, clock }) => {
@@ -37,7 +37,7 @@ describe('time', () => {
     expect(Math.floor(simulatedMs)).toBe(60_000)
   })
 
-  it('jumps on the wall without ending a sleep', async () => {
+  it('jumps on the wall clock without ending a sleep', async () => {
     const seen: [number, number][] = []
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ clock }) => {
@@ -99,11 +99,11 @@ describe('the bell', () => {
     return [...heard]
   }
 
-  it('tells listeners of the connection and of what matches', async () => {
+  it('reports the connection and matching rings to listeners', async () => {
     expect(await listenTo()).toEqual([undefined, 'turn.one'])
   })
 
-  it('loses, doubles and delays by plan', async () => {
+  it('loses, repeats and delays rings by plan', async () => {
     const none = { drop: 0, duplicate: 0, late: 0, lateMs: 1 }
     expect(await listenTo({ ...none, drop: 1 })).toEqual([undefined])
     expect(await listenTo({ ...none, duplicate: 1 })).toEqual([undefined, 'turn.one', 'turn.one'])
@@ -112,7 +112,7 @@ describe('the bell', () => {
 })
 
 describe('the database', () => {
-  it('gives no transaction an id before it writes, so that readers of events see what they would see', async () => {
+  it('gives a transaction no id before it writes, so that readers of events see what they would see in production', async () => {
     const ids: unknown[] = []
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ db }) => {
@@ -133,7 +133,7 @@ describe('the database', () => {
 })
 
 describe('endings', () => {
-  it('reports what a fibre throws, after its rollback', async () => {
+  it('reports the error of a fibre after its rollback', async () => {
     const scenario: Scenario = ({ spawn }) =>
       spawn('a', async ({ db }) => {
         await db.transaction(async (tx) => {

@@ -1,7 +1,6 @@
 /**
- * Chance for the simulation: a small seeded generator. The same seed gives the same numbers on every machine, and
- * streams forked under different names do not disturb each other (an extra ring must not change the schedule).
- * It leaves to its callers what the numbers mean.
+ * Seeded random numbers for the simulation. The same seed gives the same numbers on every machine, and streams forked under different names are
+ * independent, so that an extra ring does not change the schedule.
  */
 import { type Random, seededRandom } from '@bellwether/base'
 

@@ -1,19 +1,19 @@
 /**
- * Empties the schemas under test between runs: `select sim.reset()`, one round trip. What was in a table when the world
- * was opened (rows that migrations seeded) is there again afterwards, and sequences start anew. Autovacuum is kept away,
- * whose statistics would change plans between runs. Nothing may be open on the tables meanwhile: run.ts sees to that.
+ * Empties the schemas under test between runs: `select sim.reset()`, one round trip. Rows that were in a table when the world was opened (seeded
+ * by migrations) are restored, and sequences restart. Autovacuum is off, because its statistics would change plans between runs. No
+ * transaction may use the tables during a reset; run.ts ensures that.
  */
 import type { Queryable } from '../../src/ports/database/database.js'
 
 /**
- * 'truncate' is exact: rows lie in the same physical order every time, so that even a query without ORDER BY answers the
- * same. 'delete' is about ten times faster and keeps cached plans: for hunting through many seeds.
+ * 'truncate' is exact: rows have the same physical order in every run, so that even a query without ORDER BY returns the same. 'delete' is
+ * about ten times faster and keeps cached plans: for runs of many seeds.
  */
 export type Emptying = 'truncate' | 'delete'
 
 interface TableRow {
   readonly name: string
-  /** All but the generated ones, which cannot be inserted. */
+  /** All columns except generated ones, which cannot be inserted. */
   readonly columns: string
   readonly seeded: boolean
 }
@@ -26,11 +26,11 @@ const tablesQuery = `
     where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '') a
   where c.relnamespace = any($1::text[]::regnamespace[]) and c.relkind = 'r' order by 1`
 
-// Dead rows above this cost more than a truncation.
+// More dead rows than this cost more than a truncation.
 const deleteMaxBytes = 1_000_000
 
 export async function installReset(db: Queryable, schemas: readonly string[], emptying: Emptying): Promise<void> {
-  // A world was here before: what its last run left is no seed.
+  // An earlier world used this database: rows that its last run left are not seeds.
   const [earlier] = await db.query<{ there: boolean }>({ text: `select to_regproc('sim.reset') is not null as there` })
   if (earlier?.there) await db.query({ text: 'select sim.reset()' })
   const tables = await db.query<TableRow>({ text: tablesQuery, values: [schemas] })
@@ -42,7 +42,7 @@ export async function installReset(db: Queryable, schemas: readonly string[], em
     const copy = `sim.seed_${index}`
     if (seeded) {
       await db.query({ text: `drop table if exists ${copy}; create table ${copy} as select ${columns} from ${name}` })
-      // Also when a foreign key carried somebody else's truncation here.
+      // Also if a foreign key cascaded the truncation of another table.
       refill.push(`if not exists (select 1 from ${name}) then
         insert into ${name} (${columns}) overriding system value select ${columns} from ${copy} order by ctid; end if;`)
     }
@@ -67,7 +67,7 @@ export async function installReset(db: Queryable, schemas: readonly string[], em
   await db.query({ text })
 }
 
-/** Whether a seeded table is not as it was; for 'truncate' also the places of its rows count. */
+/** Whether a seeded table has changed; for 'truncate' the positions of its rows count too. */
 function differs({ name, columns }: TableRow, copy: string, emptying: Emptying): string {
   const row = emptying === 'truncate' ? 'r' : `row(${columns})`
   const print = (table: string): string =>

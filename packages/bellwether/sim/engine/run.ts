@@ -1,8 +1,7 @@
 /**
- * One simulated run: empty the world, let the scenario spawn its fibres, then step them one at a time until the work is
- * done or something is found. All choices come from the seed, the schedule and the plan, so the same three give the same
- * trace. Time passes only when nobody can run, or by plan.
- * The run ends at its first finding, or when every fibre that is no daemon has returned or died.
+ * One simulated run: empty the world, let the scenario spawn its fibres, then step them one at a time until the work is done or something is
+ * found. All choices come from the seed, the schedule and the plan, so the same three give the same trace. Time passes only when no fibre
+ * can run, or by plan. The run ends at its first finding, or when every fibre except the daemons has returned or died.
  */
 import { createHash } from 'node:crypto'
 import type { Clock, Random } from '@bellwether/base'
@@ -21,12 +20,12 @@ import { VirtualTime } from './time.js'
 import type { World } from './world.js'
 
 export interface Stage {
-  /** No yields and no faults here: for preparing rows. */
+  /** Without yields and faults: for preparing rows. */
   readonly db: Queryable
   readonly clock: Omit<Clock, 'sleep'>
   readonly ids: Ids
   readonly random: Random
-  /** Also from inside a fibre. Names must be unique. */
+  /** Can also be called inside a fibre. Names must be unique. */
   readonly spawn: (name: string, body: Body, options?: SpawnOptions) => void
 }
 
@@ -34,29 +33,29 @@ export type Scenario = (stage: Stage) => Promise<void> | void
 
 export interface RunOptions {
   readonly seed: number
-  /** Instead of the seed's own strategy; numbers are replayed. Ids and bell faults still come from the seed. */
+  /** Replaces the seed's strategy; a list of numbers is replayed. Ids and bell faults still come from the seed. */
   readonly schedule?: Strategy | readonly number[]
   readonly plan?: Plan
   /** Checked after every COMMIT and at the end. */
   readonly always?: readonly Invariant[]
   /** Checked at the end of a run that found nothing. */
   readonly atEnd?: readonly Invariant[]
-  /** A run that does not end within so many steps is a finding. */
+  /** A run that does not end within this many steps is a finding. */
   readonly maxSteps?: number
 }
 
 export interface Outcome {
   readonly finding: Finding | undefined
-  /** `fibre:label` for each step, and lines with `!` for what happened to fibres and time. */
+  /** `fibre:label` for each step, and lines with `!` for events of fibres and time. */
   readonly trace: readonly string[]
   readonly hash: string
   readonly steps: number
-  /** How many yields each fibre came to. */
+  /** How many yields each fibre had. */
   readonly yields: ReadonlyMap<string, number>
   readonly simulatedMs: number
 }
 
-// Scenarios take hundreds of steps; this many means that somebody goes round in circles.
+// Scenarios take hundreds of steps; this many means that a fibre loops.
 const defaultMaxSteps = 20_000
 
 export async function run(world: World, scenario: Scenario, options: RunOptions): Promise<Outcome> {
@@ -122,7 +121,7 @@ async function stepUntilDone(course: Course): Promise<number> {
       if (atUs === undefined) crew.finding ??= { kind: 'stuck', fibres: crew.alive.map(({ name }) => name) }
       else await passTime(course, 'pass', atUs - time.monotonicUs)
     }
-    // Waiting counts too: time may pass for ever for a client that nobody answers.
+    // Waiting counts too: time could pass without end for a client that gets no answer.
     step += 1
     if (step >= maxSteps) crew.finding ??= { kind: 'endless', steps: step }
   }
@@ -137,7 +136,7 @@ interface Move {
 function enabled(crew: Crew, time: VirtualTime, step: number): Move[] {
   const all = crew.alive.flatMap((strand) => strand.options().map((option) => ({ strand, option })))
   const prompt = all.filter(({ strand }) => strand.slowUntil <= step)
-  // While somebody is merely slow, time passes for the sleepers; when nobody sleeps, it is slow no longer.
+  // While a fibre is slow, time passes for sleeping fibres; when none sleeps, the slow fibre continues.
   return prompt.length > 0 || nextTimer(crew, time) !== undefined ? prompt : all
 }
 

@@ -1,7 +1,6 @@
 /**
- * Cuts a PL/pgSQL body into tokens, so that the instrumenter never mistakes a word inside a string, a comment or a
- * quoted name for a keyword. Tokens keep their place in the source; whitespace and comments are left out.
- * It knows nothing of statements.
+ * Splits a PL/pgSQL body into tokens, so that the instrumenter does not mistake a word inside a string, a comment or a quoted name for a keyword.
+ * Tokens keep their position in the source; whitespace and comments are dropped.
  */
 export interface Token {
   readonly kind: 'word' | 'literal' | 'mark'
@@ -11,7 +10,7 @@ export interface Token {
   readonly end: number
 }
 
-// A word may hold digits and `$` after its first letter, which is why `a$1` is one word and no dollar quote.
+// A word may contain digits and `$` after its first letter, so `a$1` is one word and not a dollar quote.
 const patterns: readonly (readonly [Token['kind'] | 'skip', RegExp])[] = [
   ['skip', /\s+|--[^\n]*/y],
   ['literal', /[eE]'(?:[^'\\]|''|\\[\s\S])*'/y],
@@ -45,7 +44,7 @@ export function scan(source: string): Token[] {
   return tokens
 }
 
-/** Block comments nest in PostgreSQL, which no regular expression can follow. */
+/** Block comments nest in PostgreSQL, which a regular expression cannot match. */
 function commentEnd(source: string, start: number): number {
   let depth = 0
   let at = start

@@ -1,16 +1,15 @@
 /**
- * Waits until nothing moves: the one statement that runs waits at a gate, has come back, or is blocked by another fibre.
- * "Blocked" is what `pg_blocking_pids` says, never how long something took: real time only decides when to look.
- * A blocked backend is frozen (SIGSTOP), for PostgreSQL wakes several waiters of a row at once and lets them race; so
- * only one backend runs at any time. Locks held by strangers are waited out.
+ * Waits until nothing moves: the running statement waits at a gate, has returned, or is blocked by another fibre. `pg_blocking_pids` decides what
+ * is blocked, never elapsed time: real time only decides when to check. A blocked backend is frozen (SIGSTOP), because PostgreSQL wakes several
+ * waiters of a row at once and lets them race; so only one backend runs at any time. Locks of other sessions are waited for.
  */
 import { systemClock } from '@bellwether/base'
 import type { Control } from './control.js'
 import type { Strand } from './strand.js'
 
-// Most steps arrive within this; looking earlier would only slow them down.
+// Most steps finish within this time; checking earlier would only slow them down.
 const patienceMs = 0.4
-// A statement that runs this long is no step of a simulation.
+// No statement of a simulation takes longer.
 const hungMs = 30_000
 
 /** Lets JavaScript run until it waits for the engine, and sockets be read. */
@@ -24,10 +23,10 @@ export async function settle(strands: readonly Strand[], control: Control): Prom
     while (running(strands) !== undefined && systemClock.monotonicMs() < look) await turnOfTheLoop()
     if (running(strands) === undefined) break
     const by = (await control.blockers([runner.wire.pid])).get(runner.wire.pid) ?? []
-    // The answer may be older than an arrival that was read meanwhile.
+    // The result may be older than an arrival that was read in the meantime.
     if (running(strands) === runner && by.length > 0 && by.every((pid) => isFibre(pid, strands))) runner.block(by)
     if (systemClock.monotonicMs() - began > hungMs)
-      throw new Error(`no end of ${runner.name} in "${runner.flight?.label ?? ''}"`)
+      throw new Error(`Fibre ${runner.name} does not finish "${runner.flight?.label ?? ''}"`)
   }
   await lookAtBlocked(strands, control)
   for (const strand of strands) {
@@ -58,7 +57,7 @@ function isFibre(pid: number, strands: readonly Strand[]): boolean {
   return strands.some((strand) => strand.alive && strand.connected && strand.wire.pid === pid)
 }
 
-/** Fibres that wait for each other in a ring, in its order; empty when there is none. */
+/** A cycle of fibres that wait for each other, in order; empty if there is none. */
 export function deadlock(strands: readonly Strand[]): Strand[] {
   const living = strands.filter(({ alive, connected }) => alive && connected)
   const byPid = new Map(living.map((strand) => [strand.wire.pid, strand]))

@@ -1,7 +1,7 @@
 /**
- * What the engine knows of one fibre: where it can go on (ready yields, timers that are due, a gate inside the database),
- * and the one statement it may have in flight. JavaScript of a fibre runs only when the scheduler lets it through one of
- * these. A strand that is no longer alive keeps its promises pending for ever: the dead run no `finally`.
+ * The engine's state of one fibre: where it can continue (ready yields, due timers, a gate inside the database), and the one statement it may have
+ * in flight. The JavaScript of a fibre runs only when the scheduler lets it continue at one of these. The promises of a dead strand stay
+ * pending, so that no `finally` runs.
  */
 import type { Wire } from './control.js'
 import type { VirtualTime } from './time.js'
@@ -18,8 +18,8 @@ export interface Timer extends Option {
 export interface Flight {
   label: string
   /**
-   * Blocked: frozen while it waits for a lock of another fibre. Granted: still frozen, but nobody holds it back; it goes
-   * on when it is chosen, as a woken process may take its time.
+   * Blocked: frozen while it waits for a lock of another fibre. Granted: still frozen, but no longer blocked; it continues when it is
+   * chosen, as a woken process may take its time.
    */
   state: 'running' | 'gated' | 'blocked' | 'granted' | 'arrived'
   /** Pids, while blocked. */
@@ -27,7 +27,7 @@ export interface Flight {
   deliver: () => void
 }
 
-/** A microsecond a statement: instants differ and are ordered, and no deadline comes closer. */
+/** One microsecond per statement: instants differ and are ordered, and no deadline comes noticeably closer. */
 const tickUs = 1
 
 export class Strand {
@@ -36,7 +36,7 @@ export class Strand {
   state: 'alive' | 'returned' | 'threw' | 'crashed' = 'alive'
   flight: Flight | undefined
   inTransaction = false
-  /** How many yields it has come to. */
+  /** How many yields it has had. */
   arrivals = 0
   slowUntil = 0
   dieAfterCommit = false
@@ -78,7 +78,7 @@ export class Strand {
     })
   }
 
-  /** Sleeping is a yield too: a fibre may die in its sleep. */
+  /** Sleeping is a yield too: a fibre may die during a sleep. */
   sleep(us: number, signal: AbortSignal | undefined): Promise<void> {
     if (signal?.aborted) return Promise.resolve()
     return new Promise((resolve) => {
@@ -97,7 +97,7 @@ export class Strand {
     })
   }
 
-  /** Runs database work; its outcome waits in the flight until the engine delivers it. */
+  /** Runs database work; its result waits in the flight until the engine delivers it. */
   fly<T>(label: string, work: (wire: Wire) => Promise<T>): Promise<T> {
     if (this.flight !== undefined)
       throw new Error(`${this.name} sends "${label}" while "${this.flight.label}" is in flight`)
@@ -138,7 +138,7 @@ export class Strand {
     await option.go()
   }
 
-  /** Standing blocked is a yield as well: a fibre may die while it waits for a lock. */
+  /** Waiting for a lock is a yield too: a fibre may die there. */
   block(by: readonly number[]): void {
     if (this.flight === undefined) return
     this.flight.by = by

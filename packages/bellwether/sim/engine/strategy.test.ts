@@ -7,7 +7,7 @@ import { pct, replay, strategyOf, type Choice } from './strategy.js'
 const choices = (...fibres: string[]): Choice[] => fibres.map((fibre) => ({ fibre, label: 'x' }))
 
 describe('chance', () => {
-  it('repeats itself for a seed, differs between seeds, and forks streams that do not disturb each other', () => {
+  it('repeats for a seed, differs between seeds, and forks independent streams', () => {
     const draw = (seed: number): number[] => {
       const random = prng(seed)
       return Array.from({ length: 5 }, () => random.next())
@@ -30,7 +30,7 @@ describe('chance', () => {
 })
 
 describe('strategies', () => {
-  it('always answer one of the choices', () => {
+  it('always return one of the choices', () => {
     const sets = fc.array(fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 5 }), { maxLength: 50 })
     fc.assert(
       fc.property(fc.integer(), sets, (seed, steps) => {
@@ -43,14 +43,14 @@ describe('strategies', () => {
     )
   })
 
-  it('PCT lets one fibre run on until a change point or until its patience ends', () => {
+  it('PCT lets one fibre run until a change point or the step limit', () => {
     const choose = pct(prng(5), 0, 100)
     const ran = Array.from({ length: 400 }, (_, step) => choose(choices('a', 'b'), step))
     const switches = ran.filter((fibre, step) => step > 0 && fibre !== ran[step - 1]).length
     expect(switches).toBe(1)
   })
 
-  it('replays numbers, and goes on with the first after their end', () => {
+  it('replays numbers and continues with the first choice after their end', () => {
     const choose = replay([1, 5])
     expect([0, 1, 2].map((step) => choose(choices('a', 'b', 'c'), step))).toEqual([1, 2, 0])
   })

@@ -1,24 +1,24 @@
 /**
- * Who runs next. Uniform finds what needs many small switches; PCT (Burckhardt et al., ASPLOS 2010: random priorities,
- * few change points) finds what needs one fibre held back at one place, which is most races, with far fewer runs.
- * The seed chooses between them. A strategy sees only who can run: enabling, faults and time are run.ts's.
+ * Chooses which fibre runs next. Uniform finds bugs that need many small switches; PCT (Burckhardt et al., ASPLOS 2010: random priorities, few
+ * change points) finds bugs that need one fibre delayed at one place, which is most races, in far fewer runs. The seed chooses between them. A
+ * strategy sees only which fibres can run; run.ts handles faults and time.
  */
 import { prng, type Prng } from './prng.js'
 
 export interface Choice {
   readonly fibre: string
-  /** What the fibre will do when it is chosen. */
+  /** What the fibre does next if it is chosen. */
   readonly label: string
 }
 
-/** Answers the index of the chosen one. Choices of one fibre are adjacent, and fibres keep the order of their spawn. */
+/** Returns the index of the choice. Choices of one fibre are adjacent, and fibres keep their spawn order. */
 export type Strategy = (choices: readonly Choice[], step: number) => number
 
 export function uniform(random: Prng): Strategy {
   return (choices) => within(choices, random, pick([...new Set(choices.map(({ fibre }) => fibre))], random))
 }
 
-/** A fibre that polls without ever sleeping must not starve the others for ever. */
+/** A fibre that polls without sleeping must not starve the others. */
 const patience = 300
 
 export function pct(random: Prng, changePoints: number, expectedSteps: number): Strategy {
@@ -46,7 +46,7 @@ export function pct(random: Prng, changePoints: number, expectedSteps: number): 
   }
 }
 
-/** Replays a list of numbers, each modulo the choices there are; after its end the first fibre that can runs. */
+/** Replays a list of numbers, each modulo the number of choices; after the end the first runnable fibre runs. */
 export function replay(numbers: readonly number[]): Strategy {
   return (choices, step) => (numbers[step] ?? 0) % choices.length
 }

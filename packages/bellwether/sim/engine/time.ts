@@ -1,7 +1,6 @@
 /**
- * The world's one clock. The monotonic scale moves only when the scheduler says so; the wall, which is also the
- * database's clock, is that plus an offset that a clock jump changes (a machine that slept, a clock that was set).
- * It holds no timers: those belong to their fibre and die with it.
+ * The clock of the simulated world. The monotonic clock moves only when the scheduler moves it; the wall clock, which is also the database's clock,
+ * is the monotonic clock plus an offset that a clock jump changes. Timers belong to their fibre and die with it.
  */
 const epochUs = Date.UTC(2030, 0, 1) * 1000
 
@@ -13,12 +12,12 @@ export class VirtualTime {
     return this.monotonicUs + this.#offsetUs
   }
 
-  /** Time passes for everybody: sleepers wake. */
+  /** Time passes for all fibres: sleeping ones wake. */
   pass(us: number): void {
     this.monotonicUs += us
   }
 
-  /** The wall moves, forward or back, and nobody's sleep ends. */
+  /** The wall clock moves, forward or back, and no sleep ends. */
   jump(us: number): void {
     this.#offsetUs += us
   }

@@ -1,4 +1,4 @@
-/** Toy verbs for the engine's own tests: each race in its smallest form, with and without the rule that prevents it. */
+/** Toy verbs for the tests of the engine: each race in its smallest form, with and without the rule that prevents it. */
 export const toySchema = `
 create schema toy;
 create function toy.now() returns timestamptz language sql volatile as $$ select clock_timestamp() $$;

@@ -26,7 +26,7 @@ describe('a world', () => {
     await fresh.drop()
   })
 
-  it('is alone in its database, and takes nothing from the one before', async () => {
+  it('has its database to itself and inherits nothing from an earlier world', async () => {
     const fresh = await freshDatabase()
     await fresh.db.query({ text: toySchema })
     const world = await openWorld({ url: fresh.url, schemas: ['toy'] })

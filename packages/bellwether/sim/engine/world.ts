@@ -1,7 +1,6 @@
 /**
- * A migrated database made ready for simulation, once, and emptied before each run. Tables that held rows when the world
- * was opened (what migrations seeded) get those rows back. Connections live as long as the world; one world runs one
- * simulation at a time. The runs themselves are run.ts's.
+ * A migrated database that is prepared for simulation once and emptied before each run. Tables that held rows when the world was opened (seeded by
+ * migrations) get those rows back. Connections live as long as the world; one world runs one simulation at a time. run.ts runs them.
  */
 import type { Queryable } from '../../src/ports/database/database.js'
 import { types } from '../../src/ports/database/pg-types.js'
@@ -10,18 +9,18 @@ import { claimDatabase, installGates, instrumentSchema, replaceClock } from './i
 import { installReset, type Emptying } from './reset.js'
 
 export interface WorldOptions {
-  /** A database of its own, already migrated; the role must be a superuser. */
+  /** A dedicated, migrated database; the role must be a superuser. */
   readonly url: string
-  /** Their functions get gates, their tables are emptied. */
+  /** Functions in these schemas get gates; their tables are emptied. */
   readonly schemas: readonly string[]
-  /** The function that tells the time in SQL; it will tell the world's. `state.now` for the kernel. */
+  /** The SQL function that returns the time, which the world replaces: `state.now` for the kernel. */
   readonly now?: string
-  /** 'truncate' unless told. */
+  /** Default: 'truncate'. */
   readonly emptying?: Emptying
 }
 
 export interface World {
-  /** The scheduler's own session: for set-up and for looking, never stopped by a gate. */
+  /** The scheduler's session, for set-up and checks; gates never stop it. */
   readonly db: Queryable
   readonly control: Control
   /** The functions that got gates. */
@@ -42,7 +41,7 @@ export async function openWorld(options: WorldOptions): Promise<World> {
 }
 
 async function prepare(control: Control, options: WorldOptions): Promise<string[]> {
-  if (!(await claimDatabase(control))) throw new Error('another world runs in this database')
+  if (!(await claimDatabase(control))) throw new Error('Another simulation world uses this database')
   await installGates(control)
   if (options.now !== undefined) await replaceClock(control, options.now)
   const instrumented: string[] = []
