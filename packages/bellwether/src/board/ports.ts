@@ -1,9 +1,9 @@
 /**
- * What the board asks of the rest of the house, as functions that serve.ts hands it: run a turn, tell how one ended, look at
- * the disk. The board imports neither kernel nor view.
+ * The interfaces that the board needs from outside: start and stop turns, read how a turn ended, inspect files on disk.
+ * The runtime implements them; the board imports neither the kernel nor the view.
  */
 
-/** What is wanted of an agent. `key` is the intent line's eventId: the same key never starts a second turn. */
+/** One turn to start. `key` is the eventId of the intent line: the same key never starts a second turn. */
 export interface SpawnRequest {
   readonly key: string
   readonly taskId: string
@@ -12,7 +12,7 @@ export interface SpawnRequest {
   readonly budget: { readonly maxTokens: number | null; readonly maxWallTimeMs: number | null }
 }
 
-/** How a turn stands. `unknown`: this kernel has never heard of the key (another data folder, past retention). */
+/** `unknown`: this kernel does not know the key (another database, or the turn is past retention). */
 export type TurnStatus =
   | { readonly status: 'unknown' }
   | { readonly status: 'active'; readonly agentTurnId: string }
@@ -26,41 +26,40 @@ export type TurnStatus =
       readonly elapsedMs: number
     }
 
-/** Which kernel a spawner speaks to. */
+/** Identifies the kernel behind a spawner. */
 export interface KernelIdentity {
-  /** The same for as long as it knows its turns: another database, or one that was put back to an earlier time, has another. */
+  /** Constant while the kernel remembers its turns. Another database, or one restored to an earlier time, has another id. */
   readonly id: string
-  /** By its own clock. */
+  /** The kernel's own clock. */
   readonly nowMs: number
-  /** For how long it is certain to know a turn after its end. */
+  /** How long the kernel remembers a turn after its end, at least. */
   readonly retentionMs: number
 }
 
 export interface Spawner {
-  /** Null: this kernel cannot tell itself from others. Retryable when it is away. */
+  /** Null: this kernel cannot identify itself. Throws Retryable if the kernel is unreachable. */
   kernel(): Promise<KernelIdentity | null>
-  /** Starts the turn of `key`, or finds the one that was started with it. Retryable when the kernel is away. */
+  /** Starts the turn of `key`, or finds the one that exists. Throws Retryable if the kernel is unreachable. */
   spawn(request: SpawnRequest, signal: AbortSignal): Promise<{ readonly agentTurnId: string }>
-  /** How the turn of `key` stands now. */
   status(key: string): Promise<TurnStatus>
   /** Resolves when the turn of `key` has ended, or when the signal fires. */
   ended(key: string, signal: AbortSignal): Promise<TurnStatus>
   stop(key: string, reason: string): Promise<void>
 }
 
-/** One claimed file, looked at after a sync barrier (hazard 21). */
+/** One claimed file, inspected after a sync barrier (hazard 21). */
 export interface FileEvidence {
   readonly path: string
-  /** `not_ready`: the view cannot tell yet, which means wait and never missing. */
+  /** `not_ready`: the view cannot answer yet. The caller waits; the file does not count as missing. */
   readonly found: 'present' | 'missing' | 'not_ready'
   readonly size?: number
   readonly sha256?: string
-  /** Whether it changed since the change token that was taken when the run began. */
+  /** Whether the file changed after the change token that was taken when the run started. */
   readonly changedSince?: boolean
 }
 
 export interface Evidence {
-  /** A token for "now": what changes afterwards can be told from what was there. */
+  /** A token for "now": `inspect` reports which files changed after it. */
   changeToken(signal?: AbortSignal): Promise<string>
   inspect(paths: readonly string[], since: string | null, signal?: AbortSignal): Promise<readonly FileEvidence[]>
 }

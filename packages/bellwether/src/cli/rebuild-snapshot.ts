@@ -1,4 +1,5 @@
-/** `bellwether rebuild-snapshot`: replays the log, compares with the live snapshot, and with --apply replaces that. */
+/** `bellwether rebuild-snapshot`: replays the log, compares it with the live snapshot, and with --apply replaces the snapshot. */
+import { defined } from '@bellwether/base'
 import type { Command } from 'commander'
 import { rebuildSnapshot, type RebuildReport } from '../board/repair/rebuild.js'
 import { exitCodes } from './output.js'
@@ -11,11 +12,11 @@ interface Flags extends RootFlags {
 export function rebuildSnapshotCommand(finish: (code: number) => void): Command {
   return rootCommand(
     'rebuild-snapshot',
-    'replay state/tasks.jsonl and compare with the snapshot; with --apply write it',
+    'replay state/tasks.jsonl and compare it with the snapshot; with --apply write the snapshot',
   )
     .option(
       '--compact-jsonl <out>',
-      'also write the lines that count, without duplicates and broken ones, to a new file',
+      'also write the lines that count to a new file, without duplicates and broken lines',
     )
     .action(async (flags: Flags) => {
       const bar = process.stderr.isTTY ? progressBar() : undefined
@@ -24,7 +25,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
           root: flags.root,
           apply: applies(flags),
           compactTo: flags.compactJsonl,
-          ...(bar === undefined ? {} : { onProgress: bar.show }),
+          ...defined({ onProgress: bar?.show }),
         },
         toolPorts(),
       )
@@ -36,7 +37,7 @@ export function rebuildSnapshotCommand(finish: (code: number) => void): Command 
 
 const barWidth = 30
 
-/** One line on the terminal, drawn again when a percent has passed. */
+/** A progress line on the terminal, redrawn per percent. */
 function progressBar(): { readonly show: (position: number, size: number) => void; readonly clear: () => void } {
   let drawn = -1
   return {
@@ -58,8 +59,8 @@ const shownMax = 20
 function human(report: RebuildReport): readonly string[] {
   const { diff, errors, compacted } = report
   const lines = [
-    `${report.root}: ${report.events} events of ${report.lines} lines, ${report.tasks} tasks, up to ${report.meta.updatedAt ?? 'nothing yet'}`,
-    `  rebuilt ${report.rebuiltHash.slice(0, 16)}  live ${report.liveHash?.slice(0, 16) ?? `(${report.live})`}  ${report.match ? 'they agree' : 'they differ'}`,
+    `${report.root}: ${report.events} events of ${report.lines} lines, ${report.tasks} tasks, last event ${report.meta.updatedAt ?? 'none'}`,
+    `  rebuilt ${report.rebuiltHash.slice(0, 16)}  live ${report.liveHash?.slice(0, 16) ?? `(${report.live})`}  ${report.match ? 'equal' : 'different'}`,
   ]
   if (!report.match) {
     lines.push(`  ${diff.added} added, ${diff.removed} removed, ${diff.changed} changed`)
@@ -73,13 +74,13 @@ function human(report: RebuildReport): readonly string[] {
   for (const [kind, count] of Object.entries(errors.counts)) lines.push(`  ${count} × ${kind}`)
   for (const { line, kind, detail } of errors.items.slice(0, shownMax))
     lines.push(`    line ${line}: ${kind}${detail === '' ? '' : ` (${shown(detail)})`}`)
-  if (errors.total > shownMax) lines.push(`    … and ${errors.total - shownMax} more (--json has a thousand)`)
-  if (report.tornLastLine) lines.push('  the last line is torn: the next writer closes it')
+  if (errors.total > shownMax) lines.push(`    … and ${errors.total - shownMax} more (--json lists up to 1,000)`)
+  if (report.tornLastLine) lines.push('  the last line is incomplete; the next writer closes it')
   for (const ring of report.dependencyCycles)
-    lines.push(`  waits for itself: ${ring.map((id) => shown(id)).join(' → ')}`)
+    lines.push(`  dependency cycle: ${ring.map((id) => shown(id)).join(' → ')}`)
   if (compacted !== null)
-    lines.push(`  compacted: ${compacted.lines} lines in ${compacted.path}, ${compacted.dropped} left out`)
-  if (report.applied) lines.push(`Written to ${report.snapshot}, kept as ${report.archivedAs ?? '?'}`)
-  else if (!report.match) lines.push('Nothing was changed. To write the snapshot: --apply')
+    lines.push(`  compacted: ${compacted.lines} lines in ${compacted.path}, ${compacted.dropped} omitted`)
+  if (report.applied) lines.push(`Written to ${report.snapshot}, archived as ${report.archivedAs ?? '?'}`)
+  else if (!report.match) lines.push('Nothing was changed. Add --apply to write the snapshot.')
   return lines
 }

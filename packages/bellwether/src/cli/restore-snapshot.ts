@@ -1,4 +1,4 @@
-/** `bellwether restore-snapshot [NAME]`: the kept snapshots, and with --apply puts one back. */
+/** `bellwether restore-snapshot [NAME]`: lists the archived snapshots, and with --apply restores one. */
 import type { Command } from 'commander'
 import { restoreSnapshot, type RestoreReport } from '../board/repair/rebuild.js'
 import { exitCodes } from './output.js'
@@ -9,8 +9,8 @@ interface Flags extends RootFlags {
 }
 
 export function restoreSnapshotCommand(finish: (code: number) => void): Command {
-  return rootCommand('restore-snapshot', 'show the kept snapshots; with --apply put one back')
-    .argument('[name]', 'its file name or timestamp (default: the newest)')
+  return rootCommand('restore-snapshot', 'list the archived snapshots; with --apply restore one')
+    .argument('[name]', 'file name or timestamp of the snapshot (default: the newest)')
     .option('--from <name>', 'the same as the argument')
     .action(async (name: string | undefined, flags: Flags) => {
       const options = { root: flags.root, apply: applies(flags), snapshot: name ?? flags.from }
@@ -21,13 +21,13 @@ export function restoreSnapshotCommand(finish: (code: number) => void): Command 
 }
 
 function human(report: RestoreReport): readonly string[] {
-  const lines = [`${report.root}: ${report.archived.length} kept`]
+  const lines = [`${report.root}: ${report.archived.length} archived snapshots`]
   for (const one of report.archived)
     lines.push(`  ${one.name === report.chosen ? '→' : ' '} ${one.name}  ${one.size} bytes`)
   lines.push(
     report.applied
-      ? `Restored ${report.chosen}. The log is the truth: rebuild-snapshot tells how the two differ.`
-      : `Nothing was changed. To restore ${report.chosen}: --apply`,
+      ? `Restored ${report.chosen}. Run bellwether rebuild-snapshot to compare it with the log.`
+      : `Nothing was changed. Add --apply to restore ${report.chosen}.`,
   )
   return lines
 }

@@ -1,4 +1,4 @@
-/** What the tools for a task root share: their options, the world they work in, and how they tell their result. */
+/** Shared by the repair tools of a task root: their options, ports and output. */
 import { type Log, systemClock, systemRandom } from '@bellwether/base'
 import { Command } from 'commander'
 import { InvalidInput } from '@bellwether/protocol'
@@ -16,7 +16,7 @@ export interface RootFlags {
   readonly json?: boolean
 }
 
-/** On stderr, one line each: the tools' result stands on stdout. */
+/** Logs to stderr, because the result goes to stdout. */
 const stderrLog: Log = {
   info: () => undefined,
   warn: (fields, message) => void process.stderr.write(`warning: ${message} ${JSON.stringify(fields)}\n`),
@@ -32,16 +32,16 @@ export function rootCommand(name: string, description: string): Command {
   return new Command(name)
     .description(description)
     .option('--root <dir>', 'the task root', '.')
-    .option('--dry-run', 'only show what would be done (the default)')
-    .option('--apply', 'do it')
-    .option('--json', 'one object on stdout')
+    .option('--dry-run', 'only show what would change (the default)')
+    .option('--apply', 'make the changes')
+    .option('--json', 'print one JSON object on stdout')
 }
 
 export function applies({ apply = false, dryRun = false }: RootFlags): boolean {
   if (apply && dryRun) {
-    throw new InvalidInput('--apply and --dry-run exclude each other', {
+    throw new InvalidInput('--apply and --dry-run cannot be combined.', {
       code: 'bad_option',
-      hint: 'Leave one of them out.',
+      hint: 'Omit one of them.',
     })
   }
   return apply
@@ -51,7 +51,7 @@ export function tell(flags: RootFlags, report: object, lines: () => readonly str
   say(flags, report, () => lines().join('\n'))
 }
 
-/** What comes from files may hold anything: control characters would speak to the terminal. */
+/** Text from files may contain control characters, which must not reach the terminal. */
 export function shown(text: string | null): string {
   return plain(text ?? '?').slice(0, 200)
 }

@@ -1,6 +1,6 @@
 /**
- * `bellwether task …`: the board from the command line. Each verb is in cli/task/; this file only knows their names. Human
- * output on a terminal, with --json one object; exit 0 ok, 1 failure, 2 usage.
+ * `bellwether task …`: the board from the command line. The subcommands are in cli/task/. Output is text, or one JSON object
+ * with --json; exit code 0 ok, 1 failure, 2 usage.
  */
 import { Command } from 'commander'
 import { autopilotCommand } from './task/autopilot.js'
@@ -9,7 +9,7 @@ import { addCommand, boardCommands, doneCommand, moveCommands, retryCommand } fr
 import { listCommand, showCommand, synthesizeCommand, watchCommand } from './task/queries.js'
 
 export function taskCommand(finish: (code: number) => void): Command {
-  const task = new Command('task').description('the board: add, do and watch tasks').helpCommand(false)
+  const task = new Command('task').description('manage the tasks of the board').helpCommand(false)
   addCommand(task)
   listCommand(task)
   showCommand(task)

@@ -4,13 +4,13 @@ import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/dis
 import { openRun } from '../../src/board/tasks/task-fields.js'
 import { claimTask, retryTask } from '../../src/board/tasks/task-commands.js'
 import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board/tasks/operator-commands.js'
-import { shippedBudget } from '../../src/board/policies/budget.js'
-import { recoveryEntries, shippedRecovery } from '../../src/board/policies/recovery.js'
+import { defaultBudget } from '../../src/board/policies/budget.js'
+import { recoveryEntries, defaultRecovery } from '../../src/board/policies/recovery.js'
 import { nextTask } from '../../src/board/tasks/next-task.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
-const rules = { firstAgent: 'coder', recovery: shippedRecovery }
+const rules = { firstAgent: 'coder', recovery: defaultRecovery }
 const never = new AbortController().signal
 const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
 const stateOf = (world: World) => boardOf(world).sync()
@@ -150,7 +150,7 @@ describe('the autopilot', () => {
 
   it('stops a turn past the deadline of its hop, and no longer waits for one that does not heed', async () => {
     const world = makeWorld({
-      budget: { ...shippedBudget, global: { ...shippedBudget.global, maxTaskWallTimeSec: null } },
+      budget: { ...defaultBudget, global: { ...defaultBudget.global, maxTaskWallTimeSec: null } },
     })
     await put(world, created('T-1'), created('T-2'))
     const deaf = { ...world.kernel, stop: async () => undefined }

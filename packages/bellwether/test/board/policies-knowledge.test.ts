@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { backfillKnowledge, fetchKnowledge } from '../../src/board/policies/knowledge-files.js'
-import { shippedKnowledge, type KnowledgePolicy } from '../../src/board/policies/knowledge.js'
+import { defaultKnowledge, type KnowledgePolicy } from '../../src/board/policies/knowledge.js'
 import { systemDisk, type Disk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 
@@ -28,7 +28,7 @@ beforeEach(() => {
 afterEach(() => rmSync(base, { recursive: true, force: true }))
 
 const on = (given: Partial<KnowledgePolicy> = {}): KnowledgePolicy => ({
-  ...shippedKnowledge,
+  ...defaultKnowledge,
   enabled: true,
   timeoutMs: 10_000,
   ...given,
@@ -43,7 +43,7 @@ const feedback = 'state/knowledge-feedback.json'
 describe('sources of knowledge', () => {
   it('[H8.1] reads nothing while it is off, and degrades when it is not read-only', async () => {
     put(feedback, { lessons: ['x'] })
-    expect(await fetch(shippedKnowledge)).toMatchObject({ degraded: false, section: '', knowledgeTags: [] })
+    expect(await fetch(defaultKnowledge)).toMatchObject({ degraded: false, section: '', knowledgeTags: [] })
     expect(await fetch(on({ readOnly: false }))).toMatchObject({
       degraded: true,
       section: '',
@@ -163,7 +163,7 @@ describe('feedback of a failed run', () => {
   })
 
   it('[H8.4] tells why it was not written, and never throws or writes elsewhere', async () => {
-    expect(await backfillKnowledge(root, shippedKnowledge, lesson, ports)).toMatchObject({ written: false })
+    expect(await backfillKnowledge(root, defaultKnowledge, lesson, ports)).toMatchObject({ written: false })
     expect(existsSync(join(root, feedback))).toBe(false)
 
     put(feedback, '{"mistakes": [ a person is writing here')

@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { acceptanceShape, shippedAcceptance } from '../../src/board/policies/acceptance.js'
-import { budgetShape, limitsFor, shippedBudget } from '../../src/board/policies/budget.js'
-import { knowledgeShape, shippedKnowledge } from '../../src/board/policies/knowledge.js'
+import { acceptanceShape, defaultAcceptance } from '../../src/board/policies/acceptance.js'
+import { budgetShape, limitsFor, defaultBudget } from '../../src/board/policies/budget.js'
+import { knowledgeShape, defaultKnowledge } from '../../src/board/policies/knowledge.js'
 import { loadPolicies, merged } from '../../src/board/policies/load.js'
-import { recoveryShape, ruleFor, shippedRecovery } from '../../src/board/policies/recovery.js'
+import { recoveryShape, ruleFor, defaultRecovery } from '../../src/board/policies/recovery.js'
 import { retryShape } from '../../src/board/policies/retry.js'
 import { keysOf } from '../../src/board/policies/shape.js'
 import { defaultCallPolicy } from '../../src/ports/retry.js'
@@ -40,13 +40,13 @@ describe('loading policies', () => {
     expect(runtime).toEqual({ agents: [], maxConcurrentSpawns: 4 })
     expect(await loadPolicies(root)).toMatchObject({
       calls: defaultCallPolicy,
-      recovery: shippedRecovery,
-      budget: shippedBudget,
-      knowledge: shippedKnowledge,
+      recovery: defaultRecovery,
+      budget: defaultBudget,
+      knowledge: defaultKnowledge,
       knowledgeError: null,
-      acceptance: shippedAcceptance,
+      acceptance: defaultAcceptance,
     })
-    expect(await loadPolicies(join(root, 'nowhere'))).toMatchObject({ recovery: shippedRecovery })
+    expect(await loadPolicies(join(root, 'nowhere'))).toMatchObject({ recovery: defaultRecovery })
   })
 
   it('[H6.1] lets a task root override the recovery policy key by key', async () => {
@@ -70,9 +70,9 @@ describe('loading policies', () => {
       agents: { Coder: { maxTaskRetries: 9, onExceeded: null } },
     })
     const { budget } = await loadPolicies(root)
-    expect(limitsFor(budget, 'debugger')).toEqual({ ...shippedBudget.global, maxTaskTokens: 99 })
+    expect(limitsFor(budget, 'debugger')).toEqual({ ...defaultBudget.global, maxTaskTokens: 99 })
     expect(limitsFor(budget, 'coder')).toEqual({
-      ...shippedBudget.global,
+      ...defaultBudget.global,
       maxTaskTokens: 99,
       maxTaskRetries: 9,
       onExceeded: null,
@@ -92,18 +92,18 @@ describe('loading policies', () => {
       timeoutMs: { command_routing: 5_000, local_state: 3_000, external_message: 10_000, synthesis: 60_000 },
       retry: { maxAttempts: 6, backoff: { mode: 'fixed', baseMs: 50, multiplier: 2, maxMs: 30_000, jitterPct: 20 } },
     })
-    expect(budget.global).toEqual({ ...shippedBudget.global, maxTaskTokens: 77 })
+    expect(budget.global).toEqual({ ...defaultBudget.global, maxTaskTokens: 77 })
   })
 
   it('[H8.1] lets a task root switch knowledge on, and keeps the rest', async () => {
     write('knowledge-feedback.json', { enabled: true, maxRetries: 0 })
-    expect((await loadPolicies(root)).knowledge).toEqual({ ...shippedKnowledge, enabled: true, maxRetries: 0 })
+    expect((await loadPolicies(root)).knowledge).toEqual({ ...defaultKnowledge, enabled: true, maxRetries: 0 })
   })
 
   it('[H8.4] lets a broken knowledge policy stop nobody', async () => {
     write('knowledge-feedback.json', { enabeld: true })
     const { knowledge, knowledgeError } = await loadPolicies(root)
-    expect(knowledge).toEqual(shippedKnowledge)
+    expect(knowledge).toEqual(defaultKnowledge)
     expect(knowledgeError).toBe('config/knowledge-feedback.json: there is no key enabeld; did you mean enabled?')
   })
 

@@ -39,11 +39,11 @@ async function snapshotNow(root: TaskRoot): Promise<boolean> {
   if (log === 'missing') throw new Error('no log')
   const reader = new Reader()
   await reader.read(log)
-  const facts = await writeResumeData(reader, log, root.state, { disk, draftId: 'd', minBytes: 0 })
+  const resumeData = await writeResumeData(reader, log, root.state, { disk, draftId: 'd', minBytes: 0 })
   await log.close()
-  await writeSnapshot(root.snapshot, reader, { disk, draftId: 'd', facts })
-  await dropOldIds(root.state, facts?.ids.file, systemDisk)
-  return facts !== undefined
+  await writeSnapshot(root.snapshot, reader, { disk, draftId: 'd', resumeData })
+  await dropOldIds(root.state, resumeData?.ids.file, systemDisk)
+  return resumeData !== undefined
 }
 
 const facts = (reader: Pick<Reader, 'fold' | 'report' | 'position'>) => {

@@ -10,7 +10,7 @@ import {
   retryTask,
 } from '../../src/board/tasks/task-commands.js'
 import { escalate, freeze, requireApproval } from '../../src/board/tasks/operator-commands.js'
-import { shippedRecovery } from '../../src/board/policies/recovery.js'
+import { defaultRecovery } from '../../src/board/policies/recovery.js'
 import {
   autopilotRequest,
   controlRequest,
@@ -24,7 +24,7 @@ import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
 import { taskStatuses, transitions } from '../../src/board/log/task.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 
-const rules = { firstAgent: 'coder', recovery: shippedRecovery }
+const rules = { firstAgent: 'coder', recovery: defaultRecovery }
 const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
 const taskOf = async (world: World, id = 'T-1') => (await boardOf(world).sync()).tasks.get(id)!
 const codeOf = (work: Promise<unknown>) =>
@@ -109,7 +109,7 @@ describe('by hand', () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'), created('T-3'))
     await blockTask(hands(world), 'T-2', { by: 'ann', reason: 'why' })
-    await escalate({ ...hands(world), recovery: shippedRecovery }, 'T-3', { by: 'ann' })
+    await escalate({ ...hands(world), recovery: defaultRecovery }, 'T-3', { by: 'ann' })
     for (const id of ['T-1', 'T-2', 'T-3']) await finishTask(hands(world), id, 'ann', { evidence: null })
     expect([...(await boardOf(world).sync()).tasks.values()].map(({ status }) => status)).toEqual([
       'done',

@@ -7,9 +7,9 @@ import {
   type DispatchPolicies,
 } from '../../src/board/dispatch/dispatcher.js'
 import type { FileEvidence } from '../../src/board/ports.js'
-import { shippedAcceptance } from '../../src/board/policies/acceptance.js'
-import { shippedBudget } from '../../src/board/policies/budget.js'
-import { shippedRecovery } from '../../src/board/policies/recovery.js'
+import { defaultAcceptance } from '../../src/board/policies/acceptance.js'
+import { defaultBudget } from '../../src/board/policies/budget.js'
+import { defaultRecovery } from '../../src/board/policies/recovery.js'
 import type { Board, Draft } from '../../src/board/log/task.js'
 import type { Ids } from '../../src/ports/ids.js'
 import { defaultCallPolicy } from '../../src/ports/retry.js'
@@ -35,9 +35,9 @@ export interface World {
 }
 
 export const policies: DispatchPolicies = {
-  recovery: shippedRecovery,
-  budget: shippedBudget,
-  acceptance: { ...shippedAcceptance, default: { ...shippedAcceptance.default, minEvidence: 0 } },
+  recovery: defaultRecovery,
+  budget: defaultBudget,
+  acceptance: { ...defaultAcceptance, default: { ...defaultAcceptance.default, minEvidence: 0 } },
   calls: defaultCallPolicy,
 }
 

@@ -1,9 +1,9 @@
 /**
- * How the board calls for attention: a log line, a counter, and a message to a webhook. Always: raising an alert never
- * throws and never waits; messages go out one after the other with the timeout and the retries of every external message;
- * what cannot be sent is logged and counted. What deserves an alert is decided by chores, autopilot and people.
+ * Alerts of the board: a log line, a counter and a message to a webhook. Raising an alert never throws and never waits.
+ * Messages are sent one after the other, with the timeout and retries of external messages; a message that cannot be sent is
+ * logged and counted.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { type Clock, defined, type Log, type Random } from '@bellwether/base'
 import { retryCall, type CallPolicy } from '../../ports/retry.js'
 import type { PostJson } from '../../ports/webhook.js'
 import { iso } from '../tasks/task-fields.js'
@@ -27,9 +27,9 @@ export interface Alert {
 
 export interface Alerts {
   raise(alert: Alert): void
-  /** By kind, and `unsent` for messages that never left; what a metrics page shows. */
+  /** By kind, and `unsent` for messages that could not be sent; for metrics. */
   readonly counts: ReadonlyMap<AlertKind | 'unsent', number>
-  /** Resolves when every message so far was sent or given up. */
+  /** Resolves when every message so far was sent or dropped. */
   settled(): Promise<void>
 }
 
@@ -43,7 +43,7 @@ export interface AlertOptions {
   readonly webhook?: { readonly url: string; readonly post: PostJson }
 }
 
-// A server that is away for long must not fill the memory; the log has every alert, and the newest matter most.
+// Bounds the memory while the webhook is down; the log has every alert, and the newest matter most.
 const queueMax = 100
 
 export function makeAlerts(options: AlertOptions): Alerts {
@@ -60,13 +60,13 @@ export function makeAlerts(options: AlertOptions): Alerts {
       try {
         await retryCall(
           options.calls,
-          { kind: 'external_message', name: 'the alert webhook' },
+          { kind: 'external_message', name: 'calling the alert webhook' },
           (signal) => post(url, body, signal),
-          { clock, random: options.random, log, ...(options.signal === undefined ? {} : { signal: options.signal }) },
+          { clock, random: options.random, log, ...defined({ signal: options.signal }) },
         )
       } catch (error) {
         count('unsent')
-        log.error({ err: error, alert: body }, 'an alert could not be sent')
+        log.error({ err: error, alert: body }, 'cannot send an alert')
       }
     }
     busy = false

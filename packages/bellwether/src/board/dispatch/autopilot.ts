@@ -1,65 +1,75 @@
 /**
- * The autopilot: reconcile what is open, look after people, begin what is ready, as often as there is room. Always: a step
- * starts from the log and the kernel alone, so a step after a crash is an ordinary step, and two autopilots on one root get
- * in each other's way no more than two steps do. The loop around it only waits: for a turn's end, or the interval.
+ * The autopilot: reconciles open runs, reminds people and starts ready tasks while the concurrency limit allows. A step
+ * depends only on the log and the kernel, so a step after a crash is an ordinary step, and several autopilots may share one
+ * root. The loop around the step waits for the end of a turn or for the interval.
  */
 import { loop, makeWake, type Wake } from '../../ports/loop.js'
 import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
-import { nextTask, firstReady, type Choice } from '../tasks/next-task.js'
-import { concurrencyLimit, type Dispatcher } from './dispatcher.js'
+import { decideNext, explainDecision, type Choice } from '../tasks/next-task.js'
+import { concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { pausedBy } from '../tasks/task-fields.js'
-import { followRun, pickNext } from './dispatch.js'
+import { followRun, pickDecided } from './dispatch.js'
 import { dueReminders, type ReminderAlert } from '../tasks/reminders.js'
 import { reconcileAll, type Reconciled } from './reconcile.js'
 import type { DispatchReport } from './report.js'
 import type { RunName } from './settle.js'
 import { openRuns } from '../tasks/open-runs.js'
+import { readinessIndex } from '../tasks/readiness-index.js'
+import type { ReadyRules } from '../tasks/ready.js'
+import type { BoardState } from '../log/task.js'
 
 export interface AutopilotStep {
   readonly reconciled: readonly (RunName & { readonly what: Reconciled })[]
   readonly started: readonly RunName[]
-  /** Tasks that the budget stopped before anything was spawned. */
+  /** Tasks that the budget blocked before a turn was spawned. */
   readonly overBudget: readonly string[]
   readonly choice: Choice
 }
 
-// A step that goes on for ever would never reconcile again; what is left is the next step's.
+// Bounds the time until the next reconciliation; the next step starts the rest.
 const startsPerStepMax = 1_000
 
 export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts): Promise<AutopilotStep> {
-  const { board, clock, settings } = dispatcher
+  const { board, clock } = dispatcher
   await board.sync()
   const policies = await dispatcher.policies()
-  const rules = { firstAgent: settings.firstAgent, recovery: policies.recovery }
+  const rules = readyRules(dispatcher, policies)
   const reconciled = await reconcileAll(dispatcher, policies)
   await sendReminders(dispatcher, rules)
   const started: RunName[] = []
   const overBudget: string[] = []
-  while (started.length + overBudget.length < startsPerStepMax) {
-    const state = board.state
-    // Asked without the lock first: a quiet board is not written to, nor its lock taken, at every step.
-    if (firstReady(state, clock.wallMs(), rules).task === null) break
-    if (openRuns(state).length >= concurrencyLimit(dispatcher, policies)) break
-    const one = await startRun(dispatcher, pickNext)
-    if (one.started === 'no') break
+  // Decided without the lock: a step on a quiet board neither locks nor writes. start-run.ts confirms it under the lock.
+  const decide = () => decideNext(board.state, clock.wallMs(), rules)
+  let decision = decide()
+  while (decision.next.task !== null && hasRoom(dispatcher, policies)) {
+    if (started.length + overBudget.length >= startsPerStepMax) break
+    const one = await startRun(dispatcher, policies, pickDecided(decision))
     if (one.started === 'over_budget') overBudget.push(one.taskId)
-    else started.push({ taskId: one.taskId, runId: one.runId })
+    else if (one.started === 'yes') started.push({ taskId: one.taskId, runId: one.runId })
+    if (decision.state !== board.state) decision = decide()
+    if (one.started === 'no') break
   }
+  const choice = explainDecision(decision)
   await writeCaches(board, caches)
-  return { reconciled, started, overBudget, choice: nextTask(board.state, clock.wallMs(), rules) }
+  return { reconciled, started, overBudget, choice }
 }
 
-type Rules = Parameters<typeof firstReady>[2]
+const hasRoom = (dispatcher: Dispatcher, policies: DispatchPolicies): boolean =>
+  openRuns(dispatcher.board.state).length < concurrencyLimit(dispatcher, policies)
 
-async function sendReminders(dispatcher: Dispatcher, rules: Rules): Promise<void> {
+async function sendReminders(dispatcher: Dispatcher, rules: ReadyRules): Promise<void> {
   const { board, clock, actor } = dispatcher
-  // A board that stands still on somebody's word reminds nobody of what they cannot do anyway.
+  // While the board is paused, people cannot act on a reminder.
   if (pausedBy(board.state) !== null) return
-  if (dueReminders(board.state, clock.wallMs(), rules, actor).drafts.length === 0) return
+  const due = (state: BoardState) => {
+    const nowMs = clock.wallMs()
+    return dueReminders(readinessIndex(state, nowMs, rules).reminders, nowMs, rules.recovery, actor)
+  }
+  if (due(board.state).drafts.length === 0) return
   let alerts: readonly ReminderAlert[] = []
   await board.write((state) => {
-    const step = dueReminders(state, clock.wallMs(), rules, actor)
+    const step = due(state)
     alerts = step.alerts
     return step.drafts
   })
@@ -67,43 +77,39 @@ async function sendReminders(dispatcher: Dispatcher, rules: Rules): Promise<void
 }
 
 /**
- * At most `maxSteps` dispatches, one after the other as far as room goes, and the reports of their ends: what a person asks
- * for by hand. Ends when nothing is ready and nothing that it began is open.
+ * Dispatches at most `maxSteps` tasks, concurrently up to the limit, and returns their reports. Ends when no task is ready and
+ * no run that it started is open.
  */
 export async function runAutopilot(
   dispatcher: Dispatcher,
   caches: CachePorts,
   { maxSteps, signal }: { readonly maxSteps: number; readonly signal: AbortSignal },
 ): Promise<{ readonly reports: readonly DispatchReport[]; readonly stoppedBecause: string }> {
+  const { board, clock } = dispatcher
   const reports: DispatchReport[] = []
   const open = new Set<Promise<void>>()
-  const { settings } = dispatcher
+  const stepsUsed = `the requested ${maxSteps} ${maxSteps === 1 ? 'task was' : 'tasks were'} started`
   let started = 0
-  let because = `no more than ${maxSteps} were asked for`
-  await dispatcher.board.sync()
-  await reconcileAll(dispatcher, await dispatcher.policies())
-  await sendReminders(dispatcher, { firstAgent: settings.firstAgent, recovery: (await dispatcher.policies()).recovery })
+  let because = stepsUsed
+  let policies = await dispatcher.policies()
+  await board.sync()
+  await reconcileAll(dispatcher, policies)
+  await sendReminders(dispatcher, readyRules(dispatcher, policies))
   while (started < maxSteps && !signal.aborted) {
-    const policies = await dispatcher.policies()
-    const rules = { firstAgent: settings.firstAgent, recovery: policies.recovery }
-    await dispatcher.board.sync()
-    const choice = nextTask(dispatcher.board.state, dispatcher.clock.wallMs(), rules)
-    const full = openRuns(dispatcher.board.state).length >= concurrencyLimit(dispatcher, policies)
-    if (choice.taskId === null || full) {
-      because = full ? 'no more turns may be under way' : choice.because
-      if (open.size === 0) break
-      await Promise.race(open)
-      continue
-    }
-    const one = await startRun(dispatcher, pickNext)
-    if (one.started === 'no') {
-      because = one.why
+    policies = await dispatcher.policies()
+    const decision = decideNext(await board.sync(), clock.wallMs(), readyRules(dispatcher, policies))
+    const choice = explainDecision(decision)
+    const room = hasRoom(dispatcher, policies)
+    const canStart = choice.taskId !== null && room
+    const one = canStart ? await startRun(dispatcher, policies, pickDecided(decision)) : undefined
+    if (one === undefined || one.started === 'no') {
+      because = one?.why ?? (room ? choice.because : 'the limit of concurrent turns is reached')
       if (open.size === 0) break
       await Promise.race(open)
       continue
     }
     started += 1
-    because = `no more than ${maxSteps} were asked for`
+    because = stepsUsed
     const following = followRun(dispatcher, one, signal).then((report) => {
       reports.push({ ...report, choice })
       open.delete(following)
@@ -111,8 +117,8 @@ export async function runAutopilot(
     open.add(following)
   }
   await Promise.all(open)
-  await writeCaches(dispatcher.board, caches, 'now')
-  return { reports, stoppedBecause: signal.aborted ? 'it was called off' : because }
+  await writeCaches(board, caches, 'now')
+  return { reports, stoppedBecause: signal.aborted ? 'it was interrupted' : because }
 }
 
 export interface Autopilot {
@@ -120,33 +126,28 @@ export interface Autopilot {
   readonly ended: Promise<void>
 }
 
-/** Steps until the signal fires. An ended turn wakes it; everything else waits for the interval. */
+/** Runs steps until the signal fires. The end of a turn wakes it; everything else waits for the interval. */
 export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal): Autopilot {
-  const wake = makeWake(dispatcher.clock)
+  const { clock, log, settings, spawner, board } = dispatcher
+  const wake = makeWake(clock)
   const listening = new Set<string>()
   const listen = ({ runId }: RunName) => {
     if (listening.has(runId)) return
     listening.add(runId)
-    dispatcher.spawner
+    spawner
       .ended(runId, signal)
       .then(
         () => wake.now(),
-        (error: unknown) => dispatcher.log.warn({ err: error, runId }, 'the end of a turn cannot be listened for'),
+        (error: unknown) => log.warn({ err: error, runId }, 'cannot wait for the end of a turn; polling instead'),
       )
       .finally(() => listening.delete(runId))
-      .catch((error: unknown) => dispatcher.log.error({ err: error }, 'the autopilot could not be woken'))
+      .catch((error: unknown) => log.error({ err: error }, 'cannot wake the autopilot'))
   }
   const step = async () => {
     const { started } = await autopilotStep(dispatcher, caches)
     started.forEach(listen)
   }
-  const options = {
-    name: 'autopilot',
-    intervalMs: dispatcher.settings.intervalMs,
-    clock: dispatcher.clock,
-    log: dispatcher.log,
-    signal,
-  }
-  const ended = loop(options, step, wake).then(async () => void (await writeCaches(dispatcher.board, caches, 'now')))
+  const options = { name: 'autopilot', intervalMs: settings.intervalMs, clock, log, signal }
+  const ended = loop(options, step, wake).then(async () => void (await writeCaches(board, caches, 'now')))
   return { wake, ended }
 }

@@ -1,7 +1,7 @@
 /**
- * The state files that other programs read: state/recovery.state.json and state/budget.state.json. Always: made from the log
- * alone and replaced whole; deleting one costs nothing. A cache that cannot be written is reported and stops nobody. A large
- * one is written now and then and at the end, not at every step.
+ * Writes the state files for other programs: state/recovery.state.json and state/budget.state.json. They are derived from the
+ * log and replaced atomically, so deleting one loses nothing. A file that cannot be written is only a warning. A large file
+ * is not written at every step, but from time to time and at the end.
  */
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
@@ -19,9 +19,9 @@ export interface CachePorts {
   readonly log: Log
 }
 
-// A file larger than this was not written by us; it is simply replaced.
+// Bellwether never writes a larger file; such a file is replaced.
 const readMaxBytes = 256 * 2 ** 20
-// Up to this many entries a file takes a millisecond or two: written at every step. Above it, after a part of them has changed.
+// A file with up to this many entries takes 1 to 2 ms and is written at every step; a larger one after 1/20 has changed.
 const smallEntries = 1_000
 const everyPart = 20
 
@@ -29,9 +29,9 @@ const everyPart = 20
 class Entries implements IncrementalIndex {
   readonly #of: (task: Task) => readonly Named[]
   readonly #byTask = new Map<string, readonly Named[]>()
-  /** Tasks that changed since the file was written; what is written first counts as all. */
+  /** Tasks that changed since the file was written; infinite before the first write. */
   changed = Number.POSITIVE_INFINITY
-  /** How long the file was that was written last, and what the log's last event was then. */
+  /** The size of the last written file, and the number of events it covers. */
   written: { readonly bytes: number; readonly eventCount: number } | null = null
 
   constructor(of: (task: Task) => readonly Named[]) {
@@ -67,7 +67,7 @@ const files = [
   [budgetCacheFile, incremental<null, Entries>(() => new Entries(budgetEntries))],
 ] as const
 
-/** Answers which files were written. `now`: large ones, too. */
+/** Returns the files that were written. `now`: also large ones. */
 export async function writeCaches(
   board: Pick<Board, 'root' | 'state'>,
   ports: CachePorts,
@@ -75,8 +75,8 @@ export async function writeCaches(
 ): Promise<readonly string[]> {
   const written: string[] = []
   const { state } = board
-  for (const [file, keep] of files) {
-    const entries = keep(state, null)
+  for (const [file, entriesOf] of files) {
+    const entries = entriesOf(state, null)
     const path = join(board.root, file)
     const draft = `${path}.${ports.ids.next()}.draft`
     try {
@@ -93,10 +93,10 @@ export async function writeCaches(
       entries.written = { bytes: bytes.length, eventCount: state.eventCount }
       entries.changed = 0
     } catch (error) {
-      ports.log.warn({ err: error, file }, 'a cache could not be written; the log has what it would have said')
+      ports.log.warn({ err: error, file }, 'cannot write a state file; the log is complete')
       await ports.disk
         .remove(draft)
-        .catch((left: unknown) => ports.log.warn({ err: left, draft }, 'a draft is left behind'))
+        .catch((left: unknown) => ports.log.warn({ err: left, draft }, 'cannot remove a draft'))
     }
   }
   return written
@@ -112,7 +112,7 @@ async function isDue(
   const { written, size, changed } = entries
   if (written === null) return true
   const there = await disk.stat(path)
-  // Somebody deleted or replaced it.
+  // The file was deleted or replaced.
   if (there === 'missing' || there.size !== written.bytes) return true
   if (written.eventCount === state.eventCount) return false
   return when === 'now' || size <= smallEntries || changed >= size / everyPart

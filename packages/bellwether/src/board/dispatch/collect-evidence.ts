@@ -1,7 +1,7 @@
 /**
- * Looks at what a deliverable claims and runs what must pass, for acceptance to judge. Always: each look and each command has
- * its time; a view that does not answer in time is "cannot tell yet", never "missing"; commands come from the policy and the
- * task alone, and are not run while a claimed file is missing or cannot be told.
+ * Inspects the files that a deliverable claims and runs the verify commands, for acceptance. Every call has a timeout. A view
+ * that does not answer in time means "not ready", never "missing". Commands come from the policy and the task only, and do
+ * not run while a claimed file is missing or not ready.
  */
 import { retryCall } from '../../ports/retry.js'
 import type { CommandResult } from '../../ports/processes/run-command.js'
@@ -15,7 +15,7 @@ export interface CollectedEvidence {
   readonly claims: Claims
   readonly files: readonly FileEvidence[]
   readonly commands: readonly CommandResult[]
-  /** Claimed files that cannot be told yet; empty when one is missing for certain. */
+  /** Claimed files that are not ready; empty if one is missing for certain. */
   readonly waitFor: readonly string[]
 }
 
@@ -27,11 +27,13 @@ export async function collectEvidence(
 ): Promise<CollectedEvidence> {
   const claims = claimsOf(deliverable, dispatcher.board.root)
   const files = await inspectFiles(dispatcher, policies, claims.files, textField(task, 'changeToken'))
-  const told = new Map(files.map((file) => [file.path, file.found]))
-  const wrong = claims.refused.length > 0 || files.some((file) => file.found === 'missing')
-  const waitFor = wrong ? [] : claims.files.filter((path) => (told.get(path) ?? 'not_ready') === 'not_ready')
+  const foundByPath = new Map(files.map((file) => [file.path, file.found]))
+  const isRejected = claims.refused.length > 0 || files.some((file) => file.found === 'missing')
+  const waitFor = isRejected
+    ? []
+    : claims.files.filter((path) => (foundByPath.get(path) ?? 'not_ready') === 'not_ready')
   const commands: CommandResult[] = []
-  if (!wrong && waitFor.length === 0) {
+  if (!isRejected && waitFor.length === 0) {
     for (const command of commandsFor(policies.acceptance, task)) {
       const result = await dispatcher.verify(command, policies.acceptance)
       commands.push(result)
@@ -49,8 +51,8 @@ async function inspectFiles(
 ): Promise<readonly FileEvidence[]> {
   if (paths.length === 0) return []
   try {
-    // Hashing what was claimed takes longer than a word to a neighbour.
-    const call = { kind: 'synthesis', name: 'the look at the evidence' } as const
+    // Hashing files takes longer than other local calls.
+    const call = { kind: 'synthesis', name: 'inspecting the evidence' } as const
     return await retryCall(
       policies.calls,
       call,
@@ -58,7 +60,7 @@ async function inspectFiles(
       dispatcher,
     )
   } catch (error) {
-    dispatcher.log.warn({ err: error, taskPaths: paths.length }, 'the evidence could not be looked at')
+    dispatcher.log.warn({ err: error, taskPaths: paths.length }, 'cannot inspect the evidence')
     return paths.map((path) => ({ path, found: 'not_ready' as const }))
   }
 }

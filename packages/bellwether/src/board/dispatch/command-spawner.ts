@@ -1,26 +1,27 @@
 /**
- * A spawner without a house: a local command is the agent. The prompt comes on its stdin, the result is what it writes to
- * stdout. Always: a run has a folder of its own under state/runs, made by whoever comes first, so one key is one command; how
- * it ends is written down by the command's own shell, so a dispatcher that dies loses nothing; every run has a time limit.
+ * A spawner that runs a local command as the agent, without a server: the prompt on stdin, the result on stdout. Each run has
+ * a folder under state/runs that is created exclusively, so one key runs one command. The command's own shell records its exit
+ * code, so nothing is lost if the dispatcher dies. Every run has a time limit.
  */
 import { Terminal } from '@bellwether/protocol'
 import { join } from 'node:path'
-import type { Clock, Log } from '@bellwether/base'
+import { type Clock, defined, type Log, onAbort } from '@bellwether/base'
 import { z } from 'zod'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
 import { signalGroup } from '../../ports/processes/signal-group.js'
 import { runCommand } from '../../ports/processes/run-command.js'
+import { parseJson } from '../log/json.js'
 import { parseResult } from './parse-result.js'
 import type { Spawner, SpawnRequest, TurnStatus } from '../ports.js'
 
 export interface CommandSpawnerOptions {
   readonly root: string
   readonly command: string
-  /** At most this long, also where the budget would allow more. */
+  /** The time limit of a run, even if the budget allows more. */
   readonly timeoutMs: number
-  /** Names of environment variables that the command may see beside the usual few. */
+  /** Additional environment variables that the command may see. */
   readonly environment: readonly string[]
   readonly disk: Disk
   readonly machine: Machine
@@ -35,8 +36,8 @@ const answerMaxBytes = 2 ** 20
 const errorsMaxBytes = 2 ** 14
 const fileMaxBytes = 2 ** 21
 
-// $1 the run's folder, $2 the command. Output beyond the bound is dropped and the writer told by SIGPIPE; of stderr the end
-// is kept. The exit code is written under another name first: who sees `code` sees all of it.
+// $1: folder of the run, $2: command. Output beyond the limit is dropped and the writer gets SIGPIPE; of stderr the end is
+// stored. The exit code is renamed into place: a reader that sees `code` sees all of it.
 const script = `
 dir=$1
 echo $$ > "$dir/pid" || exit 70
@@ -63,7 +64,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   const { root, disk, machine, clock, ids } = options
   const folderOf = (key: string): string => {
     if (keyPattern.test(key)) return join(root, runsFolder, key)
-    throw new Terminal(`${JSON.stringify(key)} cannot be the key of a run`, { code: 'bad_key' })
+    throw new Terminal(`Cannot use ${JSON.stringify(key)} as the key of a run.`, { code: 'bad_key' })
   }
   const here = new Map<string, { readonly stop: AbortController; readonly done: Promise<void> }>()
 
@@ -73,17 +74,10 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
   }
 
   async function json<T>(key: string, name: string, shape: z.ZodType<T>): Promise<T | null> {
-    const found = await text(key, name)
-    if (found === null) return null
-    try {
-      return shape.safeParse(JSON.parse(found)).data ?? null
-    } catch (error) {
-      if (error instanceof SyntaxError) return null
-      throw error
-    }
+    return shape.safeParse(parseJson((await text(key, name)) ?? '')).data ?? null
   }
 
-  async function keepResult(key: string, result: Result): Promise<void> {
+  async function saveResult(key: string, result: Result): Promise<void> {
     const folder = folderOf(key)
     const draft = join(folder, `result.${ids.next()}.draft`)
     await disk.createExclusive(join(folder, 'result.json'), draft, Buffer.from(JSON.stringify(result)))
@@ -102,12 +96,15 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     )
     const elapsedMs = Math.ceil(ran.durationMs)
     const code = (await text(request.key, 'code'))?.trim()
-    if (code !== undefined) return keepResult(request.key, { ...ofCode(code), elapsedMs })
-    const called = stop.aborted ? String(stop.reason) : null
-    await keepResult(request.key, {
-      outcome: called !== null ? 'canceled' : ran.timedOut ? 'timeout' : 'failed',
+    if (code !== undefined) return saveResult(request.key, { ...ofCode(code), elapsedMs })
+    const stopReason = stop.aborted ? String(stop.reason) : null
+    await saveResult(request.key, {
+      outcome: stopReason !== null ? 'canceled' : ran.timedOut ? 'timeout' : 'failed',
       error:
-        called ?? (ran.timedOut ? `it took longer than ${timeoutMs} ms` : (ran.failure ?? 'it ended without a word')),
+        stopReason ??
+        (ran.timedOut
+          ? `the command took longer than ${timeoutMs} ms`
+          : (ran.failure ?? 'the command ended without an exit code')),
       elapsedMs,
     })
   }
@@ -123,7 +120,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     return { status: 'ended', agentTurnId: key, ...result, error, ...answer }
   }
 
-  /** Somebody else started it. Null: it is still going on, with or without them. */
+  /** A run that isReused process started. Null: its command is still running. */
   async function orphan(key: string, request: z.output<typeof requestShape>): Promise<Result | null> {
     const code = (await text(key, 'code'))?.trim()
     const began = await disk.stat(join(folderOf(key), 'request.json'))
@@ -139,19 +136,19 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     if (alive.alive && (starter.startMark === undefined || alive.startMark === starter.startMark)) return null
     if ((await leaderOf(key)) !== null) return null
     const elapsedMs = Math.max(0, Math.ceil(clock.wallMs() - sinceMs))
-    return { outcome: 'failed', error: 'its dispatcher ended, and so did the command', elapsedMs }
+    return { outcome: 'failed', error: 'its dispatcher and the command died', elapsedMs }
   }
 
-  /** The command's process group, if it is alive and no other program's that got its number. */
+  /** The process group of the command; null: it is dead, or isReused program has its pid. */
   async function leaderOf(key: string): Promise<number | null> {
     const path = join(folderOf(key), 'pid')
     const written = await disk.stat(path)
     const pid = Number((await text(key, 'pid'))?.trim() ?? Number.NaN)
     if (written === 'missing' || !Number.isSafeInteger(pid)) return null
     const { alive, startedAtMs } = machine.process(pid)
-    // It wrote its number just after its start; whatever started later has only inherited the number.
-    const another = startedAtMs !== undefined && startedAtMs > written.changedAtMs + 2_000
-    return alive && !another ? pid : null
+    // The command wrote its pid right after its start: a process that started later has reused the pid.
+    const isReused = startedAtMs !== undefined && startedAtMs > written.changedAtMs + 2_000
+    return alive && !isReused ? pid : null
   }
 
   return {
@@ -159,7 +156,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       const runs = join(root, runsFolder)
       await disk.makeFolder(runs)
       const folder = await disk.stat(runs)
-      // The folder is what remembers: one that was made anew knows nothing of the runs of the old one.
+      // The folder is the memory: a folder that was created again does not know the runs of the old one.
       if (folder === 'missing') return null
       return {
         id: `runs:${machine.host}:${folder.identity}`,
@@ -180,56 +177,55 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       await disk.replace(join(folder, 'prompt.md'), draft)
       const { pid, host } = machine
       const { startMark } = machine.process(pid)
-      const starter = { host, pid, ...(startMark === undefined ? {} : { startMark }) }
-      const words = Buffer.from(
+      const starter = { host, pid, ...defined({ startMark }) }
+      const content = Buffer.from(
         JSON.stringify({ agent, taskId: request.taskId, starter, timeoutMs, command: options.command }),
       )
       const made = await disk.createExclusive(
         join(folder, 'request.json'),
         join(folder, `request.${ids.next()}.draft`),
-        words,
+        content,
       )
       if (made === 'taken') return { agentTurnId: key }
       const stop = new AbortController()
       const done = run(request, timeoutMs, stop.signal)
-        .catch((error: unknown) =>
-          options.log.error({ err: error, key }, 'the end of a command could not be written down'),
-        )
+        .catch((error: unknown) => options.log.error({ err: error, key }, 'cannot record the end of a command'))
         .finally(() => here.delete(key))
       here.set(key, { stop, done })
       return { agentTurnId: key }
     },
     status,
     async ended(key, signal) {
-      const going = here.get(key)
-      if (going !== undefined && !signal.aborted) {
-        await Promise.race([
-          going.done,
-          new Promise((letGo) => signal.addEventListener('abort', letGo, { once: true })),
-        ])
+      const local = here.get(key)
+      if (local !== undefined && !signal.aborted) {
+        let release = () => {}
+        await Promise.race([local.done, new Promise<void>((resolve) => (release = onAbort(signal, resolve)))])
+        release()
       }
       for (;;) {
         const now = await status(key)
         if (now.status !== 'active' || signal.aborted) return now
-        // Another process's run: nobody rings here when it ends.
+        // A run of isReused process: nothing here signals its end, so poll.
         await clock.sleep(500, signal)
       }
     },
     async stop(key, reason) {
-      const going = here.get(key)
-      if (going !== undefined) {
-        going.stop.abort(reason)
-        await going.done
+      const local = here.get(key)
+      if (local !== undefined) {
+        local.stop.abort(reason)
+        await local.done
         return
       }
       if ((await status(key)).status !== 'active') return
       const leader = await leaderOf(key)
       if (leader !== null) signalGroup(leader, 'SIGKILL')
-      await keepResult(key, { outcome: 'canceled', error: reason, elapsedMs: 0 })
+      await saveResult(key, { outcome: 'canceled', error: reason, elapsedMs: 0 })
     },
   }
 }
 
 function ofCode(code: string): Pick<Result, 'outcome' | 'error'> {
-  return code === '0' ? { outcome: 'success', error: null } : { outcome: 'failed', error: `it ended with ${code}` }
+  return code === '0'
+    ? { outcome: 'success', error: null }
+    : { outcome: 'failed', error: `the command exited with ${code}` }
 }

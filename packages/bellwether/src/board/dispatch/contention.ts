@@ -1,7 +1,7 @@
 /**
- * Counts the writes that did not get the lock in time, and alerts when they come in numbers (H4.2). Always: the window is on
- * the monotonic scale; one alert a window, not one a failure after the third. Such a write is tried again as the policy says
- * (H1.3): nothing was decided or written without the lock. After the last try the error goes on to whoever wrote.
+ * Counts writes that did not get the lock in time and raises one alert per window with three or more of them (H4.2). The
+ * window uses monotonic time. Such a write is retried as the policy says (H1.3), which is safe because nothing is decided or
+ * written without the lock; after the last attempt the caller gets the error.
  */
 import type { Clock, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
@@ -13,9 +13,9 @@ export const contentionWindowMs = 600_000
 export const contentionMax = 3
 
 export interface Contention {
-  /** All timeouts so far: what a metrics page shows. */
+  /** All timeouts so far, for metrics. */
   readonly timeouts: number
-  /** Tells of one more: also for programs that met a lock elsewhere. */
+  /** Counts one timeout. */
   timedOut(): void
 }
 
@@ -31,17 +31,17 @@ export function countingContention(
   { clock, random, alerts, retry }: ContentionPorts,
 ): { readonly board: Board; readonly contention: Contention } {
   let recent: number[] = []
-  let all = 0
+  let total = 0
   const contention: Contention = {
     get timeouts() {
-      return all
+      return total
     },
     timedOut() {
       const nowMs = clock.monotonicMs()
-      all += 1
+      total += 1
       recent = [...recent.filter((at) => nowMs - at < contentionWindowMs), nowMs]
       if (recent.length < contentionMax) return
-      const text = `the board's lock was not free in time, ${recent.length} times in ${contentionWindowMs / 60_000} minutes`
+      const text = `lock contention: ${recent.length} writes did not get the board's lock in time within ${contentionWindowMs / 60_000} minutes`
       alerts.raise({ kind: 'lock_contention', text, details: { root: inner.root, timeouts: recent.length } })
       recent = []
     },

@@ -1,11 +1,11 @@
 /**
- * Dispatches one task and waits for its end. Always: what it answers is what the log says, whoever settled the run; while it
- * waits it looks at the board again and again, so an operator's word reaches the turn; when its own signal fires it leaves
- * the run to the reconciler, and says so.
+ * Dispatches one task and waits for its end. The report comes from the log, whichever process closed the run. While waiting
+ * it keeps reconciling, so an operator's command reaches the turn. If its signal fires it leaves the run to the reconciler.
  */
+import { linkAbort } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { startRun, type StartResult, type TaskPicker } from './start-run.js'
-import { firstReady } from '../tasks/next-task.js'
+import { decideNext, type Decision } from '../tasks/next-task.js'
 import type { Dispatcher } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
 import type { Backfill, KnowledgeOutcome } from '../policies/knowledge.js'
@@ -14,47 +14,39 @@ import { reconcileRun } from './reconcile.js'
 import { reportOf, type DispatchReport } from './report.js'
 import type { RunName } from './settle.js'
 
-/** This task or none. */
-export function pickTask(taskId: string): TaskPicker {
+/** Picks this task if it is ready. */
+function pickTask(taskId: string): TaskPicker {
   return (state, nowMs, rules) => {
     const task = state.tasks.get(taskId)
-    if (task === undefined) return { none: `there is no task ${taskId}` }
-    return { task, readiness: readiness(task, state, nowMs, rules) }
+    if (task === undefined) return { task: null, because: 'it does not exist' }
+    const found = readiness(task, state, nowMs, rules)
+    return found.ready
+      ? { task, assignee: found.assignee, because: 'it was requested' }
+      : { task: null, because: found.why, code: found.code }
   }
 }
 
-/** The one that comes first. */
-export const pickNext: TaskPicker = (state, nowMs, rules) => {
-  const { task, because } = firstReady(state, nowMs, rules)
-  return task === null ? { none: because } : { task, readiness: readiness(task, state, nowMs, rules) }
+/** Picks the decided task; decides again only if the board has changed since. */
+export function pickDecided(decision: Decision): TaskPicker {
+  return (state, nowMs, rules) => (state === decision.state ? decision.next : decideNext(state, nowMs, rules).next)
 }
 
 export async function dispatch(dispatcher: Dispatcher, taskId: string, signal: AbortSignal): Promise<DispatchReport> {
-  const started = await startRun(dispatcher, pickTask(taskId))
-  if (started.started === 'no') {
-    const cooling = await coolingReport(dispatcher, taskId)
-    if (cooling !== null) return cooling
-    throw new InvalidInput(`${taskId} cannot be dispatched: ${started.why}`, {
-      code: 'not_ready',
-      hint: `bellwether task show ${taskId} tells what it waits for`,
-    })
+  const started = await startRun(dispatcher, await dispatcher.policies(), pickTask(taskId))
+  if (started.started !== 'no') return followRun(dispatcher, started, signal)
+  const task = dispatcher.board.state.tasks.get(taskId)
+  if (started.code === 'cooldown' && task !== undefined) {
+    // During a cool-down the last decision stands and is reported again.
+    const report = reportOf(task, false, null)
+    return report.spawn === null ? report : { ...report, spawn: { ...report.spawn, cooldownActive: true } }
   }
-  return followRun(dispatcher, started, signal)
+  throw new InvalidInput(`Cannot dispatch task "${taskId}": ${started.why}.`, {
+    code: 'not_ready',
+    hint: `Run bellwether task show ${taskId} to see what it waits for.`,
+  })
 }
 
-/** Inside a cool-down the last decision stands, and is told again. */
-async function coolingReport(dispatcher: Dispatcher, taskId: string): Promise<DispatchReport | null> {
-  const { board, clock, settings } = dispatcher
-  const task = board.state.tasks.get(taskId)
-  if (task === undefined) return null
-  const rules = { firstAgent: settings.firstAgent, recovery: (await dispatcher.policies()).recovery }
-  const told = readiness(task, board.state, clock.wallMs(), rules)
-  if (told.ready || told.code !== 'cooldown') return null
-  const report = reportOf(task, false, null)
-  return report.spawn === null ? report : { ...report, spawn: { ...report.spawn, cooldownActive: true } }
-}
-
-/** Waits for the end of what has started, and reports it. */
+/** Waits for the end of the run and reports it. */
 export async function followRun(
   dispatcher: Dispatcher,
   started: Exclude<StartResult, { started: 'no' }>,
@@ -83,21 +75,18 @@ async function waitForEnd(
   }
 }
 
-/** Until the turn has ended, the interval is over or the signal fires; whoever listens for the end is let go then. */
+/** Waits until the turn has ended, the interval is over or the signal fires. */
 export async function endOrInterval(dispatcher: Dispatcher, runId: string, signal: AbortSignal): Promise<void> {
-  const over = new AbortController()
-  const letGo = () => over.abort()
-  signal.addEventListener('abort', letGo, { once: true })
+  const over = linkAbort(signal)
   const interval = dispatcher.clock.sleep(dispatcher.settings.intervalMs, over.signal)
   const ended = dispatcher.spawner.ended(runId, over.signal).then(
-    // A turn that has ended and still waits for its evidence: not at once again, but at the interval.
+    // The turn has ended but its evidence is not available yet: ask again after the interval.
     (status) => (status.status === 'ended' && dispatcher.seenSince.has(`${runId}:evidence`) ? interval : undefined),
     (error: unknown) => {
-      dispatcher.log.warn({ err: error, runId }, 'the end of a turn cannot be listened for; it is asked after instead')
+      dispatcher.log.warn({ err: error, runId }, 'cannot wait for the end of a turn; polling instead')
       return interval
     },
   )
   await Promise.race([ended, interval])
   over.abort()
-  signal.removeEventListener('abort', letGo)
 }

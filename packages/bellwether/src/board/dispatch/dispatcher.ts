@@ -1,6 +1,6 @@
 /**
- * What a dispatcher works with: the board, the outside, the policies, and its own memory of what it has been watching.
- * Always: the memory is only about time and about work in hand, so a process that lost it decides later, never otherwise.
+ * A dispatcher: the board, its ports and policies, and two in-memory tables: the runs that this process is working on, and
+ * how long it has observed a condition. A process that lost the tables decides later, never differently.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
@@ -11,6 +11,7 @@ import type { Evidence, Spawner } from '../ports.js'
 import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
 import type { BudgetPolicy } from '../policies/budget.js'
 import type { RecoveryPolicy } from '../policies/recovery.js'
+import type { ReadyRules } from '../tasks/ready.js'
 import type { Backfill, KnowledgeOutcome, LessonSource } from '../policies/knowledge.js'
 import type { Board, Task } from '../log/task.js'
 
@@ -19,7 +20,7 @@ export interface DispatchPolicies {
   readonly budget: BudgetPolicy
   readonly acceptance: AcceptancePolicy
   readonly calls: CallPolicy
-  /** config/runtime-policy.json, where it speaks of room: it counts before the setting. */
+  /** From config/runtime-policy.json; takes precedence over the setting. */
   readonly runtime?: { readonly explicit: { readonly maxConcurrentSpawns: number | null } }
 }
 
@@ -31,7 +32,7 @@ export interface DispatchSettings {
   readonly intervalMs: number
 }
 
-/** What was learned before, for the prompt; and what a failure teaches. Neither ever throws. */
+/** Hints for the prompt from earlier runs, and lessons from failures. */
 export interface Knowledge {
   hints(task: Task): Promise<{ readonly section: string; readonly outcome: KnowledgeOutcome }>
   backfill(lesson: LessonSource): Promise<Backfill>
@@ -41,7 +42,7 @@ export interface DispatcherOptions {
   readonly board: Board
   readonly spawner: Spawner
   readonly evidence: Evidence
-  /** Read afresh for each step: a policy file that was mended counts at once. */
+  /** Read for each step: a corrected policy file takes effect at once. */
   readonly policies: () => Promise<DispatchPolicies>
   readonly knowledge: Knowledge
   readonly verify: (command: VerifyCommand, policy: AcceptancePolicy) => Promise<CommandResult>
@@ -50,28 +51,32 @@ export interface DispatcherOptions {
   readonly ids: Ids
   readonly random: Pick<Random, 'next'>
   readonly log: Log
-  /** Who signs the lines. */
+  /** The actor of the lines. */
   readonly actor: string
   readonly settings: DispatchSettings
 }
 
 export interface Dispatcher extends DispatcherOptions {
-  /** Runs that this process is spawning or settling at this moment: nobody else here touches them. */
+  /** Runs that this process is spawning or closing now: nothing else in this process touches them. */
   readonly busyRuns: Set<string>
-  /** When this process first saw a run in a way that must not last, by `runId:what`, on the monotonic scale. */
+  /** When this process first observed a temporary condition of a run, by `runId:what`, in monotonic time. */
   readonly seenSince: Map<string, number>
 }
 
-/** How many turns may be under way at once. */
+/** How many turns may run at once. */
 export function concurrencyLimit(dispatcher: Dispatcher, policies: DispatchPolicies): number {
   return policies.runtime?.explicit.maxConcurrentSpawns ?? dispatcher.settings.maxConcurrentSpawns
+}
+
+export function readyRules({ settings }: Dispatcher, { recovery }: Pick<DispatchPolicies, 'recovery'>): ReadyRules {
+  return { firstAgent: settings.firstAgent, recovery }
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   return { ...options, busyRuns: new Set(), seenSince: new Map() }
 }
 
-/** For how long this process has been watching something last, itself: a jump of the wall clock ends nobody's time. */
+/** How long this process has observed a condition. Monotonic: a jump of the wall clock expires nothing. */
 export function watchedMs(
   dispatcher: Dispatcher,
   runId: string,
@@ -88,7 +93,7 @@ export function forgetRun(dispatcher: Dispatcher, runId: string): void {
   for (const what of ['unknown', 'active', 'stopping', 'evidence']) dispatcher.seenSince.delete(`${runId}:${what}`)
 }
 
-/** Runs `work` unless this process already has the run in hand; then answers null. */
+/** Runs `work`, or returns null if this process is already working on the run. */
 export async function withRun<T>(dispatcher: Dispatcher, runId: string, work: () => Promise<T>): Promise<T | null> {
   if (dispatcher.busyRuns.has(runId)) return null
   dispatcher.busyRuns.add(runId)

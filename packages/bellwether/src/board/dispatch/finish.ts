@@ -1,7 +1,8 @@
 /**
- * A person says that a task is done. Always: what they name is looked at and the task's commands must pass, as with an agent;
- * only that files must be fresh is not asked of a person. They may vouch for it unchecked, and the line says so.
+ * Finishes a task for a person. The files they name are inspected and the task's commands must pass, as for an agent, except
+ * that files need not have changed. With `unchecked` nothing is inspected, and the line records no evidence.
  */
+import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Dispatcher } from './dispatcher.js'
 import { collectEvidence } from './collect-evidence.js'
@@ -21,24 +22,23 @@ export interface DoneInput {
 export async function finishChecked(
   dispatcher: Dispatcher,
   taskId: string,
-  word: DoneInput,
+  { by, files = [], note, unchecked = false }: DoneInput,
 ): Promise<readonly TaskEvent[]> {
-  const { by, files = [], note } = word
   const { board, clock } = dispatcher
   const ports = { board, nowMs: () => clock.wallMs() }
-  const told = note === undefined ? {} : { note }
   const task = taskIn(await board.sync(), taskId)
-  if (word.unchecked === true) return finishTask(ports, taskId, by, { evidence: null, ...told })
+  if (unchecked) return finishTask(ports, taskId, by, { evidence: null, ...defined({ note }) })
   const policies = await dispatcher.policies()
   const deliverable = { summary: note ?? `done by ${by}`, files: [...files] }
-  // Judged as a person's work, whatever role the agents had.
-  const asked = { ...task, fields: { ...task.fields, role: human } }
-  const findings = await collectEvidence(dispatcher, policies, asked, deliverable)
+  // Acceptance applies the rules for a person, whatever the role of the task is.
+  const byPerson = { ...task, fields: { ...task.fields, role: human } }
+  const findings = await collectEvidence(dispatcher, policies, byPerson, deliverable)
   const seen = findings.files.map((file) => ({ ...file, changedSince: true }))
-  const judgement = accept(policies.acceptance, asked, deliverable, { ...findings, files: seen })
-  if (judgement.verdict === 'done') return finishTask(ports, taskId, by, { evidence: judgement.evidence, ...told })
-  throw new InvalidInput(`${taskId} is not done: ${judgement.reasons.join('; ')}`, {
+  const judgement = accept(policies.acceptance, byPerson, deliverable, { ...findings, files: seen })
+  if (judgement.verdict === 'done')
+    return finishTask(ports, taskId, by, { evidence: judgement.evidence, ...defined({ note }) })
+  throw new InvalidInput(`Cannot finish task "${taskId}": ${judgement.reasons.join('; ')}.`, {
     code: 'incomplete_output',
-    hint: 'mend that, or vouch for it yourself: bellwether task done ID --unchecked',
+    hint: `Fix that, or skip the checks with bellwether task done ${taskId} --unchecked.`,
   })
 }

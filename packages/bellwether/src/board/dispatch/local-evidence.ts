@@ -1,16 +1,19 @@
 /**
- * Evidence without a view: the disk itself, looked at when it is asked for. Always: nothing outside the root is opened; what
- * changed is told by the inode's change time against a probe on the same disk, so neither `cp -p` nor a clock that differs
- * from the file server's deceives it; only regular files count.
+ * Evidence without a view: reads the disk directly. Nothing outside the root is opened; only regular files count. A file has
+ * changed if its inode change time is not before that of a probe file on the same disk, so neither `cp -p` nor a clock that
+ * differs from the file server's gives a wrong result.
  */
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { mkdir, open, realpath, rm } from 'node:fs/promises'
-import { isAbsolute, join, relative, sep } from 'node:path'
+import { join, relative } from 'node:path'
+import { defined } from '@bellwether/base'
 import type { Ids } from '../../ports/ids.js'
+import { errorCode } from '../log/root.js'
+import { leadsOut } from '../policies/inside.js'
 import type { Evidence, FileEvidence } from '../ports.js'
 
-// Half a minute of reading on a plain disk; of what is larger the size must do.
+// About 30 s of reading on a plain disk; for larger files only the size is recorded.
 const hashMaxBytes = 2 ** 30
 const readBytes = 2 ** 16
 const absent = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG'])
@@ -32,23 +35,22 @@ export function localEvidence(root: string, ids: Ids): Evidence {
     async inspect(paths, since) {
       const real = await realpath(root)
       const found: FileEvidence[] = []
-      for (const path of paths) found.push(await lookAt(real, path, since))
+      for (const path of paths) found.push(await inspectFile(real, path, since))
       return found
     },
   }
 }
 
-async function lookAt(root: string, path: string, since: string | null): Promise<FileEvidence> {
+async function inspectFile(root: string, path: string, since: string | null): Promise<FileEvidence> {
   let real: string
   try {
     real = await realpath(join(root, path))
   } catch (error) {
-    if (absent.has(codeOf(error))) return { path, found: 'missing' }
+    if (absent.has(errorCode(error))) return { path, found: 'missing' }
     throw error
   }
-  const way = relative(root, real)
-  if (isAbsolute(way) || way === '..' || way.startsWith(`..${sep}`)) return { path, found: 'missing' }
-  // A pipe must not hold us: opened without waiting, it is then seen for what it is.
+  if (leadsOut(relative(root, real))) return { path, found: 'missing' }
+  // O_NONBLOCK: opening a pipe must not wait.
   const file = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   try {
     const stat = await file.stat({ bigint: true })
@@ -58,9 +60,11 @@ async function lookAt(root: string, path: string, since: string | null): Promise
       path,
       found: 'present',
       size,
-      // The same tick counts as after: a disk's clock is coarser than a quick agent.
-      ...(since !== null && /^\d+$/.test(since) ? { changedSince: stat.ctimeNs >= BigInt(since) } : {}),
-      ...(size <= hashMaxBytes ? { sha256: await hashOf(file) } : {}),
+      // The same tick counts as changed: the clock of a disk is coarse.
+      ...defined({
+        changedSince: since !== null && /^\d+$/.test(since) ? stat.ctimeNs >= BigInt(since) : undefined,
+        sha256: size <= hashMaxBytes ? await hashOf(file) : undefined,
+      }),
     }
   } finally {
     await file.close()
@@ -77,8 +81,4 @@ async function hashOf(file: Awaited<ReturnType<typeof open>>): Promise<string> {
     position += bytesRead
   }
   return hash.digest('hex')
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
 }

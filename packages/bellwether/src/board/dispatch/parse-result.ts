@@ -1,6 +1,6 @@
 /**
- * What a command wrote, as a deliverable: one JSON object if it is one (or if its last line is), else the text. Always:
- * bounded by whoever read it; usage that is no plain number counts as none. Pure.
+ * Parses the output of a command as a deliverable: a JSON object if the output or its last line is one, else the text. Usage
+ * that is not a plain number counts as 0. Pure; the caller bounds the output.
  */
 import { parseObject } from '../policies/inside.js'
 
@@ -23,7 +23,7 @@ function objectIn(text: string): Record<string, unknown> | null {
   return 'value' in parsed ? parsed.value : null
 }
 
-/** As the common agent programs say it: a total, or what went in and came out. */
+/** The formats of common agent programs: a total, or input and output tokens. */
 function usageIn(value: Readonly<Record<string, unknown>>): number {
   const usage = value['usage']
   const table = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}

@@ -1,13 +1,12 @@
 /**
- * What an agent is told about a task. Always: bounded; the task comes first and in its own words; what earlier runs left is
- * marked as what it is. Pure.
+ * Builds the prompt for a task. Bounded; the task comes first, unchanged; notes from earlier runs are marked as such. Pure.
  */
 import { spawnOf } from './report.js'
 import { textField } from '../tasks/task-fields.js'
 import { commandText, commandsFor, requirementsFor, roleOf, type AcceptancePolicy } from '../policies/acceptance.js'
 import type { Task } from '../log/task.js'
 
-// A tenth of a small model's window; whoever has more to say puts it into a file and names it.
+// A tenth of a small model's context window; longer instructions belong into a file that the task names.
 const promptMax = 32_000
 const reasonMax = 2_000
 
@@ -15,12 +14,12 @@ export interface PromptParts {
   readonly task: Task
   readonly policy: AcceptancePolicy
   readonly hints: string
-  /** The budget is short: only the task itself. */
+  /** The budget is low: only the task itself. */
   readonly reduced: boolean
 }
 
 export function promptFor({ task, policy, hints, reduced }: PromptParts): string {
-  const owed = requirementsFor(policy, roleOf(task))
+  const requirements = requirementsFor(policy, roleOf(task))
   const commands = commandsFor(policy, task)
   const last = spawnOf(task)
   const sections = [
@@ -28,20 +27,20 @@ export function promptFor({ task, policy, hints, reduced }: PromptParts): string
     textField(task, 'instruction') ?? textField(task, 'description') ?? '',
     [
       'When you are done, answer with one JSON object: {"summary": "…", "files": ["path", …]}.',
-      'List every file you made or changed, relative to the task root: each is looked at, and what is not there does not count.',
-      ...(owed.fields.length > 0 ? [`It must have: ${owed.fields.join(', ')}.`] : []),
+      'List every file that you created or changed, relative to the task root. Each file is checked; a missing file does not count.',
+      ...(requirements.fields.length > 0 ? [`The object must have: ${requirements.fields.join(', ')}.`] : []),
       ...(commands.length > 0
         ? ['These commands must pass:', ...commands.map(({ command }) => `- ${commandText(command)}`)]
         : []),
-      'If you cannot go on, answer {"status": "blocked", "reason": "…"}.',
+      'If you cannot continue, answer {"status": "blocked", "reason": "…"}.',
     ].join('\n'),
     ...(reduced || last === null || last.reasonCode === null
       ? []
       : [
-          `The last try (${last.agent}) was not accepted: ${[last.reasonCode, last.error].filter(Boolean).join(': ').slice(0, reasonMax)}`,
+          `The last attempt (${last.agent}) was not accepted: ${[last.reasonCode, last.error].filter(Boolean).join(': ').slice(0, reasonMax)}`,
         ]),
     ...(reduced || hints === '' ? [] : [hints]),
   ]
   const text = sections.filter((section) => section !== '').join('\n\n')
-  return text.length <= promptMax ? text : `${text.slice(0, promptMax)}\n\n[cut: the rest was too long]`
+  return text.length <= promptMax ? text : `${text.slice(0, promptMax)}\n\n[truncated]`
 }

@@ -1,8 +1,8 @@
 /**
- * Makes log and kernel agree again, whoever crashed where: every run that the log holds open is asked after, and ends as its
- * turn did. Always: a turn that the kernel has never heard of is started if it is certain that it never was (respawn.ts), and
- * else ends as blocked, after this process has itself watched it unknown for the grace; whatever lasts too long is stopped,
- * and closed even if it does not heed.
+ * Reconciles the log with the kernel after any crash: asks the kernel about every open run and closes it as its turn ended. A
+ * turn that the kernel does not know is respawned if it certainly never started (respawn.ts); otherwise its task is blocked
+ * after this process has observed it as unknown for the grace period. A turn past its deadline is stopped; its run is closed
+ * even if the turn does not stop.
  */
 import { retryCall } from '../../ports/retry.js'
 import { watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
@@ -17,9 +17,9 @@ import { openRuns } from '../tasks/open-runs.js'
 
 export type Reconciled = Settled | { readonly result: 'active' } | { readonly result: 'unreachable' }
 
-// Enough to keep a kernel busy for a moment, not to drown one that has just come back.
+// Few enough not to overload a kernel that has just restarted.
 const atOnce = 8
-// How long a turn that was told to stop may go on before the board no longer waits for it.
+// How long the board waits for a turn after asking it to stop.
 const stopGraceMs = 60_000
 
 export async function reconcileAll(
@@ -38,7 +38,7 @@ export async function reconcileAll(
   return done
 }
 
-/** The open run of one task, now: for whoever does not want to wait for the next step. */
+/** Reconciles the open run of one task now, without waiting for the next step. */
 export async function reconcileTask(dispatcher: Dispatcher, taskId: string): Promise<Reconciled> {
   const task = dispatcher.board.state.tasks.get(taskId)
   const run = task === undefined ? null : openRun(task)
@@ -47,12 +47,12 @@ export async function reconcileTask(dispatcher: Dispatcher, taskId: string): Pro
     : reconcileSafely(dispatcher, await dispatcher.policies(), { taskId, runId: run.runId })
 }
 
-/** One run's trouble is not the others'. */
+/** A failure of one run does not affect the others. */
 async function reconcileSafely(dispatcher: Dispatcher, policies: DispatchPolicies, name: RunName): Promise<Reconciled> {
   try {
     return await reconcileRun(dispatcher, policies, name)
   } catch (error) {
-    dispatcher.log.error({ err: error, ...name }, 'a run could not be reconciled; it is tried again at the next step')
+    dispatcher.log.error({ err: error, ...name }, 'cannot reconcile a run; retrying at the next step')
     return { result: 'unreachable' }
   }
 }
@@ -68,10 +68,10 @@ export async function reconcileRun(
     return { result: 'already_closed' }
   let status: TurnStatus
   try {
-    const call = { kind: 'command_routing', name: `the status of ${name.taskId}` } as const
+    const call = { kind: 'command_routing', name: `reading the turn status of ${name.taskId}` } as const
     status = await retryCall(policies.calls, call, () => dispatcher.spawner.status(name.runId), dispatcher)
   } catch (error) {
-    dispatcher.log.warn({ err: error, ...name }, 'the kernel does not say how a turn stands')
+    dispatcher.log.warn({ err: error, ...name }, 'cannot read the status of a turn from the kernel')
     return { result: 'unreachable' }
   }
   if (status.status === 'ended') return settle(dispatcher, policies, name, status)
@@ -80,8 +80,8 @@ export async function reconcileRun(
 }
 
 /**
- * The kernel has never heard of it. Meant for this kernel and not started: it is started now, with the same key. Otherwise
- * never again: nobody can tell whether it did its work somewhere else.
+ * The kernel does not know the turn. If the intent names this kernel, the turn is spawned now, with the same key. Otherwise it
+ * is never spawned again: it may have run on another kernel.
  */
 async function handleUnknown(
   dispatcher: Dispatcher,
@@ -93,13 +93,13 @@ async function handleUnknown(
   const watched = watchedMs(dispatcher, name.runId, 'unknown')
   const kernel = await kernelIdentity(dispatcher, policies)
   const found = spawnableIntent(task, name.runId, kernel)
-  // Whoever wrote the intent may be about to spawn: it has half of the grace for that, by its own clock.
+  // The writer of the intent may be about to spawn: it has half of the grace period for that, by its own clock.
   if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { result: 'active' }
   if (found !== null && kernel !== null) {
     if (!isStartBlocked(dispatcher.board.state, task)) await respawnTurn(dispatcher, policies, name, kernel)
     return { result: 'active' }
   }
-  const detail = 'this kernel does not know the turn: it was never started, or ran elsewhere, or is past retention'
+  const detail = 'the kernel does not know the turn: it never started, ran on another kernel, or is past retention'
   const closed = await closeRun(dispatcher, policies, name, {
     ...noUsage,
     outcome: 'unknown',
@@ -122,8 +122,8 @@ async function checkActive(
   run: Run,
 ): Promise<Reconciled> {
   dispatcher.seenSince.delete(`${name.runId}:unknown`)
-  const goingMs = watchedMs(dispatcher, name.runId, 'active')
-  const late = goingMs > deadlineSecOf(policies.recovery, run.agent) * 1_000
+  const activeMs = watchedMs(dispatcher, name.runId, 'active')
+  const late = activeMs > deadlineSecOf(policies.recovery, run.agent) * 1_000
   const abort = abortOf(task)
   const why =
     abort !== null
@@ -131,23 +131,23 @@ async function checkActive(
       : task.status !== 'in_progress'
         ? `the task is ${task.status}`
         : late
-          ? 'the deadline of its hop has passed'
+          ? 'its deadline has passed'
           : null
   if (why === null) return { result: 'active' }
   const stoppingMs = watchedMs(dispatcher, name.runId, 'stopping')
   try {
-    const call = { kind: 'command_routing', name: `the stop of ${name.taskId}` } as const
+    const call = { kind: 'command_routing', name: `stopping the turn of ${name.taskId}` } as const
     await retryCall(policies.calls, call, () => dispatcher.spawner.stop(name.runId, why), dispatcher)
   } catch (error) {
-    dispatcher.log.warn({ err: error, ...name }, 'a turn could not be told to stop')
+    dispatcher.log.warn({ err: error, ...name }, 'cannot stop a turn')
   }
   if (stoppingMs < stopGraceMs) return { result: 'active' }
-  dispatcher.log.error({ ...name }, 'a turn does not stop; its task no longer waits for it')
+  dispatcher.log.error({ ...name }, 'a turn does not stop; closing its run')
   return closeRun(dispatcher, policies, name, {
     ...noUsage,
     outcome: 'timeout',
     error: why,
-    elapsedMs: Math.ceil(goingMs),
-    verdict: { is: 'failed', reasonCode: 'spawn_failed', detail: `${why}, and it did not stop` },
+    elapsedMs: Math.ceil(activeMs),
+    verdict: { is: 'failed', reasonCode: 'spawn_failed', detail: `${why}, and the turn did not stop` },
   })
 }

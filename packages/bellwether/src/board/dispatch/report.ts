@@ -1,6 +1,6 @@
 /**
- * What dispatch and autopilot answer, in the names that other programs rely on. Always: `spawn` is written into the log with
- * the line that closes the run, so that whoever asks later gets the same answer. Pure.
+ * The reports of dispatch and autopilot, with the keys that other programs rely on. `spawn` is written to the log with the
+ * line that closes the run, so that a later reader gets the same report. Pure.
  */
 import type { TurnStatus } from '../ports.js'
 import type { DegradeAction, ExceededKey } from '../policies/budget.js'
@@ -13,7 +13,7 @@ export interface SpawnReport {
   readonly runId: string | null
   readonly agent: string
   readonly agentTurnId: string | null
-  /** How the turn ended; `not_spawned` where the budget forbade it, `unknown` where the kernel has never heard of it. */
+  /** How the turn ended; `not_spawned` if the budget was used up, `unknown` if the kernel does not know the turn. */
   readonly outcome: string
   readonly error: string | null
   readonly reasonCode: string | null
@@ -32,7 +32,7 @@ export interface DispatchReport {
   readonly taskId: string
   readonly title: string
   readonly status: TaskStatus
-  /** Whether this call brought the task to the status; false: somebody else did. */
+  /** Whether this call brought the task to its status; false: another process did. */
   readonly settledHere: boolean
   readonly reason: string | null
   readonly spawn: SpawnReport | null
@@ -67,13 +67,12 @@ export function recoveryFields(decision: RecoveryDecision): Partial<SpawnReport>
   return { reasonCode, attempt, nextAssignee, action, recoveryState, cooldownActive, cooldownUntil }
 }
 
-/** From the log's own words. */
 export function reportOf(task: Task, settledHere: boolean, knowledge: KnowledgeOutcome | null): DispatchReport {
   const { taskId, title, status, reason } = task
   return { taskId, title, status, settledHere, reason, spawn: spawnOf(task), knowledge }
 }
 
 export function spawnOf(task: Task): SpawnReport | null {
-  const said = task.fields['spawn']
-  return typeof said === 'object' && said !== null && 'metrics' in said ? (said as SpawnReport) : null
+  const { spawn } = task.fields
+  return typeof spawn === 'object' && spawn !== null && 'metrics' in spawn ? (spawn as SpawnReport) : null
 }

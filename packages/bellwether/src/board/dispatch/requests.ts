@@ -1,11 +1,12 @@
 /**
- * The board's HTTP routes as plain functions: what a body may say, and what is done about it. Always: a body is checked before
- * anything happens; one request makes one change, or none. Methods, paths and status codes are the server's.
+ * The board's HTTP requests as functions. Each body is checked here, once, before anything happens; one request makes one
+ * change or none. The HTTP server owns methods, paths and status codes.
  */
+import { defined } from '@bellwether/base'
 import { z } from 'zod'
 import { runAutopilot } from './autopilot.js'
 import type { CachePorts } from './caches.js'
-import type { Dispatcher } from './dispatcher.js'
+import { readyRules, type Dispatcher } from './dispatcher.js'
 import { dispatch } from './dispatch.js'
 import { finishChecked } from './finish.js'
 import { addTask, blockTask, changeTask, claimTask, retryTask } from '../tasks/task-commands.js'
@@ -16,13 +17,12 @@ import {
   escalate,
   freeze,
   pause,
-  refused,
+  rejected,
   requireApproval,
   resume,
   unfreeze,
 } from '../tasks/operator-commands.js'
 import { reconcileTask } from './reconcile.js'
-import type { ReadyRules } from '../tasks/ready.js'
 import type { DispatchReport } from './report.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
@@ -41,7 +41,7 @@ const actions = [
 
 const patchShape = changeShape.extend({
   action: z.enum(actions).optional(),
-  /** The status that is wanted, for clients that think in those. */
+  /** Selects the action for clients that think in statuses. */
   status: z.enum(['claimed', 'done', 'blocked']).optional(),
   reason: z.string().max(2_000).optional(),
   files: z.array(z.string().max(4_096)).max(500).optional(),
@@ -53,80 +53,71 @@ const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as co
 const autopilotShape = z.strictObject({ maxSteps: z.number().int().min(1).max(1_000).optional() })
 const controlShape = z.strictObject({ paused: z.boolean(), reason: z.string().max(2_000).optional() })
 
-async function rulesOf(dispatcher: Dispatcher): Promise<ReadyRules> {
-  return { firstAgent: dispatcher.settings.firstAgent, recovery: (await dispatcher.policies()).recovery }
-}
-
 async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
-  return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), await rulesOf(dispatcher))
+  const rules = readyRules(dispatcher, await dispatcher.policies())
+  return taskView(dispatcher.board.state, taskId, dispatcher.clock.wallMs(), rules)
 }
 
 const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: () => dispatcher.clock.wallMs() })
 
 /** POST /board/tasks */
 export async function createRequest(dispatcher: Dispatcher, body: unknown, by: string): Promise<TaskView> {
-  return view(dispatcher, await addTask(portsOf(dispatcher), checked(newTaskShape, body, 'the task'), by))
+  return view(dispatcher, await addTask(portsOf(dispatcher), checked(newTaskShape, body, 'task'), by))
 }
 
-/** PATCH /board/tasks/{id}: words of the task, or one action. */
+/** PATCH /board/tasks/{id}: fields of the task, or one action. */
 export async function patchRequest(
   dispatcher: Dispatcher,
   taskId: string,
   body: unknown,
   by: string,
 ): Promise<TaskView> {
-  const { action, status, reason, files, unchecked, freshBudget, ...words } = checked(patchShape, body, 'the change')
-  const wanted = action ?? (status === undefined ? undefined : statusActions[status])
-  const { agent, ...change } = words
-  if (wanted !== undefined && Object.keys(change).length > 0) {
-    throw refused('one request changes words or makes a move, not both', 'ambiguous_change', 'send two requests')
+  const { action, status, reason, files, unchecked, freshBudget, ...fields } = checked(patchShape, body, 'change')
+  const selected = action ?? (status === undefined ? undefined : statusActions[status])
+  const { agent, ...change } = fields
+  if (selected !== undefined && Object.keys(change).length > 0) {
+    throw rejected('A request changes fields or runs an action, not both.', 'ambiguous_change', 'Send two requests.')
   }
-  if (wanted === undefined) {
-    await changeTask(portsOf(dispatcher), taskId, words, by)
+  if (selected === undefined) {
+    await changeTask(portsOf(dispatcher), taskId, fields, by)
     return view(dispatcher, taskId)
   }
   const ports = portsOf(dispatcher)
-  const word = { by, ...(reason === undefined ? {} : { reason }) }
-  switch (wanted) {
+  const input = { by, ...defined({ reason }) }
+  switch (selected) {
     case 'claim':
       await claimTask(ports, taskId, by)
       break
     case 'done':
-      await finishChecked(dispatcher, taskId, {
-        by,
-        ...(files === undefined ? {} : { files }),
-        ...(reason === undefined ? {} : { note: reason }),
-        ...(unchecked === undefined ? {} : { unchecked }),
-      })
+      await finishChecked(dispatcher, taskId, { by, ...defined({ files, note: reason, unchecked }) })
       break
     case 'block':
-      await blockTask(ports, taskId, word)
+      await blockTask(ports, taskId, input)
       break
     case 'escalate':
-      await escalate({ ...ports, recovery: (await dispatcher.policies()).recovery }, taskId, word)
+      await escalate({ ...ports, recovery: (await dispatcher.policies()).recovery }, taskId, input)
       break
     case 'freeze':
-      await freeze(ports, taskId, word)
+      await freeze(ports, taskId, input)
       break
     case 'unfreeze':
-      await unfreeze(ports, taskId, word)
+      await unfreeze(ports, taskId, input)
       break
     case 'approve':
-      await approve(ports, taskId, word)
+      await approve(ports, taskId, input)
       break
     case 'require_approval':
-      await requireApproval(ports, taskId, word)
+      await requireApproval(ports, taskId, input)
       break
     case 'abort':
-      await abort(ports, taskId, word)
-      // The word counts whatever comes of this; the turn is only told sooner.
+      await abort(ports, taskId, input)
+      // The abort is recorded; this only stops the turn sooner.
       await reconcileTask(dispatcher, taskId)
       break
     case 'retry':
       await retryTask({ ...ports, firstAgent: dispatcher.settings.firstAgent }, taskId, {
-        ...word,
-        ...(agent === undefined ? {} : { agent }),
-        ...(freshBudget === undefined ? {} : { freshBudget }),
+        ...input,
+        ...defined({ agent, freshBudget }),
       })
       break
   }
@@ -145,18 +136,18 @@ export function autopilotRequest(
   body: unknown,
   signal: AbortSignal,
 ): ReturnType<typeof runAutopilot> {
-  const { maxSteps = 1 } = checked(autopilotShape, body ?? {}, 'the request')
+  const { maxSteps = 1 } = checked(autopilotShape, body ?? {}, 'request')
   return runAutopilot(dispatcher, caches, { maxSteps, signal })
 }
 
-/** Pause or resume the whole board. */
+/** POST /board/control: pauses or resumes the whole board. */
 export async function controlRequest(
   dispatcher: Dispatcher,
   body: unknown,
   by: string,
 ): Promise<{ readonly paused: boolean }> {
-  const { paused, reason } = checked(controlShape, body, 'the request')
-  const word = { by, ...(reason === undefined ? {} : { reason }) }
-  await (paused ? pause(portsOf(dispatcher), word) : resume(portsOf(dispatcher), word))
+  const { paused, reason } = checked(controlShape, body, 'request')
+  const input = { by, ...defined({ reason }) }
+  await (paused ? pause(portsOf(dispatcher), input) : resume(portsOf(dispatcher), input))
   return { paused }
 }

@@ -1,7 +1,7 @@
 /**
- * An intent line without a turn: whoever wrote it died before it could spawn. Always: it is spawned again only with the same
- * key, only by the kernel that it was meant for, only while that is certain to remember a turn that was begun, and only if no
- * line says that one was; so there are never two turns for one line (hazard 20). Everything else is a person's.
+ * Respawns the turn of an intent line whose writer died before the spawn. Only with the same key, on the kernel that the line
+ * names, while that kernel still remembers every turn since, and if no line reports a turn: so one line never gets two turns
+ * (hazard 20). All other cases go to a person.
  */
 import { z } from 'zod'
 import { withRun, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
@@ -19,12 +19,12 @@ const intentShape = z.object({
 })
 export type Intent = z.output<typeof intentShape>
 
-// Each means a process that died within a moment of its line: whatever kills them will kill the next one, too.
+// Each respawn means that a process died right after its line; a fourth one would die, too.
 const againMax = 3
-// A crash is noticed within minutes. After a day nobody remembers what the prompt took for granted.
+// A crash is noticed within minutes; after a day the prompt may be outdated.
 const ageMaxMs = 86_400_000
 
-/** The intent that may be spawned again by this kernel, and its age; null: never. */
+/** The intent that this kernel may spawn again, with its age; null: none. */
 export function spawnableIntent(
   task: Task,
   runId: string,
@@ -33,18 +33,17 @@ export function spawnableIntent(
   const intent = intentShape.safeParse(task.fields['intent']).data
   const run = openRun(task)
   if (kernel === null || intent?.runId !== runId || run?.runId !== runId || intent.kernel !== kernel.id) return null
-  // A line that names its turn: it was there, and is gone.
+  // The log names a turn: it existed, and the kernel has removed it.
   if (run.agentTurnId !== undefined || intent.again >= againMax) return null
   if (task.status !== 'in_progress' || abortOf(task) !== null) return null
   const ageMs = kernel.nowMs - intent.atMs
   return ageMs >= 0 && ageMs < Math.min(ageMaxMs, kernel.retentionMs) ? { intent, ageMs } : null
 }
 
-/** Somebody's word that nothing begins. */
 export const isStartBlocked = (state: BoardState, task: Task): boolean =>
   pausedBy(state) !== null || frozenOf(task) !== null
 
-/** Whether it was spawned; false: the board has moved on, or it is in hand. */
+/** False: the board has changed, or this process is already working on the run. */
 export async function respawnTurn(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
@@ -63,7 +62,7 @@ export async function respawnTurn(
     const task = dispatcher.board.state.tasks.get(taskId)
     const run = task === undefined ? null : openRun(task)
     if (lines.length === 0 || task === undefined || run?.runId !== runId) return false
-    dispatcher.log.warn({ taskId, runId }, 'a run was never started, and is started now')
+    dispatcher.log.warn({ taskId, runId }, 'spawning the turn of a run that never started')
     const { prompt } = await buildPrompt(dispatcher, policies, task)
     await spawnTurn(dispatcher, policies, { taskId, agent: run.agent }, { runId, prompt, beforeMs })
     return true

@@ -1,9 +1,9 @@
 /**
- * The second half of a dispatch: outcome → budget record → acceptance → done, blocked or recovery. Always: one line closes a
- * run, decided from the state as it is under the lock; a run that is closed already is left alone, so settling twice records
- * once. What a person or another process did meanwhile stands.
+ * The second half of a dispatch: outcome → budget record → acceptance → done, blocked or recovery. One line closes a run,
+ * decided under the lock; a closed run is left alone, so settling twice records once. If a person moved the task during the
+ * turn, that move stands.
  */
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { withRun, forgetRun, watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, iso, openRun } from '../tasks/task-fields.js'
@@ -17,12 +17,12 @@ import { recover, recoveryCleared, recoveryOf, recoveryPayload } from '../polici
 import { recoveryFields, spawnReport, type Ended, type SpawnReport } from './report.js'
 import type { BoardState, Draft, Run, Task, TaskEvent } from '../log/task.js'
 
-/** What the run came to, before budget and recovery have their say. */
+/** The result of the run before budget and recovery are applied. */
 export type Verdict =
   | { readonly is: 'done'; readonly evidence: EvidenceRecord }
-  /** Somebody in the chain tries next. */
+  /** The recovery chain decides who retries. */
   | { readonly is: 'failed'; readonly reasonCode: string; readonly detail: string }
-  /** No agent can help: a person must look. */
+  /** No agent can help: it needs a person. */
   | { readonly is: 'person'; readonly reasonCode: string; readonly detail: string }
   | { readonly is: 'over_budget'; readonly detail: string }
 
@@ -38,9 +38,9 @@ export interface Closing {
 
 export type Settled =
   | { readonly result: 'closed'; readonly status: Task['status']; readonly backfill: Backfill | null }
-  /** Somebody else closed it, or has it in hand. */
+  /** Another process closed it, or this process is already closing it. */
   | { readonly result: 'already_closed' }
-  /** The evidence cannot be looked at yet. */
+  /** The evidence is not available yet. */
   | { readonly result: 'waiting'; readonly why: readonly string[] }
 
 export interface RunName {
@@ -48,7 +48,7 @@ export interface RunName {
   readonly runId: string
 }
 
-// What a deliverable may leave on its task; the whole of it is the kernel's card.
+// How much of a deliverable is copied to its task; the kernel's card has all of it.
 const deliverableMaxChars = 16_384
 const evidenceFilesMax = 100
 const reasonMaxChars = 2_000
@@ -81,15 +81,15 @@ async function judge(
     if (ended.error === 'budget_exceeded') return { is: 'over_budget', detail }
     return { is: 'failed', reasonCode: 'spawn_failed', detail }
   }
-  // Nobody asks for the evidence of what was called off.
+  // An aborted task needs no evidence.
   if (abortOf(task) !== null) return { is: 'failed', reasonCode: 'aborted', detail: 'it was aborted' }
   const blocked = blockedSignal(ended.deliverable)
   if (blocked !== null) return { is: 'failed', reasonCode: 'blocked_signal', detail: blocked }
   const findings = await collectEvidence(dispatcher, policies, task, ended.deliverable)
   if (findings.waitFor.length > 0) {
-    // Judged only when all of it can be looked at: a view that is not ready proves nothing, not even that it is missing.
+    // Decide only when all files can be inspected: a view that is not ready proves nothing, not even a missing file.
     const overdue = watchedMs(dispatcher, runId, 'evidence') >= policies.acceptance.maxWaitSec * 1_000
-    const why = findings.waitFor.map((path) => `${path} cannot be looked at yet`)
+    const why = findings.waitFor.map((path) => `${path} cannot be inspected yet`)
     return overdue ? { is: 'person', reasonCode: 'evidence_unavailable', detail: why.join('; ') } : { waiting: why }
   }
   const judgement = accept(policies.acceptance, task, ended.deliverable, findings)
@@ -97,25 +97,25 @@ async function judge(
   return { is: 'failed', reasonCode: 'incomplete_output', detail: judgement.reasons.join('; ') }
 }
 
-/** Writes the one line that closes the run, then tells those who only want to know. */
+/** Writes the line that closes the run, then raises an alert and records the lesson. */
 export async function closeRun(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   run: RunName,
   closing: Closing,
 ): Promise<Settled> {
-  const write = (told: Closing) =>
+  const write = (end: Closing) =>
     dispatcher.board.write((state) =>
-      closingDrafts(state, policies, run, told, dispatcher.clock.wallMs(), dispatcher.actor),
+      closingDrafts(state, policies, run, end, dispatcher.clock.wallMs(), dispatcher.actor),
     )
   let lines: readonly TaskEvent[]
   try {
     lines = await write(closing)
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    // Something in it cannot stand in a line. A run that can never be closed would be worse than one that a person looks at.
-    dispatcher.log.error({ err: error, ...run }, 'how a run ended cannot be written down as it is')
-    const detail = `its end cannot be written down: ${error.message.slice(0, 200)}`
+    // A value cannot be written to the log. Close the run without it and hand the task to a person.
+    dispatcher.log.error({ err: error, ...run }, 'cannot record the end of a run as reported')
+    const detail = `the end of the run cannot be recorded: ${error.message.slice(0, 200)}`
     const { deliverable: _dropped, ...rest } = closing
     lines = await write({ ...rest, verdict: { is: 'person', reasonCode: 'unrecordable', detail } })
   }
@@ -142,7 +142,7 @@ export async function closeRun(
   return { result: 'closed', status: task.status, backfill }
 }
 
-/** Best effort: the run is closed, whatever becomes of the lesson. */
+/** Best effort: the run is already closed. */
 async function backfillLesson(dispatcher: Dispatcher, lesson: LessonSource): Promise<Backfill> {
   try {
     return await dispatcher.knowledge.backfill(lesson)
@@ -152,7 +152,7 @@ async function backfillLesson(dispatcher: Dispatcher, lesson: LessonSource): Pro
   }
 }
 
-/** Pure. No draft: the run is closed already. */
+/** Pure. No draft: the run is already closed. */
 export function closingDrafts(
   state: BoardState,
   policies: DispatchPolicies,
@@ -173,14 +173,14 @@ export function closingDrafts(
     outcome,
     tokenUsage,
     elapsedMs,
-    ...(closing.agentTurnId === null ? {} : { agentTurnId: closing.agentTurnId }),
+    ...defined({ agentTurnId: closing.agentTurnId ?? undefined }),
     ...budgetPayload(task, budget.entry),
     ...(closing.deliverable === undefined ? {} : { deliverable: boundedDeliverable(closing.deliverable) }),
   }
   const error = verdict.is === 'done' ? null : verdict.detail.slice(0, reasonMaxChars)
   const about = { runId, agent: run.agent, agentTurnId: closing.agentTurnId ?? run.agentTurnId ?? null, outcome, error }
   const metrics = { elapsedMs, tokenUsage }
-  // A hand has moved the task on while the turn went: what the turn came to is noted, and changes nothing else.
+  // A person moved the task during the turn: record the result, change nothing else.
   if (task.status !== 'in_progress')
     return [
       {
@@ -215,7 +215,7 @@ export function closingDrafts(
     ]
   }
   if (verdict.is === 'done') {
-    const spawn = spawnReport(about, { metrics, attempt: attempts(task) })
+    const spawn = spawnReport(about, { metrics, attempt: task.runs.length })
     const type = task.fields['review'] === true ? 'task_review' : 'task_done'
     return [
       {
@@ -292,13 +292,9 @@ function blocked(
 function overBudget(budget: BudgetVerdict) {
   const stopped = { reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' } as const
   if (!budget.allowed) return { ...stopped, degradeAction: budget.degradeAction, exceededKeys: budget.exceededKeys }
-  // The kernel stopped it at its limit: what was counted may lie a little below.
+  // The kernel stopped the turn at its limit: the recorded usage may be slightly lower.
   const degradeAction = budget.limits.onExceeded ?? budget.limits.degradePolicy[0] ?? 'manual_handoff'
   return { ...stopped, degradeAction, exceededKeys: [] }
-}
-
-function attempts(task: Task): number {
-  return task.runs.length
 }
 
 function boundedDeliverable(deliverable: Readonly<Record<string, unknown>> | null): unknown {
@@ -308,12 +304,12 @@ function boundedDeliverable(deliverable: Readonly<Record<string, unknown>> | nul
   return { cut: true, start: text.slice(0, deliverableMaxChars) }
 }
 
-/** A line has a longest length; what was found beyond a hundred files is counted, not listed. */
+/** Bounds the line: files beyond the first hundred are counted, not listed. */
 function boundedEvidence(evidence: EvidenceRecord): Readonly<Record<string, unknown>> {
   const { files, commands, fields } = evidence
   const more = files.length - evidenceFilesMax
   return { files: files.slice(0, evidenceFilesMax), commands, fields, ...(more > 0 ? { moreFiles: more } : {}) }
 }
 
-/** What an executor reports is not trusted to be a number. */
+/** An executor may report anything as usage. */
 const usageCount = (value: number): number => (Number.isFinite(value) ? Math.max(0, Math.ceil(value)) : 0)

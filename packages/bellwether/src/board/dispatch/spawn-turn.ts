@@ -1,7 +1,7 @@
 /**
- * From an intent line to a turn. Always: the line's id is the spawn's key, so however often and by however many this is done,
- * one turn comes of it; whoever slept since the line leaves it to the reconciler; a turn that nobody waits for any more is
- * stopped. When it may be done is decided in begin.ts and respawn.ts.
+ * Spawns the turn of an intent line. The id of the line is the spawn key, so repeated spawns by several processes create one
+ * turn. A process that was stopped for too long after the line leaves it to the reconciler. A turn whose run was closed
+ * before it started is stopped. start-run.ts and respawn.ts decide when to spawn.
  */
 import { errorMessage } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
@@ -15,37 +15,37 @@ import { promptFor } from './prompt.js'
 import { closeRun } from './settle.js'
 import type { Task } from '../log/task.js'
 
-/** What the agent is told, and what became of the hints for it. */
+/** The prompt for the agent, and the result of looking for hints. */
 export async function buildPrompt(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
   task: Task,
-): Promise<{ readonly prompt: string; readonly told: KnowledgeOutcome }> {
-  const { section, outcome: told } = await hintsFor(dispatcher, task)
+): Promise<{ readonly prompt: string; readonly knowledge: KnowledgeOutcome }> {
+  const { section, outcome: knowledge } = await hintsFor(dispatcher, task)
   const reduced = task.fields['degradeAction'] === 'reduced_context'
-  return { prompt: promptFor({ task, policy: policies.acceptance, hints: section, reduced }), told }
+  return { prompt: promptFor({ task, policy: policies.acceptance, hints: section, reduced }), knowledge }
 }
 
-/** Advice is welcome and never owed: whatever goes wrong with it is told, and the dispatch goes on. */
+/** Hints are optional: an error is reported, and the dispatch continues without them. */
 async function hintsFor(dispatcher: Dispatcher, task: Task): ReturnType<Dispatcher['knowledge']['hints']> {
   try {
     return await dispatcher.knowledge.hints(task)
   } catch (error) {
-    const degradeReason = `the hints failed: ${errorMessage(error)}`
+    const degradeReason = `cannot read hints: ${errorMessage(error)}`
     return { section: '', outcome: { degraded: true, degradeReason, knowledgeTags: [], backfill: null } }
   }
 }
 
-/** Null: it cannot be told which kernel this is; then nothing is ever spawned again. */
+/** Null: the kernel cannot be identified; then no turn is spawned again. */
 export async function kernelIdentity(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
 ): Promise<KernelIdentity | null> {
   try {
-    const call = { kind: 'command_routing', name: 'the name of the kernel' } as const
+    const call = { kind: 'command_routing', name: 'reading the kernel instance id' } as const
     return await retryCall(policies.calls, call, () => dispatcher.spawner.kernel(), dispatcher)
   } catch (error) {
-    dispatcher.log.warn({ err: error }, 'the kernel does not say which one it is')
+    dispatcher.log.warn({ err: error }, 'the kernel did not report its instance id')
     return null
   }
 }
@@ -53,11 +53,10 @@ export async function kernelIdentity(
 export interface SpawnInput {
   readonly runId: string
   readonly prompt: string
-  /** Before the intent line was written, on the monotonic scale. */
+  /** Monotonic time before the intent line was written. */
   readonly beforeMs: number
 }
 
-/** Who is to do what: a claim that became an intent line. */
 export interface RunTarget {
   readonly taskId: string
   readonly agent: string
@@ -70,18 +69,18 @@ export async function spawnTurn(
   { runId, prompt, beforeMs }: SpawnInput,
 ): Promise<void> {
   const { taskId, agent } = intended
-  // Whoever slept here for long may have been given up by another process: then nothing is spawned any more.
+  // If this process was stopped for long, another one may have given up the run: do not spawn.
   if (dispatcher.clock.monotonicMs() - beforeMs > dispatcher.settings.spawnGraceMs / 2) return
   const task = dispatcher.board.state.tasks.get(taskId)
   const verdict = precheckBudget(policies.budget, task === undefined ? undefined : budgetOf(task, agent), agent)
   const request = { key: runId, taskId, agent, prompt, budget: spawnBudget(verdict) }
-  const call = { kind: 'command_routing', name: `the spawn of ${taskId}` } as const
+  const call = { kind: 'command_routing', name: `spawning the turn of ${taskId}` } as const
   let givenUp = false
   const spawn = (signal: AbortSignal) => {
     const started = dispatcher.spawner.spawn(request, signal)
-    // A try that was given up as too late may still begin: then nobody would look at what it does.
+    // A spawn that timed out may still succeed after the run was closed: then stop its turn.
     void started.then(
-      () => (givenUp ? stopQuietly(dispatcher, policies, runId, 'the spawn was given up') : undefined),
+      () => (givenUp ? stopQuietly(dispatcher, policies, runId, 'its spawn was given up') : undefined),
       () => undefined,
     )
     return started
@@ -99,8 +98,8 @@ export async function spawnTurn(
     if (run?.runId !== runId) return []
     return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { runId, agentTurnId } }]
   })
-  // Given up by somebody while it was being started: nobody would look at what it does.
-  if (lines.length === 0) await stopQuietly(dispatcher, policies, runId, 'the run was closed before it began')
+  // Another process closed the run during the spawn: no one waits for this turn.
+  if (lines.length === 0) await stopQuietly(dispatcher, policies, runId, 'its run was closed before it started')
 }
 
 async function stopQuietly(
@@ -110,14 +109,14 @@ async function stopQuietly(
   reason: string,
 ): Promise<void> {
   try {
-    const call = { kind: 'command_routing', name: `the stop of ${runId}` } as const
+    const call = { kind: 'command_routing', name: `stopping the turn of run ${runId}` } as const
     await retryCall(policies.calls, call, () => dispatcher.spawner.stop(runId, reason), dispatcher)
   } catch (error) {
-    dispatcher.log.warn({ err: error, runId }, 'a turn that nobody waits for could not be stopped')
+    dispatcher.log.warn({ err: error, runId }, 'cannot stop a turn whose run is closed')
   }
 }
 
-/** The call failed; whether the turn exists only the kernel can tell. */
+/** The spawn failed; only the kernel knows whether the turn exists. */
 async function handleFailedSpawn(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
@@ -125,14 +124,14 @@ async function handleFailedSpawn(
   error: unknown,
 ): Promise<'closed' | 'open'> {
   const why = errorMessage(error)
-  dispatcher.log.warn({ err: error, ...run }, 'a turn could not be started')
+  dispatcher.log.warn({ err: error, ...run }, 'cannot spawn a turn')
   let status: TurnStatus
   try {
-    const call = { kind: 'command_routing', name: `the status of ${run.taskId}` } as const
+    const call = { kind: 'command_routing', name: `reading the turn status of ${run.taskId}` } as const
     status = await retryCall(policies.calls, call, () => dispatcher.spawner.status(run.runId), dispatcher)
-  } catch (silence) {
-    // The kernel is away: the run stays open, and the reconciler asks when it is back.
-    dispatcher.log.warn({ err: silence, ...run }, 'nobody knows whether the turn was started')
+  } catch (statusError) {
+    // The kernel is unreachable: the run stays open, and the reconciler asks again later.
+    dispatcher.log.warn({ err: statusError, ...run }, 'kernel unreachable; unknown whether the turn started')
     return 'open'
   }
   if (status.status !== 'unknown') return 'open'
@@ -142,6 +141,6 @@ async function handleFailedSpawn(
     verdict: { is: 'failed', reasonCode: 'spawn_failed', detail: why },
   })
   forgetRun(dispatcher, run.runId)
-  if (!(error instanceof Terminal)) await stopQuietly(dispatcher, policies, run.runId, 'the spawn was given up')
+  if (!(error instanceof Terminal)) await stopQuietly(dispatcher, policies, run.runId, 'its spawn was given up')
   return 'closed'
 }

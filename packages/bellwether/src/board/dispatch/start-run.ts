@@ -1,10 +1,11 @@
 /**
- * The first half of a dispatch: claim → budget precheck → hints → intent line → spawn. Always: the intent line is in the log
- * before anything is spawned, and its id is the spawn's key; whoever lost the claim meanwhile stops without an effect; a
- * process that slept between intent and spawn leaves the run to the reconciler. How a run ends is left to settle.ts.
+ * The first half of a dispatch: claim → budget precheck → hints → intent line → spawn. The intent line is in the log before
+ * the turn is spawned, and its id is the spawn key. A dispatcher that lost its claim stops without an effect; one that was
+ * stopped between intent and spawn leaves the run to the reconciler. settle.ts closes runs.
  */
+import { defined } from '@bellwether/base'
 import { retryCall } from '../../ports/retry.js'
-import { withRun, concurrencyLimit, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
+import { withRun, concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { abortOf, claimOf, frozenOf, iso, pausedBy } from '../tasks/task-fields.js'
 import { kernelIdentity, spawnTurn, buildPrompt } from './spawn-turn.js'
 import type { KernelIdentity } from '../ports.js'
@@ -12,21 +13,18 @@ import { handoffEntry } from '../tasks/reminders.js'
 import { budgetOf, precheckBudget } from '../policies/budget.js'
 import type { KnowledgeOutcome } from '../policies/knowledge.js'
 import { recoveryPayload } from '../policies/recovery.js'
-import type { Readiness, ReadyRules } from '../tasks/ready.js'
+import type { NextTask } from '../tasks/next-task.js'
+import type { ReadyRules, WaitCode } from '../tasks/ready.js'
 import { spawnReport } from './report.js'
-import type { BoardState, Draft, Task } from '../log/task.js'
+import type { BoardState, Draft } from '../log/task.js'
 import { inFlight } from '../tasks/open-runs.js'
 
-/** Which task, decided under the lock; a text says why none. */
-export type TaskPicker = (
-  state: BoardState,
-  nowMs: number,
-  rules: ReadyRules,
-) => { readonly task: Task; readonly readiness: Readiness } | { readonly none: string }
+/** Selects the task, under the lock. */
+export type TaskPicker = (state: BoardState, nowMs: number, rules: ReadyRules) => NextTask
 
 export type StartResult =
-  | { readonly started: 'no'; readonly why: string }
-  /** The budget forbade it; the task is blocked, nothing was spawned. */
+  | { readonly started: 'no'; readonly why: string; readonly code?: WaitCode }
+  /** The budget is used up: the task is blocked, and no turn was spawned. */
   | { readonly started: 'over_budget'; readonly taskId: string }
   | {
       readonly started: 'yes'
@@ -35,7 +33,7 @@ export type StartResult =
       readonly knowledge: KnowledgeOutcome
     }
 
-// It stands in the log with every run.
+// Every run stores it in the log.
 const tokenMaxChars = 4_096
 
 interface Claimed {
@@ -45,49 +43,55 @@ interface Claimed {
   readonly allowed: boolean
 }
 
-export async function startRun(dispatcher: Dispatcher, pick: TaskPicker): Promise<StartResult> {
-  const policies = await dispatcher.policies()
+export async function startRun(
+  dispatcher: Dispatcher,
+  policies: DispatchPolicies,
+  pick: TaskPicker,
+): Promise<StartResult> {
   const claimed = await claim(dispatcher, policies, pick)
-  if (typeof claimed === 'string') return { started: 'no', why: claimed }
+  if ('why' in claimed) return { started: 'no', ...claimed }
   const { taskId } = claimed
   if (!claimed.allowed) return { started: 'over_budget', taskId }
   const task = dispatcher.board.state.tasks.get(taskId)!
-  const { prompt, told } = await buildPrompt(dispatcher, policies, task)
+  const { prompt, knowledge } = await buildPrompt(dispatcher, policies, task)
   const changeToken = await takeChangeToken(dispatcher, policies)
   const kernel = await kernelIdentity(dispatcher, policies)
   const runId = dispatcher.ids.next()
   const started = await withRun(dispatcher, runId, async (): Promise<StartResult> => {
     const beforeMs = dispatcher.clock.monotonicMs()
-    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge: told })
+    const refusal = await writeIntent(dispatcher, policies, claimed, { runId, changeToken, kernel, knowledge })
     if (refusal !== null) return { started: 'no', why: refusal }
     await spawnTurn(dispatcher, policies, claimed, { runId, prompt, beforeMs })
-    return { started: 'yes', taskId, runId, knowledge: told }
+    return { started: 'yes', taskId, runId, knowledge }
   })
-  return started ?? { started: 'no', why: 'it is in hand' }
+  return started ?? { started: 'no', why: 'this process is already working on it' }
 }
 
-/** The claim, and with an exhausted budget its end, as one group of lines. */
-async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: TaskPicker): Promise<Claimed | string> {
+interface Refusal {
+  readonly why: string
+  readonly code?: WaitCode
+}
+
+/** Claims the task; if its budget is used up, also blocks it in the same group of lines. */
+async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: TaskPicker): Promise<Claimed | Refusal> {
   const { actor, settings } = dispatcher
   const claimId = dispatcher.ids.next()
-  let result: Claimed | string = ''
+  let result: Claimed | Refusal = { why: '' }
   await dispatcher.board.write((state) => {
     const nowMs = dispatcher.clock.wallMs()
     const paused = pausedBy(state)
     if (paused !== null) return refuse(`${paused.by} paused the board`)
-    const flying = inFlight(state, nowMs)
-    if (flying >= concurrencyLimit(dispatcher, policies))
-      return refuse(`${flying} turns are under way, and no more may be`)
-    const picked = pick(state, nowMs, { firstAgent: settings.firstAgent, recovery: policies.recovery })
-    if ('none' in picked) return refuse(picked.none)
-    const { task, readiness } = picked
-    if (!readiness.ready) return refuse(readiness.why)
-    const agent = readiness.assignee
+    const inFlightNow = inFlight(state, nowMs)
+    if (inFlightNow >= concurrencyLimit(dispatcher, policies))
+      return refuse(`the limit of concurrent turns is reached (${inFlightNow})`)
+    const next = pick(state, nowMs, readyRules(dispatcher, policies))
+    if (next.task === null) return refuse(next.because, next.code)
+    const { task, assignee: agent } = next
     const { taskId } = task
     const verdict = precheckBudget(policies.budget, budgetOf(task, agent), agent)
     result = { taskId, agent, claimId, allowed: verdict.allowed }
     const hold = { id: claimId, by: actor, since: iso(nowMs), until: iso(nowMs + settings.claimLeaseMs) }
-    // A claim that ran out is taken over in place: the status is there already.
+    // An expired claim is taken over in place: the task already has the status.
     const type = task.status === 'claimed' ? 'task_noted' : 'task_claimed'
     const drafts: Draft[] = [{ taskId, type, actor, payload: { assignee: agent, claim: hold } }]
     if (verdict.allowed) return drafts
@@ -111,8 +115,8 @@ async function claim(dispatcher: Dispatcher, policies: DispatchPolicies, pick: T
   })
   return result
 
-  function refuse(why: string): readonly Draft[] {
-    result = why
+  function refuse(why: string, code?: WaitCode): readonly Draft[] {
+    result = { why, ...defined({ code }) }
     return []
   }
 }
@@ -123,8 +127,8 @@ async function takeChangeToken(dispatcher: Dispatcher, policies: DispatchPolicie
     const token = await retryCall(policies.calls, call, (signal) => dispatcher.evidence.changeToken(signal), dispatcher)
     return token.length <= tokenMaxChars ? token : null
   } catch (error) {
-    // Without it, files cannot be told from what was there before, and acceptance says so.
-    dispatcher.log.warn({ err: error }, 'no change token could be taken')
+    // Without a token, acceptance cannot see which files changed, and reports that.
+    dispatcher.log.warn({ err: error }, 'cannot take a change token')
     return null
   }
 }
@@ -136,7 +140,7 @@ interface Intent {
   readonly knowledge: KnowledgeOutcome
 }
 
-/** Writes the intent line; a text says why not. */
+/** Writes the intent line. A string: why not. */
 async function writeIntent(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
@@ -145,15 +149,15 @@ async function writeIntent(
 ): Promise<string | null> {
   let refused: string | null = null
   const lines = await dispatcher.board.write((state) => {
-    // Decided again when the lock was lost meanwhile: what was thought before does not count.
+    // Called again if the lock was lost: discard the earlier result.
     refused = null
     const task = state.tasks.get(taskId)
     const hold = task === undefined ? null : claimOf(task)
-    if (task?.status !== 'claimed' || hold?.id !== claimId) return refuse('somebody else has taken it meanwhile')
+    if (task?.status !== 'claimed' || hold?.id !== claimId) return refuse('another process claimed it')
     const stop = pausedBy(state) ?? frozenOf(task) ?? abortOf(task)
     const crowded = inFlight(state, dispatcher.clock.wallMs()) > concurrencyLimit(dispatcher, policies)
     if (stop !== null || crowded) {
-      refused = stop === null ? 'too many turns are under way' : `${stop.by} stopped it`
+      refused = stop === null ? 'the limit of concurrent turns is reached' : `${stop.by} stopped it`
       const over = { ...hold, until: hold.since }
       return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { claim: over } }]
     }
@@ -163,13 +167,13 @@ async function writeIntent(
       claim: null,
       reasonCode: null,
       changeToken,
-      // Whom it was meant for: what lets a reconciler tell "never started" from "forgotten".
+      // The kernel that should run it: the reconciler can then distinguish "never started" from "forgotten".
       intent: kernel === null ? null : { runId, kernel: kernel.id, atMs: kernel.nowMs, again: 0 },
       knowledge: { knowledgeTags: knowledge.knowledgeTags, degraded: knowledge.degraded },
     }
     return [{ eventId: runId, taskId, type: 'task_started', actor: dispatcher.actor, payload }]
   })
-  return refused ?? (lines.length === 0 ? 'somebody else has taken it meanwhile' : null)
+  return refused ?? (lines.length === 0 ? 'another process claimed it' : null)
 
   function refuse(why: string): readonly Draft[] {
     refused = why

@@ -1,8 +1,7 @@
 /**
- * An open task root. Always: a write is decided on the newest state, under the lock and with a token above every other, and
- * is acknowledged when the disk has it and it was read back; whoever slept through the lease finds that the lines do not count
- * and decides again. Several processes may have a root open; they wait for each other's locks. In one process, writes wait
- * for each other in line.
+ * An open task root. A write is decided on the newest state, under the lock, with a fencing token above every other, and is
+ * acknowledged after fsync and reading it back. If the lease expired before the append, its lines do not count and the write
+ * is decided again. Several processes may open one root; writes within a process are queued.
  */
 import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
@@ -19,7 +18,7 @@ import type { Board, BoardState, Draft, TaskEvent } from './task.js'
 
 export interface BoardOptions {
   readonly root: string
-  /** Who holds its locks, for people who read them. */
+  /** The name in the lock files, for people who read them. */
   readonly owner: string
   readonly clock: Clock
   readonly ids: Ids
@@ -28,25 +27,25 @@ export interface BoardOptions {
   readonly machine?: Machine
   readonly lockTtlMs?: number
   readonly lockGraceMs?: number
-  /** How long a write waits for the lock: what local state is given (H1.1). */
+  /** How long a write waits for the lock: the timeout of local state (H1.1). */
   readonly lockWaitMs?: number
-  /** Whether snapshots are written as the log grows and at the end. */
+  /** Whether to write snapshots while the log grows and on close. */
   readonly snapshots?: boolean
-  /** From this length of the log on, snapshots are such that it can be read on from them. */
+  /** For a log of at least this length, snapshots contain what is needed to resume reading from them. */
   readonly resumeMinBytes?: number
 }
 
 const waitMs = 3_000
-// A hold is one write. Much longer than a slow disk takes, and short, because the lock of one that died is waited out.
+// The lock is lease for one write: much longer than a slow disk needs, and short because others wait for a dead holder.
 const holdMs = 10_000
-// Each loss means a lease that was slept through: whoever loses that often is on a machine that cannot hold one.
+// Each loss means that this process was stopped for a whole lease; after five the machine cannot hold one.
 const lossesMax = 5
 
 export async function openBoard(options: BoardOptions): Promise<Board> {
   const { disk = systemDisk, machine = systemMachine, clock, ids, log } = options
-  const world: LockPorts = { disk, machine, clock, ids, log }
-  const root = await findRoot(options.root, world, 'make')
-  return new OpenBoard(root, options, world, await TaskLog.open(root, disk, log, options.resumeMinBytes))
+  const ports: LockPorts = { disk, machine, clock, ids, log }
+  const root = await findRoot(options.root, ports, 'create')
+  return new OpenBoard(root, options, ports, await TaskLog.open(root, disk, log, options.resumeMinBytes))
 }
 
 class OpenBoard implements Board {
@@ -59,12 +58,12 @@ class OpenBoard implements Board {
   #queue: Promise<unknown> = Promise.resolve()
   #closed = false
 
-  constructor(folder: TaskRoot, options: BoardOptions, world: LockPorts, log: TaskLog) {
+  constructor(folder: TaskRoot, options: BoardOptions, ports: LockPorts, log: TaskLog) {
     this.root = folder.path
     this.#folder = folder
-    this.#ports = world
+    this.#ports = ports
     this.#log = log
-    this.#snapshotWriter = options.snapshots === false ? undefined : new SnapshotWriter(folder, world)
+    this.#snapshotWriter = options.snapshots === false ? undefined : new SnapshotWriter(folder, ports)
     this.#lockOptions = {
       owner: options.owner,
       ttlMs: options.lockTtlMs ?? holdMs,
@@ -105,70 +104,70 @@ class OpenBoard implements Board {
 
   #enqueue<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#queue.then(() => {
-      if (this.#closed) throw new InvalidInput('the board is closed', { code: 'board_closed' })
+      if (this.#closed) throw new InvalidInput('The board is closed.', { code: 'board_closed' })
       return work()
     })
-    // Whoever asked is told by `done`; the next in line must not fail for it.
+    // The caller sees the error through `done`; the next write must not fail because of it.
     this.#queue = done.catch(() => undefined)
     return done
   }
 
   async #write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {
     for (let losses = 0; losses < lossesMax; losses += 1) {
-      const held = await acquire(this.#folder.locks, this.#log.fold.token, this.#lockOptions, this.#ports)
+      const lease = await acquire(this.#folder.locks, this.#log.fold.token, this.#lockOptions, this.#ports)
       try {
-        const events = await this.#writeUnder(held, decide)
+        const events = await this.#writeUnder(lease, decide)
         if (events !== 'lost') return events
       } finally {
-        await held.release()
+        await lease.release()
       }
-      this.#ports.log.warn({ token: held.token }, 'the lock was lost before the lines were written: deciding again')
+      this.#ports.log.warn({ token: lease.token }, 'lock lost before the append; deciding again')
     }
-    throw new Retryable('the lock was lost again and again before the lines were written', {
+    throw new Retryable(`Cannot write to the board: its lock expired ${lossesMax} times before the append.`, {
       code: 'lock_lost',
       afterMs: 1_000,
-      hint: 'This process is stopped for longer than its lease, or the disk is very slow.',
+      hint: 'This process is stopped for longer than its lease, or the disk is very slow. Retry later.',
     })
   }
 
   async #writeUnder(
-    held: Lease,
+    lease: Lease,
     decide: (state: BoardState) => readonly Draft[],
   ): Promise<readonly TaskEvent[] | 'lost'> {
     await this.#log.sync()
-    // The files of the locks were lost or the number was counted long ago; the log knows a higher one.
-    if (this.#log.fold.token >= held.token) return 'lost'
-    if (held.mustFence && !(await this.#fence(held))) return 'lost'
+    // The lock files were deleted, or the token is outdated: the log has a higher one.
+    if (this.#log.fold.token >= lease.token) return 'lost'
+    if (lease.mustFence && !(await this.#fence(lease))) return 'lost'
     const state = this.state
     const drafts = decide(state)
     if (drafts.length === 0) return []
     const stamp = {
       at: iso(this.#ports.clock.wallMs() / 1_000),
-      token: held.token,
+      token: lease.token,
       nextId: () => this.#ports.ids.next(),
     }
     const group = prepare(drafts, state, await this.#knownEvents(drafts), stamp)
     if (group.fresh.length === 0) return group.events
-    if (held.expired()) return 'lost'
+    if (lease.expired()) return 'lost'
     await this.#log.append(group.bytes)
     return (await this.#allCounted(group)) ? group.events : 'lost'
   }
 
-  /** From here on no line of an earlier holder counts; what it wrote before has been read. */
-  async #fence(held: Lease): Promise<boolean> {
-    if (held.expired()) return false
+  /** After this line no line of an earlier holder counts; everything before it has been read. */
+  async #fence(lease: Lease): Promise<boolean> {
+    if (lease.expired()) return false
     const { clock, ids } = this.#ports
     const draft = {
       taskId: 'board',
       type: 'board_control',
       actor: this.#lockOptions.owner,
-      payload: { fence: held.token },
+      payload: { fence: lease.token },
     } as const
     const at = iso(clock.wallMs() / 1_000)
-    const event = makeEvent(draft, { at, token: held.token, nextId: () => ids.next() })
+    const event = makeEvent(draft, { at, token: lease.token, nextId: () => ids.next() })
     await this.#log.append(Buffer.from(`${JSON.stringify(event)}\n`))
     if (!(await this.#log.has(event.eventId))) return false
-    await held.clearBelow()
+    await lease.clearBelow()
     return true
   }
 

@@ -1,11 +1,10 @@
 /**
- * A set of short byte strings, each with a number: 0 for the first that was added, then 1, … Always: exact (bytes are
- * compared, a hash only finds them) and compact: a million UUIDs take about 60 MB less than a Set of strings, and none of them
- * becomes a string. Nothing is ever removed.
+ * A set of short byte strings, numbered from 0 in the order of insertion. Exact (a hash finds candidates, their bytes are
+ * compared) and compact: a million UUIDs take about 60 MB less than in a Set of strings. Entries are never removed.
  */
 const startSlots = 1_024
 const startBytes = 65_536
-// Probes stay short, and the table is small enough to stay near the processor.
+// Keeps probes short and the table small enough for the CPU cache.
 const fullest = 0.65
 
 export class ByteTable {
@@ -21,7 +20,7 @@ export class ByteTable {
     return this.#count
   }
 
-  /** Makes room at once for about this many, so that growing costs nothing. Only while it is empty. */
+  /** Allocates for about this many entries. Only while the table is empty. */
   expect(count: number, bytesEach: number): void {
     if (this.#count > 0 || count <= startSlots) return
     this.#slots = new Int32Array(2 ** Math.ceil(Math.log2(count / fullest))).fill(-1)
@@ -43,7 +42,7 @@ export class ByteTable {
     }
   }
 
-  /** Adds what `find` has just been asked for and did not find. */
+  /** Adds the bytes that the last `find` did not find. */
   addMissing(from: Uint8Array, start: number, end: number): void {
     const hashed = this.#askedHash
     const at = this.#count
@@ -68,11 +67,10 @@ export class ByteTable {
     else this.#place(at, hashed)
   }
 
-  /** In the order of their numbers. */
-  each(tell: (bytes: Uint8Array, start: number, end: number, number: number) => void): void {
+  each(visit: (bytes: Uint8Array, start: number, end: number, number: number) => void): void {
     for (let at = 0, start = 0; at < this.#count; at += 1) {
       const end = this.#ends[at]!
-      tell(this.#arena, start, end, at)
+      visit(this.#arena, start, end, at)
       start = end
     }
   }

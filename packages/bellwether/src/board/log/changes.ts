@@ -1,10 +1,10 @@
 /**
- * Which tasks changed between two states of one log: what lets an answer that was worked out for all of them be kept up with
- * the few that moved. Always: asked for a time that it no longer remembers it says so, and never leaves one out.
+ * Remembers which tasks changed between two states of one log, so that an index over all tasks can be updated with those.
+ * It never omits a change: for a state that it no longer remembers, `between` returns null.
  */
 import type { BoardState } from './task.js'
 
-/** Where a state stands in the life of its log. */
+/** The position of a state in the history of its log. */
 export interface StateVersion {
   readonly changes: Changes
   readonly at: number
@@ -12,16 +12,16 @@ export interface StateVersion {
 
 const versions = new WeakMap<BoardState, StateVersion>()
 
-/** Undefined: nobody knows where it comes from, and it is looked at whole. */
+/** Undefined: the state has no known history, and the caller must read all of its tasks. */
 export const versionOf = (state: BoardState): StateVersion | undefined => versions.get(state)
 export const setVersion = (state: BoardState, version: StateVersion): void => void versions.set(state, version)
 
-// Whoever is further behind looks at everything again: that costs about as much.
+// An index that is further behind is rebuilt, which costs about as much.
 const rememberedMin = 10_000
 
 export class Changes {
   #ids: string[] = []
-  /** How many were told before the first that is remembered. */
+  /** How many changes came before the first remembered one. */
   #forgotten = 0
 
   get now(): number {
@@ -30,14 +30,14 @@ export class Changes {
 
   record(taskIds: readonly string[], tasks: number): void {
     for (const taskId of taskIds) this.#ids.push(taskId)
-    const most = Math.max(rememberedMin, tasks)
-    if (this.#ids.length <= most * 2) return
-    const gone = this.#ids.length - most
-    this.#ids = this.#ids.slice(gone)
-    this.#forgotten += gone
+    const max = Math.max(rememberedMin, tasks)
+    if (this.#ids.length <= max * 2) return
+    const dropped = this.#ids.length - max
+    this.#ids = this.#ids.slice(dropped)
+    this.#forgotten += dropped
   }
 
-  /** The ids of what changed after `from` and up to `to`; null: that is too long ago, and everything may have. */
+  /** The ids of tasks that changed after `from` and up to `to`; null: too long ago, any task may have changed. */
   between(from: number, to: number): ReadonlySet<string> | null {
     if (from < this.#forgotten || to > this.now) return null
     return new Set(this.#ids.slice(from - this.#forgotten, to - this.#forgotten))

@@ -1,8 +1,7 @@
 /**
- * The ids of events that a snapshot covers, on disk: sixteen bytes an event, sorted by a fingerprint of the id, with the place
- * of its line. Always: a fingerprint only finds, the line in the log decides, so an answer is exact; memory is a byte or two
- * an event, whatever ids look like. Written and verified whole, as one file beside the snapshot; the same events give the
- * same bytes. When it is written, and what its loss means, is left to the scribe and to resume.ts.
+ * The ids of the events that a snapshot covers, in a file next to it: 16 bytes per event, sorted by a fingerprint of the id,
+ * with the byte offset of its line. Lookups are exact because the line in the log confirms each match. Memory: one to two
+ * bytes per event. The same events give the same file.
  */
 import { createHash } from 'node:crypto'
 import { Retryable } from '@bellwether/protocol'
@@ -10,24 +9,24 @@ import type { LogFile } from '../../ports/disk/disk.js'
 import { lineAt } from './line-at.js'
 
 const recordBytes = 16
-/** Records that are read at once: one block of a disk. */
+/** Records per read: one disk block. */
 const pageRecords = 256
-// Ten bits and four looks for each: one id in a hundred that is new is asked after in the file.
+// A Bloom filter with ten bits and four probes per id: one new id in a hundred needs a lookup in the file.
 const bitsEach = 10
-const looks = 4
+const probes = 4
 const buckets = 65_536
 const chunkRecords = 65_536
 
-/** A file of ids as it is to be written. */
+/** The contents of an index file. */
 export interface IdRecords {
   readonly bytes: Buffer
   readonly count: number
   readonly sha256: string
 }
 
-type Ids = (tell: (bytes: Uint8Array, start: number, end: number, place: number) => void) => void
+type Ids = (visit: (bytes: Uint8Array, start: number, end: number, place: number) => void) => void
 
-/** The records of these events and of those before. */
+/** Merges the records of new events with those of an earlier index. */
 export async function buildIdRecords(ids: Ids, before: EventIdIndex | undefined): Promise<IdRecords> {
   const [high, low, places]: [number[], number[], number[]] = [[], [], []]
   ids((bytes, start, end, place) => {
@@ -43,7 +42,7 @@ export async function buildIdRecords(ids: Ids, before: EventIdIndex | undefined)
   const highOf = (n: number) => (n < oldCount ? oldWords[n * 4]! : high[n - oldCount]!)
   const lowOf = (n: number) => (n < oldCount ? oldWords[n * 4 + 1]! : low[n - oldCount]!)
   const placeOf = (n: number) => (n < oldCount ? oldPlaces[n * 2 + 1]! : places[n - oldCount]!)
-  // By their first sixteen bits into buckets of a handful, and each of those in order.
+  // Bucket sort by the first 16 bits; a bucket holds a handful of records and is sorted alone.
   const starts = new Uint32Array(buckets + 1)
   for (let n = 0; n < count; n += 1) starts[(highOf(n) >>> 16) + 1]! += 1
   for (let b = 0; b < buckets; b += 1) starts[b + 1]! += starts[b]!
@@ -71,10 +70,10 @@ export async function buildIdRecords(ids: Ids, before: EventIdIndex | undefined)
   return { bytes, count, sha256: createHash('sha256').update(bytes).digest('hex') }
 }
 
-/** Somebody took the file away from under us: the whole log must be read again. */
+/** The index file was deleted or truncated while in use: the whole log must be read again. */
 export class EventIdIndexLost extends Retryable {
   constructor() {
-    super('the ids of earlier events cannot be read any more', { code: 'ids_lost' })
+    super('Cannot read the index of earlier event ids.', { code: 'event_id_index_lost' })
   }
 }
 
@@ -83,7 +82,7 @@ export class EventIdIndex {
   readonly #file: LogFile
   readonly #log: LogFile
   readonly #bits: Uint32Array
-  /** The first half of the fingerprint that each page begins with. */
+  /** The first half of the first fingerprint of each page. */
   readonly #firsts: Uint32Array
 
   private constructor(file: LogFile, log: LogFile, count: number) {
@@ -94,50 +93,50 @@ export class EventIdIndex {
     this.#firsts = new Uint32Array(Math.ceil(count / pageRecords))
   }
 
-  /** Reads the file once, whole; undefined: it is not the one that was promised. `log` is where the lines are. */
+  /** Reads the whole file once. Undefined: it does not have the expected count and hash. */
   static async open(
     file: LogFile,
     log: LogFile,
-    promised: Pick<IdRecords, 'count' | 'sha256'>,
+    expected: Pick<IdRecords, 'count' | 'sha256'>,
   ): Promise<EventIdIndex | undefined> {
-    if ((await file.size()) !== promised.count * recordBytes) return undefined
-    const ids = new EventIdIndex(file, log, promised.count)
+    if ((await file.size()) !== expected.count * recordBytes) return undefined
+    const ids = new EventIdIndex(file, log, expected.count)
     const hash = createHash('sha256')
-    const chunk = Buffer.from(new ArrayBuffer(Math.min(chunkRecords, Math.max(1, promised.count)) * recordBytes))
+    const chunk = Buffer.from(new ArrayBuffer(Math.min(chunkRecords, Math.max(1, expected.count)) * recordBytes))
     const words = new Uint32Array(chunk.buffer)
-    for (let done = 0; done < promised.count;) {
-      const wanted = Math.min(chunkRecords, promised.count - done)
+    for (let done = 0; done < expected.count;) {
+      const wanted = Math.min(chunkRecords, expected.count - done)
       const part = chunk.subarray(0, wanted * recordBytes)
       if (!(await filled(file, part, done * recordBytes))) return undefined
       hash.update(part)
       for (let at = 0; at < wanted; at += 1) ids.#note(done + at, words[at * 4]!, words[at * 4 + 1]!)
       done += wanted
     }
-    return hash.digest('hex') === promised.sha256 ? ids : undefined
+    return hash.digest('hex') === expected.sha256 ? ids : undefined
   }
 
   #note(number: number, high: number, low: number): void {
     if (number % pageRecords === 0) this.#firsts[number / pageRecords] = high
     const mask = this.#bits.length * 32 - 1
-    for (let look = 0, at = high; look < looks; look += 1, at += low) {
+    for (let probe = 0, at = high; probe < probes; probe += 1, at += low) {
       const bit = (at & mask) >>> 0
       this.#bits[bit >>> 5]! |= 1 << (bit & 31)
     }
   }
 
-  /** False: it is certain that no such event counted. */
+  /** False: no such event counted, for certain. */
   mayContain(bytes: Uint8Array, start: number, end: number): boolean {
     const high = fingerprint(bytes, start, end, highSeed)
     const low = fingerprint(bytes, start, end, lowSeed)
     const mask = this.#bits.length * 32 - 1
-    for (let look = 0, at = high; look < looks; look += 1, at += low) {
+    for (let probe = 0, at = high; probe < probes; probe += 1, at += low) {
       const bit = (at & mask) >>> 0
       if ((this.#bits[bit >>> 5]! & (1 << (bit & 31))) === 0) return false
     }
     return this.count > 0
   }
 
-  /** Where the line of this event begins; undefined: no such event counted. */
+  /** The byte offset of this event's line; undefined: no such event counted. */
   async find(eventId: string): Promise<number | undefined> {
     const id = Buffer.from(eventId)
     if (!this.mayContain(id, 0, id.length)) return undefined
@@ -174,7 +173,6 @@ export class EventIdIndex {
     return typeof eventId === 'string' && Buffer.from(eventId).equals(id)
   }
 
-  /** Every record, as in the file. */
   async all(): Promise<Buffer> {
     const bytes = Buffer.from(new ArrayBuffer(this.count * recordBytes))
     if (await filled(this.#file, bytes, 0)) return bytes

@@ -1,33 +1,34 @@
 /**
- * The events of a board since a cursor, for `watch` and for the event stream. Always: only lines that count are told, each
- * once, in the order of the log; a cursor is the number of events before it and stays good for as long as the log does; a log
- * that was replaced by a shorter one answers `reset`, never a silent gap. One reader serves any number of listeners.
+ * The events of a board after a cursor, for `task watch` and the event stream. Only lines that count are returned, each
+ * once, in log order. A cursor is the number of events before it. If the log was replaced by a shorter one, the page says
+ * `reset` instead of hiding a gap. One reader serves any number of listeners.
  */
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
+import { parseJson } from './json.js'
 import { Reader } from './replay.js'
 import type { TaskEvent } from './task.js'
 
 export interface Page {
   readonly events: readonly TaskEvent[]
   readonly cursor: number
-  /** The cursor did not belong to this log: the page begins at its start. */
+  /** The cursor does not belong to this log: the page begins at its start. */
   readonly reset: boolean
-  /** Whether there is more at once. */
+  /** Whether the next page is available now. */
   readonly more: boolean
 }
 
 export interface Feed {
+  /** `cursor` null: from now on. */
   since(cursor: number | null, max?: number): Promise<Page>
   close(): Promise<void>
 }
 
-// Every so many events the place of one is remembered: a page then reads a few hundred lines, not the log.
+// The offset of every 256th event is remembered: a page then reads a few hundred lines, not the whole log.
 const markEvery = 256
 const pageMax = 1_000
 const chunkBytes = 2 ** 18
 const newline = 0x0a
 
-/** `cursor` null: from now on. */
 export async function openFeed(path: string, disk: Disk): Promise<Feed> {
   let file: LogFile | 'missing' = 'missing'
   let identity = ''
@@ -54,7 +55,7 @@ export async function openFeed(path: string, disk: Disk): Promise<Feed> {
     })
   }
 
-  /** Lines that count, from a mark on: those that the fold knows at just this place. */
+  /** The counted lines from a mark on: those that the fold knows at exactly this offset. */
   async function* lines(log: LogFile, from: number): AsyncGenerator<TaskEvent> {
     let place = from
     let rest = Buffer.alloc(0)
@@ -78,15 +79,8 @@ export async function openFeed(path: string, disk: Disk): Promise<Feed> {
   }
 
   function counted(bytes: Buffer, place: number): TaskEvent | undefined {
-    let value: unknown
-    try {
-      value = JSON.parse(bytes.toString('utf8'))
-    } catch (error) {
-      // Broken lines do not count; the rebuild tells of them.
-      if (error instanceof SyntaxError) return undefined
-      throw error
-    }
-    const event = value as TaskEvent | null
+    // Broken lines do not count; rebuild-snapshot reports them.
+    const event = parseJson(bytes.toString('utf8')) as TaskEvent | null | undefined
     if (typeof event?.eventId !== 'string' || reader.fold.placeOf(event.eventId) !== place) return undefined
     return event
   }

@@ -1,8 +1,7 @@
 /**
- * What the lines of a log add up to. Always: pure (no clock, no disk), and the same lines give the same state; a line that does
- * not count is a named problem and changes nothing. A line does not count when a higher fencing token has been seen before
- * it (H2.5), when its eventId has, when its type is unknown, or when its task may not move that way. Reading files is left to
- * replay.ts, one line's bytes to line.ts, one task to reduce.ts.
+ * Folds the lines of a log into the state of the board. Pure: the same lines give the same state. A line does not count, is
+ * reported as a named problem and changes nothing if a higher fencing token came before it (H2.5), if its eventId is
+ * already known, if its type is unknown, or if its transition is illegal.
  */
 import { ByteTable } from './byte-table.js'
 import { Changes, setVersion } from './changes.js'
@@ -25,7 +24,7 @@ const createdType = eventTypes.indexOf('task_created')
 const diagType = eventTypes.indexOf('diag_task_created')
 const controlType = eventTypes.indexOf('board_control')
 
-// More is made room for as it comes.
+// The tables grow beyond this when needed.
 const expectMax = 2_000_000
 const idBytes = 36
 
@@ -33,9 +32,9 @@ export class Fold {
   readonly #line = new Line()
   readonly #taskIds = new ByteTable()
   #eventIds = new ByteTable()
-  /** The ids of events that were folded before those in the table; absent: the table has them all. */
+  /** The ids of events before those in the table; undefined: the table has all of them. */
   #idIndex: EventIdIndex | undefined
-  /** Where each counted event's line begins: what an idempotency key is looked up by. */
+  /** The byte offset of each counted event's line, for idempotency lookups. */
   #places = new Float64Array(1_024)
   #tasks: Mutable<Task>[] = []
   #eventCount = 0
@@ -45,15 +44,15 @@ export class Fold {
   #token = 0
   #unfenced = 0
   #control: Readonly<Record<string, unknown>> = {}
-  /** Tasks before this number have been handed out: they are replaced, never changed. */
+  /** Tasks before this index belong to a returned state: they are replaced, never changed. */
   #shared = 0
-  /** Which of them are ours again, since the state that was handed out last. */
+  /** Which of them were copied since the last returned state and may be changed. */
   #ownedSince = new Set<number>()
   #handedOut: TaskMap | undefined
   readonly #changes = new Changes()
   #state: BoardState | undefined
 
-  /** More about the problem of the line that was taken last. */
+  /** More about the problem of the last line. */
   detail = ''
 
   get eventCount(): number {
@@ -64,7 +63,7 @@ export class Fold {
     return this.#token
   }
 
-  /** Lines that counted without a fencing token: another program's, or written by hand. */
+  /** Lines that counted without a fencing token: written by another program or by hand. */
   get unfenced(): number {
     return this.#unfenced
   }
@@ -78,23 +77,23 @@ export class Fold {
     return this.#lastEventAt
   }
 
-  /** Makes room for about this many events. Only before the first. */
+  /** Allocates tables for about this many events. Only before the first event. */
   expect(events: number): void {
     const count = Math.min(Math.ceil(events), expectMax)
     this.#eventIds.expect(count, idBytes)
     if (this.#eventCount === 0 && count > this.#places.length) this.#places = new Float64Array(count)
   }
 
-  /** A fold that stands where another stood when these were written down. */
-  static from(past: FoldCheckpoint): Fold {
+  /** Continues from a checkpoint. */
+  static from(checkpoint: FoldCheckpoint): Fold {
     const fold = new Fold()
-    fold.#idIndex = past.idIndex
-    fold.#eventCount = past.events
-    fold.#lastEventAt = past.lastEventAt
-    fold.#token = past.token
-    fold.#unfenced = past.unfenced
-    fold.#control = past.control
-    for (const task of past.tasks) {
+    fold.#idIndex = checkpoint.idIndex
+    fold.#eventCount = checkpoint.events
+    fold.#lastEventAt = checkpoint.lastEventAt
+    fold.#token = checkpoint.token
+    fold.#unfenced = checkpoint.unfenced
+    fold.#control = checkpoint.control
+    for (const task of checkpoint.tasks) {
       const id = Buffer.from(task.taskId)
       if (fold.#taskIds.find(id, 0, id.length) >= 0) continue
       fold.#taskIds.addMissing(id, 0, id.length)
@@ -103,9 +102,9 @@ export class Fold {
     return fold
   }
 
-  /** Every id that was folded so far is in `earlier` now: this many bytes of memory less for each. */
-  forgetIds(earlier: EventIdIndex): void {
-    this.#idIndex = earlier
+  /** Frees the table of ids: `idIndex` now holds every id folded so far. */
+  moveIdsTo(idIndex: EventIdIndex): void {
+    this.#idIndex = idIndex
     this.#eventIds = new ByteTable()
     this.#places = new Float64Array(1_024)
   }
@@ -114,14 +113,14 @@ export class Fold {
     return this.#idIndex
   }
 
-  /** Every event since `earlier`: its id's bytes and its place. */
-  eachId(tell: (bytes: Uint8Array, start: number, end: number, place: number) => void): void {
-    this.#eventIds.each((bytes, start, end, number) => tell(bytes, start, end, this.#places[number]!))
+  /** Visits the id and the byte offset of every event that `idIndex` does not hold. */
+  eachId(visit: (bytes: Uint8Array, start: number, end: number, place: number) => void): void {
+    this.#eventIds.each((bytes, start, end, number) => visit(bytes, start, end, this.#places[number]!))
   }
 
   /**
-   * Adds one line; `place` is where it begins in the log. Returns why it does not count, or undefined. `unsure`: only
-   * `earlier.find` can tell whether its id counted before; it must then be taken again, as `fresh` or not at all.
+   * Adds one line that begins at byte `place` of the log. Returns why it does not count, or undefined. `unsure`: only
+   * `idIndex.find` knows whether the id counted before; if it did not, the caller takes the line again with `fresh`.
    */
   take(bytes: Buffer, start: number, end: number, place: number, fresh = false): Problem | 'unsure' | undefined {
     const line = this.#line
@@ -176,7 +175,7 @@ export class Fold {
         return 'missing_keys'
       }
       if (known >= 0) {
-        this.detail = `${taskId} is there already`
+        this.detail = `${taskId} already exists`
         return 'invalid_transition'
       }
       this.#taskIds.addMissing(line.bytes, line.taskIdStart, line.taskIdEnd)
@@ -196,13 +195,13 @@ export class Fold {
     }
     const task = this.#own(known, before)
     applyEvent(task, type, status, line)
-    // Once states are handed out, few lines come between two of them: noting their times for later gains nothing.
+    // After the first returned state few lines come between two states: deferring their times gains nothing.
     if (this.#handedOut !== undefined || !this.#timestamps.set(known, line.bytes, line.atStart, line.atEnd))
       task.updatedAt = line.at()
     return undefined
   }
 
-  /** The task to change: a copy, if someone else may hold it. */
+  /** The task to change: a copy if a returned state contains it. */
   #own(number: number, task: Mutable<Task>): Mutable<Task> {
     if (number >= this.#shared || this.#ownedSince.has(number)) return task
     const copy = { ...task, runs: [...task.runs], fields: { ...task.fields } }
@@ -211,20 +210,20 @@ export class Fold {
     return copy
   }
 
-  /** Where the line of this event begins; undefined: no such event counted. */
+  /** The byte offset of this event's line; undefined: no such event counted. */
   placeOf(eventId: string): number | undefined {
     const bytes = Buffer.from(eventId)
     const at = this.#eventIds.find(bytes, 0, bytes.length)
     return at < 0 ? undefined : this.#places[at]
   }
 
-  /** In the order in which they were created. For reading only. */
+  /** In order of creation. Read only. */
   tasks(): readonly Task[] {
     this.#timestamps.flush((number, text) => (this.#tasks[number]!.updatedAt = text))
     return this.#tasks
   }
 
-  /** The state as it is now; it never changes afterwards. */
+  /** The current state, immutable. */
   state(): BoardState {
     if (this.#state !== undefined) return this.#state
     const all = this.tasks()
@@ -251,7 +250,7 @@ export class Fold {
   }
 }
 
-/** What a fold is made of but for its memory of ids. */
+/** Everything from which a fold continues. */
 export interface FoldCheckpoint {
   readonly tasks: Iterable<Task>
   readonly control: Readonly<Record<string, unknown>>
@@ -262,7 +261,7 @@ export interface FoldCheckpoint {
   readonly idIndex: EventIdIndex
 }
 
-/** The state after these events; for a handful of them. */
+/** The state after a few events. */
 export function foldEvents(events: Iterable<TaskEvent>): BoardState {
   const fold = new Fold()
   for (const event of events) {

@@ -1,7 +1,7 @@
-/** One line of a log, by the place where it begins: without its newline, and whole whatever its length. */
+/** Reads the line that begins at a byte of a log, complete and without its newline. */
 import type { LogFile } from '../../ports/disk/disk.js'
 
-// A line of ours is shorter, and a longer one is read in steps.
+// Most lines are shorter; a longer one is read in steps.
 const lookBytes = 65_536
 const newline = 0x0a
 

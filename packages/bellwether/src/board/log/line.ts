@@ -1,27 +1,27 @@
 /**
- * One line of state/tasks.jsonl, from bytes to its parts. Most lines are plain: names without escapes, the seven known keys and
- * a token; those are taken apart where they lie, and only their payload is parsed. Every other line goes through JSON.parse
- * and ends in the same parts. Always: both ways agree on every line; a line that is broken, too long, too deep or not UTF-8
- * is a named problem, never an exception. What a line does to a task is left to the fold.
+ * Parses one line of state/tasks.jsonl. Most lines are plain (no escapes in names, the seven known keys and a token): they
+ * are split in place, and only the payload goes through JSON.parse. Every other line is parsed as a whole. Both ways give
+ * the same result. A line that is broken, too long, too deep or not UTF-8 is a named problem, never an exception.
  */
 import { isUtf8 } from 'node:buffer'
+import { isObject, parseJson } from './json.js'
 import { emptyPayload, Payload } from './payload.js'
 import { eventTypes } from './task.js'
 
 export type LineProblem = 'broken_json' | 'missing_keys' | 'not_utf8' | 'too_long' | 'too_deep'
 
-/** A line that is longer was not written by us, and one like it a million times would not fit into memory. */
+/** Bellwether never writes a longer line, and a million of them would not fit into memory. */
 export const lineReadMaxBytes = 4 * 2 ** 20
-/** JSON.stringify recurses: what is deeper than this could be read and never written again. */
+/** JSON.stringify recurses: a deeper value could be read but never be written again. */
 export const depthMax = 64
-/** Longer names are a mistake or an attack. */
+/** A longer id is a mistake or an attack. */
 const nameMaxBytes = 1_024
 
-/** The parts of the line that was read last. Ranges are into `bytes`. */
+/** The parts of the line read last. Ranges are into `bytes`. */
 export class Line {
   bytes: Buffer = Buffer.alloc(0)
   #ascii = true
-  /** What a line says that nobody keeps: read before the next line is. */
+  /** Reused for payloads that are not cached; valid until the next line is read. */
   readonly #scratch = new Payload({})
   #at: string | undefined
   eventIdStart = 0
@@ -32,14 +32,14 @@ export class Line {
   actorEnd = 0
   atStart = 0
   atEnd = 0
-  /** Its place in eventTypes; -1: a type that we do not know. */
+  /** Index in eventTypes; -1: unknown type. */
   type = -1
-  /** -1: the line has none. */
+  /** -1: the line has no token. */
   token = -1
   payload: Payload = emptyPayload
   detail = ''
 
-  /** Its time, made into text once. */
+  /** The time as text, decoded once. */
   at(): string {
     return (this.#at ??= this.text(this.atStart, this.atEnd))
   }
@@ -48,11 +48,11 @@ export class Line {
     return this.bytes.toString(this.#ascii ? 'latin1' : 'utf8', start, end)
   }
 
-  /** Takes the line apart. Returns what is wrong with it, or undefined. */
+  /** Returns the problem of the line, or undefined. */
   read(bytes: Buffer, start: number, end: number): LineProblem | undefined {
     this.detail = ''
     if (end - start > lineReadMaxBytes) {
-      this.detail = `${end - start} bytes; the most is ${lineReadMaxBytes}`
+      this.detail = `${end - start} bytes; the maximum is ${lineReadMaxBytes}`
       return 'too_long'
     }
     return this.#plain(bytes, start, end) ? this.#missing() : this.#any(bytes.subarray(start, end))
@@ -69,7 +69,7 @@ export class Line {
     this.payload = missing
   }
 
-  /** Whether the line was plain, and is now taken apart. */
+  /** Splits a plain line; false: the line is not plain. */
   #plain(bytes: Buffer, start: number, end: number): boolean {
     this.#clear(bytes, true)
     let expected = 0
@@ -136,7 +136,7 @@ export class Line {
     }
   }
 
-  /** Where the payload ends, -1 when it is not plain. */
+  /** Where the payload ends; -1: it is not plain. */
   #plainPayload(bytes: Buffer, start: number, end: number): number {
     if (bytes[start] !== brace) return -1
     if (bytes[start + 1] === braceEnd) {
@@ -157,7 +157,7 @@ export class Line {
           hashed = Math.imul(hashed ^ inner, 0x01000193)
           if (special[inner] === 0) continue
           if (inner === quote) break
-          // What is escaped cannot end the text; JSON.parse judges the rest.
+          // An escaped character cannot end the string; JSON.parse checks the rest.
           if (inner === backslash) i += 1
           else if (inner > 0x7e) ascii = false
           else return -1
@@ -176,17 +176,18 @@ export class Line {
     const slot = (hashed ^ (hashed >>> 15)) & (knownSlots - 1)
     const before = known[slot]
     if (before !== undefined && equals(bytes, start, i + 1, before.bytes)) {
-      this.payload = before.said
+      this.payload = before.payload
       return i + 1
     }
     if (!ascii && !isUtf8(bytes.subarray(start, i + 1))) return -1
-    const parsed = parsePayload(bytes.toString(ascii ? 'latin1' : 'utf8', start, i + 1))
-    if (parsed === undefined) return -1
+    const parsed = parseJson(bytes.toString(ascii ? 'latin1' : 'utf8', start, i + 1))
+    // Parsing the whole line names the problem.
+    if (!isObject(parsed)) return -1
     if (odd || i - start > digitsMax) writable(parsed)
-    // Only what comes a second time is kept: most payloads that are met once are never met again.
+    // Cache a payload when it occurs a second time: most payloads occur once.
     const isSecond = i - start < knownMaxBytes && knownHash[slot] === hashed
     this.payload = isSecond ? new Payload(parsed) : this.#scratch.read(parsed)
-    if (isSecond) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), said: this.payload }
+    if (isSecond) known[slot] = { bytes: Buffer.from(bytes.subarray(start, i + 1)), payload: this.payload }
     knownHash[slot] = hashed
     return i + 1
   }
@@ -196,7 +197,7 @@ export class Line {
     if (!isUtf8(line)) return 'not_utf8'
     const depth = depthOf(line)
     if (depth > depthMax) {
-      this.detail = `nested ${depth} deep; the most is ${depthMax}`
+      this.detail = `nested ${depth} levels deep; the maximum is ${depthMax}`
       return 'too_deep'
     }
     let value: unknown
@@ -224,7 +225,7 @@ export class Line {
     this.bytes = Buffer.concat(parts)
     if (isObject(value['payload'])) this.payload = new Payload(writable(value['payload']))
     const token = value['token']
-    // Text: the locks of the reference have one, its lines have none; a token that is no number fences nothing.
+    // A token that is not a number fences nothing. The reference writes text tokens into locks, none into lines.
     if (typeof token === 'number' && Number.isSafeInteger(token) && token >= 0) this.token = token
     return this.#missing()
   }
@@ -301,12 +302,12 @@ function afterSpace(bytes: Uint8Array, from: number, end: number): number {
   return i
 }
 
-/** 1 for bytes that a plain string does not hold: its own end, escapes, control characters and all that is not ASCII. */
+/** 1 for bytes that a plain string does not contain: quote, backslash, control characters and non-ASCII. */
 const special = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === quote || byte === backslash || byte < space || byte > 0x7e ? 1 : 0,
 )
 
-/** Where a string without escapes, control characters and non-ASCII ends; -1 when it is another kind. */
+/** Where a plain string ends; -1: the string is not plain. */
 function plainEnd(bytes: Uint8Array, start: number, end: number): number {
   let i = start
   while (i < end && special[bytes[i]!] === 0) i += 1
@@ -329,32 +330,20 @@ function depthOf(bytes: Uint8Array): number {
   return deepest
 }
 
-// Most payloads of a board are few and small ("from claimed to done"): what was parsed often is not parsed again.
+// Many lines have the same small payload ("from claimed to done"): each is parsed once and then found by its bytes.
 const knownSlots = 4_096
 const knownMaxBytes = 256
-const known: ({ readonly bytes: Uint8Array; readonly said: Payload } | undefined)[] = Array.from(
+const known: ({ readonly bytes: Uint8Array; readonly payload: Payload } | undefined)[] = Array.from(
   { length: knownSlots },
   () => undefined,
 )
 const knownHash = new Int32Array(knownSlots)
 
-function parsePayload(text: string): Readonly<Record<string, unknown>> | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    // The careful way through the whole line names the trouble.
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
-  return isObject(value) ? value : undefined
-}
-
-/** As many digits, and a number may be more than the largest. */
+/** A number with more digits can exceed the largest double. */
 const digitsMax = 308
 const isDigit = (byte: number): boolean => byte >= digit0 && byte <= digit9
 
-/** A snapshot must say what the log says: 1e999 and -0 can be read and not be written, and become null and 0 at once. */
+/** JSON.stringify cannot write 1e999 and -0, so they become null and 0: a snapshot must equal the log. */
 function writable<T extends object>(value: T): T {
   const parts = value as Record<string, unknown>
   for (const key of Object.keys(parts)) {
@@ -366,8 +355,4 @@ function writable<T extends object>(value: T): T {
     }
   }
   return value
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,8 +1,8 @@
 /**
- * state/tasks.jsonl, open for one process. Always: it is read on from the snapshot where that holds, else from its start, with
- * the same result; an append is on the disk and read back before it is told as done; a torn last line is closed with
- * a newline, never cut, because its writer may be alive; after a failed fsync the file is opened and read again, and the group is appended once more (the same ids count once). Who may append is left to the lock, what lines
- * mean to the fold.
+ * state/tasks.jsonl, open in one process. Reading starts from a valid snapshot, or else from the first line, with the same
+ * result. An append returns after fsync and reading it back. A torn last line is closed with a newline and never cut,
+ * because its writer may be alive. After a failed fsync the file is reopened and the group appended again; the same ids
+ * count once. The caller holds the lock.
  */
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
@@ -50,24 +50,25 @@ export class TaskLog {
     return opened
   }
 
-  /** From the snapshot, or from the start of the log. */
+  /** Positions the reader behind a valid snapshot, or at the start of the log. */
   async #start(): Promise<void> {
     this.#reader = new Reader()
     this.#resumedEvents = 0
     const path = this.#path
     const size = await explainDisk(path, () => this.#file.size())
-    // Said only where it costs anybody anything.
+    // A short log is read in full anyway.
     if (size < this.#minBytes) return
     const found = await resume(this.#root, this.#file, this.#disk)
     if ('reader' in found) {
       this.#reader = found.reader
       this.#resumedEvents = found.reader.fold.eventCount
-      this.#log.info({ path, position: this.position, size }, 'the log is read on from the snapshot')
-    } else if (found.odd) this.#log.warn({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
-    else this.#log.info({ path, why: found.instead }, `the whole log is read: ${found.instead}`)
+      this.#log.info({ path, position: this.position, size }, 'log resumed from the snapshot')
+    } else if (found.unusable)
+      this.#log.warn({ path, reason: found.reason }, 'snapshot not usable; reading the whole log')
+    else this.#log.info({ path, reason: found.reason }, 'reading the whole log')
   }
 
-  /** How many events the snapshot had that was gone on from; 0: the log was read from its start. */
+  /** How many events the snapshot covered from which reading resumed; 0: the log was read from its start. */
   get resumedEvents(): number {
     return this.#resumedEvents
   }
@@ -80,30 +81,30 @@ export class TaskLog {
     return this.#reader.report
   }
 
-  /** Up to here the log has been read. */
+  /** The byte up to which the log has been read. */
   get position(): number {
     return this.#reader.position
   }
 
-  /** Reads what has been appended since. Whether the file was another one, and everything was read anew. */
+  /** Reads what was appended since. If the file was replaced or truncated, reads it from the start. */
   async sync(): Promise<void> {
     const entry = await this.#disk.stat(this.#path)
     const replaced = entry === 'missing' || entry.identity !== this.#identity
     if (replaced || entry.size < this.#reader.position) {
-      this.#log.warn({ path: this.#path }, 'the log is another file than before and is read anew')
+      this.#log.warn({ path: this.#path }, 'log file was replaced; reading it again')
       await this.#reopen()
     }
     await this.#read()
   }
 
-  /** Appends whole lines and reads them back; the fold then knows whether they counted. The caller holds the lock. */
+  /** Appends complete lines and reads them back; the fold then knows whether they counted. */
   async append(lines: Buffer): Promise<void> {
     try {
       await explainDisk(this.#path, () => this.#write(lines))
       await this.#file.flush()
     } catch (error) {
       if (error instanceof Retryable) throw error
-      this.#log.error({ err: error, path: this.#path }, 'an append failed: the log is opened again')
+      this.#log.error({ err: error, path: this.#path }, 'append failed; reopening the log')
       await this.#retryAppend(lines, error)
     }
     await this.#read()
@@ -113,13 +114,13 @@ export class TaskLog {
     return this.#withIdIndex(() => explainDisk(this.#path, () => this.#reader.read(this.#file)))
   }
 
-  /** Once more from the start of the log, when the ids of earlier events are lost. */
+  /** Retries `work` after a full read if the index of idIndex event ids cannot be read any more. */
   async #withIdIndex<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work()
     } catch (error) {
       if (!(error instanceof EventIdIndexLost)) throw error
-      this.#log.warn({ err: error, path: this.#path }, 'the whole log is read: the ids of earlier events are lost')
+      this.#log.warn({ err: error, path: this.#path }, 'event id index lost; reading the whole log')
       await this.#reader.fold.idIndex?.close()
       this.#reader = new Reader()
       await explainDisk(this.#path, () => this.#reader.read(this.#file))
@@ -127,7 +128,7 @@ export class TaskLog {
     }
   }
 
-  /** What the disk has forgotten after a failed fsync nobody knows: only new pages are certain to be written. */
+  /** After a failed fsync the kernel may have dropped dirty pages without an error: only a new append is safe. */
   async #retryAppend(lines: Buffer, first: unknown): Promise<void> {
     try {
       await this.#reopen()
@@ -135,11 +136,11 @@ export class TaskLog {
       await this.#write(lines)
       await this.#file.flush()
     } catch (error) {
-      throw new Retryable(`nobody knows whether ${this.#path} holds what was appended`, {
+      throw new Retryable(`Cannot confirm the append to ${this.#path}: the disk failed twice.`, {
         code: 'write_unconfirmed',
         cause: new AggregateError([first, error]),
         afterMs: 1_000,
-        hint: 'Look at the disk. The same event ids may be appended again: they count once.',
+        hint: 'Check the disk, then retry with the same event ids: they count once.',
       })
     }
   }
@@ -148,13 +149,13 @@ export class TaskLog {
     const { openEnd, report, position, lineNumber } = this.#reader
     const open = openEnd || report.torn
     if (report.torn) {
-      this.#log.warn({ path: this.#path, line: lineNumber + 1, position }, 'a torn line was closed with a newline')
+      this.#log.warn({ path: this.#path, line: lineNumber + 1, position }, 'closed a torn line with a newline')
     }
-    // In one write with what follows: the end of the file and our first line cannot be parted by another writer.
+    // One write with the lines: no other writer can get between the newline and the first line.
     let rest = open ? Buffer.concat([Buffer.of(newline), lines]) : lines
     while (rest.length > 0) {
       const taken = await this.#file.append(rest)
-      if (taken === 0) throw Object.assign(new Error('nothing was taken'), { code: 'ENOSPC' })
+      if (taken === 0) throw Object.assign(new Error('the append wrote 0 bytes'), { code: 'ENOSPC' })
       rest = rest.subarray(taken)
     }
   }
@@ -168,7 +169,6 @@ export class TaskLog {
     await before.close()
   }
 
-  /** Whether an event with this id counted. */
   async has(eventId: string): Promise<boolean> {
     return (await this.#placeOf(eventId)) !== undefined
   }
@@ -177,34 +177,37 @@ export class TaskLog {
     return this.#withIdIndex(async () => this.fold.placeOf(eventId) ?? this.fold.idIndex?.find(eventId))
   }
 
-  /** The event with this id that counted, if there is one. */
+  /** The counted event with this id. */
   async find(eventId: string): Promise<TaskEvent | undefined> {
     const place = await this.#placeOf(eventId)
     return place === undefined ? undefined : (JSON.parse(await lineAt(this.#file, place)) as TaskEvent)
   }
 
-  /** What a snapshot of this moment says for those who go on from it; also lets go of the ids that its file has now. */
+  /** Writes the data that a snapshot needs to resume from here, and frees the ids that are now in its index file. */
   async resumeData(draftId: string): Promise<ResumeData | undefined> {
     const { fold, position, lineNumber, openEnd } = this.#reader
     const at = { fold, position, lineNumber, openEnd }
     const { state } = this.#root
     const ports = { disk: this.#disk, draftId, minBytes: this.#minBytes }
-    const facts = await writeResumeData(at, this.#file, state, ports)
-    if (facts === undefined) return undefined
-    const file = await this.#disk.openLog(join(state, facts.ids.file), 'read')
-    const earlier = file === 'missing' ? undefined : await EventIdIndex.open(file, this.#file, facts.ids)
-    if (earlier === undefined) return undefined
+    const data = await writeResumeData(at, this.#file, state, ports)
+    if (data === undefined) return undefined
+    const file = await this.#disk.openLog(join(state, data.ids.file), 'read')
+    const idIndex = file === 'missing' ? undefined : await EventIdIndex.open(file, this.#file, data.ids)
+    if (idIndex === undefined) return undefined
     const before = fold.idIndex
-    fold.forgetIds(earlier)
+    fold.moveIdsTo(idIndex)
     await before?.close()
-    return facts
+    return data
   }
 
   #logProblems(): void {
     const { counts, torn } = this.report
     if (Object.keys(counts).length > 0)
-      this.#log.warn({ path: this.#path, counts }, 'some lines of the log do not count')
-    if (torn) this.#log.warn({ path: this.#path, position: this.position }, 'the log ends in a torn line')
+      this.#log.warn(
+        { path: this.#path, counts },
+        'some lines of the log do not count; run bellwether rebuild-snapshot to list them',
+      )
+    if (torn) this.#log.warn({ path: this.#path, position: this.position }, 'log ends in a torn line')
   }
 
   async close(): Promise<void> {
@@ -223,5 +226,9 @@ interface LogOptions {
 async function openFile(path: string, disk: Disk): Promise<LogFile> {
   const file = await explainDisk(path, () => disk.openLog(path, 'append'))
   if (file !== 'missing') return file
-  throw new Retryable(`the folder of ${path} is gone`, { code: 'no_such_root', afterMs: 1_000 })
+  throw new Retryable(`Cannot open ${path}: its folder does not exist any more.`, {
+    code: 'no_such_root',
+    afterMs: 1_000,
+    hint: 'Restore the task root, or name another one with --root DIR.',
+  })
 }

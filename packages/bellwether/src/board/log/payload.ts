@@ -1,14 +1,14 @@
 /**
- * What a payload says, taken out of it once. Always: a value of the wrong kind says nothing; whatever the board has no word for
- * of its own becomes a field under its own name. Pure. What it does to a task is left to reduce.ts.
+ * Reads the known keys of an event payload once. A value of the wrong type is ignored; every unknown key becomes a field of
+ * the task under its own name. reduce.ts applies the result.
  */
 type RawPayload = Readonly<Record<string, unknown>>
 
-const dependenciesMax = 1_000 // a task that waits for more is a project
+const dependenciesMax = 1_000 // more than any plan needs; bounds the memory of one task
 
 export class Payload {
   raw: RawPayload
-  /** The reference says in each line from where to where the task moves. */
+  /** The reference implementation writes the transition of the task into each line. */
   from: unknown = undefined
   to: unknown = undefined
   title: string | undefined = undefined
@@ -18,7 +18,7 @@ export class Payload {
   dependencies: readonly string[] | undefined = undefined
   reason: string | undefined = undefined
   reasonCode: string | undefined = undefined
-  /** A run: to be opened when it has no id, else spoken of. */
+  /** A run without an id opens a run; one with an id refers to it. */
   hasRun = false
   runId: string | undefined = undefined
   agent: string | undefined = undefined
@@ -26,7 +26,7 @@ export class Payload {
   outcome: string | undefined = undefined
   tokenUsage: number | undefined = undefined
   elapsedMs: number | undefined = undefined
-  /** Name, value, name, value, … */
+  /** Alternating names and values. */
   fields: readonly unknown[] = noFields
 
   constructor(payload: RawPayload) {
@@ -34,7 +34,7 @@ export class Payload {
     this.read(payload)
   }
 
-  /** Says what this payload says, and nothing of what it said before: one object serves a million lines. */
+  /** Replaces all values by those of this payload, so that one object serves a million lines. */
   read(payload: RawPayload): this {
     this.raw = payload
     this.from = this.to = undefined
@@ -46,14 +46,14 @@ export class Payload {
     const run = payload['run']
     const nested = typeof run === 'object' && run !== null ? (run as RawPayload) : undefined
     this.hasRun = nested !== undefined
-    const told = nested !== undefined && 'runId' in nested ? nested : payload
-    this.runId = text(told['runId'])
+    const runValues = nested !== undefined && 'runId' in nested ? nested : payload
+    this.runId = text(runValues['runId'])
     this.agent = text(nested?.['agent'])
-    this.agentTurnId = text(nested?.['agentTurnId']) ?? text(told['agentTurnId'])
-    this.outcome = text(told['outcome'])
-    this.tokenUsage = number(told['tokenUsage'])
-    this.elapsedMs = number(told['elapsedMs'])
-    this.reasonCode = text(told['reasonCode']) ?? text(payload['reasonCode'])
+    this.agentTurnId = text(nested?.['agentTurnId']) ?? text(runValues['agentTurnId'])
+    this.outcome = text(runValues['outcome'])
+    this.tokenUsage = number(runValues['tokenUsage'])
+    this.elapsedMs = number(runValues['elapsedMs'])
+    this.reasonCode = text(runValues['reasonCode']) ?? text(payload['reasonCode'])
     const ofRun = typeof payload['runId'] === 'string'
     for (const key in payload) {
       const value = payload[key]
@@ -93,11 +93,11 @@ export class Payload {
         case 'tokenUsage':
         case 'elapsedMs':
         case 'agentTurnId':
-          // Beside a runId they are the run's.
+          // Next to a runId they belong to the run.
           if (!ofRun) (fields ??= []).push(key, value)
           break
         case '__proto__':
-          break // an assignment to it would change what an object is, not what it holds
+          break // an assignment would change the prototype
         default:
           ;(fields ??= []).push(key, value)
       }
@@ -108,16 +108,15 @@ export class Payload {
 }
 
 const noFields: readonly unknown[] = Object.freeze([])
-/** An empty payload. */
 export const emptyPayload = new Payload(Object.freeze({}))
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Finite, so that a priority can be compared and written: 1e999 is read as Infinity. */
+/** Finite, so that a priority can be compared and written: JSON.parse reads 1e999 as Infinity. */
 function number(value: unknown): number | undefined {
-  const told = typeof value === 'string' && value.trim() !== '' ? Number(value) : value
-  // -0 is 0: it could not be told from it once written.
-  return typeof told === 'number' && Number.isFinite(told) ? told + 0 : undefined
+  const parsed = typeof value === 'string' && value.trim() !== '' ? Number(value) : value
+  // Adding 0 turns -0 into 0, which is how JSON writes it.
+  return typeof parsed === 'number' && Number.isFinite(parsed) ? parsed + 0 : undefined
 }

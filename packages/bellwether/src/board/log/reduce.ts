@@ -1,14 +1,13 @@
 /**
- * One event and one task: where it leads, and what it leaves on the task. Always: the transitions of task.ts alone decide
- * whether a task may move; what a task carries is bounded; the first word on how a run ended stands. What a payload says is
- * left to said.ts, which lines count at all to the fold.
+ * Applies one event to one task. The transitions of task.ts decide whether a move is legal; the size of a task is bounded;
+ * the first event that ends a run wins. fold.ts decides which lines count.
  */
 import type { Payload } from './payload.js'
 import { leadsTo, transitions, type EventType, type Run, type Task, type TaskStatus } from './task.js'
 
 export type Mutable<T> = { -readonly [K in keyof T]: T[K] }
 
-/** The parts of a line that a task is made of. */
+/** The parts of a line that change a task. */
 export interface EventParts {
   readonly payload: Payload
   readonly eventIdStart: number
@@ -19,82 +18,82 @@ export interface EventParts {
   text(start: number, end: number): string
 }
 
-// A task that is tried for ever must not grow for ever; the log has them all.
+// Bounds a task that is retried without end; the log has all of its runs.
 export const runsMax = 20
-// Far more than any policy needs; a new name in every line would otherwise fill the memory.
+// Far more than any policy needs; without a bound, a new name in every line would fill the memory.
 export const fieldsMax = 128
 
 const none: readonly never[] = Object.freeze([])
 const empty: Readonly<Record<string, unknown>> = Object.freeze({})
 const closers: ReadonlySet<EventType> = new Set(['task_review', 'task_done', 'task_blocked', 'task_failed'])
 
-/** The status after this event; undefined: the task may not move that way. */
+/** The status after this event; undefined: the transition is illegal. */
 export function statusAfter(
   status: TaskStatus,
   type: EventType,
-  said: Pick<Payload, 'from' | 'to'>,
+  payload: Pick<Payload, 'from' | 'to'>,
 ): TaskStatus | undefined {
-  const plain = leadsTo[type]
-  if (plain === null) return status
-  if (said.from === status) {
-    // The reference's second claim starts the work, and it may say again what a task is already.
-    if (said.to === status && plain === status) return status
-    if (type === 'task_claimed' && said.to === 'in_progress')
+  const target = leadsTo[type]
+  if (target === null) return status
+  if (payload.from === status) {
+    // A second claim by the reference starts the work, and it may repeat the current status.
+    if (payload.to === status && target === status) return status
+    if (type === 'task_claimed' && payload.to === 'in_progress')
       return transitions[status].includes('in_progress') ? 'in_progress' : undefined
   }
-  return transitions[status].includes(plain) ? plain : undefined
+  return transitions[status].includes(target) ? target : undefined
 }
 
-export function createTask(taskId: string, facts: EventParts): Mutable<Task> {
-  const at = facts.at()
-  const { payload: said } = facts
+export function createTask(taskId: string, parts: EventParts): Mutable<Task> {
+  const at = parts.at()
+  const { payload } = parts
   const task: Mutable<Task> = {
     taskId,
-    title: said.title ?? '',
+    title: payload.title ?? '',
     status: 'pending',
-    priority: said.priority ?? 0,
-    impact: said.impact ?? 0,
-    dependencies: said.dependencies ?? none,
-    assignee: said.assignee ?? null,
+    priority: payload.priority ?? 0,
+    impact: payload.impact ?? 0,
+    dependencies: payload.dependencies ?? none,
+    assignee: payload.assignee ?? null,
     reason: null,
     createdAt: at,
     updatedAt: at,
     runs: none,
     fields: empty,
   }
-  setFields(task, said.fields)
+  setFields(task, payload.fields)
   return task
 }
 
-/** Changes the task, but for its time; whoever calls owns it. */
-export function applyEvent(task: Mutable<Task>, type: EventType, status: TaskStatus, facts: EventParts): void {
-  const { payload: said } = facts
+/** Changes the task in place, except its time. The caller owns the task. */
+export function applyEvent(task: Mutable<Task>, type: EventType, status: TaskStatus, parts: EventParts): void {
+  const { payload } = parts
   const before = task.status
   task.status = status
-  if (said.title !== undefined) task.title = said.title
-  if (said.priority !== undefined) task.priority = said.priority
-  if (said.impact !== undefined) task.impact = said.impact
-  if (said.dependencies !== undefined) task.dependencies = said.dependencies
-  if (said.assignee !== undefined) task.assignee = said.assignee
-  else if (type === 'task_claimed') task.assignee = facts.text(facts.actorStart, facts.actorEnd)
-  if (said.fields.length > 0) setFields(task, said.fields)
+  if (payload.title !== undefined) task.title = payload.title
+  if (payload.priority !== undefined) task.priority = payload.priority
+  if (payload.impact !== undefined) task.impact = payload.impact
+  if (payload.dependencies !== undefined) task.dependencies = payload.dependencies
+  if (payload.assignee !== undefined) task.assignee = payload.assignee
+  else if (type === 'task_claimed') task.assignee = parts.text(parts.actorStart, parts.actorEnd)
+  if (payload.fields.length > 0) setFields(task, payload.fields)
   if (status === 'blocked' || status === 'failed') {
-    const reason = said.reason ?? (type === 'task_noted' ? undefined : said.reasonCode)
+    const reason = payload.reason ?? (type === 'task_noted' ? undefined : payload.reasonCode)
     if (reason !== undefined) task.reason = reason
     else if (before !== status) task.reason = null
   } else task.reason = null
-  if (said.runId !== undefined) updateRun(task, said.runId, closers.has(type), facts)
-  else if (type === 'task_started' && said.hasRun) openRun(task, facts)
+  if (payload.runId !== undefined) updateRun(task, payload.runId, closers.has(type), parts)
+  else if (type === 'task_started' && payload.hasRun) openRun(task, parts)
 }
 
-/** An operator's word to the whole board. A fence only raises the token: it is no word. */
+/** The board's control after an operator's command. A fence only raises the token. */
 export function controlAfter(
   control: Readonly<Record<string, unknown>>,
-  said: Payload,
+  payload: Payload,
 ): Readonly<Record<string, unknown>> {
-  if (said.raw['fence'] !== undefined) return control
+  if (payload.raw['fence'] !== undefined) return control
   const after: Record<string, unknown> = { ...control }
-  for (const [key, value] of Object.entries(said.raw)) put(after, key, value)
+  for (const [key, value] of Object.entries(payload.raw)) put(after, key, value)
   return after
 }
 
@@ -111,29 +110,29 @@ function put(fields: Record<string, unknown>, key: string, value: unknown): void
   fields[key] = value
 }
 
-function openRun(task: Mutable<Task>, facts: EventParts): void {
-  const startedAt = facts.at()
-  const { agent = task.assignee ?? '', agentTurnId } = facts.payload
-  const runId = facts.text(facts.eventIdStart, facts.eventIdEnd)
+function openRun(task: Mutable<Task>, parts: EventParts): void {
+  const startedAt = parts.at()
+  const { agent = task.assignee ?? '', agentTurnId } = parts.payload
+  const runId = parts.text(parts.eventIdStart, parts.eventIdEnd)
   const run: Run = agentTurnId === undefined ? { runId, agent, startedAt } : { runId, agent, startedAt, agentTurnId }
   if (agent !== '') task.assignee = agent
   task.runs = task.runs.length === 0 ? [run] : [...task.runs.slice(1 - runsMax), run]
 }
 
-function updateRun(task: Mutable<Task>, runId: string, closing: boolean, facts: EventParts): void {
-  const { payload: said } = facts
+function updateRun(task: Mutable<Task>, runId: string, closing: boolean, parts: EventParts): void {
+  const { payload } = parts
   const index = task.runs.findLastIndex((run) => run.runId === runId)
   const run = task.runs[index]
   if (run === undefined || run.endedAt !== undefined) return
   const after: Mutable<Run> = { ...run }
-  if (said.agentTurnId !== undefined) after.agentTurnId = said.agentTurnId
-  // A hand may have moved the task on before its run ended: then a note closes the run, by saying how it ended.
-  if (closing || said.outcome !== undefined) {
-    after.endedAt = facts.at()
-    if (said.outcome !== undefined) after.outcome = said.outcome
-    if (said.reasonCode !== undefined) after.reasonCode = said.reasonCode
-    if (said.tokenUsage !== undefined) after.tokenUsage = said.tokenUsage
-    if (said.elapsedMs !== undefined) after.elapsedMs = said.elapsedMs
+  if (payload.agentTurnId !== undefined) after.agentTurnId = payload.agentTurnId
+  // If a person moved the task before its run ended, a note with an outcome closes the run.
+  if (closing || payload.outcome !== undefined) {
+    after.endedAt = parts.at()
+    if (payload.outcome !== undefined) after.outcome = payload.outcome
+    if (payload.reasonCode !== undefined) after.reasonCode = payload.reasonCode
+    if (payload.tokenUsage !== undefined) after.tokenUsage = payload.tokenUsage
+    if (payload.elapsedMs !== undefined) after.elapsedMs = payload.elapsedMs
   }
   task.runs = task.runs.with(index, after)
 }

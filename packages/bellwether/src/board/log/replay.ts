@@ -1,10 +1,10 @@
 /**
- * A log read from a place to its end, line by line, into a fold. Always: memory is bounded by the longest line that is allowed
- * and not by the file; every line is either counted or reported by its number; a last line without a newline counts when it
- * is whole, and is told as torn when it is not. Nothing is written here.
+ * Reads a log from a position to its end into a fold. Memory is bounded by the longest allowed line. Every line is counted
+ * or reported with its number. A last line without a newline counts if it is complete JSON, and else is reported as torn.
  */
 import type { LogFile } from '../../ports/disk/disk.js'
 import { Fold, type Problem } from './fold.js'
+import { parseJson } from './json.js'
 import { lineReadMaxBytes } from './line.js'
 
 export interface LineIssue {
@@ -14,32 +14,32 @@ export interface LineIssue {
 }
 
 export interface ReplayReport {
-  /** Lines that hold anything. */
+  /** Lines that are not blank. */
   lines: number
   counts: Partial<Record<Problem, number>>
-  /** The first ones; `counts` has them all. */
+  /** The first ones; `counts` covers all. */
   issues: LineIssue[]
-  /** Whether the log ends in a piece of a line. */
+  /** Whether the log ends in an incomplete line. */
   torn: boolean
 }
 
-// Enough to see what is wrong; a log of garbage must not fill the memory with complaints.
+// Enough to see what is wrong; a damaged log must not fill the memory with reports.
 const issuesMax = 1_000
-// Large enough that reading is cheap, small enough that a server can answer between two of them.
+// Large enough for cheap reads, small enough that a server can answer between two chunks.
 const chunkBytes = 2 ** 20
 const newline = 0x0a
-// A short line of ours: what room is made for is rather too much than too little.
+// The size of a short line: the tables are allocated rather too large than too small.
 const lineBytes = 220
 
-/** Where a reader is in a log. A new one is at the start. */
+/** A position in a log with the fold up to it. A new reader is at the start. */
 export class Reader {
   readonly fold: Fold
   readonly report: ReplayReport = { lines: 0, counts: {}, issues: [], torn: false }
-  /** Up to here everything has been taken, whole lines only. */
+  /** The byte up to which complete lines have been read. */
   position = 0
-  /** Whole lines up to `position`, empty ones too. */
+  /** Complete lines up to `position`, including blank ones. */
   lineNumber = 0
-  /** The last line counted already, although its newline is still missing. */
+  /** The last line has counted, although its newline is still missing. */
   openEnd = false
   #chunk = Buffer.allocUnsafe(chunkBytes)
 
@@ -47,7 +47,7 @@ export class Reader {
     this.fold = fold
   }
 
-  /** A reader that stands where another stood, at the end of a whole line. */
+  /** Continues where another reader stopped, at the end of a complete line. */
   static from(
     fold: Fold,
     past: Pick<ReplayReport, 'lines' | 'counts'> & { position: number; lineNumber: number },
@@ -61,15 +61,15 @@ export class Reader {
   }
 
   /**
-   * Takes what has been appended since. `onCounted` sees the bytes of each line that counted; `onProgress` how far it got;
-   * with `whole` a last line without newline is taken as a line also when it is broken: nobody will complete it.
+   * Reads what was appended since. `onCounted` gets the bytes of each line that counted. With `complete` a broken last line
+   * without a newline is reported as a line: the caller knows that its writer is gone.
    */
   async read(
     log: LogFile,
     {
       onCounted,
       onProgress,
-      complete: whole = false,
+      complete: complete = false,
     }: {
       readonly onCounted?: (bytes: Buffer, start: number, end: number) => Promise<void> | void
       readonly onProgress?: (position: number, size: number) => void
@@ -78,30 +78,30 @@ export class Reader {
   ): Promise<void> {
     const size = await log.size()
     if (this.position === 0) this.fold.expect(size / lineBytes)
-    // What stands in `chunk` from `kept` bytes before the place that is read next.
-    let kept = 0
+    // Bytes at the start of the chunk that belong to a line whose end has not been read yet.
+    let pending = 0
     let skipping = 0
     let at = this.position
     this.report.torn = false
     while (at < size) {
-      if (kept === this.#chunk.length) this.#chunk = Buffer.concat([this.#chunk], this.#chunk.length * 2)
-      const got = await log.read(this.#chunk.subarray(kept), at)
+      if (pending === this.#chunk.length) this.#chunk = Buffer.concat([this.#chunk], this.#chunk.length * 2)
+      const got = await log.read(this.#chunk.subarray(pending), at)
       if (got === 0) break
       at += got
-      const end = kept + got
+      const end = pending + got
       const chunk = this.#chunk
       let start = 0
-      for (let stop = chunk.indexOf(newline, kept); stop >= 0 && stop < end; stop = chunk.indexOf(newline, start)) {
+      for (let stop = chunk.indexOf(newline, pending); stop >= 0 && stop < end; stop = chunk.indexOf(newline, start)) {
         if (skipping > 0) {
           this.#tooLong(skipping + stop - start)
           skipping = 0
         } else if (this.openEnd) {
           this.openEnd = false
-          // Another program went on in the line instead of beginning one.
+          // Another program continued the line instead of starting a new one.
           if (!isBlank(chunk, start, stop)) this.#note('broken_json', 'text after the end of the line before')
         } else {
           const taken = this.#take(chunk, start, stop)
-          // Awaited only where it must be: a million lines would pay for it.
+          // Await only if necessary: it would cost time for each of a million lines.
           if (taken === 'unsure' ? await this.#resolveUnsure(chunk, start, stop) : taken) {
             const done = onCounted?.(chunk, start, stop)
             if (done !== undefined) await done
@@ -111,45 +111,45 @@ export class Reader {
         start = stop + 1
         this.position = at - (end - start)
       }
-      kept = end - start
-      if (kept > lineReadMaxBytes) {
-        // Too long to be a line of ours: count its bytes and let them go.
-        skipping += kept
-        kept = 0
-      } else if (start > 0 && kept > 0) chunk.copy(chunk, 0, start, end)
+      pending = end - start
+      if (pending > lineReadMaxBytes) {
+        // Longer than any allowed line: count its bytes and skip them.
+        skipping += pending
+        pending = 0
+      } else if (start > 0 && pending > 0) chunk.copy(chunk, 0, start, end)
       onProgress?.(at, size)
     }
-    if (this.#chunk.length > chunkBytes && kept < chunkBytes) {
-      const rest = this.#chunk.subarray(0, kept)
+    if (this.#chunk.length > chunkBytes && pending < chunkBytes) {
+      const rest = this.#chunk.subarray(0, pending)
       this.#chunk = Buffer.allocUnsafe(chunkBytes)
       rest.copy(this.#chunk)
     }
-    if (kept > 0 || skipping > 0) await this.#end(kept, skipping, whole, onCounted)
+    if (pending > 0 || skipping > 0) await this.#end(pending, skipping, complete, onCounted)
   }
 
-  /** What comes after the last newline. A whole object is a whole line: no piece of a line is one. */
+  /** The bytes after the last newline. Complete JSON is a complete line: no prefix of a line is valid JSON. */
   async #end(
-    kept: number,
+    pending: number,
     skipping: number,
-    whole: boolean,
+    complete: boolean,
     onCounted: ((bytes: Buffer, start: number, end: number) => Promise<void> | void) | undefined,
   ): Promise<void> {
     if (this.openEnd) return
-    const last = this.#chunk.subarray(0, kept)
-    const closed = skipping === 0 && last.lastIndexOf('}') >= 0 && isWhole(last)
+    const last = this.#chunk.subarray(0, pending)
+    const closed = skipping === 0 && last.lastIndexOf('}') >= 0 && parseJson(last.toString('utf8')) !== undefined
     if (closed) {
-      const taken = this.#take(last, 0, kept)
-      if (taken === 'unsure' ? await this.#resolveUnsure(last, 0, kept) : taken) await onCounted?.(last, 0, kept)
+      const taken = this.#take(last, 0, pending)
+      if (taken === 'unsure' ? await this.#resolveUnsure(last, 0, pending) : taken) await onCounted?.(last, 0, pending)
       this.openEnd = true
-      this.position += kept
+      this.position += pending
       return
     }
     this.report.torn = true
-    if (!whole) return
-    if (skipping > 0) this.#tooLong(skipping + kept)
-    else if (this.#take(last, 0, kept) === 'unsure') await this.#resolveUnsure(last, 0, kept)
+    if (!complete) return
+    if (skipping > 0) this.#tooLong(skipping + pending)
+    else if (this.#take(last, 0, pending) === 'unsure') await this.#resolveUnsure(last, 0, pending)
     this.lineNumber += 1
-    this.position += skipping + kept
+    this.position += skipping + pending
   }
 
   #take(bytes: Buffer, start: number, end: number): boolean | 'unsure' {
@@ -163,7 +163,7 @@ export class Reader {
     return false
   }
 
-  /** The line's id looks like one of long ago: the log itself tells whether it is. */
+  /** The id may be that of an earlier event: the index looks it up in the log. */
   async #resolveUnsure(bytes: Buffer, start: number, end: number): Promise<boolean> {
     const id = this.fold.detail
     const stop = bytes[end - 1] === 0x0d ? end - 1 : end
@@ -176,7 +176,7 @@ export class Reader {
 
   #tooLong(bytes: number): void {
     this.report.lines += 1
-    this.#note('too_long', `${bytes} bytes; the most is ${lineReadMaxBytes}`)
+    this.#note('too_long', `${bytes} bytes; the maximum is ${lineReadMaxBytes}`)
   }
 
   #note(kind: Problem, detail: string): void {
@@ -189,14 +189,4 @@ export class Reader {
 function isBlank(bytes: Buffer, start: number, end: number): boolean {
   for (let i = start; i < end; i += 1) if (bytes[i] !== 0x20 && bytes[i] !== 0x09) return false
   return true
-}
-
-function isWhole(bytes: Buffer): boolean {
-  try {
-    JSON.parse(bytes.toString('utf8'))
-    return true
-  } catch (error) {
-    if (error instanceof SyntaxError) return false
-    throw error
-  }
 }

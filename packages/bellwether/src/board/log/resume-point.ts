@@ -1,7 +1,6 @@
 /**
- * What a snapshot must say so that a log can be read on from it: a mark by which the log is known again, the file that has the
- * ids of its events, and a seal over all of it. Always: the same log gives the same facts. Whether they hold is judged by
- * resume.ts; when they are written is the scribe's to say.
+ * The data that a snapshot needs so that reading a log can resume from it: a mark that identifies the log, the file with the
+ * ids of its events, and a seal over all of it. The same log gives the same data. resume.ts checks it.
  */
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
@@ -9,15 +8,14 @@ import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { buildIdRecords, type IdRecords } from './event-id-index.js'
 import type { Fold } from './fold.js'
 
-/** Below this a log is read in the time that it takes to open a snapshot: nothing is kept for it. */
+/** Reading a shorter log takes no longer than opening a snapshot, so no resume data is written for it. */
 export const resumeMinBytes = 2 ** 20
 
-/** What a snapshot says beyond its tasks, for those who go on from it. */
 export interface ResumeData {
-  /** Whole lines of the log, empty ones too. */
+  /** Complete lines of the log, including blank ones. */
   readonly lineNumber: number
   readonly unfenced: number
-  /** A hash of samples of the log up to the place: another log has another one. */
+  /** A hash of samples of the log up to the position; another log has another mark. */
   readonly mark: string
   readonly ids: { readonly file: string; readonly count: number; readonly sha256: string }
 }
@@ -29,11 +27,11 @@ interface Sealed {
   readonly hash: string
 }
 
-/** Over everything that the hash of the tasks leaves out. */
-export function sealOf({ version, updatedAt, replay, hash }: Sealed, facts: ResumeData): string {
-  const { lineNumber, unfenced, mark, ids } = facts
-  const told = [version, updatedAt, replay, hash, lineNumber, unfenced, mark, ids.file, ids.count, ids.sha256]
-  return createHash('sha256').update(JSON.stringify(told)).digest('hex')
+/** A hash over everything that the hash of the tasks does not cover. */
+export function sealOf({ version, updatedAt, replay, hash }: Sealed, data: ResumeData): string {
+  const { lineNumber, unfenced, mark, ids } = data
+  const sealed = [version, updatedAt, replay, hash, lineNumber, unfenced, mark, ids.file, ids.count, ids.sha256]
+  return createHash('sha256').update(JSON.stringify(sealed)).digest('hex')
 }
 
 const idsFileOf = ({ sha256 }: Pick<IdRecords, 'sha256'>): string => `tasks.snapshot.${sha256.slice(0, 16)}.ids`
@@ -43,7 +41,7 @@ const sampleBytes = 4_096
 const samples = 32
 const lastBytes = 65_536
 
-/** Enough to know a log again: its start, its last lines, and samples between. Not every byte: that would be reading it. */
+/** Identifies a log by its start, its last lines and samples between. Hashing every byte would mean reading the log. */
 export async function markOf(log: Pick<LogFile, 'read'>, position: number): Promise<string> {
   const hash = createHash('sha256')
   const take = async (from: number, length: number) => {
@@ -68,11 +66,11 @@ interface LogPosition {
   readonly fold: Fold
   readonly position: number
   readonly lineNumber: number
-  /** The last line has no newline yet, or is torn: nobody can go on from there. */
+  /** The last line has no newline yet, or is torn: reading cannot resume from there. */
   readonly openEnd: boolean
 }
 
-/** Writes the file of ids, unless it is there; undefined where nothing is to be gone on from. */
+/** Writes the index file of ids unless it exists. Undefined: reading cannot resume from this position. */
 export async function writeResumeData(
   at: LogPosition,
   log: LogFile,
@@ -80,7 +78,7 @@ export async function writeResumeData(
   { disk, draftId, minBytes = resumeMinBytes }: { disk: Disk; draftId: string; minBytes?: number | undefined },
 ): Promise<ResumeData | undefined> {
   if (at.openEnd || at.position < minBytes) return undefined
-  const records = await buildIdRecords((tell) => at.fold.eachId(tell), at.fold.idIndex)
+  const records = await buildIdRecords((visit) => at.fold.eachId(visit), at.fold.idIndex)
   const { count, sha256 } = records
   const file = idsFileOf(records)
   const path = join(state, file)
@@ -94,7 +92,7 @@ export async function writeResumeData(
   return { lineNumber, unfenced: fold.unfenced, mark: await markOf(log, position), ids: { file, count, sha256 } }
 }
 
-/** Takes away the files of ids that no live snapshot names. */
+/** Removes the index files that the live snapshot does not name. */
 export async function dropOldIds(state: string, keep: string | undefined, disk: Disk): Promise<void> {
   for (const name of await disk.list(state)) if (isIdsFile(name) && name !== keep) await disk.remove(join(state, name))
 }

@@ -1,7 +1,6 @@
 /**
- * Where the files of a task root are, and whether they may be touched. Always: every path lies in the root as the disk sees it
- * (links that lead out of it are refused), and the root lies on a disk of this machine: on a network filesystem neither an
- * exclusive create nor an append is what it says (hazard 19). What the files hold is left to others.
+ * The paths of a task root. Every path lies inside the root after links are resolved, and the root is on a local disk:
+ * on a network filesystem, exclusive creates and appends are not reliable (hazard 19). Also explains disk errors.
  */
 import { join, sep } from 'node:path'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
@@ -20,7 +19,7 @@ export interface TaskRoot {
 const networkTypes =
   /^(?:nfs\d*|cifs|smb\w*|ncpfs|ncp|afs|ceph|coda|lustre|gpfs|9p|virtiofs|gfs2?|ocfs2|beegfs\w*|orangefs|glusterfs|davfs\d*|fuse\.(?!fuse-overlayfs$|overlay|ntfs|exfat|ext\d|bindfs|mergerfs|gocryptfs|encfs|lxcfs|portal)\S*)$/i
 
-/** Whether files there are shared with other machines, as far as the filesystem's name tells. */
+/** Whether a filesystem of this type is shared with other machines. */
 export function isNetwork(filesystem: string): boolean {
   return networkTypes.test(filesystem)
 }
@@ -28,22 +27,22 @@ export function isNetwork(filesystem: string): boolean {
 export async function findRoot(
   path: string,
   { disk, machine }: { readonly disk: Disk; readonly machine: Machine },
-  make: 'make' | 'look' = 'look',
+  mode: 'create' | 'existing' = 'existing',
 ): Promise<TaskRoot> {
   const real = await realFolder(path, disk)
   const filesystem = await machine.filesystem(real)
   if (filesystem !== undefined && isNetwork(filesystem)) {
     throw new Terminal(
-      `${path} lies on a network filesystem (${filesystem}), where locks and appends cannot be trusted`,
+      `Cannot use task root ${path}: locks and appends are not reliable on a network filesystem (${filesystem}).`,
       {
         code: 'network_filesystem',
-        hint: 'Keep the task root on a local disk, and let other machines go through the HTTP interface.',
+        hint: 'Move the task root to a local disk; other machines can use the HTTP API.',
       },
     )
   }
   const state = join(real, 'state')
   const locks = join(state, 'locks')
-  if (make === 'make') await explainDisk(locks, () => disk.makeFolder(locks))
+  if (mode === 'create') await explainDisk(locks, () => disk.makeFolder(locks))
   for (const folder of [state, locks]) await within(folder, real, disk)
   return {
     path: real,
@@ -56,8 +55,8 @@ export async function findRoot(
 }
 
 async function realFolder(path: string, disk: Disk): Promise<string> {
-  const nothing = () =>
-    new InvalidInput(`there is no folder ${path}`, {
+  const notFound = () =>
+    new InvalidInput(`Cannot open task root ${path}: it is not a folder.`, {
       code: 'no_such_root',
       hint: 'Name the task root with --root DIR.',
     })
@@ -65,11 +64,11 @@ async function realFolder(path: string, disk: Disk): Promise<string> {
   try {
     real = await disk.realPath(path)
   } catch (error) {
-    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') throw nothing()
+    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') throw notFound()
     throw diskError(path, error)
   }
   const entry = await disk.stat(real)
-  if (entry === 'missing' || entry.kind !== 'folder') throw nothing()
+  if (entry === 'missing' || entry.kind !== 'folder') throw notFound()
   return real
 }
 
@@ -80,21 +79,21 @@ async function within(folder: string, root: string, disk: Disk): Promise<void> {
     const target = await explainDisk(folder, () => disk.realPath(folder))
     if (!target.startsWith(root + sep)) throw outside(folder, target)
   } else if (entry.kind !== 'folder') {
-    throw new Terminal(`${folder} is not a folder`, {
+    throw new Terminal(`Cannot use the task root: ${folder} is not a folder.`, {
       code: 'no_folder',
-      hint: 'Move it away: the board keeps files there.',
+      hint: 'Move it away; the board creates a folder there.',
     })
   }
 }
 
 function outside(path: string, target: string): Terminal {
-  return new Terminal(`${path} leads out of the task root, to ${target}`, {
+  return new Terminal(`Cannot use ${path}: the link points outside the task root, to ${target}.`, {
     code: 'symlink_refused',
-    hint: 'The board writes inside its root only. Replace the link by a folder.',
+    hint: 'Replace the link with a folder: the board writes only inside its root.',
   })
 }
 
-/** Runs `work` on a file of the root; what the system refuses is told in words. */
+/** Runs `work` on a file of the root and explains errors of the operating system. */
 export async function explainDisk<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -113,24 +112,33 @@ function diskError(path: string, error: unknown): unknown {
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return new Terminal(`${path} may not be written or read by this user`, {
+      return new Terminal(`Cannot read or write ${path}: permission denied.`, {
         ...cause,
         code: 'permission_denied',
-        hint: 'Check the owner and the mode of the file and of its folders.',
+        hint: 'Check the owner and mode of the file and of its folders.',
       })
     case 'ENOSPC':
     case 'EDQUOT':
-      return new Retryable(`the disk with ${path} is full`, { ...cause, code: 'disk_full', afterMs: 5_000 })
+      return new Retryable(`Cannot write ${path}: the disk is full.`, {
+        ...cause,
+        code: 'disk_full',
+        afterMs: 5_000,
+        hint: 'Free some space; the write can then be retried.',
+      })
     case 'ELOOP':
-      return new Terminal(`${path} is a symbolic link`, {
+      return new Terminal(`Cannot open ${path}: it is a symbolic link.`, {
         ...cause,
         code: 'symlink_refused',
-        hint: 'The board follows no links. Put the file itself there.',
+        hint: 'Replace the link with the file: the board does not follow links.',
       })
     case 'ENOTFILE':
     case 'EISDIR':
     case 'ENXIO':
-      return new Terminal(`${path} is not a regular file`, { ...cause, code: 'no_regular_file', hint: 'Move it away.' })
+      return new Terminal(`Cannot open ${path}: it is not a regular file.`, {
+        ...cause,
+        code: 'no_regular_file',
+        hint: 'Move it away.',
+      })
     default:
       return error
   }

@@ -1,25 +1,25 @@
 /**
- * The tasks of one moment, by id, in the order of their creation. Always: it never changes; the next moment is made from it by
- * naming what changed, and costs what changed and not what is there. What a task is, is left to task.ts.
+ * An immutable map of tasks by id in order of creation. The next version is derived from it at a cost that depends on the
+ * number of changed tasks, not on the number of tasks.
  */
 import type { Task } from './task.js'
 
-// Copied for every new moment; a whole copy is made when this part of all tasks lies above the base.
+// The overlay is copied for every version; the base is rebuilt when the overlay exceeds this part of all tasks.
 const overlayPart = 32
 const overlayMin = 32
 const overlayMax = 4_096
 
 export class TaskMap implements ReadonlyMap<string, Task> {
   readonly #base: ReadonlyMap<string, Task>
-  /** What the base has otherwise or not at all. */
+  /** Tasks that differ from the base or are missing there. */
   readonly #overlay: ReadonlyMap<string, Task>
-  /** The ids that the base does not have, in order. */
+  /** Ids that the base does not have, in order of creation. */
   readonly #added: readonly string[]
 
-  private constructor(base: ReadonlyMap<string, Task>, over: ReadonlyMap<string, Task>, fresh: readonly string[]) {
+  private constructor(base: ReadonlyMap<string, Task>, overlay: ReadonlyMap<string, Task>, added: readonly string[]) {
     this.#base = base
-    this.#overlay = over
-    this.#added = fresh
+    this.#overlay = overlay
+    this.#added = added
   }
 
   static of(tasks: Iterable<Task>): TaskMap {
@@ -28,17 +28,17 @@ export class TaskMap implements ReadonlyMap<string, Task> {
     return new TaskMap(base, new Map(), [])
   }
 
-  /** The same with these instead; those that are new come last, in the order given. */
+  /** A map with these tasks replaced; new ones come last, in the given order. */
   with(changed: Iterable<Task>): TaskMap {
-    const over = new Map(this.#overlay)
-    const fresh = [...this.#added]
+    const overlay = new Map(this.#overlay)
+    const added = [...this.#added]
     for (const task of changed) {
-      if (!over.has(task.taskId) && !this.#base.has(task.taskId)) fresh.push(task.taskId)
-      over.set(task.taskId, task)
+      if (!overlay.has(task.taskId) && !this.#base.has(task.taskId)) added.push(task.taskId)
+      overlay.set(task.taskId, task)
     }
-    const next = new TaskMap(this.#base, over, fresh)
+    const next = new TaskMap(this.#base, overlay, added)
     const room = Math.min(Math.max(overlayMin, next.size / overlayPart), overlayMax)
-    return over.size <= room ? next : TaskMap.of(next.values())
+    return overlay.size <= room ? next : TaskMap.of(next.values())
   }
 
   get size(): number {
@@ -53,8 +53,8 @@ export class TaskMap implements ReadonlyMap<string, Task> {
     return this.#overlay.has(taskId) || this.#base.has(taskId)
   }
 
-  forEach(tell: (task: Task, taskId: string, map: ReadonlyMap<string, Task>) => void): void {
-    for (const [taskId, task] of this) tell(task, taskId, this)
+  forEach(visit: (task: Task, taskId: string, map: ReadonlyMap<string, Task>) => void): void {
+    for (const [taskId, task] of this) visit(task, taskId, this)
   }
 
   *entries(): Generator<[string, Task], undefined> {

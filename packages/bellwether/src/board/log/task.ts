@@ -1,7 +1,6 @@
 /**
- * The board's words: what a task is, which events the log knows, and which status may follow which. Always: these lists are
- * the only place where the words stand; an event's type decides the status it leads to (but for the reference's second
- * claim, see reduce.ts). Reading and writing lines is left to the log, what they add up to to the fold.
+ * The board's vocabulary: tasks, event types, statuses and the allowed transitions. No other file defines these names. An
+ * event's type decides the status it leads to, except for a second claim by the reference implementation (reduce.ts).
  */
 export const taskStatuses = ['pending', 'claimed', 'in_progress', 'review', 'done', 'blocked', 'failed'] as const
 export type TaskStatus = (typeof taskStatuses)[number]
@@ -16,13 +15,13 @@ export const eventTypes = [
   'task_blocked',
   'task_failed',
   'task_reopened',
-  // Ours, beyond the reference: a change that moves no status, and an operator's word to the whole board.
+  // Not in the reference implementation: a change without a transition, and an operator's command to the whole board.
   'task_noted',
   'board_control',
 ] as const
 export type EventType = (typeof eventTypes)[number]
 
-/** The tag that people read in a line; one a type. */
+/** The tag that people read in a line, one per type. */
 export const messageTypes = {
   task_created: '[TASK]',
   diag_task_created: '[DIAG]',
@@ -37,7 +36,7 @@ export const messageTypes = {
   board_control: '[TASK]',
 } as const satisfies Record<EventType, string>
 
-/** Where each type leads; null: the status stays. */
+/** The status after an event of each type. Null: the status does not change. */
 export const leadsTo = {
   task_created: 'pending',
   diag_task_created: 'pending',
@@ -62,7 +61,7 @@ export const transitions: Readonly<Record<TaskStatus, readonly TaskStatus[]>> = 
   done: [],
 }
 
-/** One line of state/tasks.jsonl. `token` is the fencing token of the lock it was written under; old roots have none. */
+/** One line of state/tasks.jsonl. `token` is the fencing token of the writer's lock; lines of old roots have none. */
 export interface TaskEvent {
   readonly eventId: string
   readonly taskId: string
@@ -74,7 +73,7 @@ export interface TaskEvent {
   readonly token?: number
 }
 
-/** What a writer decides; the log adds id, tag, time and token. An id may be given: it then is the idempotency key. */
+/** An event before the log adds id, tag, time and token. If the writer sets an id, it is the idempotency key. */
 export interface Draft {
   readonly eventId?: string
   readonly taskId: string
@@ -83,9 +82,9 @@ export interface Draft {
   readonly payload?: Readonly<Record<string, unknown>>
 }
 
-/** One attempt at a task: opened by task_started with `payload.run`, closed by the event that carries its outcome. */
+/** One attempt at a task. task_started with `payload.run` opens it; the event that carries its outcome closes it. */
 export interface Run {
-  /** The intent line's eventId: the spawn's idempotency key. */
+  /** The eventId of the intent line, which is also the idempotency key of the spawn. */
   readonly runId: string
   readonly agent: string
   readonly startedAt: string
@@ -105,13 +104,13 @@ export interface Task {
   readonly impact: number
   readonly dependencies: readonly string[]
   readonly assignee: string | null
-  /** Why it is blocked or failed, as the event said. */
+  /** Why the task is blocked or failed. */
   readonly reason: string | null
   readonly createdAt: string
   readonly updatedAt: string
-  /** The newest runs, at most `runsKept`; older ones are in the log. */
+  /** The newest runs, at most `runsMax` (reduce.ts); the log has the older ones. */
   readonly runs: readonly Run[]
-  /** Everything else that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */
+  /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */
   readonly fields: Readonly<Record<string, unknown>>
 }
 
@@ -120,22 +119,22 @@ export interface BoardState {
   /** Events that counted. */
   readonly eventCount: number
   readonly lastEventAt: string | null
-  /** The highest fencing token seen: lines below it do not count (H2.5). */
+  /** The highest fencing token so far. Lines with a lower one do not count (H2.5). */
   readonly token: number
-  /** What operators said to the whole board: paused, … */
+  /** What operators set for the whole board: paused, … */
   readonly control: Readonly<Record<string, unknown>>
 }
 
-/** An open task root, for one writer. */
+/** An open task root. */
 export interface Board {
   readonly root: string
   readonly state: BoardState
-  /** Reads what others have appended. */
+  /** Reads what other processes appended. */
   sync(): Promise<BoardState>
   /**
-   * Under the lock: sync, let `decide` choose purely from the fresh state, append its drafts as one group with fsync, fold,
-   * and answer the lines. Throws InvalidInput for a draft that is no legal transition (then nothing is written) and
-   * Retryable `lock_contention` when the lock was not free in time.
+   * Under the lock: syncs, calls `decide` (a pure function) with the fresh state, appends its drafts as one group with
+   * fsync, folds them and returns the lines. Throws InvalidInput if a draft is not a legal transition; then nothing is
+   * written. Throws Retryable `lock_contention` if the lock was not free in time.
    */
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]>
   close(): Promise<void>

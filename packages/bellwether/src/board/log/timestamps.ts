@@ -1,6 +1,6 @@
 /**
- * The times of tasks, as bytes until somebody wants to read them: of the many times that a task is touched only the last is
- * ever shown. Always: what was noted last for a number is what `settle` tells, once.
+ * Keeps the newest time of each task as bytes and decodes it on `flush`: a task changes many times, but only its last time
+ * is ever read.
  */
 const roomEach = 32 // an ISO time has 24
 
@@ -9,7 +9,7 @@ export class Timestamps {
   #lengths = new Uint8Array(1_024)
   #last = 0
 
-  /** Whether it could be noted; else it is too long, and the caller keeps it as text. */
+  /** False: the time is too long, and the caller stores it as text. */
   set(number: number, from: Uint8Array, start: number, end: number): boolean {
     const length = end - start
     if (length > roomEach) {
@@ -24,7 +24,7 @@ export class Timestamps {
     return true
   }
 
-  /** Tells every time that was noted since the last time, and forgets it. */
+  /** Writes every time that was set since the last flush. */
   flush(write: (number: number, text: string) => void): void {
     const all = Buffer.from(this.#bytes.buffer)
     for (let number = 0; number < this.#last; number += 1) {

@@ -9,13 +9,13 @@ import {
   commandsFor,
   requirementsFor,
   roleOf,
-  shippedAcceptance,
+  defaultAcceptance,
   type AcceptancePolicy,
   type Deliverable,
 } from './acceptance.js'
 
 const root = '/srv/root'
-const policy = shippedAcceptance
+const policy = defaultAcceptance
 const task = (fields: Record<string, unknown> = {}): Task =>
   ({ taskId: 'T-1', assignee: 'coder', runs: [], fields }) as unknown as Task
 const passed: CommandResult = { exitCode: 0, signal: null, timedOut: false, durationMs: 12, output: 'ok' }

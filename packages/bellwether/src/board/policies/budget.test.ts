@@ -9,13 +9,13 @@ import {
   limitsFor,
   precheckBudget,
   recordAndCheckBudget,
-  shippedBudget,
+  defaultBudget,
   spawnBudget,
   type BudgetEntry,
   type BudgetPolicy,
 } from './budget.js'
 
-const policy = shippedBudget
+const policy = defaultBudget
 const at = '2026-03-01T10:00:00Z'
 const entry = (usage: Partial<BudgetEntry> = {}): BudgetEntry => ({
   taskId: 'T-1',

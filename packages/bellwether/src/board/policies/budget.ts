@@ -1,8 +1,9 @@
 /**
- * What a task may cost with one agent: tokens, wall time, executions. Always: usage only grows and is never negative or NaN;
- * limits come from the policy, the agent's own before the global ones; a limit that is reached stops the next spawn, one that
- * is crossed ends the task's run with `budget_exceeded` and a human. Pure: the log keeps usage, the state file is its cache.
+ * The budget of a task per agent: tokens, wall time, executions. Usage only grows and is never negative or NaN. The agent's
+ * own limits override the global ones. A reached limit prevents the next spawn; an exceeded one blocks the task with
+ * `budget_exceeded` and asks a person. Pure: usage is in the log, and the state file is a cache.
  */
+import { defined } from '@bellwether/base'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, recordField, type Named } from './entries.js'
@@ -24,12 +25,12 @@ const limits = z.strictObject({
 export const budgetShape = z.strictObject({ global: limits.optional(), agents: nameMap(limits).optional() })
 
 export interface Limits {
-  /** null: no limit. */
+  /** Null: no limit. */
   readonly maxTaskTokens: number | null
   readonly maxTaskWallTimeSec: number | null
   /** Counts executions. */
   readonly maxTaskRetries: number | null
-  /** What to do, in order, at the first crossing, the second, …: only where `onExceeded` is null. */
+  /** What to do the first time the budget is exceeded, the second time, …; used only if `onExceeded` is null. */
   readonly degradePolicy: readonly DegradeAction[]
   readonly onExceeded: DegradeAction | null
 }
@@ -39,7 +40,7 @@ export interface BudgetPolicy {
   readonly agents: Readonly<Record<string, { readonly [K in keyof Limits]?: Limits[K] | undefined }>>
 }
 
-export const shippedBudget: BudgetPolicy = {
+export const defaultBudget: BudgetPolicy = {
   global: {
     maxTaskTokens: 12_000,
     maxTaskWallTimeSec: 1_200,
@@ -59,19 +60,19 @@ export interface BudgetEntry {
   readonly tokenUsage: number
   readonly elapsedMs: number
   readonly retryCount: number
-  /** How often a run ended beyond a limit. */
+  /** How often a run exceeded a limit. */
   readonly exceededCount: number
   readonly updatedAt: string
 }
 
-/** What one execution cost. */
+/** The usage of one execution. */
 export interface Usage {
   readonly tokenUsage: number
   readonly elapsedMs: number
 }
 
 export interface Remaining {
-  /** null: no limit. Never below zero. */
+  /** Null: no limit. Never negative. */
   readonly tokens: number | null
   readonly wallTimeMs: number | null
   readonly retries: number | null
@@ -95,11 +96,10 @@ const agentKey = (agent: string) => agent.trim().toLowerCase()
 export function limitsFor(policy: BudgetPolicy, agent: string): Limits {
   const key = agentKey(agent)
   const own = Object.hasOwn(policy.agents, key) ? policy.agents[key] : undefined
-  const given = Object.entries(own ?? {}).filter(([, value]) => value !== undefined)
-  return { ...policy.global, ...Object.fromEntries(given) }
+  return { ...policy.global, ...defined(own ?? {}) }
 }
 
-/** A count that can be added up: finite, whole, not negative. What an executor reports is not trusted to be one. */
+/** A finite, whole, non-negative count: an executor may report anything. */
 function counted(value: number): number {
   return Number.isFinite(value) ? Math.min(Math.max(0, Math.ceil(value)), Number.MAX_SAFE_INTEGER) : 0
 }
@@ -121,7 +121,7 @@ function evaluate(
   policy: BudgetPolicy,
   agent: string,
   entry: BudgetEntry | undefined,
-  beyond: (usage: number, limit: number) => boolean,
+  isExceeded: (usage: number, limit: number) => boolean,
 ): BudgetVerdict {
   const limits = limitsFor(policy, agent)
   const usage = usageByKey(entry, limits)
@@ -129,7 +129,7 @@ function evaluate(
     limit === null ? null : Math.max(0, limit - use),
   )
   const remaining = { tokens: tokens ?? null, wallTimeMs: wallTimeMs ?? null, retries: retries ?? null }
-  const exceededKeys = usage.filter(([, use, limit]) => limit !== null && beyond(use, limit)).map(([key]) => key)
+  const exceededKeys = usage.filter(([, use, limit]) => limit !== null && isExceeded(use, limit)).map(([key]) => key)
   if (exceededKeys.length === 0) return { allowed: true, limits, remaining }
   const times = Math.max(0, (entry?.exceededCount ?? 0) - 1)
   const step = limits.degradePolicy[Math.min(times, limits.degradePolicy.length - 1)] ?? 'manual_handoff'
@@ -145,12 +145,12 @@ function evaluate(
   }
 }
 
-/** Before a spawn: a limit that is reached leaves nothing to spend. */
+/** Before a spawn: a reached limit leaves nothing to use. */
 export function precheckBudget(policy: BudgetPolicy, entry: BudgetEntry | undefined, agent: string): BudgetVerdict {
   return evaluate(policy, agent, entry, (usage, limit) => usage >= limit)
 }
 
-/** After it: adds one execution, and judges what was crossed. `entry` is what to write down (`budgetPayload`). */
+/** After a run: adds one execution and checks which limits it exceeded. `budgetPayload` writes the entry. */
 export function recordAndCheckBudget(
   policy: BudgetPolicy,
   entry: BudgetEntry | undefined,
@@ -166,14 +166,14 @@ export function recordAndCheckBudget(
     exceededCount: counted(entry?.exceededCount ?? 0),
     updatedAt: at,
   }
-  const crossed = (usage: number, limit: number) => usage > limit
-  if (evaluate(policy, run.agent, grown, crossed).allowed)
-    return { verdict: evaluate(policy, run.agent, grown, crossed), entry: grown }
+  const exceeds = (usage: number, limit: number) => usage > limit
+  const verdict = evaluate(policy, run.agent, grown, exceeds)
+  if (verdict.allowed) return { verdict, entry: grown }
   const counts = { ...grown, exceededCount: added(grown.exceededCount, 1) }
-  return { verdict: evaluate(policy, run.agent, counts, crossed), entry: counts }
+  return { verdict: evaluate(policy, run.agent, counts, exceeds), entry: counts }
 }
 
-/** The budget that a spawn is given: what is left of tokens and time. */
+/** The budget of a spawn: the remaining tokens and time. */
 export function spawnBudget({ remaining }: BudgetVerdict): {
   readonly maxTokens: number | null
   readonly maxWallTimeMs: number | null
@@ -199,17 +199,17 @@ export function budgetsOf(task: Task): ReadonlyMap<string, BudgetEntry> {
   return recordField(task, 'budget', asBudgetEntry)
 }
 
-/** What the log says a task has used with this agent. */
+/** What a task has used with this agent, from the log. */
 export function budgetOf(task: Task, agent: string): BudgetEntry | undefined {
   return budgetsOf(task).get(agentKey(agent))
 }
 
-/** The part of an event's payload that writes usage down. */
+/** The part of an event's payload that records usage. */
 export function budgetPayload(task: Task, entry: BudgetEntry): { readonly budget: Record<string, BudgetEntry> } {
   return { budget: { ...Object.fromEntries(budgetsOf(task)), [entry.agent]: entry } }
 }
 
-/** What state/budget.state.json says of a task. */
+/** The entries of a task in state/budget.state.json. */
 export function budgetEntries(task: Task): readonly Named[] {
   return [...budgetsOf(task).values()].map((entry) => [entryKey(task.taskId, entry.agent), entry])
 }

@@ -1,27 +1,29 @@
 /**
- * Files that must lie inside a task root. Always: nothing outside the root is opened or made, whichever way the path tries
- * (absolute, `..`, a symbolic link); only regular files are read, to a bound; what was read or not is a value, and no
- * reading throws.
+ * Reads and writes files inside a task root. Nothing outside the root is opened or created (absolute paths, `..` and symbolic
+ * links are checked); only regular files up to a size are read; a failed read is a value, not an exception.
  */
 import { constants } from 'node:fs'
 import { open, realpath } from 'node:fs/promises'
 import { isAbsolute, join, normalize, relative, sep } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk } from '../../ports/disk/disk.js'
+import { isObject, type JsonObject } from '../log/json.js'
+import { errorCode } from '../log/root.js'
 
 type NotRead =
   | { readonly found: 'absent' }
-  /** `outside`: it leads out of the root. `unreadable`: there is something, but it cannot be used. */
+  /** `outside`: the path leads out of the root. `unreadable`: the file exists but cannot be used. */
   | { readonly found: 'outside' | 'unreadable'; readonly why: string }
 export type InsideBytes = { readonly found: 'bytes'; readonly bytes: Buffer; readonly realPath: string } | NotRead
 export type InsideText = { readonly found: 'text'; readonly text: string } | NotRead
 
-// A policy or a list of lessons is a few kilobytes; whatever is larger is not one, and reading it would cost memory.
+// A policy or a list of lessons has a few kilobytes; a larger file is something else.
 export const fileMaxBytes = 1_048_576
 const chunkBytes = 65_536
 
-const leadsOut = (way: string) => isAbsolute(way) || way === '..' || way.startsWith(`..${sep}`)
-const codeOf = (error: unknown) => (error instanceof Error && 'code' in error ? String(error.code) : String(error))
+/** Whether a path relative to a root leads out of it. */
+export const leadsOut = (path: string): boolean => isAbsolute(path) || path === '..' || path.startsWith(`..${sep}`)
 const absentCodes = new Set(['ENOENT', 'ENOTDIR'])
 
 export async function bytesInside(root: string, path: string): Promise<InsideBytes> {
@@ -34,33 +36,33 @@ export async function bytesInside(root: string, path: string): Promise<InsideByt
       return { found: 'outside', why: 'a symbolic link leads out of the task root' }
     return await readRegular(real)
   } catch (error) {
-    if (absentCodes.has(codeOf(error))) return { found: 'absent' }
-    return { found: 'unreadable', why: codeOf(error) }
+    const code = errorCode(error)
+    return absentCodes.has(code) ? { found: 'absent' } : { found: 'unreadable', why: code || errorMessage(error) }
   }
 }
 
 async function readRegular(realPath: string): Promise<InsideBytes> {
-  // A pipe or device must not hold us: O_NONBLOCK lets its opening return, and then it is seen for what it is.
+  // O_NONBLOCK: opening a pipe or device must not wait.
   const file = await open(realPath, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
   try {
-    if (!(await file.stat()).isFile()) return { found: 'unreadable', why: 'it is no regular file' }
+    if (!(await file.stat()).isFile()) return { found: 'unreadable', why: 'not a regular file' }
     const chunks: Buffer[] = []
     let length = 0
-    // A file may grow while it is read: what counts is what arrives, not what stat said.
+    // A file may grow while it is read: count the bytes instead of asking stat.
     for (let more = true; more && length <= fileMaxBytes;) {
       const { buffer, bytesRead } = await file.read({ buffer: Buffer.alloc(chunkBytes) })
       chunks.push(buffer.subarray(0, bytesRead))
       length += bytesRead
       more = bytesRead > 0
     }
-    if (length > fileMaxBytes) return { found: 'unreadable', why: `it is larger than ${fileMaxBytes} bytes` }
+    if (length > fileMaxBytes) return { found: 'unreadable', why: `larger than ${fileMaxBytes} bytes` }
     return { found: 'bytes', bytes: Buffer.concat(chunks), realPath }
   } finally {
     await file.close()
   }
 }
 
-/** The text of bytes that are UTF-8; undefined for others. */
+/** Undefined: the bytes are not UTF-8. */
 export function utf8(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
@@ -74,10 +76,10 @@ export async function readInside(root: string, path: string): Promise<InsideText
   const read = await bytesInside(root, path)
   if (read.found !== 'bytes') return read
   const text = utf8(read.bytes)
-  return text === undefined ? { found: 'unreadable', why: 'it is not UTF-8' } : { found: 'text', text }
+  return text === undefined ? { found: 'unreadable', why: 'not UTF-8' } : { found: 'text', text }
 }
 
-/** Makes a folder of the root, step by step, and answers its real path. Refuses a way that leads out of the root. */
+/** Creates a folder inside the root and returns its real path. Rejects a path that leads out of the root. */
 export async function folderInside(disk: Disk, root: string, path: string): Promise<string> {
   const realRoot = await disk.realPath(root)
   let at = realRoot
@@ -86,15 +88,15 @@ export async function folderInside(disk: Disk, root: string, path: string): Prom
     if ((await disk.stat(at)) === 'missing') await disk.makeFolder(at)
     at = await disk.realPath(at)
     if (leadsOut(relative(realRoot, at)))
-      throw new InvalidInput(`${path} leads out of the task root ${root}`, {
+      throw new InvalidInput(`Cannot use ${path}: it leads out of the task root ${root}.`, {
         code: 'outside_root',
-        hint: 'a symbolic link in the way must stay inside the root',
+        hint: 'Replace the symbolic link that leads outside.',
       })
   }
   return at
 }
 
-/** Replaces a file whole, or leaves it as it was and nothing beside it. */
+/** Replaces a file atomically. After an error the file is unchanged and the draft removed. */
 export async function replaceWhole(disk: Disk, path: string, draft: string, text: string): Promise<void> {
   try {
     await disk.writeDraft(draft, [text])
@@ -105,26 +107,25 @@ export async function replaceWhole(disk: Disk, path: string, draft: string, text
   }
 }
 
-// Deeper than any policy; and far from where a recursive reader would run out of stack.
+// Deeper than any policy, and far below what would overflow the stack.
 const depthMax = 32
 
-export type Parsed = { readonly value: Record<string, unknown> } | { readonly why: string }
+export type Parsed = { readonly value: JsonObject } | { readonly why: string }
 
-/** JSON that is an object and not nested beyond reason; the reason otherwise. */
+/** Parses a JSON object that is not nested too deeply. */
 export function parseObject(text: string): Parsed {
   const depth = nesting(text)
-  if (depth > depthMax) return { why: `it is nested ${depth} deep; at most ${depthMax} is read` }
+  if (depth > depthMax) return { why: `nested ${depth} levels deep; the maximum is ${depthMax}` }
   try {
     const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return { value: value as Record<string, unknown> }
-    return { why: 'it must be one object: { … }' }
+    if (isObject(value)) return { value }
+    return { why: 'must be one JSON object: { … }' }
   } catch (error) {
-    return { why: `it is not JSON: ${error instanceof Error ? error.message.slice(0, 200) : String(error)}` }
+    return { why: `not JSON: ${errorMessage(error).slice(0, 200)}` }
   }
 }
 
-/** How deep brackets are nested, outside of texts. */
+/** How deep brackets are nested, outside of strings. */
 function nesting(text: string): number {
   let depth = 0
   let deepest = 0

@@ -1,7 +1,7 @@
 /**
- * Reads the sources of knowledge and writes back what a failed run taught. Always: only local files inside the root are read,
- * all of them together within the policy's time; only state/knowledge-feedback.json is written, whole or not at all; nothing
- * throws, because a dispatch must never fail for want of advice. What hints look like is left to knowledge.ts.
+ * Reads the knowledge sources and records the lessons of failed runs. Only local files inside the root are read, all of them
+ * within one timeout; only state/knowledge-feedback.json is written, atomically. Nothing throws: a dispatch must not fail
+ * because of missing hints. knowledge.ts formats the hints.
  */
 import { join } from 'node:path'
 import { type Clock, errorMessage } from '@bellwether/base'
@@ -17,7 +17,7 @@ export interface Knowledge {
   readonly degradeReason: string | null
   readonly knowledgeTags: readonly string[]
   readonly hints: readonly Hint[]
-  /** For the prompt; empty without hints. */
+  /** The section for the prompt; empty without hints. */
   readonly section: string
   readonly source: string | null
 }
@@ -38,15 +38,15 @@ async function readSource(root: string, path: string, maxItems: number): Promise
   if (read.found === 'absent') return 'absent'
   if (read.found !== 'text') {
     const outside = read.found === 'outside'
-    return { why: `${path} ${outside ? 'is refused' : 'cannot be read'}: ${read.why}`, again: !outside }
+    return { why: `cannot ${outside ? 'use' : 'read'} ${path}: ${read.why}`, again: !outside }
   }
   const parsed = parseObject(read.text)
-  // It may be in the middle of being written by a program that does not replace files whole.
-  if ('why' in parsed) return { why: `${path} is no source: ${parsed.why}`, again: true }
+  // Another program may be writing the file in place.
+  if ('why' in parsed) return { why: `cannot use ${path}: ${parsed.why}`, again: true }
   return { hints: hintsOf(parsed.value, maxItems) }
 }
 
-// Between two tries of one source: long enough for a writer to finish, short beside the whole time.
+// Between two attempts at one source: long enough for a writer to finish, short compared to the timeout.
 const pauseMs = 10
 
 async function search(
@@ -54,7 +54,7 @@ async function search(
   policy: KnowledgePolicy,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<Knowledge> {
-  const troubles: string[] = []
+  const failures: string[] = []
   for (const path of policy.sourceCandidates) {
     for (let attempt = 0; attempt <= policy.maxRetries && !signal.aborted; attempt += 1) {
       const found = await readSource(root, path, policy.maxItems)
@@ -62,8 +62,8 @@ async function search(
       if ('hints' in found) {
         if (found.hints.length === 0) break
         const { hints } = found
-        // A source before this one failed: the hints count, and so does the trouble.
-        const degradeReason = troubles.length === 0 ? null : troubles.join('; ')
+        // If an earlier source failed, return the hints and report the failure.
+        const degradeReason = failures.length === 0 ? null : failures.join('; ')
         return {
           degraded: degradeReason !== null,
           degradeReason,
@@ -74,32 +74,32 @@ async function search(
         }
       }
       const last = !found.again || attempt === policy.maxRetries
-      if (last) troubles.push(found.why)
+      if (last) failures.push(found.why)
       if (last) break
       await clock.sleep(pauseMs, signal)
     }
   }
-  return noKnowledge(troubles.length === 0 ? null : troubles.join('; '))
+  return noKnowledge(failures.length === 0 ? null : failures.join('; '))
 }
 
-/** `trouble`: why the policy's own file could not be used, if so. */
+/** `policyError`: why the policy file could not be used. */
 export async function fetchKnowledge(
   root: string,
   policy: KnowledgePolicy,
   clock: Clock,
-  trouble: string | null = null,
+  policyError: string | null = null,
 ): Promise<Knowledge> {
-  if (trouble !== null) return noKnowledge(trouble)
+  if (policyError !== null) return noKnowledge(policyError)
   if (!policy.enabled) return noKnowledge(null)
-  if (!policy.readOnly) return noKnowledge('the policy must say readOnly: sources are only ever read')
+  if (!policy.readOnly) return noKnowledge('"readOnly" must be true in the policy: sources are only read')
   const over = new AbortController()
   const late = clock
     .sleep(policy.timeoutMs, over.signal)
-    .then(() => noKnowledge(`the sources took longer than ${policy.timeoutMs} ms`))
+    .then(() => noKnowledge(`reading the sources took longer than ${policy.timeoutMs} ms`))
   try {
     return await Promise.race([search(root, policy, { clock, signal: over.signal }), late])
   } catch (error) {
-    return noKnowledge(`the sources cannot be read: ${errorMessage(error)}`)
+    return noKnowledge(`cannot read the sources: ${errorMessage(error)}`)
   } finally {
     over.abort()
   }
@@ -113,19 +113,19 @@ export interface BackfillPorts {
 
 const notWritten = (reason: string): Backfill => ({ written: false, mistakes: 0, patterns: 0, tags: [], reason })
 
-/** Best effort: what could not be written is told in the answer and nowhere else. */
+/** Best effort: a failure is only reported in the result. */
 export async function backfillKnowledge(
   root: string,
   policy: KnowledgePolicy,
   lesson: LessonSource,
   { disk, clock, ids }: BackfillPorts,
 ): Promise<Backfill> {
-  if (!policy.enabled) return notWritten('knowledge feedback is not enabled')
+  if (!policy.enabled) return notWritten('knowledge feedback is disabled')
   try {
     const read = await readInside(root, feedbackFile)
     if (read.found === 'outside' || read.found === 'unreadable') return notWritten(`${feedbackFile}: ${read.why}`)
     const parsed = read.found === 'text' ? parseObject(read.text) : { value: {} }
-    // A file that somebody broke is left as it is: it may hold what a person wrote and wants to mend.
+    // A damaged file is not overwritten: a person may want to repair it.
     if ('why' in parsed) return notWritten(`${feedbackFile}: ${parsed.why}`)
     const { contents, backfill } = backfilled(parsed.value, lesson, isoSeconds(clock.wallMs() / 1_000))
     const [folder, name] = feedbackFile.split('/') as [string, string]

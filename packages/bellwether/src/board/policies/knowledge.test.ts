@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { backfilled, hintsOf, hintsSection, plain, shippedKnowledge, tagsOf } from './knowledge.js'
+import { backfilled, hintsOf, hintsSection, plain, defaultKnowledge, tagsOf } from './knowledge.js'
 
 const at = '2026-03-01T10:00:00Z'
 const lesson = { taskId: 'T-1', agent: 'coder', reasonCode: 'incomplete_output', detail: 'no test was added' }
@@ -8,7 +8,7 @@ const list = (value: unknown) => value as string[]
 
 describe('knowledge', () => {
   it('[H8.1] is off, read-only and tried twice a source, as shipped', () => {
-    expect(shippedKnowledge).toMatchObject({
+    expect(defaultKnowledge).toMatchObject({
       enabled: false,
       readOnly: true,
       maxRetries: 1,

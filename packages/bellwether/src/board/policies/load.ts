@@ -1,16 +1,17 @@
 /**
- * Loads the board's policies: what is shipped, and over it, key by key, the files of a task root. Always: what is returned is
- * complete; an override drops nothing but the keys it names; everything that does not fit is told at once, each with its
- * file, its key and the nearest key that exists. Only knowledge never stops anybody: its trouble is returned beside it.
+ * Loads the board's policies: the defaults, overridden key by key by the files of a task root. The result is complete. All
+ * problems are reported at once, each with its file, its key and the nearest valid key. A problem in the knowledge policy
+ * does not fail: it is returned as `knowledgeError`.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import type { z } from 'zod'
 import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
-import { acceptanceFile, acceptanceShape, shippedAcceptance, type AcceptancePolicy } from './acceptance.js'
-import { budgetFile, budgetShape, shippedBudget, type BudgetPolicy } from './budget.js'
+import { acceptanceFile, acceptanceShape, defaultAcceptance, type AcceptancePolicy } from './acceptance.js'
+import { budgetFile, budgetShape, defaultBudget, type BudgetPolicy } from './budget.js'
+import { isObject } from '../log/json.js'
 import { parseObject, readInside } from './inside.js'
-import { knowledgeFile, knowledgeShape, shippedKnowledge, type KnowledgePolicy } from './knowledge.js'
-import { human, recoveryFile, recoveryShape, shippedRecovery, type RecoveryPolicy } from './recovery.js'
+import { knowledgeFile, knowledgeShape, defaultKnowledge, type KnowledgePolicy } from './knowledge.js'
+import { human, recoveryFile, recoveryShape, defaultRecovery, type RecoveryPolicy } from './recovery.js'
 import { asRetryFile, callPolicy, retryFile, retryShape } from './retry.js'
 import { asRuntimePolicy, runtimeFile, type RuntimePolicy } from './runtime.js'
 import { problemsOf, reservedKeys } from './shape.js'
@@ -20,18 +21,15 @@ export interface BoardPolicies {
   readonly recovery: RecoveryPolicy
   readonly budget: BudgetPolicy
   readonly knowledge: KnowledgePolicy
-  /** Why config/knowledge-feedback.json could not be used: then knowledge degrades, and dispatch goes on. */
+  /** Why config/knowledge-feedback.json could not be used; dispatch then continues without hints. */
   readonly knowledgeError: string | null
   readonly acceptance: AcceptancePolicy
   readonly runtime: RuntimePolicy
 }
 
-const isTable = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** Tables are merged key by key, everything else is replaced; keys that say nothing (undefined) change nothing. */
+/** Merges objects key by key; every other value replaces the base; undefined changes nothing. */
 export function merged<T>(base: T, over: unknown): T {
-  if (!isTable(base) || !isTable(over)) return over === undefined ? base : (over as T)
+  if (!isObject(base) || !isObject(over)) return over === undefined ? base : (over as T)
   const result = new Map(Object.entries(base))
   for (const [key, value] of Object.entries(over)) {
     if (value !== undefined) result.set(key, result.has(key) ? merged(result.get(key), value) : value)
@@ -39,7 +37,7 @@ export function merged<T>(base: T, over: unknown): T {
   return Object.fromEntries(result) as T
 }
 
-/** The override of one file as its schema reads it; undefined when there is no file. Problems go into the list. */
+/** Reads one policy file. Undefined: there is none, or it has problems, which are added to the list. */
 async function override<S extends z.ZodType>(
   root: string,
   file: string,
@@ -49,7 +47,7 @@ async function override<S extends z.ZodType>(
   const read = await readInside(root, file)
   if (read.found === 'absent') return undefined
   if (read.found !== 'text') {
-    problems.push(`${file}: it cannot be used: ${read.why}`)
+    problems.push(`${file}: cannot read it: ${read.why}`)
     return undefined
   }
   const parsed = parseObject(read.text)
@@ -68,7 +66,7 @@ async function override<S extends z.ZodType>(
   return undefined
 }
 
-/** A human is last, whether the file says so or not: somebody must be left to ask. */
+/** A human is always last in the chain. */
 function withHuman(policy: RecoveryPolicy): RecoveryPolicy {
   const agents = policy.recoveryChain.filter((name) => name !== human)
   return { ...policy, recoveryChain: [...new Set(agents), human] }
@@ -79,44 +77,44 @@ async function runtimeOf(root: string, problems: string[]): Promise<RuntimePolic
   if (read.found === 'absent') return asRuntimePolicy({})
   const parsed = read.found === 'text' ? parseObject(read.text) : read
   if ('value' in parsed) return asRuntimePolicy(parsed.value)
-  problems.push(`${runtimeFile}: ${parsed.why}; bellwether migrate-config-v2 --apply writes a valid one`)
+  problems.push(`${runtimeFile}: ${parsed.why}; run bellwether migrate-config-v2 --apply to write a valid file`)
   return asRuntimePolicy({})
 }
 
-// A file with a thousand mistakes is told by its first ones.
+// Enough to start correcting a file.
 const problemsMax = 20
 
-function refuse(problems: readonly string[]): void {
+function rejectProblems(problems: readonly string[]): void {
   if (problems.length === 0) return
   const more = problems.length > problemsMax ? [`… and ${problems.length - problemsMax} more`] : []
   throw new InvalidInput(
-    `the policies have ${problems.length} problem(s):\n${[...problems.slice(0, problemsMax), ...more].join('\n')}`,
-    { code: 'invalid_policy', hint: 'correct every line named above; docs/policies.md lists all keys' },
+    `Invalid policy files, ${problems.length} problem(s):\n${[...problems.slice(0, problemsMax), ...more].join('\n')}`,
+    { code: 'invalid_policy', hint: 'Correct every key named above; docs/policies.md lists all keys.' },
   )
 }
 
 /** Throws InvalidInput `invalid_policy`. */
 export async function loadPolicies(root: string): Promise<BoardPolicies> {
   const problems: string[] = []
-  const unwise: string[] = []
+  const knowledgeProblems: string[] = []
   const runtime = await runtimeOf(root, problems)
   const [retry, recovery, budget, acceptance, knowledge] = [
     await override(root, retryFile, retryShape, problems),
     await override(root, recoveryFile, recoveryShape, problems),
     await override(root, budgetFile, budgetShape, problems),
     await override(root, acceptanceFile, acceptanceShape, problems),
-    await override(root, knowledgeFile, knowledgeShape, unwise),
+    await override(root, knowledgeFile, knowledgeShape, knowledgeProblems),
   ]
-  refuse(problems)
+  rejectProblems(problems)
   const explicit = { retry: runtime.explicit.retryPolicy }
   const guardrails = { global: runtime.explicit.guardrails }
   return {
     calls: callPolicy(merged(merged(asRetryFile(defaultCallPolicy), explicit), retry)),
-    recovery: withHuman(merged(shippedRecovery, recovery)),
-    budget: merged(merged(shippedBudget, guardrails), budget),
-    knowledge: merged(shippedKnowledge, knowledge),
-    knowledgeError: unwise.length === 0 ? null : unwise.slice(0, problemsMax).join('; '),
-    acceptance: merged(shippedAcceptance, acceptance),
+    recovery: withHuman(merged(defaultRecovery, recovery)),
+    budget: merged(merged(defaultBudget, guardrails), budget),
+    knowledge: merged(defaultKnowledge, knowledge),
+    knowledgeError: knowledgeProblems.length === 0 ? null : knowledgeProblems.slice(0, problemsMax).join('; '),
+    acceptance: merged(defaultAcceptance, acceptance),
     runtime,
   }
 }

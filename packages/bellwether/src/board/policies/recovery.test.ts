@@ -12,13 +12,13 @@ import {
   recoveryOf,
   recoveryPayload,
   ruleFor,
-  shippedRecovery,
+  defaultRecovery,
   triggers,
   type RecoveryEntry,
   type RecoveryPolicy,
 } from './recovery.js'
 
-const policy = shippedRecovery
+const policy = defaultRecovery
 const nowMs = Date.parse('2026-03-01T10:00:00Z')
 const failure = (assignee: string | null, reasonCode = 'spawn_failed') => ({ taskId: 'T-1', reasonCode, assignee })
 const task = (fields: Record<string, unknown> = {}): Task => ({

@@ -1,8 +1,7 @@
 /**
- * Who tries next when a task failed: down the chain, agent by agent, to a human. Always: the decision is pure and comes from
- * the policy, what the log says was decided before, the failure and the hour; attempts count per task and reason over the
- * whole chain and never pass maxAttempts + 1; inside a cool-down the last decision stands; every hop, a human's too, has a
- * deadline and something that follows it. Writing the decision down is left to whoever asked.
+ * Decides who retries a failed task: the next agent of the chain, and finally a human. Pure: the decision depends on the
+ * policy, the earlier decision in the log, the failure and the time. Attempts count per task and reason over the whole chain
+ * and never exceed maxAttempts + 1. During a cool-down the last decision stands. Every hop has a deadline and a successor.
  */
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
@@ -13,7 +12,7 @@ export const recoveryFile = 'config/recovery-policy.json'
 export const recoveryCacheFile = 'state/recovery.state.json'
 export const human = 'human'
 
-/** What asks for recovery; other reasons go the same way, with the default rule. */
+/** The reasons that need recovery; other reasons use the default rule. */
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
 export type RecoveryAction = 'retry' | 'human' | 'escalate'
 export type RecoveryState = 'recovery_scheduled' | 'human_handoff' | 'escalated_to_human'
@@ -25,7 +24,7 @@ const rule = z.strictObject({
 const hop = z.strictObject({ deadlineSec: bounds.seconds(1).optional() })
 
 export const recoveryShape = z.strictObject({
-  // Sixteen hops are more than anybody waits for; a longer list is a mistake.
+  // A longer chain is a mistake.
   recoveryChain: z.array(roleName).min(1).max(16).optional(),
   default: rule.optional(),
   reasonPolicies: nameMap(rule).optional(),
@@ -39,17 +38,17 @@ interface Rule {
 }
 
 export interface RecoveryPolicy {
-  /** Who tries, in order; a human is always the last. */
+  /** The agents in order; a human is always last. */
   readonly recoveryChain: readonly string[]
   readonly default: Rule
   readonly reasonPolicies: Readonly<Record<string, Partial<Rule>>>
-  /** How long each hop may take before the next is asked; `default` for those that are not named. */
+  /** The deadline of each hop; `default` for those that are not named. */
   readonly hops: Readonly<Record<string, { readonly deadlineSec?: number }>>
-  /** How often a human is reminded before the task is given up. */
+  /** How often a human is reminded before the task fails. */
   readonly humanReminders: number
 }
 
-export const shippedRecovery: RecoveryPolicy = {
+export const defaultRecovery: RecoveryPolicy = {
   recoveryChain: ['coder', 'debugger', 'invest-analyst', human],
   default: { maxAttempts: 2, cooldownSec: 180 },
   reasonPolicies: { incomplete_output: { cooldownSec: 120 } },
@@ -57,7 +56,7 @@ export const shippedRecovery: RecoveryPolicy = {
   humanReminders: 3,
 }
 
-/** One entry of state/recovery.state.json, and of `recovery` in a task's fields: what was decided last. */
+/** One entry of state/recovery.state.json, and of `recovery` in a task's fields: the last decision. */
 export interface RecoveryEntry {
   readonly taskId: string
   readonly reasonCode: string
@@ -67,20 +66,19 @@ export interface RecoveryEntry {
   readonly recoveryState: RecoveryState
   /** Seconds since the epoch; 0: no cool-down. */
   readonly cooldownUntilTs: number
-  /** Seconds since the epoch: until then `nextAssignee` has the task, afterwards see `overdue`. */
+  /** Seconds since the epoch: until then `nextAssignee` has the task, then `overdue` decides. */
   readonly deadlineTs: number
   /** How often the human was reminded. */
   readonly reminders: number
 }
 
-/** What failed: the reason, and who had the task. */
 export interface TaskFailure {
   readonly taskId: string
   readonly reasonCode: string
   readonly assignee: string | null
 }
 
-/** The output fields of dispatch and autopilot, with the entry to write down. */
+/** The output fields of dispatch and autopilot, with the entry to record. */
 export interface RecoveryDecision {
   readonly reasonCode: string
   readonly attempt: number
@@ -90,11 +88,11 @@ export interface RecoveryDecision {
   readonly cooldownActive: boolean
   readonly cooldownUntil: string | null
   readonly entry: RecoveryEntry
-  /** Why a blocked task is blocked: `recovery_pending:<nextAssignee>` while somebody is to try, else the reason code. */
+  /** The reason of the blocked task: `recovery_pending:<nextAssignee>` before a retry, else the reason code. */
   readonly blockedReason: string
 }
 
-/** What becomes of a hop whose deadline has passed. */
+/** What happens to a hop after its deadline. */
 export type Overdue =
   | { readonly what: 'in_time' }
   | { readonly what: 'moved'; readonly decision: RecoveryDecision }
@@ -111,7 +109,7 @@ export function deadlineSecOf(policy: RecoveryPolicy, assignee: string): number 
   return of(assignee) ?? of('default') ?? 3_600
 }
 
-/** Who follows `assignee`; somebody who is not in the chain is followed by its first, the last by a human. */
+/** The successor of `assignee`. An assignee outside the chain is followed by its first agent, the last by a human. */
 export function nextInChain(policy: RecoveryPolicy, assignee: string | null): string {
   const chain = [...policy.recoveryChain.filter((name) => name !== human), human]
   const at = chain.indexOf((assignee ?? '').trim().toLowerCase())
@@ -141,7 +139,7 @@ function decide(
     action,
     recoveryState: recoveryStates[action],
     cooldownUntilTs,
-    // The hop's time starts when the cool-down lets it.
+    // The deadline counts from the end of the cool-down.
     deadlineTs: Math.max(nowTs, cooldownUntilTs) + Math.ceil(deadlineSecOf(policy, nextAssignee)),
     reminders: 0,
   }
@@ -164,7 +162,7 @@ function decisionOf(entry: RecoveryEntry, cooldownActive: boolean): RecoveryDeci
   }
 }
 
-/** `last`: what was decided before for this task and reason (`recoveryOf`). */
+/** `last`: the earlier decision for this task and reason (`recoveryOf`). */
 export function recover(
   policy: RecoveryPolicy,
   last: RecoveryEntry | undefined,
@@ -175,7 +173,7 @@ export function recover(
   return decisionOf(decide(policy, last, failure, nowMs), false)
 }
 
-/** Asked by the autopilot for every entry that stands: a hop that let its deadline pass is followed by its next. */
+/** Decides about a hop at `nowMs`: past its deadline, the next hop follows. */
 export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): Overdue {
   if (nowMs < entry.deadlineTs * 1_000) return { what: 'in_time' }
   if (entry.nextAssignee !== human) {
@@ -201,7 +199,7 @@ const entryShape = z.object({
   action: z.enum(['retry', 'human', 'escalate']),
   recoveryState: z.enum(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
   cooldownUntilTs: z.number().min(0),
-  // Roots that were written by others have no deadline: the hop's time is over at once, and its next is asked.
+  // Roots written by other programs have no deadline: it counts as passed.
   deadlineTs: z.number().min(0).default(0),
   reminders: z.number().int().min(0).default(0),
 })
@@ -210,17 +208,17 @@ export function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
   return entryShape.safeParse(value).data
 }
 
-/** Every decision that stands for a task, by reason code, as its log says. */
+/** The current decisions for a task, by reason code. */
 export function recoveriesOf(task: Task): ReadonlyMap<string, RecoveryEntry> {
   return recordField(task, 'recovery', asRecoveryEntry)
 }
 
-/** What the log says was decided last for this task and reason. */
+/** The last decision for this task and reason. */
 export function recoveryOf(task: Task, reasonCode: string): RecoveryEntry | undefined {
   return recoveriesOf(task).get(reasonCode)
 }
 
-/** The part of an event's payload that writes the decision down: its line is the truth, the state file a cache. */
+/** The part of an event's payload that records the decision. */
 export function recoveryPayload(
   task: Task,
   entry: RecoveryEntry,
@@ -228,10 +226,10 @@ export function recoveryPayload(
   return { recovery: { ...Object.fromEntries(recoveriesOf(task)), [entry.reasonCode]: entry } }
 }
 
-/** The payload that lets a task start afresh: a person took it up, or it is done. */
+/** The payload that clears all decisions: a person took the task, or it is done. */
 export const recoveryCleared = { recovery: {} } as const
 
-/** What state/recovery.state.json says of a task. */
+/** The entries of a task in state/recovery.state.json. */
 export function recoveryEntries(task: Task): readonly Named[] {
   return [...recoveriesOf(task).values()].map((entry) => [
     entryKey(task.taskId, entry.reasonCode),

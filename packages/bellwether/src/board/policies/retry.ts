@@ -1,6 +1,6 @@
 /**
- * The task root's word on timeouts and retries: config/retry-policy.json over config/runtime-policy.json over what is shipped.
- * Pure. The decision and the runner are in ports/retry.ts, where every part of the product can reach them.
+ * Timeouts and retries of a task root: config/retry-policy.json overrides config/runtime-policy.json, which overrides the
+ * defaults. Pure. ports/retry.ts decides and runs retries.
  */
 import { z } from 'zod'
 import { backoffModes, type CallPolicy, type RetryPolicy } from '../../ports/retry.js'
@@ -8,7 +8,7 @@ import { bounds } from './shape.js'
 
 export const retryFile = 'config/retry-policy.json'
 
-// A try that may take longer than an hour is a turn, and turns have their own deadline.
+// A call that may take longer than an hour is a turn, and turns have their own deadline.
 const timeout = bounds.number(0.01, 3_600).optional()
 
 export const backoffShape = z.strictObject({
@@ -56,7 +56,7 @@ export function callPolicy({ timeouts, retry }: RetryFile): CallPolicy {
   }
 }
 
-/** What is shipped, in the file's words. */
+/** The defaults in the format of the file. */
 export function asRetryFile({ timeoutMs, retry }: CallPolicy): RetryFile {
   return {
     timeouts: {

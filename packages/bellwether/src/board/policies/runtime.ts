@@ -1,11 +1,12 @@
 /**
- * config/runtime-policy.json in its second version: who the agents are, how many run at once, how calls are retried, what no
- * task may pass. Always: any JSON object, of an old, a mixed or the full form, has exactly one second version, and that of a
- * second version is itself; an explicit value that is valid is kept. Pure. Writing it is left to migrate.ts.
+ * Version 2 of config/runtime-policy.json: agents, concurrency, retries and guardrails. Any JSON object in an old, mixed or
+ * complete form normalizes to exactly one version 2, and version 2 normalizes to itself. A valid explicit value is preserved.
+ * Pure. repair/migrate-run.ts writes the file.
  */
+import { isObject, type JsonObject } from '../log/json.js'
 import type { z } from 'zod'
 import { defaultCallPolicy } from '../../ports/retry.js'
-import { shippedBudget } from './budget.js'
+import { defaultBudget } from './budget.js'
 import { backoffShape, retryRuleShape } from './retry.js'
 import { bounds } from './shape.js'
 
@@ -16,7 +17,7 @@ export interface RuntimeAgent {
   readonly capabilities: readonly string[]
 }
 
-/** The second version, as it stands in the file. */
+/** Version 2, as in the file. */
 export interface RuntimeV2 {
   readonly agents: readonly RuntimeAgent[]
   readonly orchestrator: {
@@ -41,7 +42,7 @@ export interface RuntimeV2 {
   }
 }
 
-/** What the board goes by. `explicit`: only what the file itself says, for the policies that it stands behind. */
+/** What the board uses. `explicit`: only the values of the file itself, which other policies may override. */
 export interface RuntimePolicy {
   readonly agents: readonly RuntimeAgent[]
   readonly maxConcurrentSpawns: number
@@ -53,7 +54,7 @@ export interface RuntimePolicy {
 }
 
 const { maxAttempts, backoff } = defaultCallPolicy.retry
-const { global } = shippedBudget
+const { global } = defaultBudget
 
 interface Field {
   readonly path: readonly string[]
@@ -67,7 +68,7 @@ const field = (path: string, shape: z.ZodType, fallback: number | string | null)
   fallback,
 })
 
-/** Every value of the second version beside the agents, with what stands there when nobody said anything. */
+/** Every value of version 2 except the agents, with its default. */
 const fields: readonly Field[] = [
   field('orchestrator.maxConcurrentSpawns', bounds.count(1, 10_000), 4),
   field('orchestrator.retryPolicy.maxAttempts', retryRuleShape.shape.maxAttempts.unwrap(), maxAttempts),
@@ -83,17 +84,15 @@ const fields: readonly Field[] = [
 
 export interface Normalized {
   readonly v2: RuntimeV2
-  /** Paths of what the second version has no place for. */
+  /** Paths of keys that version 2 does not have. */
   readonly removed: readonly string[]
-  /** Paths of values that cannot be used, and were replaced by what is shipped. */
+  /** Paths of invalid values that were replaced by the defaults. */
   readonly replaced: readonly string[]
   readonly explicit: RuntimePolicy['explicit']
 }
 
-type Table = Readonly<Record<string, unknown>>
-const isTable = (value: unknown): value is Table => typeof value === 'object' && value !== null && !Array.isArray(value)
 const own = (value: unknown, key: string): unknown =>
-  isTable(value) && Object.hasOwn(value, key) ? value[key] : undefined
+  isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined
 const at = (value: unknown, path: readonly string[]): unknown => path.reduce(own, value)
 
 function put(into: Record<string, unknown>, path: readonly string[], value: unknown): void {
@@ -102,13 +101,13 @@ function put(into: Record<string, unknown>, path: readonly string[], value: unkn
   else put((into[key] ??= {}) as Record<string, unknown>, rest, value)
 }
 
-/** A number that was written as text is meant as a number. */
+/** A number that was written as a string. */
 const numberFromText = (value: unknown): unknown =>
   typeof value === 'string' && /^\s*\d+(?:\.\d+)?\s*$/.test(value) ? Number(value) : value
 
-/** Keys beside those that some field goes through. */
+/** The paths of keys that are not on the way to any field. */
 function unknownKeys(value: unknown, prefix: readonly string[] = []): string[] {
-  if (!isTable(value)) return []
+  if (!isObject(value)) return []
   return Object.keys(value).flatMap((key) => {
     const path = [...prefix, key]
     if (path.join('.') === 'agents') return []
@@ -118,7 +117,7 @@ function unknownKeys(value: unknown, prefix: readonly string[] = []): string[] {
   })
 }
 
-// A fleet of more kinds of agents than this is no list that a person keeps.
+// More than any list that a person maintains.
 const agentsMax = 10_000
 const idMax = 128
 
@@ -136,9 +135,9 @@ function agentOf(raw: unknown, path: string, removed: string[]): RuntimeAgent | 
   }
   const listed = own(raw, 'capabilities')
   const capabilities = Array.isArray(listed) ? (listed as unknown[]) : listed === undefined ? [] : [listed]
-  const strange = isTable(raw) ? Object.keys(raw).filter((key) => !['id', 'name', 'capabilities'].includes(key)) : []
-  if (own(raw, 'id') !== undefined && own(raw, 'name') !== undefined) strange.push('name')
-  removed.push(...strange.map((key) => `${path}.${key}`))
+  const extra = isObject(raw) ? Object.keys(raw).filter((key) => !['id', 'name', 'capabilities'].includes(key)) : []
+  if (own(raw, 'id') !== undefined && own(raw, 'name') !== undefined) extra.push('name')
+  removed.push(...extra.map((key) => `${path}.${key}`))
   const texts = capabilities.filter((item, index): item is string => {
     if (typeof item !== 'string') removed.push(`${path}.capabilities.${index}`)
     return typeof item === 'string'
@@ -146,50 +145,50 @@ function agentOf(raw: unknown, path: string, removed: string[]): RuntimeAgent | 
   return { id, capabilities: texts }
 }
 
-/** A list of names or objects; a table of objects by name, as some wrote it; one name alone. */
+/** Accepts a list of names or objects, an object of objects by name, or a single name. */
 function agentsOf(raw: unknown): Agents {
   const removed: string[] = []
   const list: readonly (readonly [string, unknown])[] = Array.isArray(raw)
     ? (raw as unknown[]).map((item, index) => [`agents.${index}`, item] as const)
-    : isTable(raw)
-      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, isTable(item) ? { ...item, id } : id] as const)
+    : isObject(raw)
+      ? Object.entries(raw).map(([id, item]) => [`agents.${id}`, isObject(item) ? { ...item, id } : id] as const)
       : typeof raw === 'string'
         ? [['agents', raw] as const]
         : []
-  if (raw !== undefined && raw !== null && list.length === 0 && !Array.isArray(raw) && !isTable(raw))
+  if (raw !== undefined && raw !== null && list.length === 0 && !Array.isArray(raw) && !isObject(raw))
     removed.push('agents')
   const agents = new Map<string, RuntimeAgent>()
   for (const [path, item] of list) {
     const agent = agentOf(item, path, removed)
     if (agent === undefined) continue
-    // The first of two with the same name counts: a list is read from above.
+    // The first of two agents with the same name counts.
     if (agents.has(agent.id.toLowerCase()) || agents.size >= agentsMax) removed.push(path)
     else agents.set(agent.id.toLowerCase(), agent)
   }
   return { agents: [...agents.values()], removed }
 }
 
-export function normalize(input: Table): Normalized {
+export function normalize(input: JsonObject): Normalized {
   const { agents, removed } = agentsOf(own(input, 'agents'))
   const replaced: string[] = []
   const v2: Record<string, unknown> = { agents }
   const explicit: Record<string, unknown> = {}
   for (const { path, shape, fallback } of fields) {
-    const given = at(input, path)
-    const checked = shape.safeParse(numberFromText(given))
-    if (given !== undefined && !checked.success) replaced.push(path.join('.'))
-    put(v2, path, given !== undefined && checked.success ? checked.data : fallback)
-    if (given !== undefined && checked.success) put(explicit, path, checked.data)
+    const value = at(input, path)
+    const checked = shape.safeParse(numberFromText(value))
+    if (value !== undefined && !checked.success) replaced.push(path.join('.'))
+    put(v2, path, value !== undefined && checked.success ? checked.data : fallback)
+    if (value !== undefined && checked.success) put(explicit, path, checked.data)
   }
   const parents = ['orchestrator', 'orchestrator.retryPolicy', 'orchestrator.retryPolicy.backoff']
   parents.push('orchestrator.budgetPolicy', 'orchestrator.budgetPolicy.guardrails')
-  const misshapen = parents.filter((path) => {
+  const malformed = parents.filter((path) => {
     const value = at(input, path.split('.'))
-    return value !== undefined && !isTable(value)
+    return value !== undefined && !isObject(value)
   })
   return {
     v2: v2 as unknown as RuntimeV2,
-    removed: [...removed, ...unknownKeys(input), ...misshapen],
+    removed: [...removed, ...unknownKeys(input), ...malformed],
     replaced,
     explicit: {
       maxConcurrentSpawns: (at(explicit, ['orchestrator', 'maxConcurrentSpawns']) as number | undefined) ?? null,
@@ -199,8 +198,8 @@ export function normalize(input: Table): Normalized {
   }
 }
 
-/** What the board goes by, whichever version the file is of. */
-export function asRuntimePolicy(input: Table): RuntimePolicy {
+/** What the board uses, for a file of any version. */
+export function asRuntimePolicy(input: JsonObject): RuntimePolicy {
   const { v2, explicit } = normalize(input)
   return { agents: v2.agents, maxConcurrentSpawns: v2.orchestrator.maxConcurrentSpawns, explicit }
 }

@@ -1,11 +1,11 @@
 /**
- * The pieces that policy files are described with, and how a value that does not fit is told to people: by file, key, what
- * was expected, and the nearest key that exists. Pure. Reading files is left to load.ts.
+ * Building blocks for the schemas of policy files, and error messages for values that do not match: file, key, what was
+ * expected, and the nearest valid key. Pure. load.ts reads the files.
  */
 import { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
 
-// A century: more is a typing error, and less than what a 53-bit number of milliseconds can hold.
+// 100 years: more is a typing error; in milliseconds it still fits into 53 bits.
 const secondsMax = 100 * 365 * 86_400
 
 export const bounds = {
@@ -14,29 +14,29 @@ export const bounds = {
   seconds: (min: number) => z.number().min(min).max(secondsMax),
 }
 
-// Names that every object knows already: as a key they would change what reads them, not say anything.
+// Keys of every JavaScript object: as keys of a policy they would change the object itself.
 const reserved = new Set(['__proto__', 'constructor', 'prototype'])
 const namePattern = /^[a-z0-9][a-z0-9_.:@/-]{0,127}$/
 
-/** The name of an agent, role or reason: compared without regard to case, as the files were always read. */
+/** The name of an agent, role or reason, case-insensitive. */
 export const roleName = z
   .string()
   .transform((text) => text.trim().toLowerCase())
   .refine((text) => namePattern.test(text) && !reserved.has(text), {
-    message: 'must be a name of letters, digits and _ . : @ / -, at most 128 long',
+    message: 'must be 1 to 128 letters, digits and _ . : @ / -',
   })
 
-/** A table of names; the same name twice, in different case, is an error and no matter of luck. */
+/** An object by name; the same name twice in different case is an error. */
 export function nameMap<V extends z.ZodType>(value: V) {
-  // A thousand names fit into any file that a person keeps.
+  // More than any file that a person maintains.
   const namesMax = 1_000
   return z.record(z.string(), value).transform((table, context) => {
     const entries = new Map<string, z.output<V>>()
     for (const [key, inner] of Object.entries(table)) {
       const name = roleName.safeParse(key)
-      if (!name.success) context.addIssue({ code: 'custom', path: [key], message: 'is no name that can be used here' })
+      if (!name.success) context.addIssue({ code: 'custom', path: [key], message: 'is not a valid name' })
       else if (entries.has(name.data))
-        context.addIssue({ code: 'custom', path: [key], message: 'is there twice, in different case' })
+        context.addIssue({ code: 'custom', path: [key], message: 'occurs twice, in different case' })
       else entries.set(name.data, inner as z.output<V>)
     }
     if (entries.size > namesMax)
@@ -48,7 +48,7 @@ export function nameMap<V extends z.ZodType>(value: V) {
 const dotted = (path: readonly PropertyKey[]) => path.map(String).join('.')
 const shown = (key: string) => (key.length > 80 ? `${key.slice(0, 80)}…` : key)
 
-/** Every key that may be written, dotted; `*` stands for a name. */
+/** Every valid key, dotted; `*` stands for any name. */
 export function keysOf(schema: z.ZodType, prefix: readonly string[] = []): string[] {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable)
     return keysOf(schema.unwrap() as z.ZodType, prefix)
@@ -62,7 +62,7 @@ export function keysOf(schema: z.ZodType, prefix: readonly string[] = []): strin
   return []
 }
 
-/** The key that was most likely meant, written with the names that stand in the file. */
+/** The valid key most similar to `path`, with the names of the file. */
 function nearestKey(schema: z.ZodType, path: readonly string[]): string | undefined {
   const known = keysOf(schema)
   const named = known.map((key) =>
@@ -81,10 +81,10 @@ function nearestKey(schema: z.ZodType, path: readonly string[]): string | undefi
   return nearest(path.join('.'), named)
 }
 
-// A file of a megabyte can hold a hundred thousand wrong keys: only the first ones are worth the search for what was meant.
+// A file of 1 MB can have 100,000 wrong keys: search a suggestion only for the first ones.
 const searchedMax = 20
 
-/** One line a problem: `file: key: what is wrong`. */
+/** One line per problem: `file: key: what is wrong`. */
 export function problemsOf(file: string, schema: z.ZodType, error: z.ZodError): string[] {
   const lines: string[] = []
   for (const issue of error.issues) {
@@ -93,22 +93,22 @@ export function problemsOf(file: string, schema: z.ZodType, error: z.ZodError): 
         const path = [...issue.path.map(String), key]
         const suggestion = lines.length < searchedMax ? nearestKey(schema, path) : undefined
         const hint = suggestion === undefined ? '' : `; did you mean ${suggestion}?`
-        lines.push(`${file}: there is no key ${shown(dotted(path))}${hint}`)
+        lines.push(`${file}: unknown key ${shown(dotted(path))}${hint}`)
       }
     } else {
-      const where = issue.path.length === 0 ? 'the whole file' : shown(dotted(issue.path))
+      const where = issue.path.length === 0 ? 'the file' : shown(dotted(issue.path))
       lines.push(`${file}: ${where}: ${issue.message}`)
     }
   }
   return lines
 }
 
-/** Keys that every object knows already, anywhere in what was read: as a rule nobody writes them by accident. */
+/** Reports reserved keys anywhere in the file. */
 export function reservedKeys(file: string, value: unknown, path: readonly string[] = []): string[] {
   if (typeof value !== 'object' || value === null) return []
   return Object.entries(value).flatMap(([key, inner]) =>
     reserved.has(key)
-      ? [`${file}: ${shown(dotted([...path, key]))}: this key must not be used`]
+      ? [`${file}: ${shown(dotted([...path, key]))}: this key is reserved`]
       : reservedKeys(file, inner, [...path, key]),
   )
 }

@@ -1,8 +1,7 @@
 /**
- * A task root of the reference keeps attempts and usage in state/recovery.state.json and state/budget.state.json; ours keeps
- * them in the log, and those files are caches of it. So they are taken over once, as lines of the log, before anything could
- * write over them. Always: nothing that the log says is changed; a task is taken over once, however often the root is opened
- * and whoever crashed in between; the files as they were are kept beside. Entries that cannot be understood are told.
+ * Imports state/recovery.state.json and state/budget.state.json of a reference task root into the log, once, before the board
+ * overwrites these files as caches. The import never changes what the log says; each task is imported once, even after a
+ * crash; a copy of each file is stored next to it. Entries that cannot be understood are logged.
  */
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
@@ -27,11 +26,11 @@ interface Ports {
   readonly log: Log
 }
 
-// Fifty thousand tasks with a few entries each; what is larger is not a state file.
+// 50,000 tasks with a few entries each; a larger file is not a state file.
 const fileMaxBytes = 64 * 2 ** 20
-// One write is one hold of the lock; thousands are taken over in several.
+// One write holds the lock; thousands of tasks need several writes.
 const perWriteMax = 500
-/** The name of the field that says that a task was taken over. */
+/** The field that marks an imported task. */
 const mark = 'importedState'
 
 export async function importStateFiles(board: Board, ports: Ports): Promise<Imported> {
@@ -48,7 +47,7 @@ export async function importStateFiles(board: Board, ports: Ports): Promise<Impo
   const todo = ids.filter((taskId) => draftOf(board.state, taskId) !== null)
   for (let from = 0; from < todo.length; from += perWriteMax) {
     const some = todo.slice(from, from + perWriteMax)
-    // Decided under the lock: another process may have taken them over meanwhile.
+    // Decided under the lock: another process may have imported them.
     const lines = await board.write((state) => some.flatMap((taskId) => draftOf(state, taskId) ?? []))
     for (const { payload } of lines) {
       const counts = payload[mark] as { readonly recovery: number; readonly budget: number }
@@ -57,17 +56,17 @@ export async function importStateFiles(board: Board, ports: Ports): Promise<Impo
       sum.budget += counts.budget
     }
   }
-  const strangers = ids.filter((taskId) => !board.state.tasks.has(taskId))
-  if (strangers.length > 0)
+  const unknownTasks = ids.filter((taskId) => !board.state.tasks.has(taskId))
+  if (unknownTasks.length > 0)
     log.warn(
-      { tasks: strangers.slice(0, 20), count: strangers.length },
-      'the state files speak of tasks that do not exist',
+      { tasks: unknownTasks.slice(0, 20), count: unknownTasks.length },
+      'state files contain tasks that do not exist',
     )
-  if (sum.tasks > 0) log.info({ ...sum }, 'attempts and usage were taken over from the state files')
+  if (sum.tasks > 0) log.info({ ...sum }, 'imported attempts and usage from the state files')
   return sum
 }
 
-/** What was there stays; what the log does not have comes from the files. */
+/** Adds the entries that the log does not have. */
 function importDraft(task: Task, recovery: readonly RecoveryEntry[], budget: readonly BudgetEntry[]): Draft | null {
   const [decided, used] = [recoveriesOf(task), budgetsOf(task)]
   const newDecisions = recovery.filter(({ reasonCode }) => !decided.has(reasonCode))
@@ -87,7 +86,7 @@ function importDraft(task: Task, recovery: readonly RecoveryEntry[], budget: rea
       ...(newUsage.length === 0
         ? {}
         : { budget: { ...Object.fromEntries(used), ...byName(newUsage, ({ agent }) => agent) } }),
-      // The reference says in its reason whom it waits for; ours also says for what.
+      // The reference names only the next agent; the board also needs the reason code.
       ...(waits ? { reasonCode: pending.reasonCode } : {}),
     },
   }
@@ -96,32 +95,32 @@ function importDraft(task: Task, recovery: readonly RecoveryEntry[], budget: rea
 const byName = <E>(entries: readonly E[], name: (entry: E) => string): Record<string, E> =>
   Object.fromEntries(entries.map((entry) => [name(entry), entry]))
 
-/** The entries of one file that are the reference's, by task. */
+/** The reference's entries of one file, by task. */
 async function read<E extends { readonly taskId: string }>(
   root: string,
   file: string,
-  understand: (found: Found) => E | 'ours' | undefined,
+  parse: (found: Found) => E | 'ours' | undefined,
   { disk, ids, log }: Ports,
 ): Promise<Map<string, E[]>> {
   const path = join(root, file)
   const byTask = new Map<string, E[]>()
-  const told = await disk.read(path, fileMaxBytes)
-  if (told.found === 'missing') return byTask
-  const parsed = told.found === 'bytes' ? parseObject(told.bytes.toString('utf8')) : { why: `it is ${told.found}` }
+  const contents = await disk.read(path, fileMaxBytes)
+  if (contents.found === 'missing') return byTask
+  const parsed = contents.found === 'bytes' ? parseObject(contents.bytes.toString('utf8')) : { why: contents.found }
   const all = 'value' in parsed ? entriesIn(parsed.value) : []
-  let odd = 'value' in parsed ? 0 : 1
-  if ('why' in parsed)
-    log.warn({ file, why: parsed.why }, 'a state file cannot be read; what it says is not taken over')
+  let invalid = 'value' in parsed ? 0 : 1
+  if ('why' in parsed) log.warn({ file, why: parsed.why }, 'cannot read a state file; not imported')
   for (const found of all) {
-    const entry = understand(found)
+    const entry = parse(found)
     if (entry === 'ours') continue
-    if (entry === undefined) odd += 1
+    if (entry === undefined) invalid += 1
     else byTask.set(entry.taskId, [...(byTask.get(entry.taskId) ?? []), entry])
   }
-  if (odd > 0 && all.length > 0) log.warn({ file, entries: odd }, 'some entries of a state file cannot be understood')
-  // The file as it is, once: ours will be written in its place.
-  if (told.found === 'bytes' && (byTask.size > 0 || odd > 0))
-    await disk.createExclusive(backupName(path), `${path}.${ids.next()}.draft`, told.bytes)
+  if (invalid > 0 && all.length > 0)
+    log.warn({ file, entries: invalid }, 'some entries of a state file are invalid; not imported')
+  // A copy of the original: the board's cache will replace it.
+  if (contents.found === 'bytes' && (byTask.size > 0 || invalid > 0))
+    await disk.createExclusive(backupName(path), `${path}.${ids.next()}.draft`, contents.bytes)
   return byTask
 }
 

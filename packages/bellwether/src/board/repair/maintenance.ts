@@ -1,7 +1,7 @@
 /**
- * What a board needs now and then: a look at its locks, a rebuild of its snapshot in a dry run, and the removal of what nobody
- * asks for any more. Always: nothing of the board is changed here; each chore comes due on the monotonic scale and once at the
- * start; one that fails is an alert and does not keep the others from their turn.
+ * Periodic maintenance of a board: checks its locks, verifies its snapshot in a dry run, and removes the folders of old runs.
+ * The log is never changed. Each job is due at the start and then per monotonic interval; a job that fails raises an alert and
+ * does not affect the others.
  */
 import { join } from 'node:path'
 import { type Clock, errorMessage, type Log } from '@bellwether/base'
@@ -20,12 +20,12 @@ export interface MaintenanceOptions {
   readonly alerts: Pick<Alerts, 'raise'>
   readonly lockCheckMs: number
   readonly snapshotCheckMs: number
-  /** Removes old runs; answers how many. */
+  /** Removes the folders of old runs; returns how many. */
   readonly removeOldRuns: () => Promise<number>
 }
 
 export interface MaintenanceStep {
-  /** Which came due. */
+  /** The jobs that were due. */
   readonly ran: readonly MaintenanceJob[]
   readonly staleLocks?: number
   readonly snapshot?: SnapshotStatus
@@ -38,11 +38,11 @@ export interface Maintenance {
   step(): Promise<MaintenanceStep>
 }
 
-// A clock to wake by: the shortest chore is due every few minutes, and being a minute late does no harm.
+// The shortest interval is a few minutes; being one minute late does no harm.
 const wakeMs = 60_000
 
 export function createMaintenance(options: MaintenanceOptions): Maintenance {
-  const { root, ports: world, clock, log, alerts } = options
+  const { root, ports: ports, clock, log, alerts } = options
   const dueMs: Record<MaintenanceJob, number> = { locks: 0, snapshot: 0, retention: 0 }
   const everyMs: Record<MaintenanceJob, number> = {
     locks: options.lockCheckMs,
@@ -51,22 +51,22 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
   }
 
   async function locks(): Promise<Partial<MaintenanceStep>> {
-    const { candidates } = await recoverStaleLocks({ root, apply: false, force: false, yes: false }, world)
+    const { candidates } = await recoverStaleLocks({ root, apply: false, force: false, yes: false }, ports)
     if (candidates.length > 0) {
       const facts = { locks: candidates.slice(0, 10).map(({ path, owner, reason }) => ({ path, owner, reason })) }
-      const text = `${candidates.length} stale lock(s): bellwether recover-stale-locks tells more`
+      const text = `${candidates.length} stale lock(s); run bellwether recover-stale-locks for details`
       alerts.raise({ kind: 'stale_locks', text, details: facts })
     }
     return { staleLocks: candidates.length }
   }
 
   async function snapshot(): Promise<Partial<MaintenanceStep>> {
-    const report = await rebuildSnapshot({ root, apply: false }, world)
-    const status = await snapshotStatus(report, join(report.root, 'state', 'tasks.jsonl'), world.disk)
-    if (report.errors.total > 0) log.warn({ problems: report.errors.counts }, 'the log has lines that do not count')
+    const report = await rebuildSnapshot({ root, apply: false }, ports)
+    const status = await snapshotStatus(report, join(report.root, 'state', 'tasks.jsonl'), ports.disk)
+    if (report.errors.total > 0) log.warn({ problems: report.errors.counts }, 'log has lines that do not count')
     if (status === 'mismatch') {
       const { diff, rebuiltHash, liveHash, live } = report
-      const text = 'the snapshot does not say what the log says: bellwether rebuild-snapshot tells more'
+      const text = 'the snapshot differs from the log; run bellwether rebuild-snapshot for details'
       alerts.raise({ kind: 'replay_mismatch', text, details: { diff, rebuiltHash, liveHash, live } })
     }
     return { snapshot: status }
@@ -81,15 +81,15 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
   return {
     async step() {
       const did: MaintenanceJob[] = []
-      let told: Partial<MaintenanceStep> = {}
+      let results: Partial<MaintenanceStep> = {}
       for (const name of ['locks', 'snapshot', 'retention'] as const) {
         if (clock.monotonicMs() < dueMs[name]) continue
         dueMs[name] = clock.monotonicMs() + everyMs[name]
         did.push(name)
         try {
-          told = { ...told, ...(await work[name]()) }
+          results = { ...results, ...(await work[name]()) }
         } catch (error) {
-          log.error({ err: error, chore: name }, 'a chore failed')
+          log.error({ err: error, job: name }, 'maintenance job failed')
           const why = errorMessage(error)
           alerts.raise({
             kind: 'maintenance_failed',
@@ -98,16 +98,18 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
           })
         }
       }
-      return { ...told, ran: did }
+      return { ...results, ran: did }
     },
   }
 }
 
-/** Until the signal fires. */
+/** Runs due jobs until the signal fires. */
 export function runMaintenance(
-  chores: Maintenance,
+  maintenance: Maintenance,
   { clock, log }: Pick<MaintenanceOptions, 'clock' | 'log'>,
   signal: AbortSignal,
 ): Promise<void> {
-  return loop({ name: 'board chores', intervalMs: wakeMs, clock, log, signal, steady: true }, () => chores.step())
+  return loop({ name: 'board maintenance', intervalMs: wakeMs, clock, log, signal, steady: true }, () =>
+    maintenance.step(),
+  )
 }

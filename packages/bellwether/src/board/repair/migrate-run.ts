@@ -1,7 +1,7 @@
 /**
- * Reads config/runtime-policy.json, plans its second version and, when told to, writes it. Always: nothing is written without
- * `apply` or without a change; the original's bytes are in state/config-migration-backups/ before the new file replaces it,
- * whole or not at all; nothing outside the root is touched. What changes is decided in migrate.ts.
+ * Migrates config/runtime-policy.json to version 2. Nothing is written without `apply` or without a change. The original is
+ * backed up in state/config-migration-backups/ before the new file replaces it atomically. Nothing outside the root is
+ * touched. migrate.ts decides what changes.
  */
 import { basename, dirname, join } from 'node:path'
 import { type Clock, errorMessage } from '@bellwether/base'
@@ -37,7 +37,7 @@ export interface MigrationPorts {
   readonly ids: Ids
 }
 
-// Two migrations in one second are possible, a hundred are not.
+// Two migrations within one second are possible, a hundred are not.
 const backupsPerSecondMax = 100
 
 async function backUp(root: string, bytes: Uint8Array, { disk, clock, ids }: MigrationPorts): Promise<string> {
@@ -50,16 +50,20 @@ async function backUp(root: string, bytes: Uint8Array, { disk, clock, ids }: Mig
       const name = `runtime-policy.${stamp}${count === 0 ? '' : `-${count}`}.json`
       const path = join(folder, name)
       if ((await disk.link(draft, path)) === 'taken') continue
-      // The name is there already; what this adds is that it is on the disk before the original is replaced.
+      // The link exists; replacing it syncs the folder to disk before the original is replaced.
       await disk.replace(path, draft)
       return `${backupFolder}/${name}`
     }
   } finally {
     await disk.remove(draft)
   }
-  throw new InvalidInput(`${backupFolder} has ${backupsPerSecondMax} backups of this second`, {
-    code: 'too_many_backups',
-  })
+  throw new InvalidInput(
+    `Cannot back up the policy: ${backupFolder} has ${backupsPerSecondMax} backups of this second.`,
+    {
+      code: 'too_many_backups',
+      hint: 'Retry in a second.',
+    },
+  )
 }
 
 async function replace(
@@ -78,16 +82,16 @@ function summaryOf(migration: Omit<Migration, 'summary'>): string {
   if (writeError !== null)
     return `${migrationRisks.write}: ${writeError}; check the permissions of the root and of ${runtimeFile}`
   if (parseError !== null && !applied)
-    return `${migrationRisks.parse}: ${parseError}; correct the file, or let --apply write a valid one (the original is kept)`
-  if (!changed) return 'already of the second version; nothing to do'
+    return `${migrationRisks.parse}: ${parseError}; correct the file, or write a valid one with --apply (the original is backed up)`
+  if (!changed) return 'already version 2; nothing to do'
   const counts = `${diff.added} added, ${diff.changed} changed, ${diff.removed} removed`
-  return applied ? `migrated: ${counts}` : `would migrate: ${counts}; --apply writes it`
+  return applied ? `migrated: ${counts}` : `would migrate: ${counts}; apply it with --apply`
 }
 
 export async function migrateConfig(root: string, apply: boolean, ports: MigrationPorts): Promise<Migration> {
   const read = await bytesInside(root, runtimeFile)
   if (read.found === 'outside' || read.found === 'unreadable')
-    throw new InvalidInput(`${join(root, runtimeFile)} cannot be used: ${read.why}`, { code: 'unusable_policy' })
+    throw new InvalidInput(`Cannot migrate ${join(root, runtimeFile)}: ${read.why}.`, { code: 'unusable_policy' })
   const original = read.found === 'bytes' ? read : null
   const { target, changed, diff, risks, parseError } = plan(original === null ? null : utf8(original.bytes))
   let backup: string | null = null
@@ -102,7 +106,7 @@ export async function migrateConfig(root: string, apply: boolean, ports: Migrati
     }
   }
   const applied = changed && apply && writeError === null
-  const told = {
+  const report = {
     ok: writeError === null && (parseError === null || applied),
     changed,
     applied,
@@ -115,5 +119,5 @@ export async function migrateConfig(root: string, apply: boolean, ports: Migrati
     parseError,
     writeError,
   }
-  return { ...told, summary: summaryOf(told) }
+  return { ...report, summary: summaryOf(report) }
 }

@@ -1,12 +1,11 @@
 /**
- * Brings config/runtime-policy.json to its second version: what would change, what would be lost, and what to beware of.
- * Always: pure; the second version of a second version is itself; nothing is removed without being named. Reading, backup
- * and writing are left to migrate-run.ts.
+ * Plans the migration of config/runtime-policy.json to version 2: what changes, what is removed, and the risks. Pure. Version 2
+ * migrates to itself, and every removed key is named. migrate-run.ts does the I/O.
  */
 import { parseObject } from '../policies/inside.js'
 import { normalize, type RuntimeV2 } from '../policies/runtime.js'
 
-/** The troubles by the names that people look for. */
+/** The risks, in the words that the seed fixes. */
 export const migrationRisks = {
   parse: 'parse failed',
   removes: 'migration removes unsupported/deprecated fields',
@@ -32,10 +31,10 @@ export interface Plan {
   readonly parseError: string | null
 }
 
-// Enough to recognise what is meant; the counts tell how much more there is.
+// Enough examples; the counts cover all.
 const sampleMax = 20
 
-/** Every value with its path; an empty list or table is a value too. */
+/** Every value with its path; an empty list or object is also a value. */
 function leaves(value: unknown, path = ''): Map<string, string> {
   if (typeof value === 'object' && value !== null && Object.keys(value).length > 0) {
     const inner = Object.entries(value).flatMap(([key, item]) => [
@@ -51,7 +50,7 @@ function diffOf(before: unknown, after: unknown, removed: readonly string[]): Di
   const now = leaves(after)
   const added = [...now.keys()].filter((path) => !old.has(path))
   const gone = (path: string) => removed.some((one) => path === one || path.startsWith(`${one}.`))
-  // What is neither there as it was nor removed has taken another form: a name that became an object, a text a number.
+  // Neither unchanged nor removed: the value has another form, such as a name that became an object.
   const changed = [...old.entries()]
     .filter(([path, value]) => now.get(path) !== value && !gone(path))
     .map(([path]) => path)
@@ -73,9 +72,9 @@ function same(left: unknown, right: unknown): boolean {
   return ours.length === theirs.size && ours.every(([key, value]) => theirs.has(key) && same(value, theirs.get(key)))
 }
 
-/** `text`: the file's contents, null when there is none; undefined when they are no text. */
+/** `text`: the contents of the file; null: there is no file; undefined: it is not UTF-8. */
 export function plan(text: string | null | undefined): Plan {
-  const parsed = text === null ? { value: {} } : text === undefined ? { why: 'it is not UTF-8' } : parseObject(text)
+  const parsed = text === null ? { value: {} } : text === undefined ? { why: 'not UTF-8' } : parseObject(text)
   const parseError = 'why' in parsed ? parsed.why : null
   const input = 'value' in parsed ? parsed.value : {}
   const { v2, removed, replaced } = normalize(input)

@@ -1,9 +1,10 @@
 /**
- * What `rebuild-snapshot` and `restore-snapshot` do. Always: nothing in the root is changed without `apply`; the log is only
- * read; the live snapshot is kept before it is replaced, and replaced whole. The compacted stream holds the lines that counted,
- * byte for byte, and so adds up to the same snapshot.
+ * Implements `rebuild-snapshot` and `restore-snapshot`. Nothing in the root changes without `apply`. The log is only read. The
+ * live snapshot is archived before it is replaced atomically. The compacted log contains the counted lines byte for byte, so it
+ * folds to the same snapshot.
  */
 import { join, resolve } from 'node:path'
+import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { compareLive, type Comparison } from '../log/snapshot/snapshot-diff.js'
@@ -28,7 +29,7 @@ export interface RebuildReport {
   readonly mode: 'dry-run' | 'apply'
   readonly root: string
   readonly snapshot: string
-  /** Whether the live snapshot said the same as the log. */
+  /** Whether the live snapshot equals the log. */
   readonly match: boolean
   readonly applied: boolean
   readonly rebuiltHash: string
@@ -42,7 +43,7 @@ export interface RebuildReport {
   readonly errors: {
     readonly total: number
     readonly counts: Readonly<Partial<Record<Problem, number>>>
-    /** By line number; the first thousand. */
+    /** In order of line number; the first thousand. */
     readonly items: readonly LineIssue[]
   }
   readonly tornLastLine: boolean
@@ -56,31 +57,30 @@ export interface RebuildReport {
 const cyclesShown = 20
 const batchBytes = 2 ** 20
 
-export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts): Promise<RebuildReport> {
-  const { disk, clock, ids } = world
-  const root = await findRoot(options.root, world)
+export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts): Promise<RebuildReport> {
+  const { disk, clock, ids } = ports
+  const root = await findRoot(options.root, ports)
   const log = await explainDisk(root.log, () => disk.openLog(root.log, 'read'))
   if (log === 'missing') {
-    throw new InvalidInput(`${root.log} is missing: this is no task root`, {
+    throw new InvalidInput(`Cannot open the task root: ${root.log} does not exist.`, {
       code: 'no_such_root',
-      hint: 'Name the folder that has state/tasks.jsonl with --root DIR.',
+      hint: 'Name the folder that contains state/tasks.jsonl with --root DIR.',
     })
   }
   const reader = new Reader()
   let compacted: RebuildReport['compacted'] = null
   let out: Compactor | undefined
-  let facts: ResumeData | undefined
+  let resumeData: ResumeData | undefined
   try {
     if (options.compactTo !== undefined) out = await compactor(options.compactTo, root, disk, ids.next())
     await explainDisk(root.log, () =>
       reader.read(log, {
         complete: true,
-        ...(out === undefined ? {} : { onCounted: out.take }),
-        ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+        ...defined({ onCounted: out?.take, onProgress: options.onProgress }),
       }),
     )
     if (out !== undefined) compacted = await out.end(reader.report.lines)
-    if (options.apply) facts = await resumeDataOf(reader, log, root, world)
+    if (options.apply) resumeData = await resumeDataOf(reader, log, root, ports)
   } catch (error) {
     await out?.giveUp()
     throw error
@@ -97,9 +97,9 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts)
       compared = await compare(hash)
       await archiveLive(root, disk, clock.wallMs())
     }
-    meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), facts, beforeReplace })
+    meta = await writeSnapshot(root.snapshot, reader, { disk, draftId: ids.next(), resumeData, beforeReplace })
     archivedAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
-    await dropOldIds(root.state, facts?.ids.file, disk)
+    await dropOldIds(root.state, resumeData?.ids.file, disk)
   } else meta = metaOf(reader, contentHash(taskLines(fold.tasks()), fold.control))
   compared ??= await compare(meta.hash)
   const rebuiltHash = meta.hash
@@ -126,7 +126,7 @@ export async function rebuildSnapshot(options: RebuildOptions, world: LockPorts)
   }
 }
 
-/** A torn last line was taken as a line, though its writer may be alive: nobody goes on behind it. */
+/** No resume data after a torn last line: its writer may still complete it. */
 function resumeDataOf(
   reader: Reader,
   log: LogFile,
@@ -149,35 +149,35 @@ async function compactor(to: string, root: TaskRoot, disk: Disk, draftId: string
   const [target, live] = [await disk.stat(path), await disk.stat(root.log)]
   if (target !== 'missing' && (target.kind !== 'file' || (live !== 'missing' && target.identity === live.identity))) {
     throw new InvalidInput(
-      `${to} cannot be the compacted stream: it is ${target.kind === 'file' ? 'the log itself' : `a ${target.kind}`}`,
+      `Cannot write the compacted log to ${to}: it is ${target.kind === 'file' ? 'the log itself' : `a ${target.kind}`}.`,
       {
         code: 'bad_output',
-        hint: 'Name a new file. To put it in place of the log, stop every writer and move it there.',
+        hint: 'Name a new file. To replace the log, stop every writer and move the new file there.',
       },
     )
   }
   const draft = `${path}.${draftId}.draft`
   const file = await explainDisk(path, () => disk.openLog(draft, 'append'))
   if (file === 'missing') {
-    throw new InvalidInput(`${to} lies in a folder that does not exist`, {
+    throw new InvalidInput(`Cannot write the compacted log to ${to}: the folder does not exist.`, {
       code: 'bad_output',
-      hint: 'Create it first.',
+      hint: 'Create the folder first.',
     })
   }
-  let [batch, filled, kept] = [Buffer.allocUnsafe(batchBytes), 0, 0]
+  let [batch, filled, archived] = [Buffer.allocUnsafe(batchBytes), 0, 0]
   const flush = async () => {
     for (let at = 0; at < filled;) at += await file.append(batch.subarray(at, filled))
     filled = 0
   }
   return {
     take(bytes, start, end) {
-      kept += 1
+      archived += 1
       const full = filled + (end - start) + 1 > batch.length
       const add = () => {
         if (end - start >= batch.length) batch = Buffer.allocUnsafe((end - start) * 2)
         bytes.copy(batch, filled, start, end)
         filled += end - start
-        // The newline is ours: a last line may lack it.
+        // Always add the newline: the last line may lack it.
         batch[filled] = 0x0a
         filled += 1
       }
@@ -190,7 +190,7 @@ async function compactor(to: string, root: TaskRoot, disk: Disk, draftId: string
       })
       await file.close()
       await explainDisk(path, () => disk.move(draft, path))
-      return { path, lines: kept, dropped: lines - kept }
+      return { path, lines: archived, dropped: lines - archived }
     },
     async giveUp() {
       await file.close()
@@ -206,23 +206,23 @@ export interface RestoreReport {
   readonly applied: boolean
   readonly chosen: string
   readonly archived: readonly ArchivedSnapshot[]
-  /** What was live until now, kept under this name. */
+  /** The archive name of the replaced snapshot. */
   readonly replacedArchivedAs: string | null
 }
 
 export async function restoreSnapshot(
   options: { readonly root: string; readonly apply: boolean; readonly snapshot?: string | undefined },
-  world: LockPorts,
+  ports: LockPorts,
 ): Promise<RestoreReport> {
-  const { disk, clock, ids } = world
-  const root = await findRoot(options.root, world)
-  const kept = await listArchived(root, disk)
-  const chosen = chooseArchived(kept, options.snapshot)
+  const { disk, clock, ids } = ports
+  const root = await findRoot(options.root, ports)
+  const archived = await listArchived(root, disk)
+  const chosen = chooseArchived(archived, options.snapshot)
   let replacedArchivedAs: string | null = null
   if (options.apply) {
     const path = join(root.state, chosen.name)
     const draft = join(root.state, `.restore.${ids.next()}.draft`)
-    // A second name first: keeping the live one may let the oldest go, and that may be the one that was chosen.
+    // Link it first: archiving the live snapshot may remove the oldest one, which may be the chosen one.
     await explainDisk(path, () => disk.link(path, draft))
     replacedArchivedAs = (await archiveLive(root, disk, clock.wallMs())) ?? null
     await explainDisk(root.snapshot, () => disk.move(draft, root.snapshot))
@@ -233,7 +233,7 @@ export async function restoreSnapshot(
     root: root.path,
     applied: options.apply,
     chosen: chosen.name,
-    archived: kept,
+    archived: archived,
     replacedArchivedAs,
   }
 }

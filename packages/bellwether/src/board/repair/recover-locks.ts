@@ -1,13 +1,14 @@
 /**
- * What `recover-stale-locks` does (H2.3, H2.4). Always: without `apply` nothing changes; a lock younger than its TTL stays
- * unless `force`; more than one at once needs `yes`; the audit line is on the disk before the lock is touched; a lock that is
- * no longer the one that was judged stays. A generation of ours is only renamed: it tells the next holder to fence.
+ * Implements `recover-stale-locks` (H2.3, H2.4). Nothing changes without `apply`. A lock younger than its TTL stays unless
+ * `force`; several locks at once need `yes`. The audit line is on disk before the lock is touched; a lock that changed since it
+ * was checked stays. A generation of the board's own lock is only renamed, which makes the next holder append a fence.
  */
 import { join } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import type { LogFile } from '../../ports/disk/disk.js'
 import { iso, lockStatus, lockGraceMs, type LockStatus, type LockFile } from '../log/locks/lock-status.js'
 import { generationName, generations, readLock, type LockPorts } from '../log/locks/locks.js'
-import { errorCode, explainDisk, findRoot, type TaskRoot } from '../log/root.js'
+import { explainDisk, findRoot, type TaskRoot } from '../log/root.js'
 
 export interface RecoverOptions {
   readonly root: string
@@ -28,7 +29,7 @@ export interface LockInfo {
   readonly expiresAt: string | null
   readonly ageSec: number
   readonly ownerAlive: boolean | null
-  /** `forced`: younger than its TTL, or inside the grace. */
+  /** `forced`: younger than its TTL, or within the grace period. */
   readonly reason: 'expired' | 'owner-dead' | 'forced' | null
   readonly broken: LockFile['broken'] | null
   readonly why: string
@@ -41,10 +42,10 @@ export interface RecoverReport {
   readonly graceSec: number
   readonly scanned: number
   readonly candidates: readonly LockInfo[]
-  /** Locks that hold. */
+  /** Locks that are valid. */
   readonly held: readonly LockInfo[]
   readonly reclaimed: readonly LockInfo[]
-  /** Why nothing was done, though asked for. */
+  /** Why `apply` did nothing. */
   readonly refused: string | null
   readonly errors: readonly { readonly path: string; readonly error: string }[]
 }
@@ -55,26 +56,26 @@ interface Found {
   readonly identity: string
 }
 
-export async function recoverStaleLocks(options: RecoverOptions, world: LockPorts): Promise<RecoverReport> {
-  const root = await findRoot(options.root, world)
+export async function recoverStaleLocks(options: RecoverOptions, ports: LockPorts): Promise<RecoverReport> {
+  const root = await findRoot(options.root, ports)
   const graceMs = options.graceMs ?? lockGraceMs
-  const found = await scan(root, options.force, graceMs, world)
+  const found = await scan(root, options.force, graceMs, ports)
   const candidates = found.filter(({ info: seen }) => seen.reason !== null)
   const bulk = candidates.length > 1 && !options.yes
   const refused =
-    options.apply && bulk ? `${candidates.length} locks would be reclaimed at once: look at each, then add --yes` : null
+    options.apply && bulk ? `${candidates.length} locks would be reclaimed at once; check each, then add --yes` : null
   const reclaimed: LockInfo[] = []
   const errors: { path: string; error: string }[] = []
   if (options.apply && refused === null && candidates.length > 0) {
-    const audit = await explainDisk(root.audit, () => world.disk.openLog(root.audit, 'append'))
+    const audit = await explainDisk(root.audit, () => ports.disk.openLog(root.audit, 'append'))
     if (audit === 'missing') throw new Error('an append creates its file')
     try {
       for (const one of candidates) {
         try {
-          if (await reclaim(one, root, audit, world)) reclaimed.push(one.info)
-          else errors.push({ path: one.info.path, error: 'it is no longer the lock that was judged' })
+          if (await reclaim(one, root, audit, ports)) reclaimed.push(one.info)
+          else errors.push({ path: one.info.path, error: 'the lock changed since it was checked' })
         } catch (error) {
-          errors.push({ path: one.info.path, error: error instanceof Error ? error.message : errorCode(error) })
+          errors.push({ path: one.info.path, error: errorMessage(error) })
         }
       }
     } finally {
@@ -95,8 +96,8 @@ export async function recoverStaleLocks(options: RecoverOptions, world: LockPort
   }
 }
 
-async function scan(root: TaskRoot, force: boolean, graceMs: number, world: LockPorts): Promise<Found[]> {
-  const { disk, machine, clock } = world
+async function scan(root: TaskRoot, force: boolean, graceMs: number, ports: LockPorts): Promise<Found[]> {
+  const { disk, machine, clock } = ports
   const found: Found[] = []
   for (const name of (await explainDisk(root.locks, () => disk.list(root.locks))).toSorted()) {
     if (!name.endsWith('.lock')) continue
@@ -105,15 +106,15 @@ async function scan(root: TaskRoot, force: boolean, graceMs: number, world: Lock
     if (entry === 'missing') continue
     const file = await readLock(disk, path)
     if (file === 'missing') continue
-    const judged = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
-    // A folder holds who knows what: it is shown, and left alone.
-    const reason = entry.kind === 'folder' ? null : judged.stale !== false ? judged.stale : force ? 'forced' : null
-    found.push({ info: describe(path, file, judged, reason), name, identity: entry.identity })
+    const status = lockStatus(file, { nowMs: clock.wallMs(), graceMs, machine })
+    // A folder may contain anything: list it, but leave it alone.
+    const reason = entry.kind === 'folder' ? null : status.stale !== false ? status.stale : force ? 'forced' : null
+    found.push({ info: describe(path, file, status, reason), name, identity: entry.identity })
   }
   return found
 }
 
-function describe(path: string, file: LockFile, judged: LockStatus, reason: LockInfo['reason']): LockInfo {
+function describe(path: string, file: LockFile, status: LockStatus, reason: LockInfo['reason']): LockInfo {
   const { record } = file
   return {
     path,
@@ -124,22 +125,22 @@ function describe(path: string, file: LockFile, judged: LockStatus, reason: Lock
     token: record?.token ?? null,
     createdAt: record?.createdAt ?? null,
     expiresAt: record?.expiresAt ?? null,
-    ageSec: Math.round(judged.ageMs / 100) / 10,
-    ownerAlive: judged.ownerAlive ?? null,
+    ageSec: Math.round(status.ageMs / 100) / 10,
+    ownerAlive: status.ownerAlive ?? null,
     reason,
     broken: file.broken ?? null,
-    why: judged.why,
+    why: status.why,
   }
 }
 
-/** Whether it was reclaimed; false: it was no longer the same. */
-async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: LockPorts): Promise<boolean> {
+/** False: the lock changed since it was checked. */
+async function reclaim(found: Found, root: TaskRoot, audit: LogFile, ports: LockPorts): Promise<boolean> {
   const { info: seen, name, identity } = found
-  await note(audit, 'reclaimed', seen, world)
-  const { disk, ids } = world
+  await note(audit, 'reclaimed', seen, ports)
+  const { disk, ids } = ports
   const [generation] = generations([name])
   const aside = generation === undefined ? `${name}.${ids.next()}.aside` : generationName(generation.token, 'void')
-  // Moved before it is removed: what has been moved can be looked at, and given back if it is another one.
+  // Move before removing: the moved file can be checked, and moved back if it is another lock.
   const moved = await explainDisk(seen.path, () => disk.move(seen.path, join(root.locks, aside)))
   if (moved === 'moved') {
     const entry = await disk.stat(join(root.locks, aside))
@@ -150,7 +151,7 @@ async function reclaim(found: Found, root: TaskRoot, audit: LogFile, world: Lock
     if (generation === undefined && (await disk.link(join(root.locks, aside), seen.path)) === 'linked')
       await disk.remove(join(root.locks, aside))
   }
-  await note(audit, 'not_reclaimed', seen, world)
+  await note(audit, 'not_reclaimed', seen, ports)
   return false
 }
 
@@ -166,7 +167,7 @@ async function note(audit: LogFile, action: string, seen: LockInfo, { clock, mac
     ...rest,
     by: { pid: machine.pid, host: machine.host },
   }
-  // After a crash the last line may be a piece of one: ours begins a new one.
+  // After a crash the last line may be incomplete: start a new one.
   const size = await audit.size()
   const last = Buffer.alloc(1)
   const open = size > 0 && (await audit.read(last, size - 1)) === 1 && last[0] !== 0x0a

@@ -1,21 +1,19 @@
 /**
- * The entries of the reference's state files: by `taskId|reasonCode` and `taskId|agent`, flat or one map within another, with or
- * without a word `entries` around them. Always: pure; ours, which have more fields, are told apart; what has no count, no task
- * or no name is not understood, and never guessed.
+ * Parses the entries of the reference's state files: keyed by `taskId|reasonCode` or `taskId|agent`, flat or nested, with or
+ * without an `entries` object around them. Pure. The board's own entries, which have more fields, are recognised. An entry
+ * without a count, a task or a name is invalid; nothing is guessed.
  */
 import { z } from 'zod'
+import { isObject } from '../log/json.js'
 import type { BudgetEntry } from '../policies/budget.js'
 import { human, type RecoveryEntry } from '../policies/recovery.js'
 
-/** An entry as it was found, with the two parts of its key. */
+/** An entry with the two parts of its key. */
 export interface Found {
   readonly taskId: string
   readonly name: string
   readonly value: Readonly<Record<string, unknown>>
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const isEntry = (value: Readonly<Record<string, unknown>>): boolean =>
   ['attempt', 'nextAssignee', 'tokenUsage', 'elapsedMs', 'retryCount'].some((key) => Object.hasOwn(value, key))
@@ -35,7 +33,7 @@ export function entriesIn(file: Readonly<Record<string, unknown>>): readonly Fou
   return found
 }
 
-/** What an entry says of itself counts before its key: a task's id may hold the sign that parts them. */
+/** The fields of an entry take precedence over its key: a task id may contain the separator. */
 function named(key: string, value: Readonly<Record<string, unknown>>): Found {
   const at = Math.max(key.lastIndexOf('|'), key.lastIndexOf('::'))
   const [left, right] = at < 0 ? [key, ''] : [key.slice(0, at), key.slice(at).replace(/^(?:\||::)/, '')]
@@ -56,17 +54,17 @@ const recoveryShape = z.object({
   cooldownUntil: z.string().nullish().catch(undefined),
 })
 
-// Seconds of this century have ten digits; more are milliseconds.
+// Seconds of this century have ten digits; a larger number is in milliseconds.
 const secondsMax = 1e11
 
 export function referenceRecovery({ taskId, name: reasonCode, value }: Found): RecoveryEntry | 'ours' | undefined {
   if (Object.hasOwn(value, 'deadlineTs')) return 'ours'
-  const told = recoveryShape.safeParse(value).data
-  if (told === undefined || taskId === '' || reasonCode === '') return undefined
-  const { attempt, nextAssignee, cooldownUntilTs } = told
-  const escalated = told.recoveryState === recoveryStates.escalate
-  const action = told.action ?? (escalated ? 'escalate' : nextAssignee === human ? 'human' : 'retry')
-  const shown = Date.parse(told.cooldownUntil ?? '') / 1_000
+  const entry = recoveryShape.safeParse(value).data
+  if (entry === undefined || taskId === '' || reasonCode === '') return undefined
+  const { attempt, nextAssignee, cooldownUntilTs } = entry
+  const escalated = entry.recoveryState === recoveryStates.escalate
+  const action = entry.action ?? (escalated ? 'escalate' : nextAssignee === human ? 'human' : 'retry')
+  const shown = Date.parse(entry.cooldownUntil ?? '') / 1_000
   const untilTs = cooldownUntilTs ?? (Number.isFinite(shown) ? shown : 0)
   return {
     taskId,
@@ -76,7 +74,7 @@ export function referenceRecovery({ taskId, name: reasonCode, value }: Found): R
     action,
     recoveryState: recoveryStates[action],
     cooldownUntilTs: Math.ceil(untilTs > secondsMax ? untilTs / 1_000 : untilTs),
-    // It has no date for whoever is next: the board gives one when it first looks.
+    // The reference has no deadlines: the board sets one at its next step.
     deadlineTs: 0,
     reminders: 0,
   }
@@ -91,17 +89,17 @@ const budgetShape = z.object({
 
 export function referenceBudget({ taskId, name, value }: Found): BudgetEntry | 'ours' | undefined {
   if (Object.hasOwn(value, 'exceededCount')) return 'ours'
-  const told = budgetShape.safeParse(value).data
+  const entry = budgetShape.safeParse(value).data
   const agent = name.trim().toLowerCase()
-  if (told === undefined || taskId === '' || agent === '') return undefined
+  if (entry === undefined || taskId === '' || agent === '') return undefined
   const whole = (number: number) => Math.min(Math.ceil(number), Number.MAX_SAFE_INTEGER)
   return {
     taskId,
     agent,
-    tokenUsage: whole(told.tokenUsage),
-    elapsedMs: whole(told.elapsedMs),
-    retryCount: whole(told.retryCount),
+    tokenUsage: whole(entry.tokenUsage),
+    elapsedMs: whole(entry.elapsedMs),
+    retryCount: whole(entry.retryCount),
     exceededCount: 0,
-    updatedAt: told.updatedAt,
+    updatedAt: entry.updatedAt,
   }
 }

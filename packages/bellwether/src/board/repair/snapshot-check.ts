@@ -1,19 +1,17 @@
 /**
- * Is a live snapshot wrong, or only older than the log? Snapshots are written now and then, so a busy board's is nearly always
- * behind; it is wrong when it does not say what the log said up to the place it names. Nothing is written here.
+ * Checks whether a live snapshot is wrong or only older than the log. The snapshot of a busy board is nearly always behind; it
+ * is wrong if it differs from the log up to the position that it names. Read only.
  */
 import { z } from 'zod'
 import type { Disk, LogFile } from '../../ports/disk/disk.js'
 import { Reader } from '../log/replay.js'
+import { readMeta } from '../log/resume.js'
 import type { RebuildReport } from './rebuild.js'
 import { contentHash, taskLines } from '../log/snapshot/snapshot.js'
 
 export type SnapshotStatus = 'same' | 'missing' | 'behind' | 'mismatch'
 
 const metaShape = z.object({ replay: z.object({ position: z.number().int().min(0) }) })
-// The meta comes last and is a few hundred bytes, or a few thousand with every kind of problem counted.
-const tailBytes = 65_536
-
 export async function snapshotStatus(report: RebuildReport, logPath: string, disk: Disk): Promise<SnapshotStatus> {
   if (report.match) return 'same'
   if (report.live === 'missing') return 'missing'
@@ -44,18 +42,7 @@ async function positionIn(snapshot: string, disk: Disk): Promise<number | null> 
   const file = await disk.openLog(snapshot, 'read')
   if (file === 'missing') return null
   try {
-    const size = await file.size()
-    const from = Math.max(0, size - tailBytes)
-    const buffer = Buffer.alloc(size - from)
-    const got = await file.read(buffer, from)
-    const text = buffer.toString('utf8', 0, got)
-    const at = text.lastIndexOf('\n"meta":')
-    if (at < 0) return null
-    const meta: unknown = JSON.parse(text.slice(at + '\n"meta":'.length).replace(/\}\s*$/, ''))
-    return metaShape.safeParse(meta).data?.replay.position ?? null
-  } catch (error) {
-    if (error instanceof SyntaxError) return null
-    throw error
+    return metaShape.safeParse((await readMeta(file))?.meta).data?.replay.position ?? null
   } finally {
     await file.close()
   }

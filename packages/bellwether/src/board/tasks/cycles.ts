@@ -1,7 +1,7 @@
-/** Tasks that wait for each other in a ring: none of them can ever become ready. Pure; what to do about it is left to people. */
+/** Finds dependency cycles, whose tasks can never become ready. Pure. */
 import type { Task } from '../log/task.js'
 
-/** Each ring once, its smallest id first, in the order of the dependencies. A task that waits for itself is a ring of one. */
+/** Each cycle once, its smallest id first, in the order of the dependencies. A task that depends on itself is a cycle of one. */
 export function dependencyCycles(tasks: Iterable<Task>): readonly (readonly string[])[] {
   const after = new Map<string, readonly string[]>()
   for (const task of tasks) if (task.dependencies.length > 0) after.set(task.taskId, task.dependencies)
@@ -9,7 +9,7 @@ export function dependencyCycles(tasks: Iterable<Task>): readonly (readonly stri
   const done = new Set<string>()
   for (const start of after.keys()) {
     if (done.has(start)) continue
-    // Depth first with a stack of our own: a chain of a hundred thousand tasks must not overflow the machine's.
+    // An explicit stack: a chain of 100,000 tasks would overflow the call stack.
     const path: string[] = [start]
     const onPath = new Set(path)
     const next: number[] = [0]
@@ -25,7 +25,7 @@ export function dependencyCycles(tasks: Iterable<Task>): readonly (readonly stri
         continue
       }
       next[next.length - 1] = step + 1
-      if (onPath.has(target)) found.push(ring(path.slice(path.indexOf(target))))
+      if (onPath.has(target)) found.push(cycleFrom(path.slice(path.indexOf(target))))
       else if (!done.has(target) && after.has(target)) {
         path.push(target)
         onPath.add(target)
@@ -36,7 +36,7 @@ export function dependencyCycles(tasks: Iterable<Task>): readonly (readonly stri
   return found
 }
 
-function ring(members: readonly string[]): string[] {
+function cycleFrom(members: readonly string[]): string[] {
   const first = members.reduce((best, id, at) => (id < members[best]! ? at : best), 0)
   return [...members.slice(first), ...members.slice(0, first)]
 }

@@ -1,46 +1,40 @@
 /**
- * Answers about all tasks that are kept up with the few that changed. Always: an answer for a state is the one that a look at
- * all of its tasks would give; a state that is older than the answer, or has no version, gets an answer of its own.
+ * Keeps an index over all tasks up to date with the few that changed. The index for a state equals one built from all of its
+ * tasks. A state that is older than the index, or has no known history, gets an index of its own.
  */
 import { versionOf, type Changes } from '../log/changes.js'
 import type { BoardState, Task } from '../log/task.js'
 
 export interface IncrementalIndex {
-  /** Everything anew. */
   rebuild(state: BoardState): void
-  /** These tasks are other ones than before, or are there for the first time. */
+  /** These tasks changed or are new. */
   update(state: BoardState, tasks: readonly Task[]): void
 }
 
-/** `make` builds an empty answer for a question; a question with another `key` begins anew. */
-export function incremental<Q, A extends IncrementalIndex>(
-  make: (question: Q) => A,
-): (state: BoardState, question: Q, key?: string) => A {
-  const kept = new WeakMap<Changes, { readonly key: string; readonly answer: A; at: number }>()
-  return (state, question, key = '') => {
+/** `make` creates an empty index; another `key` starts a new one. */
+export function incremental<O, I extends IncrementalIndex>(
+  make: (options: O) => I,
+): (state: BoardState, options: O, key?: string) => I {
+  const cache = new WeakMap<Changes, { readonly key: string; readonly index: I; at: number }>()
+  return (state, options, key = '') => {
     const version = versionOf(state)
-    const last = version === undefined ? undefined : kept.get(version.changes)
+    const last = version === undefined ? undefined : cache.get(version.changes)
     if (version !== undefined && last?.key === key && last.at <= version.at) {
       const changed = version.changes.between(last.at, version.at)
       if (changed !== null) {
         last.at = version.at
-        if (changed.size > 0) last.answer.update(state, tasksOf(state, changed))
-        return last.answer
+        if (changed.size > 0) last.index.update(state, tasksOf(state, changed))
+        return last.index
       }
     }
-    const answer = make(question)
-    answer.rebuild(state)
+    const index = make(options)
+    index.rebuild(state)
     const isOlder = last !== undefined && version !== undefined && last.at > version.at
-    if (version !== undefined && !isOlder) kept.set(version.changes, { key, answer, at: version.at })
-    return answer
+    if (version !== undefined && !isOlder) cache.set(version.changes, { key, index, at: version.at })
+    return index
   }
 }
 
 function tasksOf(state: BoardState, ids: ReadonlySet<string>): readonly Task[] {
-  const found: Task[] = []
-  for (const id of ids) {
-    const task = state.tasks.get(id)
-    if (task !== undefined) found.push(task)
-  }
-  return found
+  return [...ids].flatMap((id) => state.tasks.get(id) ?? [])
 }

@@ -1,14 +1,14 @@
 /**
- * What people and programs may say about a task, checked before it becomes a line. Always: bounded, finite, and without a
- * key that nobody reads; a mistake is told with its key. Whether the board lets it happen is left to hands.ts.
+ * The shapes of what people and programs may write into a task. Every value is bounded, and an unknown key is an error. The
+ * callers of task-commands.ts check their input here, once.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
 
 const taskIdPattern = /^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/
 const line = (max: number) => z.string().trim().min(1).max(max)
-const taskId = z.string().regex(taskIdPattern, 'must be letters, digits and . _ : @ -, at most 128')
-// Wide enough for every scheme of numbering; finite, so that tasks can be ordered.
+const taskId = z.string().regex(taskIdPattern, 'must be 1 to 128 letters, digits and . _ : @ -')
+// Wide enough for any numbering scheme; finite, so that tasks can be ordered.
 const weight = z.number().min(-1_000_000).max(1_000_000)
 const command = z.union([
   line(8_192),
@@ -20,7 +20,7 @@ const command = z.union([
   }),
 ])
 
-const words = {
+const fields = {
   title: line(500),
   instruction: z.string().max(100_000),
   priority: weight,
@@ -29,19 +29,19 @@ const words = {
   role: line(128),
   agent: line(128),
   verify: z.array(command).max(50),
-  /** After acceptance a person still looks. */
+  /** Whether a person reviews the task after acceptance. */
   review: z.boolean(),
   requiresApproval: z.boolean(),
 }
 
 export const newTaskShape = z
-  .strictObject({ ...words, taskId })
+  .strictObject({ ...fields, taskId })
   .partial()
   .required({ title: true })
 export type NewTask = z.output<typeof newTaskShape>
 
-/** What may be changed while a task stands; moves have verbs of their own. */
-export const changeShape = z.strictObject(words).partial()
+/** Fields that can change without a transition. */
+export const changeShape = z.strictObject(fields).partial()
 export type TaskChange = z.output<typeof changeShape>
 
 const problemsMax = 10
@@ -52,7 +52,10 @@ export function checked<T>(shape: z.ZodType<T>, value: unknown, what: string): T
   const problems = result.error.issues
     .slice(0, problemsMax)
     .map((issue) => `${issue.path.length === 0 ? what : issue.path.map(String).join('.')}: ${issue.message}`)
-  throw new InvalidInput(`${what} is not as it must be: ${problems.join('; ')}`, { code: 'invalid_task' })
+  throw new InvalidInput(`Invalid ${what}: ${problems.join('; ')}`, {
+    code: 'invalid_task',
+    hint: 'Correct every value named above.',
+  })
 }
 
 const nameShape = z
@@ -60,15 +63,15 @@ const nameShape = z
   .trim()
   .min(1)
   .max(128)
-  .regex(/^[^\p{Cc}]+$/u, 'must not hold control characters')
+  .regex(/^[^\p{Cc}]+$/u, 'must not contain control characters')
 
-/** Who signs a line. */
+/** The actor of a line. */
 export function actorName(value: string): string {
-  return checked(nameShape, value, 'the actor')
+  return checked(nameShape, value, 'actor')
 }
 
 const reasonShape = z.string().trim().min(1).max(2_000)
 
 export function reasonText(value: string | undefined): string | undefined {
-  return value === undefined ? undefined : checked(reasonShape, value, 'the reason')
+  return value === undefined ? undefined : checked(reasonShape, value, 'reason')
 }

@@ -1,6 +1,6 @@
 /**
- * A report of the board in Markdown, for people who were away. Always: bounded in every part, the same state and hour give the
- * same text; words of agents cannot break out of their line. Pure.
+ * A Markdown report of the board. Every part is bounded; the same state and time give the same text; text from agents cannot
+ * leave its table cell. Pure.
  */
 import { openRun, pausedBy } from './task-fields.js'
 import { budgetsOf } from '../policies/budget.js'
@@ -14,7 +14,7 @@ export interface MarkdownReport {
   readonly summary: Readonly<Record<string, unknown>>
 }
 
-// One screen a section: whoever wants all of it lists it.
+// One screen per section; `task list` shows all.
 const rowsMax = 20
 const cellMax = 160
 
@@ -55,13 +55,13 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
       tokens += tokenUsage
       elapsedMs += ms
     }
-    const told = readiness(task, state, nowMs, rules)
-    if (told.ready) ready += 1
-    else if (told.code !== 'done') waiting.push({ task, code: told.code, why: told.why })
+    const found = readiness(task, state, nowMs, rules)
+    if (found.ready) ready += 1
+    else if (found.code !== 'done') waiting.push({ task, code: found.code, why: found.why })
   }
   const forPeople = waiting.filter(({ code }) => ['person', 'approval', 'review', 'held'].includes(code))
   const others = waiting.filter(({ code }) => ['dependency', 'cooldown', 'claimed', 'frozen'].includes(code))
-  const underWay = tasks.flatMap((task) => {
+  const running = tasks.flatMap((task) => {
     const run = openRun(task)
     return run === null ? [] : [[task.taskId, task.title, run.agent, run.startedAt]]
   })
@@ -71,10 +71,10 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
   const cycles = dependencyCycles(state.tasks.values()).slice(0, rowsMax)
   const choice = nextTask(state, nowMs, rules)
   const lines = [
-    `# The board, ${state.lastEventAt ?? 'before its first event'}`,
+    `# Board report, ${state.lastEventAt ?? 'no events yet'}`,
     '',
     `${tasks.length} tasks: ${taskStatuses.map((status) => `${counts[status]} ${status}`).join(', ')}. ${ready} ready.`,
-    `Spent so far: ${tokens} tokens, ${Math.round(elapsedMs / 1_000)} s.`,
+    `Used so far: ${tokens} tokens, ${Math.round(elapsedMs / 1_000)} s.`,
     ...(paused === null ? [] : ['', `**Paused** by ${cell(paused.by)} at ${paused.at}.`]),
     '',
     ...(choice.taskId === null
@@ -86,9 +86,9 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
       ['task', 'title', 'why'],
       forPeople.map(({ task, why }) => [task.taskId, task.title, why]),
     ),
-    ...section('Under way', ['task', 'title', 'agent', 'since'], underWay),
+    ...section('Running', ['task', 'title', 'agent', 'since'], running),
     ...section(
-      'Waiting for something else',
+      'Waiting for other reasons',
       ['task', 'title', 'why'],
       others.map(({ task, why }) => [task.taskId, task.title, why]),
     ),
@@ -98,17 +98,17 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
       newest('failed').map((task) => [task.taskId, task.title, task.reason ?? '', task.updatedAt]),
     ),
     ...section(
-      'Done last',
+      'Recently done',
       ['task', 'title', 'when'],
       newest('done').map((task) => [task.taskId, task.title, task.updatedAt]),
     ),
     ...section(
-      'Waiting for each other',
+      'Dependency cycles',
       ['tasks'],
       cycles.map((cycle) => [cycle.slice(0, 10).join(' → ')]),
     ),
   ]
-  const facts = {
+  const summary = {
     tasks: tasks.length,
     counts,
     ready,
@@ -117,5 +117,5 @@ export function markdownReport(state: BoardState, nowMs: number, rules: ReadyRul
     paused: paused !== null,
     waitingForPeople: forPeople.length,
   }
-  return { markdown: `${lines.join('\n').trimEnd()}\n`, summary: facts }
+  return { markdown: `${lines.join('\n').trimEnd()}\n`, summary }
 }

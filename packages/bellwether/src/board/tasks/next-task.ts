@@ -1,17 +1,18 @@
 /**
- * Which task is next, and why not the others. Always: the same state and hour give the same choice; it costs what changed since
- * the last one, not what is on the board. Nothing here writes: dispatch.ts asks again under the lock before it claims.
+ * Selects the next ready task and explains why the others were skipped. The same state, time and rules give the same choice;
+ * the cost depends on what changed since the last choice, not on the size of the board. start-run.ts confirms the choice
+ * under the lock before it claims the task.
  */
 import { pausedBy } from './task-fields.js'
 import { readinessIndex, type ReadinessIndex } from './readiness-index.js'
-import { dependsOn, weight, type ReadyRules, type WaitCode } from './ready.js'
+import { dependencyWalkMax, dependsOn, weight, type ReadyRules, type WaitCode } from './ready.js'
 import type { BoardState, Task } from '../log/task.js'
 
 export interface Choice {
   readonly taskId: string | null
   readonly assignee: string | null
   readonly because: string
-  /** Why not the others, the likeliest first; `left` more were not told. */
+  /** Why the other tasks were skipped, in order of urgency; `left` more are not listed. */
   readonly others: readonly {
     readonly taskId: string
     readonly code: WaitCode | 'after' | 'paused'
@@ -23,21 +24,29 @@ export interface Choice {
 
 export type NextTask =
   | { readonly task: Task; readonly assignee: string; readonly because: string }
-  | { readonly task: null; readonly because: string }
+  /** `code`: what the requested task waits for. */
+  | { readonly task: null; readonly because: string; readonly code?: WaitCode }
 
-// Enough to see why a board stands still; a board of a million tasks must not answer a million lines.
-const othersMax = 20
-
-/** The one that comes first, without a word about the others. */
-export function firstReady(state: BoardState, nowMs: number, rules: ReadyRules): NextTask {
-  return firstIn(readinessIndex(state, nowMs, rules), state)
+/** What was decided, and from what. */
+export interface Decision {
+  readonly state: BoardState
+  readonly nowMs: number
+  readonly rules: ReadyRules
+  readonly next: NextTask
 }
 
-function firstIn({ ready, waiting }: ReadinessIndex, state: BoardState): NextTask {
+// Enough to see why a board does not move; the choice on a board with a million tasks must stay small.
+const othersMax = 20
+
+export function decideNext(state: BoardState, nowMs: number, rules: ReadyRules): Decision {
+  return { state, nowMs, rules, next: firstReady(readinessIndex(state, nowMs, rules), state) }
+}
+
+function firstReady({ ready, waiting }: ReadinessIndex, state: BoardState): NextTask {
   const paused = pausedBy(state)
   const [best] = ready.first(1)
   if (paused === null && best?.readiness.ready === true)
-    return { task: best.task, assignee: best.readiness.assignee, because: firstOf(best.task, ready.length) }
+    return { task: best.task, assignee: best.readiness.assignee, because: whyFirst(best.task, ready.length) }
   const because =
     paused !== null
       ? `${paused.by} paused the board${paused.reason === undefined ? '' : `: ${paused.reason}`}`
@@ -48,54 +57,50 @@ function firstIn({ ready, waiting }: ReadinessIndex, state: BoardState): NextTas
 }
 
 export function nextTask(state: BoardState, nowMs: number, rules: ReadyRules): Choice {
-  const outlook = readinessIndex(state, nowMs, rules)
-  const { ready, waiting } = outlook
-  const best = firstIn(outlook, state)
+  return explainDecision(decideNext(state, nowMs, rules))
+}
+
+/** Call it while `decision.state` is the newest state: for an older one the index is built again. */
+export function explainDecision({ state, nowMs, rules, next }: Decision): Choice {
+  const { ready, waiting } = readinessIndex(state, nowMs, rules)
   const others: Choice['others'][number][] = []
   for (const { task } of ready.first(othersMax + 1)) {
-    if (best.task === null)
-      others.push({
-        taskId: task.taskId,
-        code: 'paused',
-        why: `${pausedBy(state)?.by ?? 'somebody'} paused the board`,
-      })
-    else if (task !== best.task) others.push({ taskId: task.taskId, code: 'after', why: comesAfter(best.task, task) })
+    if (next.task === null) others.push({ taskId: task.taskId, code: 'paused', why: next.because })
+    else if (task !== next.task) others.push({ taskId: task.taskId, code: 'after', why: whyAfter(next.task, task) })
   }
-  // One allowance for all: the walk along chains of dependencies is too long to be made for each.
-  const steps = { left: cycleWalkMax }
-  for (const { task, readiness: told } of waiting.first(othersMax - others.length)) {
-    if (told.ready) continue
-    const why = told.code === 'dependency' ? `${told.why}${inTurn(task, state, steps)}` : told.why
-    others.push({ taskId: task.taskId, code: told.code, why })
+  // One allowance for all tasks: walking the dependency chain of each would take too long.
+  const steps = { left: dependencyWalkMax }
+  for (const { task, readiness } of waiting.first(othersMax - others.length)) {
+    if (readiness.ready) continue
+    const cycle = readiness.code === 'dependency' && isInCycle(task, state, steps)
+    others.push({
+      taskId: task.taskId,
+      code: readiness.code,
+      why: `${readiness.why}${cycle ? ' (dependency cycle)' : ''}`,
+    })
   }
   others.splice(othersMax)
-  const left = ready.length + waiting.length - others.length - (best.task === null ? 0 : 1)
-  const { because } = best
-  const rest = { because, others, left, ready: ready.length }
-  return best.task === null
+  const left = ready.length + waiting.length - others.length - (next.task === null ? 0 : 1)
+  const rest = { because: next.because, others, left, ready: ready.length }
+  return next.task === null
     ? { taskId: null, assignee: null, ...rest }
-    : { taskId: best.task.taskId, assignee: best.assignee, ...rest }
+    : { taskId: next.task.taskId, assignee: next.assignee, ...rest }
 }
 
-// A chain of dependencies longer than this is not walked to its end: it is told as it stands.
-const cycleWalkMax = 10_000
-
-function inTurn(task: Task, state: BoardState, steps: { left: number }): string {
-  const waits = task.dependencies.some((id) => state.tasks.has(id) && dependsOn(state, id, task.taskId, steps))
-  return waits ? ', which waits for it in turn' : ''
+function isInCycle(task: Task, state: BoardState, steps: { left: number }): boolean {
+  return task.dependencies.some((id) => state.tasks.has(id) && dependsOn(state, id, task.taskId, steps))
 }
 
-function firstOf(task: Task, ready: number): string {
+function whyFirst(task: Task, ready: number): string {
   return ready === 1
-    ? 'it is the only one that is ready'
-    : `of ${ready} that are ready it comes first: priority ${weight(task.priority)}, impact ${weight(task.impact)}, created ${task.createdAt}`
+    ? 'it is the only ready task'
+    : `it comes first of ${ready} ready tasks: priority ${weight(task.priority)}, impact ${weight(task.impact)}, created ${task.createdAt}`
 }
 
-function comesAfter(best: Task, task: Task): string {
+function whyAfter(best: Task, task: Task): string {
   if (weight(best.priority) !== weight(task.priority))
     return `its priority is ${weight(task.priority)}, not ${weight(best.priority)}`
   if (weight(best.impact) !== weight(task.impact))
     return `its impact is ${weight(task.impact)}, not ${weight(best.impact)}`
-  if (best.createdAt !== task.createdAt) return 'it is younger'
-  return 'its name sorts later'
+  return best.createdAt !== task.createdAt ? 'it was created later' : 'its id sorts later'
 }

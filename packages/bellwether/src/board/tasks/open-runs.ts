@@ -1,6 +1,5 @@
 /**
- * What is under way on a board: runs that nothing has closed, and claims about to become some. Always: the same as a look at
- * every task would tell, kept up with those that change.
+ * The open runs of a board, and the claims that are about to become runs, updated only for tasks that changed.
  */
 import { claimOf, isOver, openRun, type DispatchClaim } from './task-fields.js'
 import { incremental, type IncrementalIndex } from './incremental.js'
@@ -14,7 +13,7 @@ export interface OpenRun {
 
 class OpenRunsIndex implements IncrementalIndex {
   readonly runs = new Map<string, OpenRun>()
-  /** Claims of tasks that have no open run. */
+  /** Claims of tasks without an open run. */
   readonly claims = new Map<string, DispatchClaim>()
 
   rebuild(state: BoardState): void {
@@ -38,12 +37,12 @@ class OpenRunsIndex implements IncrementalIndex {
 
 const openRunsIndex = incremental<null, OpenRunsIndex>(() => new OpenRunsIndex())
 
-/** Every run that nothing has closed, also of tasks that a hand has moved on since. */
+/** Every open run, including those of tasks that a person has moved since. */
 export function openRuns(state: BoardState): readonly OpenRun[] {
   return [...openRunsIndex(state, null).runs.values()]
 }
 
-/** Turns under way, and claims about to become some. */
+/** The number of open runs and unexpired claims. */
 export function inFlight(state: BoardState, nowMs: number): number {
   const { runs, claims } = openRunsIndex(state, null)
   let count = runs.size

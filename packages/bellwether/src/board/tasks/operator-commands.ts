@@ -1,8 +1,9 @@
 /**
- * What an operator may say: to the whole board (pause, resume) and to one task (freeze, abort, approve, escalate). Always:
- * each word is one group of lines, signed and dated, decided under the lock; a word that changes nothing is refused with a
- * reason, never passed over; an abort is in the log before any turn is told to stop.
+ * The commands of an operator: to the whole board (pause, resume) and to one task (freeze, abort, approve, escalate). Each
+ * command is one group of lines with its actor and time, decided under the lock. A command that changes nothing is rejected
+ * with a reason. An abort is in the log before the turn is stopped.
  */
+import { defined } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { abortOf, approvalOf, frozenOf, iso, needsApproval, openRun, pausedBy, type SignedNote } from './task-fields.js'
 import { actorName, reasonText } from './input.js'
@@ -21,71 +22,72 @@ export interface OperatorPorts {
   readonly nowMs: () => number
 }
 
-/** The id that lines to the whole board carry in the place of a task's. */
+/** The task id of lines that concern the whole board. */
 export const wholeBoard = 'board'
 
 type Lines = Promise<readonly TaskEvent[]>
 
-export function refused(message: string, code: string, hint?: string): InvalidInput {
-  return new InvalidInput(message, { code, ...(hint === undefined ? {} : { hint }) })
+export function rejected(message: string, code: string, hint?: string): InvalidInput {
+  return new InvalidInput(message, { code, ...defined({ hint }) })
 }
 
 export function taskIn(state: BoardState, taskId: string): Task {
   const task = state.tasks.get(taskId)
-  if (task === undefined) throw refused(`there is no task ${taskId}`, 'unknown_task', 'bellwether task list shows them')
+  if (task === undefined)
+    throw rejected(`Task "${taskId}" does not exist.`, 'unknown_task', 'Run bellwether task list to see all tasks.')
   return task
 }
 
 function signed({ by, reason }: OperatorInput, nowMs: number): SignedNote {
-  const text = reasonText(reason)
-  return { by: actorName(by), at: iso(nowMs), ...(text === undefined ? {} : { reason: text }) }
+  return { by: actorName(by), at: iso(nowMs), ...defined({ reason: reasonText(reason) }) }
 }
 
-export function pause({ board, nowMs }: OperatorPorts, word: OperatorInput): Lines {
+export function pause({ board, nowMs }: OperatorPorts, input: OperatorInput): Lines {
   return board.write((state) => {
     const paused = pausedBy(state)
-    if (paused !== null) throw refused(`the board is paused already, by ${paused.by} at ${paused.at}`, 'already_paused')
-    const who = signed(word, nowMs())
-    return [{ taskId: wholeBoard, type: 'board_control', actor: who.by, payload: { paused: who } }]
+    if (paused !== null)
+      throw rejected(`The board is already paused, by ${paused.by} at ${paused.at}.`, 'already_paused')
+    const note = signed(input, nowMs())
+    return [{ taskId: wholeBoard, type: 'board_control', actor: note.by, payload: { paused: note } }]
   })
 }
 
-export function resume({ board, nowMs }: OperatorPorts, word: OperatorInput): Lines {
+export function resume({ board, nowMs }: OperatorPorts, input: OperatorInput): Lines {
   return board.write((state) => {
-    if (pausedBy(state) === null) throw refused('the board is not paused', 'not_paused')
-    const who = signed(word, nowMs())
-    return [{ taskId: wholeBoard, type: 'board_control', actor: who.by, payload: { paused: null, resumed: who } }]
+    if (pausedBy(state) === null) throw rejected('The board is not paused.', 'not_paused')
+    const note = signed(input, nowMs())
+    return [{ taskId: wholeBoard, type: 'board_control', actor: note.by, payload: { paused: null, resumed: note } }]
   })
 }
 
-function note(task: Task, actor: string, payload: Readonly<Record<string, unknown>>): readonly Draft[] {
+function noted(task: Task, actor: string, payload: Readonly<Record<string, unknown>>): readonly Draft[] {
   return [{ taskId: task.taskId, type: 'task_noted', actor, payload }]
 }
 
-/** A frozen task is not begun; a turn that is under way goes on. */
-export function freeze({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
+/** A frozen task is not dispatched; a turn that is running continues. */
+export function freeze({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw refused(`${taskId} is done`, 'already_done')
-    if (frozenOf(task) !== null) throw refused(`${taskId} is frozen already`, 'already_frozen')
-    const who = signed(word, nowMs())
-    return note(task, who.by, { frozen: who })
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    if (frozenOf(task) !== null) throw rejected(`Task "${taskId}" is already frozen.`, 'already_frozen')
+    const note = signed(input, nowMs())
+    return noted(task, note.by, { frozen: note })
   })
 }
 
-export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
+export function unfreeze({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (frozenOf(task) === null) throw refused(`${taskId} is not frozen`, 'not_frozen')
-    return note(task, signed(word, nowMs()).by, { frozen: null })
+    if (frozenOf(task) === null) throw rejected(`Task "${taskId}" is not frozen.`, 'not_frozen')
+    return noted(task, signed(input, nowMs()).by, { frozen: null })
   })
 }
 
-export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
+export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw refused(`${taskId} is done`, 'already_done')
-    return note(task, signed(word, nowMs()).by, {
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is already done.`, 'already_done')
+    return noted(task, signed(input, nowMs()).by, {
       requiresApproval: true,
       approval: null,
       ...withoutRecovery(task, 'approval'),
@@ -93,46 +95,47 @@ export function requireApproval({ board, nowMs }: OperatorPorts, taskId: string,
   })
 }
 
-export function approve({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
+export function approve({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (!needsApproval(task)) throw refused(`${taskId} needs no approval`, 'no_approval_needed')
-    const given = approvalOf(task)
-    if (given !== null) throw refused(`${taskId} was approved by ${given.by} at ${given.at}`, 'already_approved')
-    const who = signed(word, nowMs())
-    return note(task, who.by, { approval: who, ...withoutRecovery(task, 'approval') })
+    if (!needsApproval(task)) throw rejected(`Task "${taskId}" does not need approval.`, 'no_approval_needed')
+    const approval = approvalOf(task)
+    if (approval !== null)
+      throw rejected(`Task "${taskId}" was already approved by ${approval.by} at ${approval.at}.`, 'already_approved')
+    const note = signed(input, nowMs())
+    return noted(task, note.by, { approval: note, ...withoutRecovery(task, 'approval') })
   })
 }
 
-/** Ends a task as failed. With a turn under way this is only the word: the reconciler stops the turn and closes the run. */
-export function abort({ board, nowMs }: OperatorPorts, taskId: string, word: OperatorInput): Lines {
+/** Ends a task as failed. If a turn is running, this only records the abort: the reconciler stops the turn. */
+export function abort({ board, nowMs }: OperatorPorts, taskId: string, input: OperatorInput): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw refused(`${taskId} is done; done is final`, 'already_done')
-    if (task.status === 'failed') throw refused(`${taskId} has failed already`, 'already_failed')
-    if (abortOf(task) !== null) throw refused(`${taskId} is being aborted already`, 'already_aborted')
-    const who = signed(word, nowMs())
-    if (openRun(task) !== null && task.status === 'in_progress') return note(task, who.by, { abort: who })
-    const reason = `aborted by ${who.by}${who.reason === undefined ? '' : `: ${who.reason}`}`
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    if (task.status === 'failed') throw rejected(`Task "${taskId}" has already failed.`, 'already_failed')
+    if (abortOf(task) !== null) throw rejected(`Task "${taskId}" is already being aborted.`, 'already_aborted')
+    const note = signed(input, nowMs())
+    if (openRun(task) !== null && task.status === 'in_progress') return noted(task, note.by, { abort: note })
+    const reason = `aborted by ${note.by}${note.reason === undefined ? '' : `: ${note.reason}`}`
     const payload = { reason, reasonCode: 'aborted', claim: null }
-    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: who.by, payload })
+    return draftsAlongPath(statusPath(task.status, 'failed') ?? [], { taskId, actor: note.by, payload })
   })
 }
 
-/** Hands a task to a person, now, with the date by which they must answer. */
+/** Hands a task to a person, with a deadline. */
 export function escalate(
   { board, nowMs, recovery }: OperatorPorts & { readonly recovery: RecoveryPolicy },
   taskId: string,
-  word: OperatorInput,
+  input: OperatorInput,
 ): Lines {
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw refused(`${taskId} is done; done is final`, 'already_done')
-    const who = signed(word, nowMs())
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    const note = signed(input, nowMs())
     const entry = handoffEntry(recovery, taskId, 'escalated', nowMs(), 'escalate')
-    const reason = `escalated by ${who.by}${who.reason === undefined ? '' : `: ${who.reason}`}`
+    const reason = `escalated by ${note.by}${note.reason === undefined ? '' : `: ${note.reason}`}`
     const payload = { reason, reasonCode: 'escalated', claim: null, ...recoveryPayload(task, entry) }
-    if (task.status === 'blocked') return note(task, who.by, payload)
-    return draftsAlongPath(statusPath(task.status, 'blocked') ?? [], { taskId, actor: who.by, payload })
+    if (task.status === 'blocked') return noted(task, note.by, payload)
+    return draftsAlongPath(statusPath(task.status, 'blocked') ?? [], { taskId, actor: note.by, payload })
   })
 }

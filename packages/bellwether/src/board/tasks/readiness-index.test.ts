@@ -3,8 +3,9 @@ import { expect, it, vi } from 'vitest'
 import { nextTask } from './next-task.js'
 import { Fold } from '../log/fold.js'
 import { dueReminders } from './reminders.js'
-import { shippedRecovery } from '../policies/recovery.js'
+import { defaultRecovery } from '../policies/recovery.js'
 import { readiness, type ReadyRules } from './ready.js'
+import { readinessIndex } from './readiness-index.js'
 import { TaskMap } from '../log/task-map.js'
 import { eventTypes, type BoardState } from '../log/task.js'
 import { inFlight, openRuns } from './open-runs.js'
@@ -53,25 +54,28 @@ const step = fc.record({
   cooldownSec: fc.constantFrom(180, 180, 180, 60),
 })
 
-/** What a look at every task gives: the definition that the outlook must keep. */
-function plainly(state: BoardState, nowMs: number, rules: ReadyRules) {
-  const told = [...state.tasks.values()].map((task) => ({
+const reminders = (state: BoardState, nowMs: number, rules: ReadyRules) =>
+  dueReminders(readinessIndex(state, nowMs, rules).reminders, nowMs, rules.recovery, 'ann')
+
+/** Evaluates every task: the definition that the index must match. */
+function evaluateAll(state: BoardState, nowMs: number, rules: ReadyRules) {
+  const all = [...state.tasks.values()].map((task) => ({
     taskId: task.taskId,
     ...readiness(task, state, nowMs, rules),
   }))
   return {
-    ready: told
+    ready: all
       .filter((one) => one.ready)
       .map(({ taskId }) => taskId)
       .sort(),
-    open: told.filter((one) => one.ready || one.code !== 'done').length,
+    open: all.filter((one) => one.ready || one.code !== 'done').length,
   }
 }
 
-it('tells after every change what a look at all tasks would tell: choice, people, runs and claims', () => {
+it('the index gives the same choice, reminders, runs and claims after every change as evaluating all tasks', () => {
   fc.assert(
     fc.property(fc.array(step, { minLength: 1, maxLength: 12 }), (steps) => {
-      const [kept, all]: [Fold, Buffer[]] = [new Fold(), []]
+      const [updated, all]: [Fold, Buffer[]] = [new Fold(), []]
       let count = 0
       const older: BoardState[] = []
       for (const { lines, atSec, firstAgent, cooldownSec } of steps) {
@@ -80,30 +84,29 @@ it('tells after every change what a look at all tasks would tell: choice, people
           const event = { eventId: `e${count}`, actor: 'ann', at: iso(count), ...line }
           const bytes = Buffer.from(JSON.stringify(event))
           all.push(bytes)
-          kept.take(bytes, 0, bytes.length, 0)
+          updated.take(bytes, 0, bytes.length, 0)
         }
         const fresh = new Fold()
         for (const bytes of all) fresh.take(bytes, 0, bytes.length, 0)
         const nowMs = startMs + atSec * 1_000
-        const rules = { firstAgent, recovery: { ...shippedRecovery, default: { maxAttempts: 2, cooldownSec } } }
-        const [mine, theirs] = [kept.state(), fresh.state()]
+        const rules = { firstAgent, recovery: { ...defaultRecovery, default: { maxAttempts: 2, cooldownSec } } }
+        const [mine, theirs] = [updated.state(), fresh.state()]
         expect(mine).toEqual(theirs)
         expect(nextTask(mine, nowMs, rules)).toEqual(nextTask(theirs, nowMs, rules))
-        const people = (state: BoardState) => dueReminders(state, nowMs, rules, 'ann')
-        expect(people(mine)).toEqual(people(theirs))
+        expect(reminders(mine, nowMs, rules)).toEqual(reminders(theirs, nowMs, rules))
         expect(inFlight(mine, nowMs)).toBe(inFlight(theirs, nowMs))
         const runs = (state: BoardState) =>
           openRuns(state)
             .map(({ taskId, runId }) => `${taskId} ${runId}`)
             .sort()
         expect(runs(mine)).toEqual(runs(theirs))
-        const { ready, open } = plainly(theirs, nowMs, rules)
+        const { ready, open } = evaluateAll(theirs, nowMs, rules)
         const choice = nextTask(mine, nowMs, rules)
         expect(choice.ready).toBe(ready.length)
         expect(choice.others.length + choice.left + (choice.taskId === null ? 0 : 1)).toBe(open)
-        // A state of before still answers for itself.
+        // An older state still gets its own result.
         const before = older[0] ?? mine
-        expect(nextTask(before, nowMs, rules).ready).toBe(plainly(before, nowMs, rules).ready.length)
+        expect(nextTask(before, nowMs, rules).ready).toBe(evaluateAll(before, nowMs, rules).ready.length)
         older.unshift(mine)
       }
     }),
@@ -111,7 +114,7 @@ it('tells after every change what a look at all tasks would tell: choice, people
   )
 })
 
-it('nobody walks over all tasks again for the sake of a few lines', () => {
+it('the index does not visit all tasks again after a few lines', () => {
   const fold = new Fold()
   const name = (n: number) => `T-${String(n).padStart(5, '0')}`
   const take = (event: object) => {
@@ -125,17 +128,17 @@ it('nobody walks over all tasks again for the sake of a few lines', () => {
       type: 'task_created',
       payload: n % 2 === 0 ? {} : { dependencies: [name(n - 1)] },
     })
-  const rules = { firstAgent: 'coder', recovery: shippedRecovery }
+  const rules = { firstAgent: 'coder', recovery: defaultRecovery }
   const look = (nowMs: number) => {
     const state = fold.state()
-    const people = dueReminders(state, nowMs, rules, 'ann').drafts.length
-    return [nextTask(state, nowMs, rules).taskId, inFlight(state, nowMs), openRuns(state).length, people]
+    const due = reminders(state, nowMs, rules).drafts.length
+    return [nextTask(state, nowMs, rules).taskId, inFlight(state, nowMs), openRuns(state).length, due]
   }
   expect(look(startMs)).toEqual([name(0), 0, 0, 0])
   const walks = vi.spyOn(TaskMap.prototype, 'entries')
   for (let n = 0; n < 50; n += 1) {
     take({ eventId: `n${n}`, taskId: name(n * 2), type: 'task_claimed' })
-    // Claimed by hand: somebody is at it, and is asked for a date.
+    // Claimed by a person, who gets a deadline.
     expect(look(startMs + n)).toEqual([name((n + 1) * 2), 0, 0, n + 1])
   }
   expect(walks).not.toHaveBeenCalled()

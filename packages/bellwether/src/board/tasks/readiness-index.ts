@@ -1,11 +1,10 @@
 /**
- * What every task waits for, kept up with what changes: the tasks that moved, those that wait for them, and those whose time has
- * come. Always: the same as asking `readiness` of every task; in the order of urgency. Pure for whoever asks: the answer follows
- * from the state, the hour and the rules alone.
+ * The readiness of every task, updated only for tasks that changed, tasks that depend on them, and tasks whose time has come.
+ * The result equals calling `readiness` for every task, and depends only on the state, the time and the rules.
  */
 import { claimOf, textField } from './task-fields.js'
 import { incremental, type IncrementalIndex } from './incremental.js'
-import { reminderDueMs } from './reminder-due.js'
+import { reminderDueMs } from './reminders.js'
 import { recoveryOf, ruleFor } from '../policies/recovery.js'
 import { byUrgency, cooldownSlackSec, readiness, type Readiness, type ReadyRules } from './ready.js'
 import { Sorted } from './sorted.js'
@@ -14,9 +13,9 @@ import type { BoardState, Task } from '../log/task.js'
 export interface ReadinessEntry {
   readonly task: Task
   readonly readiness: Readiness
-  /** When time alone changes what is told; null: never. */
+  /** When the passing of time alone changes the readiness; null: never. */
   readonly nextMs: number | null
-  /** When somebody must be asked or reminded; null: no person is waited for. */
+  /** When the next reminder is due; null: the task does not wait for a person. */
   readonly reminderMs: number | null
 }
 
@@ -30,7 +29,7 @@ export class ReadinessIndex implements IncrementalIndex {
   readonly reminders = new Sorted<ReadinessEntry>((a, b) => a.reminderMs! - b.reminderMs! || byName(a, b))
   readonly #timed = new Sorted<ReadinessEntry>((a, b) => a.nextMs! - b.nextMs! || byName(a, b))
   readonly #all = new Map<string, ReadinessEntry>()
-  /** Who waits for a task, by its id. */
+  /** The tasks that depend on a task, by its id. */
   readonly #dependents = new Map<string, Set<string>>()
   readonly #rules: ReadyRules
   #nowMs: number
@@ -41,24 +40,22 @@ export class ReadinessIndex implements IncrementalIndex {
   }
 
   rebuild(state: BoardState): void {
-    const [ready, waiting, people, timed]: [ReadinessEntry[], ReadinessEntry[], ReadinessEntry[], ReadinessEntry[]] = [
-      [],
-      [],
-      [],
-      [],
-    ]
+    const ready: ReadinessEntry[] = []
+    const waiting: ReadinessEntry[] = []
+    const reminders: ReadinessEntry[] = []
+    const timed: ReadinessEntry[] = []
     for (const task of state.tasks.values()) {
       const one = this.#entryFor(task, state)
       if (one === null) continue
       this.#insert(one)
       ;(one.readiness.ready ? ready : waiting).push(one)
-      if (one.reminderMs !== null) people.push(one)
+      if (one.reminderMs !== null) reminders.push(one)
       if (one.nextMs !== null) timed.push(one)
     }
-    this.ready.become(ready)
-    this.waiting.become(waiting)
-    this.reminders.become(people)
-    this.#timed.become(timed)
+    this.ready.replaceAll(ready)
+    this.waiting.replaceAll(waiting)
+    this.reminders.replaceAll(reminders)
+    this.#timed.replaceAll(timed)
   }
 
   update(state: BoardState, tasks: readonly Task[]): void {
@@ -68,7 +65,7 @@ export class ReadinessIndex implements IncrementalIndex {
     for (const task of touched) this.#reindex(task, state)
   }
 
-  /** Time has passed. A clock that was set back may change whatever depends on time. */
+  /** If the clock was set back, everything that depends on time is evaluated again. */
   advanceTo(state: BoardState, nowMs: number): void {
     const isBack = nowMs < this.#nowMs
     this.#nowMs = nowMs
@@ -92,21 +89,21 @@ export class ReadinessIndex implements IncrementalIndex {
     if (one.nextMs !== null) this.#timed.add(one)
   }
 
-  /** Null: it is done, and nobody asks any more. */
+  /** Null: the task is done. */
   #entryFor(task: Task, state: BoardState): ReadinessEntry | null {
-    const told = readiness(task, state, this.#nowMs, this.#rules)
-    if (!told.ready && told.code === 'done') return null
-    const personMs = reminderDueMs(task, told, this.#nowMs, this.#rules.recovery)
-    return { task, readiness: told, nextMs: nextChangeMs(task, this.#nowMs, this.#rules), reminderMs: personMs }
+    const found = readiness(task, state, this.#nowMs, this.#rules)
+    if (!found.ready && found.code === 'done') return null
+    const reminderMs = reminderDueMs(task, found, this.#nowMs, this.#rules.recovery)
+    return { task, readiness: found, nextMs: nextChangeMs(task, this.#nowMs, this.#rules), reminderMs }
   }
 
   #insert(one: ReadinessEntry): void {
     const { taskId, dependencies } = one.task
     this.#all.set(taskId, one)
     for (const id of dependencies) {
-      const waiters = this.#dependents.get(id)
-      if (waiters === undefined) this.#dependents.set(id, new Set([taskId]))
-      else waiters.add(taskId)
+      const dependents = this.#dependents.get(id)
+      if (dependents === undefined) this.#dependents.set(id, new Set([taskId]))
+      else dependents.add(taskId)
     }
   }
 
@@ -117,14 +114,14 @@ export class ReadinessIndex implements IncrementalIndex {
     if (one.reminderMs !== null) this.reminders.delete(one)
     if (one.nextMs !== null) this.#timed.delete(one)
     for (const id of dependencies) {
-      const waiters = this.#dependents.get(id)
-      waiters?.delete(taskId)
-      if (waiters?.size === 0) this.#dependents.delete(id)
+      const dependents = this.#dependents.get(id)
+      dependents?.delete(taskId)
+      if (dependents?.size === 0) this.#dependents.delete(id)
     }
   }
 }
 
-/** The next moment at which time alone may change what a task waits for. */
+/** The next time at which the readiness may change without an event. */
 function nextChangeMs(task: Task, nowMs: number, { recovery }: ReadyRules): number | null {
   let moments: readonly number[] = []
   if (task.status === 'claimed') {
@@ -143,15 +140,15 @@ function nextChangeMs(task: Task, nowMs: number, { recovery }: ReadyRules): numb
   return later.length === 0 ? null : Math.min(...later)
 }
 
-interface Question {
+interface IndexOptions {
   readonly rules: ReadyRules
   readonly nowMs: number
 }
 
-const outlooks = incremental<Question, ReadinessIndex>(({ rules, nowMs }) => new ReadinessIndex(rules, nowMs))
+const indexOf = incremental<IndexOptions, ReadinessIndex>(({ rules, nowMs }) => new ReadinessIndex(rules, nowMs))
 const texts = new WeakMap<ReadyRules['recovery'], string>()
 
-/** Policies are read afresh for every step, and most often say the same. */
+/** Policies are read for every step and rarely change, so they are compared by content. */
 function keyOf({ firstAgent, recovery }: ReadyRules): string {
   const text = texts.get(recovery) ?? JSON.stringify(recovery)
   texts.set(recovery, text)
@@ -159,7 +156,7 @@ function keyOf({ firstAgent, recovery }: ReadyRules): string {
 }
 
 export function readinessIndex(state: BoardState, nowMs: number, rules: ReadyRules): ReadinessIndex {
-  const outlook = outlooks(state, { rules, nowMs }, keyOf(rules))
-  outlook.advanceTo(state, nowMs)
-  return outlook
+  const index = indexOf(state, { rules, nowMs }, keyOf(rules))
+  index.advanceTo(state, nowMs)
+  return index
 }

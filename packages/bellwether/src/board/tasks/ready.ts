@@ -1,7 +1,8 @@
 /**
- * May a task be dispatched now, and by whom; else what it waits for, in one plain reason. Always: pure, and the same state and
- * hour give the same answer. Which of those that are ready comes first is told here, too; the choice among all is choose.ts'.
+ * Decides whether a task may be dispatched now and by which agent, or else what it waits for. Also orders tasks by urgency.
+ * Pure: the same state and time give the same result. next-task.ts chooses among all tasks.
  */
+import { defined } from '@bellwether/base'
 import {
   abortOf,
   approvalOf,
@@ -36,57 +37,56 @@ export type Readiness =
   | { readonly ready: false; readonly code: WaitCode; readonly why: string; readonly until?: string }
 
 export interface ReadyRules {
-  /** Who tries a task that names nobody. */
+  /** The agent for a task that names none. */
   readonly firstAgent: string
   readonly recovery: RecoveryPolicy
 }
 
-// A chain of dependencies longer than this is not walked to its end: it is told as it stands.
-const cycleWalkMax = 10_000
+// Longer dependency chains are not followed to their end.
+export const dependencyWalkMax = 10_000
 
-/** May this task be dispatched now, and by whom; else what it waits for. */
 export function readiness(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): Readiness {
   const no = (code: WaitCode, why: string, until?: string): Readiness => ({
     ready: false,
     code,
     why,
-    ...(until === undefined ? {} : { until }),
+    ...defined({ until }),
   })
   if (task.status === 'done') return no('done', 'it is done')
   if (task.status === 'failed') return no('failed', `it failed${task.reason === null ? '' : `: ${task.reason}`}`)
   const run = openRun(task)
-  if (run !== null) return no('under_way', `${run.agent} is at it since ${run.startedAt}`)
+  if (run !== null) return no('under_way', `${run.agent} has been working on it since ${run.startedAt}`)
   const abort = abortOf(task)
   if (abort !== null) return no('aborted', `${abort.by} aborted it`)
   const frozen = frozenOf(task)
   if (frozen !== null) return no('frozen', `${frozen.by} froze it`)
   const unmet = unmetDependency(task, state)
-  // Nobody is asked to approve what could not start anyway.
-  if (unmet === null && needsApproval(task) && approvalOf(task) === null) return no('approval', 'it needs an approval')
-  if (task.status === 'review') return no('review', 'it waits for a review')
-  if (task.status === 'in_progress') return no('held', `${task.assignee ?? 'somebody'} works at it by hand`)
+  // Do not ask for approval while the task could not start anyway.
+  if (unmet === null && needsApproval(task) && approvalOf(task) === null) return no('approval', 'it needs approval')
+  if (task.status === 'review') return no('review', 'it needs a review')
+  if (task.status === 'in_progress') return no('held', `${task.assignee ?? 'a person'} is working on it`)
   if (task.status === 'claimed') {
     const claim = claimOf(task)
-    if (claim === null) return no('held', `${task.assignee ?? 'somebody'} has claimed it by hand`)
+    if (claim === null) return no('held', `${task.assignee ?? 'a person'} claimed it`)
     if (!isOver(claim, nowMs)) return no('claimed', `${claim.by} is about to start it`, claim.until)
     return unmet === null ? { ready: true, assignee: task.assignee ?? rules.firstAgent } : no('dependency', unmet)
   }
   if (task.status === 'blocked') {
     const code = textField(task, 'reasonCode')
     const decided = code === null ? undefined : recoveryOf(task, code)
-    if (decided?.action !== 'retry') return no('person', task.reason ?? 'it waits for a person')
+    if (decided?.action !== 'retry') return no('person', task.reason ?? 'it needs a person')
     const until = coolingUntil(decided.cooldownUntilTs, ruleFor(rules.recovery, decided.reasonCode).cooldownSec, nowMs)
-    if (until !== null) return no('cooldown', `${decided.nextAssignee} may try again at ${until}`, until)
+    if (until !== null) return no('cooldown', `${decided.nextAssignee} may retry it at ${until}`, until)
     return unmet === null ? { ready: true, assignee: decided.nextAssignee } : no('dependency', unmet)
   }
   if (unmet !== null) return no('dependency', unmet)
   return { ready: true, assignee: firstAgent(task, rules.firstAgent) }
 }
 
-/** Both ends of a cool-down are rounded up to whole seconds. */
+/** Both ends of a cool-down are rounded up to full seconds. */
 export const cooldownSlackSec = 2
 
-/** Null: over. So is one that lies further ahead than it is long: the clock was set back, and nobody waits the jump out. */
+/** Null: over. Also if the end is further ahead than the cool-down is long: the clock was set back. */
 function coolingUntil(untilTs: number, cooldownSec: number, nowMs: number): string | null {
   const leftMs = untilTs * 1_000 - nowMs
   return leftMs <= 0 || leftMs > (cooldownSec + cooldownSlackSec) * 1_000 ? null : iso(untilTs * 1_000)
@@ -95,18 +95,18 @@ function coolingUntil(untilTs: number, cooldownSec: number, nowMs: number): stri
 function unmetDependency(task: Task, state: BoardState): string | null {
   for (const id of task.dependencies) {
     const wanted = state.tasks.get(id)
-    if (wanted === undefined) return `it waits for ${id}, which does not exist`
-    if (wanted.status !== 'done') return `it waits for ${id}, which is ${wanted.status}`
+    if (wanted === undefined) return `it depends on ${id}, which does not exist`
+    if (wanted.status !== 'done') return `it depends on ${id}, which is ${wanted.status}`
   }
   return null
 }
 
-/** Whether `from` waits, over any number of steps, for `target`; the walk ends when its allowance is used up. */
+/** Whether `from` depends on `target`, directly or not. The walk ends when `steps` is used up. */
 export function dependsOn(
   state: BoardState,
   from: string,
   target: string,
-  steps: { left: number } = { left: cycleWalkMax },
+  steps: { left: number } = { left: dependencyWalkMax },
 ): boolean {
   const seen = new Set<string>()
   const open = [from]
@@ -124,7 +124,7 @@ export function dependsOn(
 
 export const weight = (number: number): number => (Number.isFinite(number) ? number : 0)
 
-/** The more urgent first, then the more useful, then the older, then by name: no two tasks are equal. */
+/** Higher priority first, then higher impact, then older, then by id: no two tasks are equal. */
 export function byUrgency(a: Task, b: Task): number {
   return (
     weight(b.priority) - weight(a.priority) ||
@@ -134,7 +134,7 @@ export function byUrgency(a: Task, b: Task): number {
   )
 }
 
-/** By code unit: the order must not depend on whose language the machine speaks. */
+/** By code unit: the order must not depend on the locale. */
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }

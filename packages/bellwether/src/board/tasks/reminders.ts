@@ -1,10 +1,9 @@
 /**
- * Nothing waits for a person for ever. A task that needs somebody gets a date; past it they are reminded, and after the last
- * reminder the task fails with a reason, which ends the waiting of whoever asked. Always: the dates stand in the log, so any
- * process goes on with them; a clock that jumps ahead costs one reminder at most. Pure; the autopilot writes and alerts.
+ * Reminds people of tasks that wait for them. Such a task gets a deadline; after it the person is reminded, and after the last
+ * reminder the task fails with a reason, so that nothing waits without end. The deadlines are in the log, so any process can
+ * continue; a clock that jumps ahead causes at most one reminder. Pure; the autopilot writes the drafts and raises the alerts.
  */
-import { readinessIndex } from './readiness-index.js'
-import { clockWasSetBack, personNeeded } from './reminder-due.js'
+import { textField } from './task-fields.js'
 import {
   deadlineSecOf,
   human,
@@ -12,12 +11,13 @@ import {
   recoveriesOf,
   recoveryOf,
   recoveryPayload,
+  ruleFor,
   type RecoveryEntry,
   type RecoveryPolicy,
 } from '../policies/recovery.js'
-import type { ReadyRules } from './ready.js'
+import type { Readiness, WaitCode } from './ready.js'
 import { draftsAlongPath, statusPath } from './status-path.js'
-import type { BoardState, Draft, Task } from '../log/task.js'
+import type { Draft, Task } from '../log/task.js'
 
 export interface ReminderAlert {
   readonly kind: 'person_reminder' | 'person_gave_up'
@@ -30,10 +30,34 @@ export interface ReminderStep {
   readonly alerts: readonly ReminderAlert[]
 }
 
-// One step of a board with a long queue of people must not hold the lock for long; the rest comes with the next step.
+// Bounds how long one step holds the lock; the next step handles the rest.
 const perStepMax = 200
 
-/** The decisions of a task without those for these reasons: what was waited for is over. */
+const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held', 'person'])
+
+/** What the task needs a person for, with the reason code of its deadline; null: it needs none. */
+function personNeeded(task: Task, readiness: Readiness): { readonly code: string; readonly why: string } | null {
+  if (readiness.ready || !personCodes.has(readiness.code)) return null
+  const { code, why } = readiness
+  return { code: code === 'person' ? (textField(task, 'reasonCode') ?? 'blocked') : code, why }
+}
+
+/** When the next reminder is due. Null: the task needs no person. 0: now, because it has no deadline yet. */
+export function reminderDueMs(task: Task, readiness: Readiness, nowMs: number, policy: RecoveryPolicy): number | null {
+  const need = personNeeded(task, readiness)
+  if (need === null) return null
+  const entry = recoveryOf(task, need.code)
+  if (entry?.nextAssignee !== human || clockWasSetBack(policy, entry, nowMs)) return 0
+  return entry.deadlineTs * 1_000
+}
+
+/** A deadline further ahead than any hop may take: the clock was set back, and nobody should wait for the difference. */
+function clockWasSetBack(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): boolean {
+  const longestSec = deadlineSecOf(policy, human) + ruleFor(policy, entry.reasonCode).cooldownSec + 2
+  return entry.deadlineTs * 1_000 - nowMs > longestSec * 1_000
+}
+
+/** The recovery entries of a task without those for these reasons. */
 export function withoutRecovery(
   task: Task,
   ...codes: readonly string[]
@@ -41,7 +65,7 @@ export function withoutRecovery(
   return { recovery: Object.fromEntries([...recoveriesOf(task)].filter(([code]) => !codes.includes(code))) }
 }
 
-/** The hop to a human, dated. */
+/** Hands the task to a person, with a deadline. */
 export function handoffEntry(
   policy: RecoveryPolicy,
   taskId: string,
@@ -62,14 +86,25 @@ export function handoffEntry(
   }
 }
 
-export function dueReminders(state: BoardState, nowMs: number, rules: ReadyRules, actor: string): ReminderStep {
+interface Candidate {
+  readonly task: Task
+  readonly readiness: Readiness
+  readonly reminderMs: number | null
+}
+
+/** `candidates` in order of `reminderMs`, as the readiness index lists them. */
+export function dueReminders(
+  candidates: Iterable<Candidate>,
+  nowMs: number,
+  policy: RecoveryPolicy,
+  actor: string,
+): ReminderStep {
   const drafts: Draft[] = []
   const alerts: ReminderAlert[] = []
-  const policy = rules.recovery
   let touched = 0
-  for (const { task, readiness: told, reminderMs: personMs } of readinessIndex(state, nowMs, rules).reminders) {
-    if (touched === perStepMax || personMs! > nowMs) break
-    const need = personNeeded(task, told)
+  for (const { task, readiness, reminderMs } of candidates) {
+    if (touched === perStepMax || reminderMs === null || reminderMs > nowMs) break
+    const need = personNeeded(task, readiness)
     if (need === null) continue
     const { taskId } = task
     const note = (entry: RecoveryEntry) =>
@@ -88,11 +123,11 @@ export function dueReminders(state: BoardState, nowMs: number, rules: ReadyRules
       alerts.push({ kind: 'person_reminder', taskId, text: `${taskId} waits for a person: ${need.why}` })
       continue
     }
-    const way = statusPath(task.status, 'failed')
-    if (way === null) continue
+    const path = statusPath(task.status, 'failed')
+    if (path === null) continue
     const payload = { reason: `no_answer: ${need.why}`, reasonCode: 'no_answer' }
-    drafts.push(...draftsAlongPath(way, { taskId, actor, payload }))
-    alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed, because nobody answered: ${need.why}` })
+    drafts.push(...draftsAlongPath(path, { taskId, actor, payload }))
+    alerts.push({ kind: 'person_gave_up', taskId, text: `${taskId} failed because no person answered: ${need.why}` })
   }
   return { drafts, alerts }
 }

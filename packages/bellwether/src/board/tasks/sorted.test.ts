@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Sorted } from './sorted.js'
 
-it('is what a sorted array is, whatever is added and deleted in whatever order', () => {
+it('Sorted equals a sorted array after any sequence of insertions and deletions', () => {
   const move = fc.record({ add: fc.boolean(), value: fc.nat(3_000) })
   fc.assert(
     fc.property(
@@ -11,7 +11,7 @@ it('is what a sorted array is, whatever is added and deleted in whatever order',
       (start, moves) => {
         const plain = new Set(start)
         const sorted = new Sorted<number>((a, b) => a - b)
-        sorted.become([...start])
+        sorted.replaceAll([...start])
         for (const { add, value } of moves) {
           if (!add) sorted.delete(value)
           else if (!plain.has(value)) sorted.add(value)

@@ -1,6 +1,6 @@
 /**
- * A list that stays in order while a few of its hundred thousand entries change. Always: no two are equal for `compare`; it is
- * kept in blocks, so that a change moves the entries of one block and not of all.
+ * A sorted list for many entries of which a few change. It is stored in blocks, so that a change moves the entries of one
+ * block. No two entries may be equal for `compare`.
  */
 const blockMax = 512
 
@@ -17,7 +17,6 @@ export class Sorted<T> {
     return this.#length
   }
 
-  /** The first of them, in order. */
   first(count: number): readonly T[] {
     const found: T[] = []
     for (const block of this.#blocks) {
@@ -27,12 +26,12 @@ export class Sorted<T> {
     return found
   }
 
-  /** Many at once: as one sort, not as many moves. */
-  become(all: T[]): void {
+  /** Replaces all entries with one sort. */
+  replaceAll(all: T[]): void {
     all.sort(this.#compare)
     this.#blocks = []
     this.#length = all.length
-    // Half full: the first changes need no split.
+    // Half-full blocks: the first insertions need no split.
     for (let at = 0; at < all.length; at += blockMax / 2) this.#blocks.push(all.slice(at, at + blockMax / 2))
   }
 
@@ -64,7 +63,7 @@ export class Sorted<T> {
     return undefined
   }
 
-  /** The first block whose last entry does not come before it. */
+  /** The first block whose last entry does not come before `one`. */
   #blockOf(one: T): number {
     let [from, to] = [0, this.#blocks.length]
     while (from < to) {

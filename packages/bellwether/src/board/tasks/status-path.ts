@@ -1,7 +1,8 @@
 /**
- * The shortest legal way from one status to another, as lines: what a person means by "done" or "give it up" may take more
- * than one move. Always: every move on the way is in `transitions`. Whether the way should be taken is decided elsewhere.
+ * The shortest path of legal transitions from one status to another, as event types: a command such as "done" may need more
+ * than one event.
  */
+import { defined } from '@bellwether/base'
 import { transitions, type Draft, type EventType, type TaskStatus } from '../log/task.js'
 
 const eventFor: Readonly<Record<TaskStatus, EventType>> = {
@@ -14,12 +15,12 @@ const eventFor: Readonly<Record<TaskStatus, EventType>> = {
   failed: 'task_failed',
 }
 
-/** The types of line that lead there; empty when it is there already, null when no way leads there. */
+/** Empty: the task already has the status. Null: there is no path. */
 export function statusPath(from: TaskStatus, to: TaskStatus): readonly EventType[] | null {
   const cameFrom = new Map<TaskStatus, TaskStatus>()
   const open: TaskStatus[] = [from]
   for (let here = open.shift(); here !== undefined && here !== to; here = open.shift()) {
-    // Of two ways of one length the one over `blocked`: a claim would say that somebody took the task up.
+    // Of two paths of equal length prefer the one through `blocked`: a claim would mean that someone took the task.
     for (const there of transitions[here].toReversed()) {
       if (there === from || cameFrom.has(there)) continue
       cameFrom.set(there, here)
@@ -36,12 +37,12 @@ export function statusPath(from: TaskStatus, to: TaskStatus): readonly EventType
   return lines
 }
 
-/** Drafts along the way; the payload goes on the last one, because it is what the way was for. */
+/** One draft per event; the last one carries the payload. */
 export function draftsAlongPath(lines: readonly EventType[], draft: Omit<Draft, 'type' | 'eventId'>): readonly Draft[] {
   const { payload, ...rest } = draft
   return lines.map((type, position) => ({
     ...rest,
     type,
-    ...(position === lines.length - 1 && payload !== undefined ? { payload } : {}),
+    ...(position === lines.length - 1 ? defined({ payload }) : {}),
   }))
 }

@@ -1,11 +1,12 @@
 /**
- * What people do to tasks by hand: add, change, claim, finish, block, let try again. Always: decided under the lock on the
- * state as it then is; dependencies never form a circle; a hand's move wins over a turn that is under way, which the
- * reconciler then stops. Whether a person's "done" holds is checked before, by whoever calls `finish`.
+ * The commands of people on one task: add, change, claim, finish, block, retry. Each is decided under the lock; dependencies
+ * never form a cycle; a person's move wins over a running turn, which the reconciler then stops. Callers check the input
+ * (input.ts) and the evidence of `finishTask` (dispatch/finish.ts).
  */
 import { claimOf, isOver, openRun, textField } from './task-fields.js'
-import { actorName, changeShape, checked, newTaskShape, type NewTask, type TaskChange } from './input.js'
-import { refused, taskIn, type OperatorPorts, type OperatorInput } from './operator-commands.js'
+import { defined } from '@bellwether/base'
+import { actorName, type NewTask, type TaskChange } from './input.js'
+import { rejected, taskIn, type OperatorPorts, type OperatorInput } from './operator-commands.js'
 import type { EvidenceRecord } from '../policies/acceptance.js'
 import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'
 import { withoutRecovery } from './reminders.js'
@@ -16,20 +17,24 @@ import type { BoardState, Draft, TaskEvent } from '../log/task.js'
 type Lines = Promise<readonly TaskEvent[]>
 
 export async function addTask({ board }: OperatorPorts, input: NewTask, by: string): Promise<string> {
-  const { taskId: wanted, ...words } = checked(newTaskShape, input, 'the task')
+  const { taskId: wanted, ...fields } = input
   const actor = actorName(by)
   const lines = await board.write((state) => {
     if (wanted !== undefined && state.tasks.has(wanted)) {
-      throw refused(`there is a task ${wanted} already`, 'task_exists', 'choose another id, or none: one is given then')
+      throw rejected(
+        `Cannot add the task: task "${wanted}" already exists.`,
+        'task_exists',
+        'Choose another id, or omit it to get the next free one.',
+      )
     }
     const taskId = wanted ?? freeId(state)
-    checkDependencies(state, taskId, words.dependencies ?? [])
-    return [{ taskId, type: 'task_created', actor, payload: words }]
+    checkDependencies(state, taskId, fields.dependencies ?? [])
+    return [{ taskId, type: 'task_created', actor, payload: fields }]
   })
   return lines[0]!.taskId
 }
 
-/** T-1, T-2, …: the next after the highest that is taken. */
+/** T-1, T-2, …: one above the highest used number. */
 function freeId(state: BoardState): string {
   let highest = 0
   for (const id of state.tasks.keys()) {
@@ -41,48 +46,64 @@ function freeId(state: BoardState): string {
 
 function checkDependencies(state: BoardState, taskId: string, dependencies: readonly string[]): void {
   for (const id of dependencies) {
-    if (id === taskId) throw refused(`${taskId} cannot depend on itself`, 'dependency_cycle')
+    if (id === taskId) throw rejected(`Task "${taskId}" cannot depend on itself.`, 'dependency_cycle')
     if (!state.tasks.has(id)) {
-      throw refused(`there is no task ${id} to depend on`, 'unknown_dependency', 'add that one first')
+      throw rejected(`The dependency "${id}" does not exist.`, 'unknown_dependency', 'Add that task first.')
     }
     if (dependsOn(state, id, taskId)) {
-      throw refused(`${id} waits for ${taskId} already: they would wait for each other`, 'dependency_cycle')
+      throw rejected(
+        `Task "${id}" already depends on "${taskId}": the two would wait for each other.`,
+        'dependency_cycle',
+      )
     }
   }
 }
 
-export function changeTask({ board }: OperatorPorts, taskId: string, input: TaskChange, by: string): Lines {
-  const words = checked(changeShape, input, 'the change')
+export function changeTask({ board }: OperatorPorts, taskId: string, change: TaskChange, by: string): Lines {
   const actor = actorName(by)
-  if (Object.keys(words).length === 0) throw refused('nothing is to be changed', 'empty_change')
+  if (Object.keys(change).length === 0)
+    throw rejected('The request changes nothing.', 'empty_change', 'Name at least one field or an action.')
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    if (task.status === 'done') throw refused(`${taskId} is done; done is final`, 'already_done')
-    if (words.dependencies !== undefined) checkDependencies(state, taskId, words.dependencies)
-    return [{ taskId, type: 'task_noted', actor, payload: words }]
+    if (task.status === 'done') throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    if (change.dependencies !== undefined) checkDependencies(state, taskId, change.dependencies)
+    return [{ taskId, type: 'task_noted', actor, payload: change }]
   })
 }
 
-/** A person takes a task up. Attempts of agents before do not count any more. */
+/** A person takes a task. Earlier attempts of agents no longer count. */
 export function claimTask({ board, nowMs }: OperatorPorts, taskId: string, by: string): Lines {
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    const hold = claimOf(task)
+    const claim = claimOf(task)
     const run = openRun(task)
-    if (run !== null) throw refused(`${run.agent} is at ${taskId} now`, 'under_way', `bellwether task abort ${taskId}`)
-    if (task.status === 'claimed' && hold !== null && !isOver(hold, nowMs())) {
-      throw refused(`${hold.by} is about to start ${taskId}`, 'claimed', 'try again in a minute, or freeze it')
+    if (run !== null)
+      throw rejected(
+        `Cannot claim task "${taskId}": ${run.agent} is working on it.`,
+        'under_way',
+        `Stop the turn with bellwether task abort ${taskId}.`,
+      )
+    if (task.status === 'claimed' && claim !== null && !isOver(claim, nowMs())) {
+      throw rejected(
+        `Cannot claim task "${taskId}": ${claim.by} is about to start it.`,
+        'claimed',
+        'Retry in a minute, or freeze the task.',
+      )
     }
     const payload = { assignee: actor, claim: null, reasonCode: null, ...recoveryCleared }
     if (task.status === 'claimed') {
-      if (hold === null && task.assignee !== actor) {
-        throw refused(`${task.assignee ?? 'somebody'} has claimed ${taskId}`, 'claimed', 'ask them, or block it first')
+      if (claim === null && task.assignee !== actor) {
+        throw rejected(
+          `Cannot claim task "${taskId}": ${task.assignee ?? 'another person'} has claimed it.`,
+          'claimed',
+          'Ask them, or block the task first.',
+        )
       }
       return [{ taskId, type: 'task_noted', actor, payload }]
     }
     if (task.status !== 'pending' && task.status !== 'blocked') {
-      throw refused(`${taskId} is ${task.status}, and cannot be claimed`, 'not_claimable')
+      throw rejected(`Cannot claim task "${taskId}": it is ${task.status}.`, 'not_claimable')
     }
     return [{ taskId, type: 'task_claimed', actor, payload }]
   })
@@ -102,17 +123,17 @@ export function finishTask(
   const actor = actorName(by)
   return board.write((state) => {
     const task = taskIn(state, taskId)
-    const way = statusPath(task.status, 'done')
-    if (way === null || way.length === 0) throw refused(`${taskId} is done already`, 'already_done')
+    const path = statusPath(task.status, 'done')
+    if (path === null || path.length === 0) throw rejected(`Task "${taskId}" is already done.`, 'already_done')
     const payload = {
       evidence,
       doneBy: actor,
       claim: null,
       reasonCode: null,
-      ...(note === undefined ? {} : { note }),
+      ...defined({ note }),
       ...recoveryCleared,
     }
-    return draftsAlongPath(way, { taskId, actor, payload })
+    return draftsAlongPath(path, { taskId, actor, payload })
   })
 }
 
@@ -127,20 +148,20 @@ export function blockTask({ board }: OperatorPorts, taskId: string, { by, reason
       ...withoutRecovery(task, 'blocked'),
     }
     if (task.status === 'blocked') return [{ taskId, type: 'task_noted', actor, payload }]
-    const way = statusPath(task.status, 'blocked')
-    if (way === null) throw refused(`${taskId} is done; done is final`, 'already_done')
-    return draftsAlongPath(way, { taskId, actor, payload })
+    const path = statusPath(task.status, 'blocked')
+    if (path === null) throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
+    return draftsAlongPath(path, { taskId, actor, payload })
   })
 }
 
 export interface RetryInput extends OperatorInput {
-  /** Who is to try; absent: who would have tried first. */
+  /** The agent to retry with; default: the first agent of the task. */
   readonly agent?: string
-  /** What was spent before does not count any more. */
+  /** Whether earlier usage no longer counts. */
   readonly freshBudget?: boolean
 }
 
-/** Lets agents try again, at once and from the first attempt: the answer to a task that waits for a person, or failed. */
+/** Lets agents retry a task that waits for a person or has failed, at once and from the first attempt. */
 export function retryTask(
   { board, nowMs, firstAgent }: OperatorPorts & { readonly firstAgent: string },
   taskId: string,
@@ -150,10 +171,11 @@ export function retryTask(
   return board.write((state): readonly Draft[] => {
     const task = taskIn(state, taskId)
     const run = openRun(task)
-    if (run !== null) throw refused(`${run.agent} is at ${taskId} now`, 'under_way')
-    if (task.status === 'pending') throw refused(`${taskId} is pending: it is tried when it is ready`, 'not_tried_yet')
-    const way = statusPath(task.status, 'blocked')
-    if (way === null) throw refused(`${taskId} is done; done is final`, 'already_done')
+    if (run !== null) throw rejected(`Cannot retry task "${taskId}": ${run.agent} is working on it.`, 'under_way')
+    if (task.status === 'pending')
+      throw rejected(`Cannot retry task "${taskId}": it is pending and has not been tried yet.`, 'not_tried_yet')
+    const path = statusPath(task.status, 'blocked')
+    if (path === null) throw rejected(`Task "${taskId}" is done, which is final.`, 'already_done')
     const entry: RecoveryEntry = {
       taskId,
       reasonCode: 'requeued',
@@ -173,7 +195,7 @@ export function retryTask(
       recovery: { [entry.reasonCode]: entry },
       ...(freshBudget === true ? { budget: {} } : {}),
     }
-    if (way.length === 0) return [{ taskId, type: 'task_noted', actor, payload }]
-    return draftsAlongPath(way, { taskId, actor, payload })
+    if (path.length === 0) return [{ taskId, type: 'task_noted', actor, payload }]
+    return draftsAlongPath(path, { taskId, actor, payload })
   })
 }

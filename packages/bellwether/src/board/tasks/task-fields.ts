@@ -1,7 +1,6 @@
 /**
- * What the board's own lines put on a task beyond the words of task.ts: whose try is next, a dispatcher's claim, an
- * operator's word, what was spent. Always: a field that is absent or broken (old roots, other programs) reads as nothing,
- * never as an error. What follows from these facts is decided in ready.ts, dispatch.ts and reconcile.ts.
+ * Reads the fields that the board's own events set on a task: the claim of a dispatcher, an operator's commands, the agent.
+ * A field that is absent or malformed (old roots, other programs) reads as null, never as an error.
  */
 import { z } from 'zod'
 import type { BoardState, Run, Task } from '../log/task.js'
@@ -9,7 +8,7 @@ import type { BoardState, Run, Task } from '../log/task.js'
 const instant = z.string().refine((text) => Number.isFinite(Date.parse(text)))
 const signedNote = z.object({ by: z.string(), at: z.string(), reason: z.string().optional() })
 
-/** A dispatcher's hold on a task between choosing it and the intent line; `id` fences whoever lost it. */
+/** A dispatcher's claim between choosing a task and the intent line. `id` fences a dispatcher that lost it. */
 const claimShape = z.object({ id: z.string(), by: z.string(), since: instant, until: instant })
 export type DispatchClaim = z.output<typeof claimShape>
 
@@ -36,18 +35,18 @@ export const approvalOf = (task: Task): SignedNote | null => read(signedNote, ta
 export const needsApproval = (task: Task): boolean => task.fields['requiresApproval'] === true
 export const pausedBy = (state: BoardState): SignedNote | null => read(signedNote, state.control['paused'])
 
-/** The run that nothing has closed yet, also when a hand has moved the task on since. */
+/** The run that is not closed yet, even if a person has moved the task since. */
 export function openRun(task: Task): Run | null {
   const last = task.runs.at(-1)
   return last !== undefined && last.endedAt === undefined ? last : null
 }
 
-/** The first to try: who was named for it, else its role, else who did it last. */
+/** The first agent for a task: its `agent`, else its `role`, else its assignee. */
 export function firstAgent(task: Task, fallback: string): string {
   return textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee ?? fallback
 }
 
-/** A span of the log's clock. A clock that was set back to before the span began must not make anybody wait it out again. */
+/** Whether a claim has expired. Also true before its start: the clock was set back, and nobody should wait for it again. */
 export function isOver(span: { readonly since: string; readonly until: string }, nowMs: number): boolean {
   return nowMs >= Date.parse(span.until) || nowMs < Date.parse(span.since)
 }

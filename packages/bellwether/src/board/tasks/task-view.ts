@@ -1,8 +1,7 @@
 /**
- * What is shown of tasks, to the command line and over HTTP. Always: bounded, in the order in which tasks would be tried, each
- * with what it waits for. Pure.
+ * Tasks as the command line and HTTP show them: in pages, in dispatch order, each with what it waits for. Pure.
  */
-import { refused } from './operator-commands.js'
+import { taskIn } from './operator-commands.js'
 import { byUrgency, readiness, type ReadyRules } from './ready.js'
 import type { BoardState, Task, TaskStatus } from '../log/task.js'
 
@@ -17,7 +16,7 @@ export interface TaskLine {
   readonly dependencies: readonly string[]
   readonly createdAt: string
   readonly updatedAt: string
-  /** null: nothing, it is ready or done. */
+  /** Null: the task is ready or done. */
   readonly waitsFor: string | null
 }
 
@@ -29,9 +28,9 @@ export interface TaskView extends TaskLine {
 
 export interface ListQuery {
   readonly status?: TaskStatus
-  /** Whether those that are done are shown too; absent: they are. */
+  /** Whether to include done tasks; default true. */
   readonly done?: boolean
-  /** How many to pass over. */
+  /** How many tasks to skip. */
   readonly cursor?: number
   readonly limit?: number
 }
@@ -43,13 +42,13 @@ export interface TaskPage {
   readonly [key: string]: unknown
 }
 
-// One page of a list: more is asked for by the cursor.
+// One page; the cursor leads to the next.
 const pageMax = 1_000
 
 function lineOf(task: Task, state: BoardState, nowMs: number, rules: ReadyRules): TaskLine {
   const { taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt } = task
-  const told = readiness(task, state, nowMs, rules)
-  const waitsFor = told.ready || told.code === 'done' ? null : told.why
+  const found = readiness(task, state, nowMs, rules)
+  const waitsFor = found.ready || found.code === 'done' ? null : found.why
   return { taskId, title, status, priority, impact, assignee, reason, dependencies, createdAt, updatedAt, waitsFor }
 }
 
@@ -65,7 +64,6 @@ export function listTasks(state: BoardState, nowMs: number, rules: ReadyRules, q
 }
 
 export function taskView(state: BoardState, taskId: string, nowMs: number, rules: ReadyRules): TaskView {
-  const task = state.tasks.get(taskId)
-  if (task === undefined) throw refused(`there is no task ${taskId}`, 'unknown_task', 'bellwether task list shows them')
+  const task = taskIn(state, taskId)
   return { ...lineOf(task, state, nowMs, rules), runs: task.runs, fields: task.fields }
 }

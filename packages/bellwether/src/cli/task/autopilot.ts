@@ -1,4 +1,4 @@
-/** `task autopilot`: the board does its tasks by itself, with the agents of a project, until it is told to stop. */
+/** `task autopilot`: dispatches ready tasks to the agents of a project until it is stopped. */
 import type { Command } from 'commander'
 import { runAutopilotProcess } from '../../runtime/autopilot.js'
 import { printLine } from '../output.js'
@@ -14,10 +14,10 @@ interface Flags {
 export function autopilotCommand(task: Command, finish: (code: number) => void): void {
   task
     .command('autopilot')
-    .description('dispatch ready tasks to the agents of a project, against [database] url')
-    .requiredOption('--project <name>', 'whose agents do the tasks')
+    .description('dispatch ready tasks to the agents of a project, using [database] url')
+    .requiredOption('--project <name>', 'the project whose agents run the tasks')
     .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
-    .option('--json', 'print one line on stdout when ready')
+    .option('--json', 'print one JSON line on stdout when ready')
     .addOption(parentPipe())
     .action(async ({ root, project, json, parentPipe: pipe }: Flags) => {
       finish(

@@ -1,6 +1,6 @@
 /**
- * `task dispatch`: one task, or those that come first, done by a local command as the agent. Runs that an earlier dispatcher
- * left open are settled first. The first Ctrl-C stops what runs and waits for its end; the second does not wait.
+ * `task dispatch`: runs one task, or the next ready ones, with a local command as the agent. Runs that an earlier dispatcher
+ * left open are closed first. The first Ctrl-C stops the running commands and waits for their end; the second exits at once.
  */
 import { systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -33,22 +33,25 @@ interface Flags extends CommonFlags {
 
 export function dispatchCommand(task: Command, finish: (code: number) => void): void {
   withCommon(task.command('dispatch [id]'))
-    .description('let a local command do a task: this one, or the one that comes first')
-    .option('--command <cmd>', 'the agent: it gets the prompt on stdin and answers on stdout')
-    .option('--timeout <seconds>', 'the longest that one run may take', wholeNumber, 1_200)
-    .option('--env <name>', 'an environment variable that it may see; may be repeated', collect)
-    .option('--max <n>', 'without an id: at most so many tasks (default 1)', wholeNumber)
+    .description('run a task with a local command: this one, or the next ready one')
+    .option('--command <cmd>', 'the agent: reads the prompt on stdin and writes the result to stdout')
+    .option('--timeout <seconds>', 'time limit of one run', wholeNumber, 1_200)
+    .option('--env <name>', 'an environment variable that the command may see; may be repeated', collect)
+    .option('--max <n>', 'without an id: how many tasks at most (default 1)', wholeNumber)
     .action(async (id: string | undefined, flags: Flags) => {
       const server = boardServer(flags)
       if (server !== undefined) return finish(await onServer(server, id, flags))
       if (flags.command === undefined) {
-        throw new InvalidInput("dispatch needs --command 'CMD': there is no house here that would run the turn", {
+        throw new InvalidInput("Cannot dispatch without --command 'CMD': no server runs the turn here.", {
           code: 'missing_option',
-          hint: "for example: --command 'claude -p --output-format json', or any script of yours; `bellwether task autopilot` runs tasks as turns",
+          hint: "For example --command 'claude -p --output-format json', or your own script. `bellwether task autopilot` runs tasks as turns.",
         })
       }
       if (id !== undefined && flags.max !== undefined) {
-        throw new InvalidInput('--max is for a dispatch without an id', { code: 'contradicting_options' })
+        throw new InvalidInput('--max and a task id cannot be combined.', {
+          code: 'contradicting_options',
+          hint: 'Omit one of them.',
+        })
       }
       const { command } = flags
       return onRoot(flags, 'look', async (opened) => {
@@ -68,14 +71,18 @@ export function dispatchCommand(task: Command, finish: (code: number) => void): 
     })
 }
 
-/** A server has agents of its own: the turn is theirs, and goes on when the answer comes before its end. */
+/** The agents of the server run the turn, which may continue after the response. */
 async function onServer(server: Client, id: string | undefined, flags: Flags): Promise<number> {
   if (flags.command !== undefined || flags.env !== undefined) {
-    throw new InvalidInput('--command is for a board of files: the agents of the server do its tasks', {
-      code: 'contradicting_options',
-    })
+    throw new InvalidInput(
+      '--command and --env cannot be combined with --server: the agents of the server run its tasks.',
+      {
+        code: 'contradicting_options',
+        hint: 'Omit --server to use local files.',
+      },
+    )
   }
-  // The server answers within 50 seconds, whatever becomes of the turn.
+  // The server responds within 50 seconds, even if the turn is still running.
   const timeoutMs = 75_000
   if (id === undefined) {
     const body = { maxSteps: flags.max ?? 1 }
@@ -155,16 +162,16 @@ function reportText({ taskId, status, reason, spawn, knowledge }: DispatchReport
         `  next: ${nextAssignee} (${action ?? ''})${cooldownUntil === null ? '' : `, not before ${cooldownUntil}`}`,
       )
   }
-  if (knowledge?.degraded === true) lines.push(`  without all hints: ${knowledge.degradeReason ?? ''}`)
+  if (knowledge?.degraded === true) lines.push(`  hints incomplete: ${knowledge.degradeReason ?? ''}`)
   return lines.map(plain).join('\n')
 }
 
-/** What a dispatcher that died has left: its command may have gone on without it, and ended meanwhile. */
+/** Closes the runs of a dispatcher that died: its command may have finished without it. */
 async function settleLeftovers(dispatcher: Dispatcher): Promise<void> {
   await dispatcher.board.sync()
   const nowMs = dispatcher.clock.wallMs()
   for (const { runId, run } of openRuns(dispatcher.board.state)) {
-    // A command that lives for one dispatch cannot watch for a minute; here the hour of the intent line must do.
+    // This process ends too soon to observe the run for a minute: use the time of the intent line instead.
     const ageMs = nowMs - Date.parse(run.startedAt)
     if (ageMs > dispatcher.settings.spawnGraceMs)
       dispatcher.seenSince.set(`${runId}:unknown`, dispatcher.clock.monotonicMs() - ageMs)
@@ -174,11 +181,11 @@ async function settleLeftovers(dispatcher: Dispatcher): Promise<void> {
 
 function onInterrupt(dispatcher: Dispatcher): { readonly signal: AbortSignal; readonly end: () => void } {
   const stop = new AbortController()
-  let told = false
+  let isStopping = false
   const interrupt = () => {
-    if (told) process.exit(130)
-    told = true
-    process.stderr.write('stopping what runs; once more to leave at once\n')
+    if (isStopping) process.exit(130)
+    isStopping = true
+    process.stderr.write('stopping the running commands; press Ctrl-C again to exit at once\n')
     for (const { runId } of openRuns(dispatcher.board.state)) {
       dispatcher.spawner
         .stop(runId, 'interrupted')

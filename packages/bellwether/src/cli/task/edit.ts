@@ -1,9 +1,10 @@
-/** The verbs of `bellwether task` that change a task or the board by hand. */
+/** The commands of `bellwether task` that change a task or the board. */
 import { readFile } from 'node:fs/promises'
-import { errorMessage } from '@bellwether/base'
+import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../board/dispatch/finish.js'
+import { checked, newTaskShape } from '../../board/tasks/input.js'
 import { addTask, blockTask, claimTask, retryTask } from '../../board/tasks/task-commands.js'
 import {
   abort,
@@ -47,39 +48,41 @@ const instructionMaxBytes = 100_000
 export function addCommand(task: Command): void {
   withCommon(task.command('add <title>'))
     .description('add a task')
-    .option('--id <id>', 'its id (default: the next T-…)')
-    .option('--instruction <text>', 'what is to be done')
+    .option('--id <id>', 'id of the task (default: the next T-…)')
+    .option('--instruction <text>', 'what to do')
     .option('--file <file>', 'read the instruction from a file; - for stdin')
-    .option('--priority <n>', 'the higher the sooner', anyNumber)
+    .option('--priority <n>', 'higher runs first', anyNumber)
     .option('--impact <n>', 'breaks ties between equal priorities', anyNumber)
-    .option('--after <id>', 'only when this task is done; may be repeated', collect)
-    .option('--role <name>', 'the role that does it, and whose evidence it owes')
-    .option('--agent <name>', 'the agent that tries first')
+    .option('--after <id>', 'start only after this task is done; may be repeated', collect)
+    .option('--role <name>', 'the role that runs it and whose evidence rules apply')
+    .option('--agent <name>', 'the first agent to run it')
     .option('--verify <command>', 'a command that must pass; may be repeated', collect)
-    .option('--review', 'a person looks at it after it was accepted')
-    .option('--approval', 'a person must approve it before it is dispatched')
+    .option('--review', 'a person reviews it after acceptance')
+    .option('--approval', 'a person must approve it before dispatch')
     .action(async (title: string, flags: AddFlags) => {
       const instruction = await instructionOf(flags)
       const input = {
         title,
-        ...(flags.id === undefined ? {} : { taskId: flags.id }),
-        ...(instruction === undefined ? {} : { instruction }),
-        ...(flags.priority === undefined ? {} : { priority: flags.priority }),
-        ...(flags.impact === undefined ? {} : { impact: flags.impact }),
-        ...(flags.after === undefined ? {} : { dependencies: flags.after }),
-        ...(flags.role === undefined ? {} : { role: flags.role }),
-        ...(flags.agent === undefined ? {} : { agent: flags.agent }),
-        ...(flags.verify === undefined ? {} : { verify: flags.verify }),
-        ...(flags.review === undefined ? {} : { review: flags.review }),
-        ...(flags.approval === undefined ? {} : { requiresApproval: flags.approval }),
+        ...defined({
+          taskId: flags.id,
+          instruction,
+          priority: flags.priority,
+          impact: flags.impact,
+          dependencies: flags.after,
+          role: flags.role,
+          agent: flags.agent,
+          verify: flags.verify,
+          review: flags.review,
+          requiresApproval: flags.approval,
+        }),
       }
       const server = boardServer(flags)
       if (server !== undefined) {
         const made = await server.ask<TaskView>('POST', '/board/tasks', { body: input })
         return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
-      return onRoot(flags, 'write', async ({ operator: hands }) => {
-        const taskId = await addTask(hands, input, whoAmI(flags))
+      return onRoot(flags, 'write', async ({ operator }) => {
+        const taskId = await addTask(operator, checked(newTaskShape, input, 'task'), whoAmI(flags))
         answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
     })
@@ -88,25 +91,29 @@ export function addCommand(task: Command): void {
 async function instructionOf(flags: AddFlags): Promise<string | undefined> {
   if (flags.file === undefined) return flags.instruction
   if (flags.instruction !== undefined) {
-    throw new InvalidInput('--instruction and --file cannot both be meant', { code: 'contradicting_options' })
+    throw new InvalidInput('--instruction and --file cannot be combined.', {
+      code: 'contradicting_options',
+      hint: 'Omit one of them.',
+    })
   }
   try {
     const bytes = flags.file === '-' ? await readStdin(instructionMaxBytes) : await readFile(flags.file)
-    if (bytes.length > instructionMaxBytes) throw new Error(`it is longer than ${instructionMaxBytes} bytes`)
+    if (bytes.length > instructionMaxBytes) throw new Error(`longer than ${instructionMaxBytes} bytes`)
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (error) {
-    const why = errorMessage(error)
-    throw new InvalidInput(`the instruction cannot be read from ${flags.file}: ${why}`, { code: 'no_instruction' })
+    throw new InvalidInput(`Cannot read the instruction from ${flags.file}: ${errorMessage(error)}.`, {
+      code: 'no_instruction',
+    })
   }
 }
 
 function anyNumber(text: string): number {
   const number = Number(text)
   if (text.trim() !== '' && Number.isFinite(number)) return number
-  throw new InvalidArgumentError('It must be a number.')
+  throw new InvalidArgumentError('Use a number.')
 }
 
-/** One change through a server, and the task as it stands then. */
+/** Changes a task through a server and returns it. */
 function changed(server: Client, id: string, body: object): Promise<TaskView> {
   return server.ask<TaskView>('PATCH', `/board/tasks/${encodeURIComponent(id)}`, { body })
 }
@@ -116,7 +123,7 @@ interface ReasonFlags extends CommonFlags {
   readonly reason?: string
 }
 
-/** A verb that takes one task and perhaps a reason. */
+/** A command for one task with an optional reason. */
 function moveCommand(task: Command, name: string, description: string, past: string, move: Move): Command {
   return withCommon(task.command(`${name} <id>`))
     .description(description)
@@ -124,70 +131,70 @@ function moveCommand(task: Command, name: string, description: string, past: str
     .action(async (id: string, flags: ReasonFlags) => {
       const server = boardServer(flags)
       if (server !== undefined) {
-        const body = { action: name.replace('-', '_'), ...(flags.reason === undefined ? {} : { reason: flags.reason }) }
+        const body = { action: name.replace('-', '_'), ...defined({ reason: flags.reason }) }
         const { status, reason } = await changed(server, id, body)
         return answer(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
       }
       return onRoot(flags, 'look', async (opened) => {
-        const reason = flags.reason === undefined ? {} : { reason: flags.reason }
-        await move(opened, id, { by: whoAmI(flags), ...reason })
-        const now = opened.board.state.tasks.get(id)
-        const facts = { taskId: id, status: now?.status, reason: now?.reason }
-        answer(flags, facts, () => `${id} ${past} (${now?.status ?? 'gone'})`)
+        await move(opened, id, { by: whoAmI(flags), ...defined({ reason: flags.reason }) })
+        const { status, reason } = opened.board.state.tasks.get(id)!
+        answer(flags, { taskId: id, status, reason }, () => `${id} ${past} (${status})`)
       })
     })
 }
 
 export function moveCommands(task: Command): void {
-  moveCommand(task, 'claim', 'take a task up yourself', 'is yours', ({ operator: hands }, id, { by }) =>
-    claimTask(hands, id, by),
+  moveCommand(task, 'claim', 'take a task yourself', 'is yours', ({ operator }, id, { by }) =>
+    claimTask(operator, id, by),
   )
-  moveCommand(task, 'block', 'mark a task as blocked', 'is blocked', ({ operator: hands }, id, word) =>
-    blockTask(hands, id, word),
+  moveCommand(task, 'block', 'mark a task as blocked', 'is blocked', ({ operator }, id, word) =>
+    blockTask(operator, id, word),
   )
   moveCommand(
     task,
     'escalate',
     'hand a task to a person',
     'waits for a person',
-    async ({ operator: hands, policies }, id, word) =>
-      escalate({ ...hands, recovery: (await policies()).recovery }, id, word),
+    async ({ operator, policies }, id, word) =>
+      escalate({ ...operator, recovery: (await policies()).recovery }, id, word),
   )
-  moveCommand(task, 'freeze', 'let nobody begin a task', 'is frozen', ({ operator: hands }, id, word) =>
-    freeze(hands, id, word),
+  moveCommand(task, 'freeze', 'prevent a task from being dispatched', 'is frozen', ({ operator }, id, word) =>
+    freeze(operator, id, word),
   )
-  moveCommand(task, 'unfreeze', 'let a frozen task go on', 'may go on', ({ operator: hands }, id, word) =>
-    unfreeze(hands, id, word),
+  moveCommand(
+    task,
+    'unfreeze',
+    'allow a frozen task to be dispatched',
+    'is not frozen any more',
+    ({ operator }, id, word) => unfreeze(operator, id, word),
   )
-  moveCommand(task, 'approve', 'approve a task that needs it', 'is approved', ({ operator: hands }, id, word) =>
-    approve(hands, id, word),
+  moveCommand(task, 'approve', 'approve a task that needs approval', 'is approved', ({ operator }, id, word) =>
+    approve(operator, id, word),
   )
   moveCommand(
     task,
     'require-approval',
-    'let a task wait for an approval',
-    'needs an approval',
-    ({ operator: hands }, id, word) => requireApproval(hands, id, word),
+    'require approval before a task is dispatched',
+    'needs approval',
+    ({ operator }, id, word) => requireApproval(operator, id, word),
   )
-  moveCommand(task, 'abort', 'end a task as failed, and stop its turn', 'is aborted', ({ operator: hands }, id, word) =>
-    abort(hands, id, word),
+  moveCommand(task, 'abort', 'end a task as failed and stop its turn', 'is aborted', ({ operator }, id, word) =>
+    abort(operator, id, word),
   )
 }
 
 export function doneCommand(task: Command): void {
   withCommon(task.command('done <id>'))
-    .description('say that a task is done; its commands must pass')
-    .option('--file <path>', 'a file that shows it, looked at and recorded; may be repeated', collect)
-    .option('--note <text>', 'a word for the log')
-    .option('--unchecked', 'vouch for it yourself: nothing is looked at')
+    .description('finish a task yourself; its verify commands must pass')
+    .option('--file <path>', 'a file as evidence, checked and recorded; may be repeated', collect)
+    .option('--note <text>', 'a note for the log')
+    .option('--unchecked', 'skip all checks')
     .action(async (id: string, flags: CommonFlags & { file?: string[]; note?: string; unchecked?: boolean }) => {
       const server = boardServer(flags)
       if (server !== undefined) {
         const { fields } = await changed(server, id, {
           action: 'done',
-          ...(flags.file === undefined ? {} : { files: flags.file }),
-          ...(flags.note === undefined ? {} : { reason: flags.note }),
-          ...(flags.unchecked === undefined ? {} : { unchecked: flags.unchecked }),
+          ...defined({ files: flags.file, reason: flags.note, unchecked: flags.unchecked }),
         })
         const evidence = fields['evidence'] ?? null
         return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
@@ -201,9 +208,7 @@ export function doneCommand(task: Command): void {
         })
         await finishChecked(dispatcher, id, {
           by: whoAmI(flags),
-          ...(flags.file === undefined ? {} : { files: flags.file }),
-          ...(flags.note === undefined ? {} : { note: flags.note }),
-          ...(flags.unchecked === undefined ? {} : { unchecked: flags.unchecked }),
+          ...defined({ files: flags.file, note: flags.note, unchecked: flags.unchecked }),
         })
         const evidence = board.state.tasks.get(id)?.fields['evidence'] ?? null
         answer(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
@@ -211,10 +216,10 @@ export function doneCommand(task: Command): void {
     })
 }
 
-/** Nothing is spawned by those who only say that something is done. */
+/** `task done` never spawns a turn. */
 const noSpawner: Spawner = {
   kernel: async () => null,
-  spawn: () => Promise.reject(new Error('nothing is spawned here')),
+  spawn: () => Promise.reject(new Error('this command does not spawn turns')),
   status: async () => ({ status: 'unknown' }),
   ended: async () => ({ status: 'unknown' }),
   stop: async () => undefined,
@@ -222,31 +227,27 @@ const noSpawner: Spawner = {
 
 export function retryCommand(task: Command): void {
   withCommon(task.command('retry <id>'))
-    .description('let agents try a blocked or failed task again, from the first attempt')
-    .option('--agent <name>', 'who is to try')
-    .option('--fresh-budget', 'what was spent before does not count any more')
+    .description('let agents retry a blocked or failed task from the first attempt')
+    .option('--agent <name>', 'the agent to retry with')
+    .option('--fresh-budget', 'ignore earlier usage')
     .option('--reason <text>', 'why, for the log')
     .action(async (id: string, flags: ReasonFlags & { agent?: string; freshBudget?: boolean }) => {
-      const words = {
-        ...(flags.reason === undefined ? {} : { reason: flags.reason }),
-        ...(flags.agent === undefined ? {} : { agent: flags.agent }),
-        ...(flags.freshBudget === undefined ? {} : { freshBudget: flags.freshBudget }),
-      }
-      const told = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
-        answer(flags, { taskId: id, status, reason }, () => plain(`${id} may be tried again: ${reason ?? ''}`))
+      const input = defined({ reason: flags.reason, agent: flags.agent, freshBudget: flags.freshBudget })
+      const print = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
+        answer(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
       const server = boardServer(flags)
-      if (server !== undefined) return told(await changed(server, id, { action: 'retry', ...words }))
-      return onRoot(flags, 'look', async ({ operator: hands, settings, board }) => {
-        await retryTask({ ...hands, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...words })
-        told(board.state.tasks.get(id)!)
+      if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
+      return onRoot(flags, 'look', async ({ operator, settings, board }) => {
+        await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
+        print(board.state.tasks.get(id)!)
       })
     })
 }
 
 export function boardCommands(task: Command): void {
   const verbs = [
-    ['pause', 'let nothing begin any more; what is under way goes on', pause, 'the board is paused'],
-    ['resume', 'let a paused board go on', resume, 'the board goes on'],
+    ['pause', 'stop dispatching tasks; running turns continue', pause, 'the board is paused'],
+    ['resume', 'resume a paused board', resume, 'the board is resumed'],
   ] as const
   for (const [name, description, act, words] of verbs) {
     withCommon(task.command(name))
@@ -254,14 +255,14 @@ export function boardCommands(task: Command): void {
       .option('--reason <text>', 'why, for the log')
       .action(async (flags: ReasonFlags) => {
         const paused = name === 'pause'
-        const reason = flags.reason === undefined ? {} : { reason: flags.reason }
+        const reason = defined({ reason: flags.reason })
         const server = boardServer(flags)
         if (server !== undefined) {
           await server.ask('POST', '/board/control', { body: { paused, ...reason } })
           return answer(flags, { paused }, () => words)
         }
-        return onRoot(flags, 'write', async ({ operator: hands }) => {
-          await act(hands, { by: whoAmI(flags), ...reason })
+        return onRoot(flags, 'write', async ({ operator }) => {
+          await act(operator, { by: whoAmI(flags), ...reason })
           answer(flags, { paused }, () => words)
         })
       })

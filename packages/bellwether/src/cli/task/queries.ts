@@ -1,11 +1,11 @@
-/** `task list`, `task show`, `task watch`, `task synthesize`: what can be seen of a board without changing it. */
+/** `task list`, `task show`, `task watch`, `task synthesize`: read the board without changing it. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { openFeed } from '../../board/log/feed.js'
-import { shippedRecovery } from '../../board/policies/recovery.js'
+import { defaultRecovery } from '../../board/policies/recovery.js'
 import type { ReadyRules } from '../../board/tasks/ready.js'
 import { listTasks, taskView, type TaskPage, type TaskView } from '../../board/tasks/task-view.js'
 import { markdownReport } from '../../board/tasks/markdown-report.js'
@@ -19,22 +19,22 @@ import { untilInterrupted } from '../interrupt.js'
 import { facts, table } from '../terminal.js'
 import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
 
-/** Whoever only looks is not kept from it by a mistake in a policy file; `onRoot` has told them of it. */
+/** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
 async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
   try {
     return { firstAgent: settings.first_agent, recovery: (await policies()).recovery }
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error
-    return { firstAgent: settings.first_agent, recovery: shippedRecovery }
+    return { firstAgent: settings.first_agent, recovery: defaultRecovery }
   }
 }
 
 export function listCommand(task: Command): void {
   withCommon(task.command('list'))
-    .description('show the tasks, the most urgent first')
-    .option('--status <status>', `only these: ${taskStatuses.join(', ')}`, statusName)
-    .option('--all', 'also those that are done')
-    .option('--limit <n>', 'at most so many', wholeNumber, 50)
+    .description('list the tasks, most urgent first')
+    .option('--status <status>', `only tasks with this status: ${taskStatuses.join(', ')}`, statusName)
+    .option('--all', 'include done tasks')
+    .option('--limit <n>', 'how many tasks at most', wholeNumber, 50)
     .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
       const { status, limit } = flags
       const done = flags.all === true || status === 'done'
@@ -52,7 +52,7 @@ export function listCommand(task: Command): void {
     })
 }
 
-// What a server gives at once.
+// The largest page of a server.
 const pageMax = 1_000
 
 function listText(page: TaskPage): string {
@@ -71,7 +71,7 @@ function listText(page: TaskPage): string {
 
 export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
-    .description('show one task: what it waits for, its tries, what it cost')
+    .description('show one task: what it waits for, its runs and their usage')
     .action(async (id: string, flags: CommonFlags) => {
       const told = (view: TaskView) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
@@ -85,8 +85,8 @@ export function showCommand(task: Command): void {
 function taskText(view: TaskView): string {
   const told = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
-    ['waits for', view.waitsFor ?? (view.status === 'done' ? 'nothing: it is done' : 'nothing: it is ready')],
-    ['who', view.assignee ?? '–'],
+    ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
+    ['assignee', view.assignee ?? '–'],
     ['priority', `${view.priority}, impact ${view.impact}`],
     ['depends on', view.dependencies.join(', ') || '–'],
     ['created', view.createdAt],
@@ -97,7 +97,7 @@ function taskText(view: TaskView): string {
   const runs = view.runs.map((run) => [
     run.startedAt,
     run.agent,
-    run.outcome ?? 'under way',
+    run.outcome ?? 'running',
     run.reasonCode ?? '',
     run.tokenUsage === undefined ? '' : `${run.tokenUsage} tokens`,
     run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
@@ -109,15 +109,15 @@ function taskText(view: TaskView): string {
 
 export function watchCommand(task: Command): void {
   withCommon(task.command('watch'))
-    .description('show what happens, as it happens; one JSON object a line with --json')
-    .option('--since <cursor>', 'begin after this cursor (0: from the start; default: now)', wholeNumber)
-    .option('--once', 'show what there is and end')
+    .description('follow the events of the board; with --json one JSON object per line')
+    .option('--since <cursor>', 'start after this cursor (0: from the beginning; default: now)', wholeNumber)
+    .option('--once', 'print the existing events and exit')
     .action(async (flags: CommonFlags & { since?: number; once?: boolean }) => {
       const server = boardServer(flags)
       if (server !== undefined) return watchServer(server, flags)
       const stop = new AbortController()
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
-      // A reader that is gone wants no more lines.
+      // The reader closed the pipe.
       process.stdout.on('error', () => stop.abort())
       return onRoot(flags, 'look', async ({ board }) => {
         const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
@@ -125,7 +125,7 @@ export function watchCommand(task: Command): void {
           let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
           while (!stop.signal.aborted) {
             const page = await feed.since(cursor)
-            if (page.reset) process.stderr.write('the log is another one than the cursor was of; from its start:\n')
+            if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
             const first = page.cursor - page.events.length
             page.events.forEach((event, at) => tell(flags, event, first + at + 1))
             cursor = page.cursor
@@ -140,10 +140,13 @@ export function watchCommand(task: Command): void {
     })
 }
 
-/** Goes on where it was cut: nothing is missed. */
+/** Reconnects with the last cursor, so no event is missed. */
 async function watchServer(server: Client, flags: CommonFlags & { since?: number; once?: boolean }): Promise<void> {
   if (flags.once === true)
-    throw new InvalidInput('--once is for a board of files: a server tells on', { code: 'contradicting_options' })
+    throw new InvalidInput('--once and --server cannot be combined: a server keeps sending events.', {
+      code: 'contradicting_options',
+      hint: 'Omit --once, or use local files.',
+    })
   let last = flags.since === undefined ? undefined : String(flags.since)
   let failures = 0
   await untilInterrupted(async (signal) => {
@@ -152,13 +155,12 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
         for await (const { id, event, data } of server.follow('/board/events', signal, last)) {
           failures = 0
           last = id ?? last
-          if (event === 'reset')
-            process.stderr.write('the log is another one than the cursor was of; from its start:\n')
+          if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
           else if (event !== 'hello') tell(flags, data as unknown as TaskEvent, Number(id ?? 0))
         }
       } catch (error) {
         if (!(error instanceof Retryable)) throw error
-        if (failures === 0) process.stderr.write(`${plain(error.message)}; trying again\n`)
+        if (failures === 0) process.stderr.write(`${plain(error.message)}; retrying\n`)
       }
       failures += 1
       await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
@@ -166,14 +168,14 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
   })
 }
 
-// A person does not see a difference below this, and a look costs one stat of the log.
+// Fast enough for a person; each poll costs one stat of the log.
 const pollMs = 250
 
 function tell(flags: CommonFlags, event: TaskEvent, cursor: number): void {
   if (flags.json === true) return printLine({ cursor, ...event })
   const { payload } = event
   const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
-  // A note says what it is about by its keys.
+  // A note without a text is described by its keys.
   const about =
     word ?? (event.type === 'task_noted' || event.type === 'board_control' ? Object.keys(payload).join(', ') : '')
   const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
@@ -182,11 +184,14 @@ function tell(flags: CommonFlags, event: TaskEvent, cursor: number): void {
 
 export function synthesizeCommand(task: Command): void {
   withCommon(task.command('synthesize'))
-    .description('write a report of the board in Markdown')
-    .option('--out <file>', 'write it there instead of to stdout')
+    .description('write a Markdown report of the board')
+    .option('--out <file>', 'write the report to this file instead of stdout')
     .action(async (flags: CommonFlags & { out?: string }) => {
       if (boardServer(flags) !== undefined)
-        throw new InvalidInput('a report is written from files: leave --server out', { code: 'contradicting_options' })
+        throw new InvalidInput('synthesize reads local files and cannot be combined with --server.', {
+          code: 'contradicting_options',
+          hint: 'Omit --server.',
+        })
       await onRoot(flags, 'look', async (opened) => {
         const { markdown, summary: facts } = markdownReport(
           opened.board.state,
@@ -195,7 +200,7 @@ export function synthesizeCommand(task: Command): void {
         )
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {
-            throw new InvalidInput(`the report cannot be written to ${flags.out}: ${errorMessage(error)}`, {
+            throw new InvalidInput(`Cannot write the report to ${flags.out}: ${errorMessage(error)}.`, {
               code: 'no_report',
             })
           })
@@ -210,11 +215,11 @@ export function synthesizeCommand(task: Command): void {
 function statusName(text: string): TaskStatus {
   const found = taskStatuses.find((status) => status === text)
   if (found !== undefined) return found
-  throw new InvalidArgumentError(`It must be one of ${taskStatuses.join(', ')}.`)
+  throw new InvalidArgumentError(`Use one of ${taskStatuses.join(', ')}.`)
 }
 
 export function wholeNumber(text: string): number {
   const number = Number(text)
   if (/^\d{1,15}$/.test(text)) return number
-  throw new InvalidArgumentError('It must be a whole number.')
+  throw new InvalidArgumentError('Use a whole number.')
 }

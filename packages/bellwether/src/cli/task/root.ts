@@ -1,10 +1,10 @@
 /**
- * What every `bellwether task` verb shares: its options, the task root it works on, who it speaks for, and how it answers.
- * Always: with --json one object on stdout and nothing else; on a terminal sentences; a root is closed again whatever happens.
+ * Shared by every `bellwether task` command: options, the task root, the actor and the output. With --json stdout gets one
+ * object and nothing else. The task root is always closed.
  */
 import { userInfo } from 'node:os'
 import { join, resolve } from 'node:path'
-import { environment, type Log, systemClock } from '@bellwether/base'
+import { defined, environment, type Log, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Command } from 'commander'
 import type { Client } from '../../client/client.js'
@@ -27,23 +27,23 @@ export interface CommonFlags {
 export function withCommon(command: Command): Command {
   return command
     .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
-    .option('--server <url>', 'a running server whose board is meant, instead of files here')
-    .option('--key <key>', 'with --server: an API key (default: $BELLWETHER_KEY, else the one that `up` has left here)')
-    .option('--as <name>', 'who you are, for the log (default: your user name; with --server the key’s name)')
-    .option('--json', 'print one object on stdout')
+    .option('--server <url>', 'use the board of a running server instead of local files')
+    .option('--key <key>', 'with --server: an API key (default: $BELLWETHER_KEY, else the key that `up` stored here)')
+    .option('--as <name>', 'your name in the log (default: your user name; with --server the name of the key)')
+    .option('--json', 'print one JSON object on stdout')
 }
 
-/** The server whose board is meant; undefined: the files of a task root. */
+/** The server of --server; undefined: the command uses local files. */
 export function boardServer(flags: CommonFlags): Client | undefined {
   const { server, key, root, as } = flags
   if (server === undefined) return undefined
   if (root !== undefined || as !== undefined) {
-    throw new InvalidInput(`--${root === undefined ? 'as' : 'root'} and --server exclude each other`, {
+    throw new InvalidInput(`--${root === undefined ? 'as' : 'root'} and --server cannot be combined.`, {
       code: 'contradicting_options',
-      hint: 'a server has its own task root, and signs with the name of the key',
+      hint: 'A server has its own task root and uses the name of the key.',
     })
   }
-  return openClient({ server, ...(key === undefined ? {} : { key }) })
+  return openClient({ server, ...defined({ key }) })
 }
 
 export function whoAmI(flags: CommonFlags): string {
@@ -60,7 +60,7 @@ export function rootSettings(flags: CommonFlags): RootSettings {
   return { root: resolve(flags.root ?? board.root ?? '.'), settings: board }
 }
 
-/** Only what somebody should do something about: a command answers on stdout, and its exit code says the rest. */
+/** Only warnings and errors, on stderr: the result goes to stdout. */
 export const commandLog: Log = {
   info: () => undefined,
   warn: (fields, message) => printStderr('warning', fields, message),
@@ -76,7 +76,7 @@ export interface Opened extends OpenRoot {
   readonly operator: OperatorPorts
 }
 
-/** Opens the root, works, closes it. Verbs that only look do not make a root out of any folder. */
+/** Opens the root, runs `work` and closes the root. `look`: the root must exist. */
 export async function onRoot<T>(
   flags: CommonFlags,
   use: 'look' | 'write',
@@ -84,9 +84,9 @@ export async function onRoot<T>(
 ): Promise<T> {
   const { root, settings } = rootSettings(flags)
   if (use === 'look' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
-    throw new InvalidInput(`${root} has no tasks yet`, {
+    throw new InvalidInput(`There are no tasks in ${root}.`, {
       code: 'no_such_root',
-      hint: 'bellwether task add "…" makes the first; --root names another folder',
+      hint: 'Add the first with bellwether task add "…", or name another folder with --root DIR.',
     })
   }
   const owner = `task:${whoAmI(flags)}`

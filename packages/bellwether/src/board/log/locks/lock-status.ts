@@ -1,26 +1,26 @@
 /**
- * Whether a lock still holds: a pure judgement of what its file says and what this machine knows (H2.2). Always: a lock is
- * stale only past its expiry, either by the grace or because its owner's process is gone from this host. Ages are taken from
- * the machine's own scale when the lock was made in the same boot, so that a wall clock that is set makes no lock stale and
- * none eternal. Acting on the judgement is left to locks.ts and recover.ts.
+ * Decides whether a lock is stale (H2.2), from its file and what this machine knows. Pure. A lock is stale only after its
+ * expiry: past the grace period, or when its owner's process on this host is gone. Within one boot, ages come from the
+ * uptime, so that setting the wall clock makes no lock stale and none permanent.
  */
 import type { Machine } from '../../../ports/disk/machine.js'
+import { isObject, parseJson } from '../json.js'
 
-/** What a lock file holds; `token`, `host` and what follows it are absent in locks of other programs. */
+/** The contents of a lock file. Locks of other programs lack the optional keys. */
 export interface LockRecord {
   readonly owner: string
   readonly pid: number
   readonly createdAt: string
-  /** Seconds since 1970, as the reference writes them. */
+  /** Seconds since 1970, as in the reference implementation. */
   readonly createdAtTs: number
   readonly expiresAt: string
   readonly expiresAtTs: number
   readonly resource: string
   readonly host?: string
-  /** The fencing token: it only grows. */
+  /** The fencing token; it only grows. */
   readonly token?: number
   readonly ttlMs?: number
-  /** The boot it was made in, how long that had lasted, and what tells the process from a later one with its pid. */
+  /** The boot and its uptime when the lock was created, and a mark that differs for a later process with the same pid. */
   readonly bootId?: string
   readonly upMs?: number
   readonly startMark?: string
@@ -28,7 +28,7 @@ export interface LockRecord {
 
 export interface LockFile {
   readonly record: LockRecord | undefined
-  /** Why there is no record. */
+  /** Why `record` is undefined. */
   readonly broken?: 'empty' | 'broken' | 'too_large' | 'no_regular_file'
   readonly changedAtMs: number
 }
@@ -37,7 +37,7 @@ export interface LockStatus {
   readonly stale: 'expired' | 'owner-dead' | false
   /** Past its expiry: no longer younger than its TTL. */
   readonly expired: boolean
-  /** undefined: nobody here can tell. */
+  /** Undefined: this host cannot know. */
   readonly ownerAlive: boolean | undefined
   readonly ageMs: number
   readonly why: string
@@ -45,9 +45,9 @@ export interface LockStatus {
 
 export const lockTtlMs = 30_000
 export const lockGraceMs = 15_000
-// A start time is known to the tick, and the boot it is counted from to the second.
+// A start time is exact to one tick, the boot time it counts from to one second.
 const startSlackMs = 2_000
-// A record that was edited by hand no longer says the same in all of its fields.
+// If the fields of a record disagree by more, somebody edited it by hand.
 const sameSpanMs = 1_500
 
 export interface LockContext {
@@ -62,7 +62,7 @@ export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockCont
     const ageMs = nowMs - file.changedAtMs
     const expired = ageMs > lockTtlMs
     const stale = ageMs > lockTtlMs + graceMs ? 'expired' : false
-    return { stale, expired, ownerAlive: undefined, ageMs, why: `its file is ${file.broken ?? 'unreadable'}` }
+    return { stale, expired, ownerAlive: undefined, ageMs, why: `lock file ${file.broken ?? 'unreadable'}` }
   }
   const ours = record.host === undefined || record.host === machine.host
   const rebooted =
@@ -76,15 +76,16 @@ export function lockStatus(file: LockFile, { nowMs, graceMs, machine }: LockCont
     record.ttlMs !== undefined &&
     Math.abs(span - record.ttlMs) < sameSpanMs
   const ageMs = sameScale ? machine.uptimeMs() - record.upMs! : nowMs - record.createdAtTs * 1_000
-  // Made in an earlier boot under a clock that ran ahead: it would otherwise hold until that hour comes.
+  // Created in an earlier boot under a clock that ran ahead: it would otherwise hold until that time.
   const fromTheFuture = rebooted && ageMs < 0
   const overMs = fromTheFuture ? 0 : sameScale ? ageMs - record.ttlMs! : nowMs - record.expiresAtTs * 1_000
   const expired = overMs > 0 || fromTheFuture
   const ownerAlive = !ours || record.pid <= 0 ? undefined : rebooted ? false : isAlive(record, machine)
-  if (overMs > graceMs) return { stale: 'expired', expired, ownerAlive, ageMs, why: 'past its expiry and the grace' }
+  if (overMs > graceMs)
+    return { stale: 'expired', expired, ownerAlive, ageMs, why: 'past its expiry and the grace period' }
   if (expired && ownerAlive === false)
-    return { stale: 'owner-dead', expired, ownerAlive, ageMs, why: 'past its expiry, and its process is gone' }
-  const why = !expired ? 'younger than its TTL' : 'expired, but inside the grace'
+    return { stale: 'owner-dead', expired, ownerAlive, ageMs, why: 'expired, and its process is gone' }
+  const why = !expired ? 'younger than its TTL' : 'expired, but within the grace period'
   return { stale: false, expired, ownerAlive, ageMs, why }
 }
 
@@ -92,55 +93,48 @@ function isAlive(record: LockRecord, machine: Pick<Machine, 'process'>): boolean
   const now = machine.process(record.pid)
   if (!now.alive) return false
   if (record.startMark !== undefined && now.startMark !== undefined) return record.startMark === now.startMark
-  // Older than the lock it is said to have made, or the pid has been given to another program since.
+  // A process that started after the lock was created is another program with a reused pid.
   return now.startedAtMs === undefined || now.startedAtMs <= record.createdAtTs * 1_000 + startSlackMs
 }
 
-/** What the file's text says, with the spellings of the reference; undefined when it is no lock. */
+/** Parses a lock file, including the spellings of the reference. Undefined: not a lock. */
 export function parseLock(text: string): LockRecord | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
-  if (typeof value !== 'object' || value === null) return undefined
-  const told = value as Readonly<Record<string, unknown>>
-  const expiresAtTs = instant(told['expiresAtTs'], told['expiresAt'])
+  const fields = parseJson(text)
+  if (!isObject(fields)) return undefined
+  const expiresAtTs = instant(fields['expiresAtTs'], fields['expiresAt'])
   if (expiresAtTs === undefined) return undefined
-  const createdAtTs = instant(told['createdAtTs'], told['createdAt']) ?? expiresAtTs - lockTtlMs / 1_000
+  const createdAtTs = instant(fields['createdAtTs'], fields['createdAt']) ?? expiresAtTs - lockTtlMs / 1_000
   const number = (key: string) => {
-    const one = told[key]
+    const one = fields[key]
     return typeof one === 'number' && Number.isFinite(one) ? { [key]: one } : {}
   }
-  const text1 = (key: string) => (typeof told[key] === 'string' ? { [key]: told[key] } : {})
+  const string = (key: string) => (typeof fields[key] === 'string' ? { [key]: fields[key] } : {})
   return {
-    owner: typeof told['owner'] === 'string' ? told['owner'].slice(0, ownerMax) : 'unknown',
-    pid: Number.isSafeInteger(told['pid']) ? (told['pid'] as number) : 0,
+    owner: typeof fields['owner'] === 'string' ? fields['owner'].slice(0, ownerMax) : 'unknown',
+    pid: Number.isSafeInteger(fields['pid']) ? (fields['pid'] as number) : 0,
     createdAt: iso(createdAtTs),
     createdAtTs,
     expiresAt: iso(expiresAtTs),
     expiresAtTs,
-    resource: typeof told['resource'] === 'string' ? told['resource'] : '',
-    ...text1('host'),
+    resource: typeof fields['resource'] === 'string' ? fields['resource'] : '',
+    ...string('host'),
     ...number('token'),
     ...number('ttlMs'),
-    ...text1('bootId'),
+    ...string('bootId'),
     ...number('upMs'),
-    ...text1('startMark'),
+    ...string('startMark'),
   }
 }
 
-/** Seconds since 1970, from a number (milliseconds are recognised by their size) or from an ISO text. */
+/** Seconds since 1970, from a number (milliseconds are recognised by their size) or an ISO string. */
 function instant(ts: unknown, text: unknown): number | undefined {
   if (typeof ts === 'number' && Number.isFinite(ts) && ts > 0) return Math.min(ts > 1e11 ? ts / 1_000 : ts, latestTs)
   const parsed = typeof text === 'string' ? Date.parse(text) : Number.NaN
   return Number.isNaN(parsed) ? undefined : parsed / 1_000
 }
 
-/** It is shown to people. */
+/** Long enough for a name; it is printed. */
 const ownerMax = 1_000
-/** The last second that a date can show. */
+/** The last second that a Date can represent. */
 const latestTs = 8.64e12
 export const iso = (seconds: number): string => new Date(seconds * 1_000).toISOString()

@@ -1,13 +1,11 @@
 /**
- * The lock of the log. Each time it is taken it is a new generation, `tasks.N.lock`, and N is the fencing token that every line
- * carries. Always: a generation is created exclusively, with its content, and once; nobody removes another's newest
- * generation. Its owner renames it to `.free`, a tool that reclaims it to `.void`; both stay until a higher one exists, so
- * that numbers are never given twice. A generation below that was not freed by its owner may still have a writer: whoever
- * comes next must append a fence before it reads (`mustFence`), and only then may clear the old names away. Judging a lock is
- * left to lock-judge.ts.
+ * The lock of the log. Each acquisition creates a new generation, `tasks.N.lock`, exclusively and with its content; N is the
+ * fencing token of every line written under it. The owner renames its generation to `.free`, a tool that reclaims it to
+ * `.void`; both stay until a higher one exists, so that no number is used twice. If an earlier generation was not freed, its
+ * writer may be alive: the next holder appends a fence before it reads (`mustFence`) and only then removes the old files.
  */
 import { join } from 'node:path'
-import type { Clock, Log } from '@bellwether/base'
+import { type Clock, defined, type Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Disk } from '../../../ports/disk/disk.js'
 import type { Machine } from '../../../ports/disk/machine.js'
@@ -29,29 +27,29 @@ export interface LockOptions {
   readonly owner: string
   readonly ttlMs: number
   readonly graceMs: number
-  /** How long to wait for somebody else's lock. */
+  /** How long to wait while another process holds the lock. */
   readonly waitMs: number
 }
 
 export interface Lease {
   readonly token: number
-  /** An earlier holder may still be writing: append a fence and read on, then `clearBelow`. */
+  /** An earlier holder may still write: append a fence, read on, then call `clearBelow`. */
   readonly mustFence: boolean
-  /** Whether somebody may have taken over by now. */
+  /** Whether another process may have taken over the lock. */
   expired(): boolean
   clearBelow(): Promise<void>
   release(): Promise<void>
 }
 
-/** A lock of a few hundred bytes; what is larger is something else. */
+/** A lock file has a few hundred bytes; a larger file is something else. */
 const lockMaxBytes = 65_536
-/** The lock of the reference's own tools: while one of them holds it, we wait. */
+/** The lock of the reference's own tools; writers here respect it. */
 const referenceLock = 'task-board.lock'
 const resource = 'tasks.jsonl'
 const pattern = /^tasks\.(\d{1,15})\.(lock|free|void)$/
-// Short, because a hold lasts for one write; growing, because many may wait.
+// Short, because a lock is lease for one write; growing, because many may wait.
 const polls = { mode: 'exponential', baseMs: 2, multiplier: 1.5, maxMs: 25, jitterPct: 0 } as const
-// The last part of a lease is not used: what is begun there could end after it.
+// A write that starts in the last part of a lease could end after it.
 const leaseUsedPart = 0.8
 
 export interface Generation {
@@ -85,71 +83,71 @@ export async function readLock(disk: Disk, path: string): Promise<LockFile | 'mi
   return record === undefined ? { record, broken: 'broken', changedAtMs } : { record, changedAtMs }
 }
 
-/** Takes the lock with a token above `floor`. Throws Retryable `lock_contention` when it was not free in time. */
-export async function acquire(folder: string, floor: number, terms: LockOptions, world: LockPorts): Promise<Lease> {
-  const { clock } = world
+/** Acquires the lock with a token above `floor`. Throws Retryable `lock_contention` if it was not free in time. */
+export async function acquire(folder: string, floor: number, options: LockOptions, ports: LockPorts): Promise<Lease> {
+  const { clock } = ports
   const startedMs = clock.monotonicMs()
   for (let attempt = 1; ; attempt += 1) {
-    const held = await tryAcquire(folder, floor, terms, world)
-    if (typeof held !== 'string') return held
+    const lease = await tryAcquire(folder, floor, options, ports)
+    if (typeof lease !== 'string') return lease
     const waitedMs = clock.monotonicMs() - startedMs
-    if (waitedMs >= terms.waitMs) {
-      throw new Retryable(`the board's lock was not free within ${terms.waitMs} ms: ${held}`, {
+    if (waitedMs >= options.waitMs) {
+      throw new Retryable(`Cannot lock the board within ${options.waitMs} ms: ${lease}.`, {
         code: 'lock_contention',
         afterMs: polls.maxMs,
-        hint: 'See: bellwether recover-stale-locks --root DIR',
+        hint: 'Retry. If no other process uses the board, run bellwether recover-stale-locks --root DIR.',
       })
     }
-    await clock.sleep(Math.min(backoffMs({ backoff: polls }, attempt), terms.waitMs - waitedMs))
+    await clock.sleep(Math.min(backoffMs({ backoff: polls }, attempt), options.waitMs - waitedMs))
   }
 }
 
-/** A text: who holds it. */
+/** A string: why the lock is not free. */
 async function tryAcquire(
   folder: string,
   floor: number,
-  terms: LockOptions,
-  world: LockPorts,
+  options: LockOptions,
+  ports: LockPorts,
 ): Promise<Lease | string> {
-  const { disk, machine, clock, ids } = world
-  const facts = { nowMs: clock.wallMs(), graceMs: terms.graceMs, machine }
+  const { disk, machine, clock, ids } = ports
+  const context = { nowMs: clock.wallMs(), graceMs: options.graceMs, machine }
   const names = await explainDisk(folder, () => disk.list(folder))
   const top = generations(names).at(-1)
   for (const name of [names.includes(referenceLock) ? referenceLock : '', top?.kind === 'lock' ? top.name : '']) {
     if (name === '') continue
     const file = await readLock(disk, join(folder, name))
-    if (file === 'missing') return 'it has just been released'
-    const { stale, why } = lockStatus(file, facts)
+    if (file === 'missing') return 'another process released it just now'
+    const { stale, why } = lockStatus(file, context)
     if (stale === false) return `${file.record?.owner ?? name} (pid ${file.record?.pid ?? '?'}) holds it: ${why}`
   }
   const token = Math.max(top?.token ?? 0, floor) + 1
   const name = generationName(token, 'lock')
   const path = join(folder, name)
   const upMs = machine.uptimeMs()
-  const record = makeRecord(token, upMs, terms, world)
+  const record = makeRecord(token, upMs, options, ports)
   const draft = join(folder, `${ids.next()}.draft`)
   const made = await explainDisk(path, () =>
     disk.createExclusive(path, draft, Buffer.from(`${JSON.stringify(record)}\n`)),
   )
-  if (made === 'taken') return 'somebody was faster'
-  // The number was counted before it was created: meanwhile it may have been given, freed and outgrown.
+  if (made === 'taken') return 'another process acquired it first'
+  // Between listing and creating, another process may have used and freed this number.
   const others = generations(await disk.list(folder)).filter((one) => one.name !== name)
   if (others.some((one) => one.token >= token)) {
     await disk.remove(path)
-    return 'somebody was faster'
+    return 'another process acquired it first'
   }
   const below = others.filter((one) => one.token < token)
   const mustFence = below.some((one) => one.kind !== 'free')
   const clearBelow = async () => {
-    for (const one of below) await removeOldLock(join(folder, one.name), world)
-    // Somebody died here, perhaps in the middle of making a lock.
+    for (const one of below) await removeOldLock(join(folder, one.name), ports)
+    // An earlier holder died, perhaps while creating a lock.
     if (mustFence) await clearDrafts(folder, await disk.list(folder), clock.wallMs(), disk)
   }
   if (!mustFence) await clearBelow()
   return {
     token,
     mustFence,
-    expired: () => machine.uptimeMs() - upMs > terms.ttlMs * leaseUsedPart,
+    expired: () => machine.uptimeMs() - upMs > options.ttlMs * leaseUsedPart,
     clearBelow,
     release: async () => {
       await disk.move(path, join(folder, generationName(token, 'free')))
@@ -161,17 +159,17 @@ async function removeOldLock(path: string, { disk, log }: LockPorts): Promise<vo
   try {
     await disk.remove(path)
   } catch (error) {
-    // A folder in the place of a lock, say. It does no harm there.
-    log.warn({ err: error, path, code: errorCode(error) }, 'an old lock could not be cleared away')
+    // For example a folder in the place of a lock. It does no harm.
+    log.warn({ err: error, path, code: errorCode(error) }, 'cannot remove an old lock')
   }
 }
 
-function makeRecord(token: number, upMs: number, terms: LockOptions, { machine, clock }: LockPorts): LockRecord {
+function makeRecord(token: number, upMs: number, options: LockOptions, { machine, clock }: LockPorts): LockRecord {
   const nowMs = clock.wallMs()
-  const [createdAtTs, expiresAtTs] = [nowMs / 1_000, (nowMs + terms.ttlMs) / 1_000]
+  const [createdAtTs, expiresAtTs] = [nowMs / 1_000, (nowMs + options.ttlMs) / 1_000]
   const { startMark } = machine.process(machine.pid)
   return {
-    owner: terms.owner,
+    owner: options.owner,
     pid: machine.pid,
     createdAt: iso(createdAtTs),
     expiresAt: iso(expiresAtTs),
@@ -180,9 +178,8 @@ function makeRecord(token: number, upMs: number, terms: LockOptions, { machine, 
     resource,
     host: machine.host,
     token,
-    ttlMs: terms.ttlMs,
+    ttlMs: options.ttlMs,
     upMs,
-    ...(machine.bootId === undefined ? {} : { bootId: machine.bootId }),
-    ...(startMark === undefined ? {} : { startMark }),
+    ...defined({ bootId: machine.bootId, startMark }),
   }
 }

@@ -1,13 +1,12 @@
 /**
- * A rebuilt snapshot against the live one (H3.2): two hashes without the meta, and which tasks were added, removed or changed.
- * Always: a live snapshot in our layout is read a line at a time, so that neither is held in memory twice; one in another
- * layout (the reference's, or one that somebody edited) is parsed whole, up to a size; one that cannot be read is told as
- * such and compares as different.
+ * Compares a rebuilt snapshot with the live one (H3.2): two hashes without the meta, and the tasks that were added, removed
+ * or changed. A live snapshot in our layout is read line by line to save memory; another layout (the reference's, or edited
+ * by hand) is parsed as a whole, up to a size. An unreadable one counts as different.
  */
-import { createHash } from 'node:crypto'
 import type { Disk, LogFile } from '../../../ports/disk/disk.js'
 import type { Fold } from '../fold.js'
-import { contentHash, head, taskLine } from './snapshot.js'
+import { isObject, parseJson, type JsonObject } from '../json.js'
+import { contentHash, hashUpTo, head, taskLine } from './snapshot.js'
 import type { Task } from '../task.js'
 
 export interface Diff {
@@ -27,7 +26,7 @@ export interface Comparison {
 }
 
 const sampleMax = 20
-// Parsed whole it takes several times its size.
+// Parsing takes several times the file size in memory.
 const parseMaxBytes = 48 * 2 ** 20
 const chunkBytes = 2 ** 20
 
@@ -40,7 +39,7 @@ class Differences {
     this.#tasks = new Map(fold.tasks().map((task) => [task.taskId, task]))
   }
 
-  /** One task of the live snapshot. Each id once. */
+  /** Compares one task of the live snapshot; each id once. */
   live(taskId: string, isSame: (task: Task) => boolean): void {
     const task = this.#tasks.get(taskId)
     if (task === undefined) this.#note('removed', taskId)
@@ -71,11 +70,10 @@ export async function compareLive(path: string, fold: Fold, rebuiltHash: string,
   }
 }
 
-/** undefined: another layout. */
+/** Undefined: the live snapshot has another layout. */
 async function compareLines(file: LogFile, fold: Fold, rebuiltHash: string): Promise<Comparison | undefined> {
   const liveHash = await hashOurs(file)
   if (liveHash === undefined) return undefined
-  // Equal hashes: the same text, and nothing to look for.
   if (liveHash === rebuiltHash)
     return {
       live: 'ours',
@@ -96,15 +94,10 @@ async function compareLines(file: LogFile, fold: Fold, rebuiltHash: string): Pro
 
 function idOf(line: string): string | undefined {
   const key = /^"(?:[^"\\]|\\.)*"(?=:\{)/.exec(line)?.[0]
-  try {
-    return key === undefined ? undefined : (JSON.parse(key) as string)
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
+  return key === undefined ? undefined : (parseJson(key) as string | undefined)
 }
 
-/** The hash of everything before the meta; undefined: not in our layout. */
+/** The hash of everything before the meta. Undefined: not in our layout. */
 async function hashOurs(file: LogFile): Promise<string | undefined> {
   const size = await file.size()
   const [start, end] = [Buffer.alloc(head.length), Buffer.alloc(Math.min(size, 65_536))]
@@ -118,16 +111,7 @@ async function hashOurs(file: LogFile): Promise<string | undefined> {
     !end.toString('latin1').endsWith('}\n')
   )
     return undefined
-  const hash = createHash('sha256')
-  const stop = size - end.length + metaAt
-  const chunk = Buffer.allocUnsafe(chunkBytes)
-  for (let at = 0; at < stop;) {
-    const got = await file.read(chunk.subarray(0, Math.min(chunkBytes, stop - at)), at)
-    if (got === 0) return undefined
-    hash.update(chunk.subarray(0, got))
-    at += got
-  }
-  return hash.digest('hex')
+  return hashUpTo(file, size - end.length + metaAt)
 }
 
 async function* lines(file: LogFile): AsyncGenerator<string> {
@@ -165,7 +149,7 @@ async function compareWhole(file: LogFile, fold: Fold): Promise<Comparison> {
   return { live: reference ? 'reference' : 'other', liveHash, diff: differences.end() }
 }
 
-/** What a task of the reference says in other words. Its times are those of its snapshot, not of its events. */
+/** The reference uses other keys, and its times are those of its snapshot, not of its events. */
 function sameAsReference(mine: Task, theirs: unknown): boolean {
   if (!isObject(theirs)) return false
   const { title, status, owner, blockedReason } = theirs
@@ -174,20 +158,11 @@ function sameAsReference(mine: Task, theirs: unknown): boolean {
   return title === mine.title && status === mine.status && (owner ?? null) === mine.assignee && theirReason === reason
 }
 
-async function parseWhole(file: LogFile): Promise<Readonly<Record<string, unknown>> | undefined> {
+async function parseWhole(file: LogFile): Promise<JsonObject | undefined> {
   const size = await file.size()
   if (size > parseMaxBytes) return undefined
   const bytes = Buffer.alloc(size)
   await file.read(bytes, 0)
-  try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return isObject(value) ? value : undefined
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined
-    throw error
-  }
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+  const value = parseJson(bytes.toString('utf8'))
+  return isObject(value) ? value : undefined
 }

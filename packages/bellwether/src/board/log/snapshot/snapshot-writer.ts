@@ -1,6 +1,6 @@
 /**
- * When an open board writes its snapshot: now and then as the log grows, and at the end. Always: a snapshot that cannot be
- * written costs nothing but a warning, because the log is the truth. How it is written is left to snapshot.ts and kept.ts.
+ * Decides when an open board writes its snapshot: from time to time while the log grows, and on close. A snapshot that
+ * cannot be written is only a warning, because the log has everything.
  */
 import { archiveLive, listArchived } from './snapshot-archive.js'
 import type { LockPorts } from '../locks/locks.js'
@@ -9,32 +9,32 @@ import { dropOldIds } from '../resume-point.js'
 import type { TaskRoot } from '../root.js'
 import { writeSnapshot } from './snapshot.js'
 
-// A large board writes megabytes each time: only after that many events, and after a part of all of them, so that writing stays
-// a small part of the work while what is read at the next opening stays short. A small one is kept fresh for its readers.
+// A large board writes megabytes each time, so it waits for this many events and for this part of all events: writing stays
+// a small part of the work, and the next start reads little of the log. A small board is written often for its readers.
 const everyEvents = 1_000
 const everyPart = 50
 const smallTasks = 2_000
 const smallEveryMs = 5_000
-// Seven copies of the last minute would be no help to anybody.
+// Seven copies of the last minute would not help.
 const archiveEveryMs = 3_600_000
 
 export class SnapshotWriter {
   readonly #root: TaskRoot
-  readonly #world: LockPorts
+  readonly #ports: LockPorts
   #eventsThen = -1
   #writtenMs = Number.NEGATIVE_INFINITY
 
-  constructor(root: TaskRoot, world: LockPorts) {
+  constructor(root: TaskRoot, ports: LockPorts) {
     this.#root = root
-    this.#world = world
+    this.#ports = ports
   }
 
   async afterWrite(log: TaskLog): Promise<void> {
     const { fold } = log
-    // What was read on from a snapshot counts since that snapshot: many short lives write one, too.
+    // After a resume, count from that snapshot: many short processes must write one, too.
     if (this.#eventsThen < 0) this.#eventsThen = Math.min(log.resumedEvents, fold.eventCount - 1)
     const small = fold.tasks().length <= smallTasks
-    const due = small && this.#world.clock.monotonicMs() - this.#writtenMs >= smallEveryMs
+    const due = small && this.#ports.clock.monotonicMs() - this.#writtenMs >= smallEveryMs
     if (due || fold.eventCount - this.#eventsThen >= Math.max(everyEvents, fold.eventCount / everyPart))
       await this.#write(log)
   }
@@ -46,7 +46,7 @@ export class SnapshotWriter {
   }
 
   async #write(log: TaskLog): Promise<void> {
-    const { disk, clock, ids } = this.#world
+    const { disk, clock, ids } = this.#ports
     this.#eventsThen = log.fold.eventCount
     this.#writtenMs = clock.monotonicMs()
     try {
@@ -54,11 +54,11 @@ export class SnapshotWriter {
       const entry = newest === undefined ? 'missing' : await disk.stat(`${this.#root.state}/${newest.name}`)
       const keep = entry === 'missing' || Math.abs(clock.wallMs() - entry.changedAtMs) >= archiveEveryMs
       if (keep) await archiveLive(this.#root, disk, clock.wallMs())
-      const facts = await log.resumeData(ids.next())
-      await writeSnapshot(this.#root.snapshot, log, { disk, draftId: ids.next(), facts })
-      await dropOldIds(this.#root.state, facts?.ids.file, disk)
+      const resumeData = await log.resumeData(ids.next())
+      await writeSnapshot(this.#root.snapshot, log, { disk, draftId: ids.next(), resumeData })
+      await dropOldIds(this.#root.state, resumeData?.ids.file, disk)
     } catch (error) {
-      this.#world.log.warn({ err: error }, 'the snapshot could not be written; the log is whole')
+      this.#ports.log.warn({ err: error }, 'cannot write the snapshot; the log is complete')
     }
   }
 }

@@ -1,12 +1,11 @@
 /**
- * state/tasks.snapshot.json: what the log adds up to, for those who do not want to read it all. Always: a cache and never the
- * truth; the same log gives the same bytes (`updatedAt` is the last event's time, H3.1); it is replaced whole; one task a line,
- * so that two snapshots are compared without holding either in memory. The hash is over everything but the meta. Older ones
- * are kept by kept.ts.
+ * Writes state/tasks.snapshot.json, a cache of the folded log. The same log gives the same bytes (`updatedAt` is the time of
+ * the last event, H3.1). The file is replaced atomically. It has one task per line, so that two snapshots can be compared
+ * without loading either. The hash covers everything but the meta.
  */
 import { createHash } from 'node:crypto'
 import { basename, dirname, join } from 'node:path'
-import type { Disk } from '../../../ports/disk/disk.js'
+import type { Disk, LogFile } from '../../../ports/disk/disk.js'
 import type { Fold, Problem } from '../fold.js'
 import { sealOf, type ResumeData } from '../resume-point.js'
 import { explainDisk } from '../root.js'
@@ -17,22 +16,22 @@ export const snapshotVersion = 2
 
 export interface SnapshotMeta {
   readonly version: number
-  /** The last event's time. */
+  /** The time of the last event. */
   readonly updatedAt: string | null
   readonly replay: {
     readonly events: number
     readonly lines: number
-    /** Up to this byte the log has been read. */
+    /** The byte up to which the log was read. */
     readonly position: number
     readonly token: number
     readonly problems: Partial<Record<Problem, number>>
   }
   readonly hash: string
-  /** Absent for a log that is short, or that ends in the middle of a line: it is read from its start. */
+  /** Absent if the log is short or ends in an incomplete line: it is then read from its start. */
   readonly resume?: ResumeData & { readonly seal: string }
 }
 
-/** What a snapshot is made from: a fold, and how it came about. */
+/** What a snapshot is made from. */
 export interface Replayed {
   readonly fold: Fold
   readonly position: number
@@ -42,10 +41,10 @@ export interface Replayed {
 export const head = '{"tasks":{\n'
 export const middle = '\n},\n"control":'
 
-// Large enough that hashing and writing are cheap, small enough to be nothing in memory.
+// Large enough for cheap hashing and writing, small enough for memory.
 const chunkLength = 2 ** 18
 
-/** The same text as JSON.stringify gives, in half the time: most texts need no escapes, and most tasks little else. */
+/** The same text as JSON.stringify in half the time: most strings need no escapes. */
 export function taskLine(task: Task): string {
   const id = quoted(task.taskId)
   return (
@@ -60,7 +59,7 @@ export function taskLine(task: Task): string {
 function runsText(runs: readonly Run[]): string {
   const [first] = runs
   if (first === undefined) return '[]'
-  // The only one, and just begun: it has nothing but these three.
+  // The only run, just started, has only these three keys.
   if (runs.length === 1 && isBare(first))
     return `[{"runId":${quoted(first.runId)},"agent":${quoted(first.agent)},"startedAt":${quoted(first.startedAt)}}]`
   return JSON.stringify(runs)
@@ -77,8 +76,8 @@ function fieldsText(fields: Readonly<Record<string, unknown>>): string {
   let text = ''
   for (const key in fields) {
     const value = fields[key]
-    const told = typeof value === 'string' ? quoted(value) : JSON.stringify(value)
-    text += text === '' ? `${quoted(key)}:${told}` : `,${quoted(key)}:${told}`
+    const written = typeof value === 'string' ? quoted(value) : JSON.stringify(value)
+    text += text === '' ? `${quoted(key)}:${written}` : `,${quoted(key)}:${written}`
   }
   return `{${text}}`
 }
@@ -87,7 +86,7 @@ const plain = /^[ !#-[\]-~]*$/
 const quoted = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 const quotedOrNull = (text: string | null): string => (text === null ? 'null' : quoted(text))
 
-/** The text without the meta, in pieces; what the hash is over. */
+/** The text without the meta, in chunks; the hash covers it. */
 export function* content(lines: Iterable<string>, control: Readonly<Record<string, unknown>>): Generator<string> {
   let text = head
   let first = true
@@ -112,21 +111,34 @@ export function contentHash(lines: Iterable<string>, control: Readonly<Record<st
   return hash.digest('hex')
 }
 
-export function metaOf({ fold, position, report }: Replayed, hash: string, facts?: ResumeData): SnapshotMeta {
+/** The hash of the first `end` bytes. Undefined: the file is shorter. */
+export async function hashUpTo(file: LogFile, end: number): Promise<string | undefined> {
+  const hash = createHash('sha256')
+  const chunk = Buffer.allocUnsafe(2 ** 20)
+  for (let at = 0; at < end;) {
+    const got = await file.read(chunk.subarray(0, Math.min(chunk.length, end - at)), at)
+    if (got === 0) return undefined
+    hash.update(chunk.subarray(0, got))
+    at += got
+  }
+  return hash.digest('hex')
+}
+
+export function metaOf({ fold, position, report }: Replayed, hash: string, resumeData?: ResumeData): SnapshotMeta {
   const meta = {
     version: snapshotVersion,
     updatedAt: fold.lastEventAt,
     replay: { events: fold.eventCount, lines: report.lines, position, token: fold.token, problems: report.counts },
     hash,
   }
-  return facts === undefined ? meta : { ...meta, resume: { ...facts, seal: sealOf(meta, facts) } }
+  return resumeData === undefined ? meta : { ...meta, resume: { ...resumeData, seal: sealOf(meta, resumeData) } }
 }
 
-/** Replaces the file whole. `beforeReplace` runs when the new one is ready beside it. Returns its meta. */
+/** Replaces the file atomically. `beforeReplace` runs when the new file is complete next to it. Returns its meta. */
 export async function writeSnapshot(
   path: string,
   from: Replayed,
-  { disk, draftId, facts, beforeReplace }: WriteOptions,
+  { disk, draftId, resumeData, beforeReplace }: WriteOptions,
 ): Promise<SnapshotMeta> {
   const hash = createHash('sha256')
   let meta: SnapshotMeta | undefined
@@ -135,7 +147,7 @@ export async function writeSnapshot(
       hash.update(chunk)
       yield chunk
     }
-    meta = metaOf(from, hash.digest('hex'), facts)
+    meta = metaOf(from, hash.digest('hex'), resumeData)
     yield `,\n"meta":${JSON.stringify(meta)}}\n`
   }
   const draft = join(dirname(path), `.${basename(path)}.${draftId}.draft`)
@@ -145,8 +157,8 @@ export async function writeSnapshot(
       await beforeReplace?.(meta!)
       await disk.replace(path, draft)
     } catch (error) {
-      // A draft that could not be finished is taken away again, if that is possible.
-      await disk.remove(draft).catch(() => 'it stays')
+      // Remove the unfinished draft if possible; the original error matters more.
+      await disk.remove(draft).catch(() => undefined)
       throw error
     }
     return meta!
@@ -156,6 +168,6 @@ export async function writeSnapshot(
 export interface WriteOptions {
   readonly disk: Disk
   readonly draftId: string
-  readonly facts?: ResumeData | undefined
+  readonly resumeData?: ResumeData | undefined
   readonly beforeReplace?: (meta: SnapshotMeta) => Promise<void>
 }
