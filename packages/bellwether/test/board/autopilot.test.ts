@@ -1,4 +1,4 @@
-/** The autopilot and its company: other autopilots, operators, people, and clocks that jump. */
+/** The autopilot together with other autopilots, operators, people and clocks that jump. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep, runAutopilot, startAutopilot } from '../../src/board/dispatch/autopilot.js'
 import { openRun } from '../../src/board/tasks/task-fields.js'
@@ -19,7 +19,7 @@ const tries = (world: World) =>
   [...world.kernel.turns.values()].map(({ request }) => `${request.taskId} ${request.agent}`)
 
 describe('the choice', () => {
-  it('is by priority, impact, age and name, the same every time, and explains itself', async () => {
+  it('the choice is by priority, impact, age and id, is deterministic, and explains itself', async () => {
     const world = makeWorld()
     await put(world, created('late', { priority: 5, impact: 1 }), created('low', { priority: 1, impact: 9 }))
     await world.clock.advance(1_000)
@@ -29,21 +29,21 @@ describe('the choice', () => {
     expect(choice).toMatchObject({ taskId: 'a', assignee: 'coder', ready: 4, left: 0 })
     expect(choice.because).toContain('priority 5, impact 2')
     expect(choice.others).toEqual([
-      { taskId: 'b', code: 'after', why: 'its name sorts later' },
+      { taskId: 'b', code: 'after', why: 'its id sorts later' },
       { taskId: 'late', code: 'after', why: 'its impact is 1, not 2' },
       { taskId: 'low', code: 'after', why: 'its priority is 1, not 5' },
-      { taskId: 'behind', code: 'dependency', why: 'it waits for low, which is pending' },
+      { taskId: 'behind', code: 'dependency', why: 'it depends on low, which is pending' },
     ])
   })
 
-  it('tells at most twenty of the others, and how many it left out', async () => {
+  it('the choice lists at most twenty other tasks and counts the rest', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 60 }, (_, n) => created(`T-${n}`)))
     const choice = nextTask(await stateOf(world), world.clock.wallMs(), rules)
     expect([choice.others.length, choice.left, choice.ready]).toEqual([20, 39, 60])
   })
 
-  it('names a circle of tasks that wait for each other, and a dependency that is not there', async () => {
+  it('the choice names a dependency cycle and a missing dependency', async () => {
     const world = makeWorld()
     await put(
       world,
@@ -54,15 +54,15 @@ describe('the choice', () => {
     const { others, taskId } = nextTask(await stateOf(world), world.clock.wallMs(), rules)
     expect(taskId).toBeNull()
     expect(others.map(({ why }) => why)).toEqual([
-      'it waits for B, which is pending, which waits for it in turn',
-      'it waits for A, which is pending, which waits for it in turn',
-      'it waits for Z, which does not exist',
+      'it depends on B, which is pending (dependency cycle)',
+      'it depends on A, which is pending (dependency cycle)',
+      'it depends on Z, which does not exist',
     ])
   })
 })
 
 describe('the autopilot', () => {
-  it('begins no more than there is room for, and the rest when there is', async () => {
+  it('the autopilot starts tasks up to the concurrency limit, and more when a turn ends', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 6 }, (_, n) => created(`T-${n}`)))
     const dispatcher = dispatcherOf(world)
@@ -73,7 +73,7 @@ describe('the autopilot', () => {
     expect([step.reconciled.filter(({ what }) => what.result === 'closed').length, step.started.length]).toEqual([1, 1])
   })
 
-  it('with a second one on the same root: each task is spawned once, the room is shared, nothing is recorded twice', async () => {
+  it('several autopilots on one root spawn each task once, share the limit and record nothing twice', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 12 }, (_, n) => created(`T-${n}`)))
     const desks = [
@@ -93,7 +93,7 @@ describe('the autopilot', () => {
     }
   })
 
-  it('[H6.3] [H7.4] a run of it by hand reports every dispatch with its choice, and why it ended', async () => {
+  it('[H6.3] [H7.4] runAutopilot reports every dispatch with its choice, and why it ended', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2', { priority: 2 }), created('T-3', { dependencies: ['T-1', 'T-2'] }))
     world.kernel.script = ({ taskId }) =>
@@ -113,7 +113,7 @@ describe('the autopilot', () => {
     expect(stoppedBecause).toBe('none of 2 open tasks is ready')
   })
 
-  it('wakes for the end of a turn, and stops when it is told to', async () => {
+  it('the autopilot wakes when a turn ends, and stops when its signal fires', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
     const stop = new AbortController()
@@ -126,7 +126,7 @@ describe('the autopilot', () => {
     await autopilot.ended
   })
 
-  it('ends a run whose turn this kernel does not know as blocked, after its own watch, and never spawns a second', async () => {
+  it('the autopilot blocks a task whose turn the kernel does not know after observing it for the grace period, and never spawns a second turn', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     await autopilotStep(dispatcherOf(world), noCaches)
@@ -148,7 +148,7 @@ describe('the autopilot', () => {
     expect(world.alerts.map(({ kind }) => kind)).toContain('turn_unknown')
   })
 
-  it('stops a turn past the deadline of its hop, and no longer waits for one that does not heed', async () => {
+  it('the autopilot stops a turn past its deadline, and closes the run of a turn that does not stop', async () => {
     const world = makeWorld({
       budget: { ...defaultBudget, global: { ...defaultBudget.global, maxTaskWallTimeSec: null } },
     })
@@ -172,7 +172,7 @@ describe('the autopilot', () => {
     })
   })
 
-  it('does not spawn when it slept between the intent and the spawn', async () => {
+  it('a dispatcher that was stopped between intent and spawn does not spawn', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const board = boardOf(world)
@@ -192,7 +192,7 @@ describe('the autopilot', () => {
     expect(openRun(await taskOf(world))).not.toBeNull()
   })
 
-  it('gives a task back that was frozen between claim and intent, and takes it up when it is let go', async () => {
+  it('the autopilot releases a task that was frozen between claim and intent, and starts it after unfreeze', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
@@ -207,7 +207,7 @@ describe('the autopilot', () => {
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
-  it('loses a claim that ran out to another, and then starts nothing itself', async () => {
+  it('a dispatcher that lost its expired claim to another starts nothing', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
@@ -219,7 +219,7 @@ describe('the autopilot', () => {
         return 'token'
       },
     }
-    // Only the slow one waits so long: the retry policy's patience with the disk is not what is tested here.
+    // Only the slow dispatcher waits this long; the retries of the policy are not tested here.
     const patient = {
       ...world.policies,
       calls: { ...world.policies.calls, timeoutMs: { ...world.policies.calls.timeoutMs, local_state: 1e9 } },
@@ -232,7 +232,7 @@ describe('the autopilot', () => {
 })
 
 describe('a claim', () => {
-  it('that a person took over meanwhile starts nothing', async () => {
+  it('a claim that a person took over starts nothing', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
@@ -249,7 +249,7 @@ describe('a claim', () => {
     expect(await taskOf(world)).toMatchObject({ status: 'claimed', assignee: 'ann', runs: [] })
   })
 
-  it('the room of config/runtime-policy.json counts before the setting', async () => {
+  it('the limit in config/runtime-policy.json overrides the setting', async () => {
     const world = makeWorld({ runtime: { explicit: { maxConcurrentSpawns: 1 } } })
     await put(world, created('T-1'), created('T-2'))
     expect((await autopilotStep(dispatcherOf(world), noCaches)).started.length).toBe(1)
@@ -257,7 +257,7 @@ describe('a claim', () => {
 })
 
 describe('operators', () => {
-  it('pause and resume the board, each a line with its actor; nothing begins in between, and what goes on ends', async () => {
+  it('pause and resume write a line with the actor; while paused nothing starts, and running turns end', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
@@ -278,7 +278,7 @@ describe('operators', () => {
     ])
   })
 
-  it('approve what needs it: before nobody may begin it', async () => {
+  it('a task that needs approval does not start before it is approved', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { requiresApproval: true }))
     const dispatcher = dispatcherOf(world)
@@ -287,7 +287,7 @@ describe('operators', () => {
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
-  it('abort while the turn ends: whichever line is first decides, and the turn is settled once', async () => {
+  it('if an abort races with the end of the turn, the first line decides and the run is closed once', async () => {
     for (const abortFirst of [true, false]) {
       const world = makeWorld()
       await put(world, created('T-1', { verify: ['slow'] }))
@@ -297,7 +297,7 @@ describe('operators', () => {
       world.kernel.end(key)
       const judged = dispatcherOf(world, {
         verify: async () => {
-          // In the middle of acceptance, just before the closing line.
+          // During acceptance, just before the closing line.
           if (abortFirst) await abort(hands(world), 'T-1', { by: 'ann', reason: 'wrong' })
           return { exitCode: 0, signal: null, timedOut: false, durationMs: 1, output: '' }
         },
@@ -314,7 +314,7 @@ describe('operators', () => {
     }
   })
 
-  it('abort a turn that goes on: the word first, then the stop, then the end', async () => {
+  it('an abort of a running turn is recorded first, then the turn is stopped, then the run is closed', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
@@ -329,7 +329,7 @@ describe('operators', () => {
 })
 
 describe('people and clocks', () => {
-  it('[H6.4] a person has a date; past it they are reminded, and after the last reminder the task fails', async () => {
+  it('[H6.4] a person gets a deadline, is reminded after it, and after the last reminder the task fails', async () => {
     const world = makeWorld()
     await put(
       world,
@@ -358,7 +358,7 @@ describe('people and clocks', () => {
     expect(recoveryEntries((await taskOf(world))!).map(([key]) => key)).toContain('T-1|blocked')
   })
 
-  it('a wall clock that jumps a year ahead costs one reminder, and one that is set back keeps nobody waiting', async () => {
+  it('a wall clock that jumps a year ahead causes one reminder, and one that is set back delays nothing', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     await put(world, { taskId: 'T-1', type: 'task_blocked', actor: 'ann', payload: { reason: 'what colour?' } })
@@ -378,7 +378,7 @@ describe('people and clocks', () => {
     expect(tries(world)).toEqual(['T-2 coder', 'T-2 debugger'])
   })
 
-  it('a task goes on when what it depends on failed, was reopened, and is done at last', async () => {
+  it('a task becomes ready when its dependency failed, was retried and is done', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
     const dispatcher = dispatcherOf(world)
@@ -389,7 +389,7 @@ describe('people and clocks', () => {
     expect(step.choice.others).toContainEqual({
       taskId: 'T-2',
       code: 'dependency',
-      why: 'it waits for T-1, which is failed',
+      why: 'it depends on T-1, which is failed',
     })
     await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
     world.kernel.script = () => ({})

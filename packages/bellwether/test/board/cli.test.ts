@@ -1,4 +1,4 @@
-/** `bellwether task …` as people use it: real processes on a real root, killed and interrupted where it hurts. */
+/** `bellwether task …` with real processes on a real root, killed and interrupted at critical moments. */
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -25,7 +25,7 @@ function start(...words: string[]): Cli {
   return cli
 }
 
-/** One verb in this process: what it prints, and its exit code. Starting a program for each would take minutes. */
+/** Runs one command in this process: its output and exit code. Starting a process for each would take minutes. */
 async function task(...words: string[]) {
   let [code, out, said]: [number, string, string] = [0, '', '']
   const outSpy = vi.spyOn(process.stdout, 'write').mockImplementation((text) => ((out += String(text)), true))
@@ -41,7 +41,7 @@ async function task(...words: string[]) {
   return { code, out, said }
 }
 
-/** The same as a program of its own. */
+/** Runs one command as a process. */
 async function program(...words: string[]) {
   const cli = start(...words)
   const code = await cli.ended
@@ -56,7 +56,7 @@ async function json(...words: string[]): Promise<Record<string, unknown>> {
 
 const exists = (...path: string[]) =>
   until(path.join('/'), async () => ((await systemDisk.stat(join(root, ...path))) === 'missing' ? undefined : true))
-// A program from source on a machine that is busy with other tests; what is tested comes after its start.
+// Starting from source on a busy machine takes long; the tested part comes after the start.
 const slowStartMs = 45_000
 const theRun = () =>
   until(
@@ -72,7 +72,7 @@ const theRun = () =>
 const writer = `cat > /dev/null; echo made > out.txt; echo '{"summary":"s","files":["out.txt"],"tokenUsage":5}'`
 
 describe('bellwether task', { timeout: 90_000 }, () => {
-  it('[H6.3] [H7.4] [H8.3] adds, lists, dispatches with a command and shows, for people and as JSON', async () => {
+  it('[H6.3] [H7.4] [H8.3] task add, list, dispatch and show work as text and as JSON', async () => {
     expect(await task('add', 'Make out.txt', '--verify', 'test -s out.txt', '--priority', '3')).toMatchObject({
       code: 0,
       out: 'added T-1\n',
@@ -81,7 +81,7 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     const list = (await task('list')).out.split('\n')
     expect(list[0]).toMatch(/^TASK +STATUS +PRIO +WHO +TITLE +WAITS FOR$/)
     expect(list[1]).toMatch(/^T-1 +pending +3 +– +Make out\.txt +ready$/)
-    expect(list[2]).toContain('it waits for T-1, which is pending')
+    expect(list[2]).toContain('it depends on T-1, which is pending')
     expect(await json('dispatch', '--command', writer)).toMatchObject({
       reports: [
         {
@@ -106,20 +106,20 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     expect(events.map((line) => (JSON.parse(line) as { cursor: number }).cursor)).toEqual(events.map((_, at) => at + 1))
   })
 
-  it('answers a mistake with what to do about it, and exit code 2', async () => {
+  it('a mistake is answered with a hint and exit code 2', async () => {
     await json('add', 'One')
     const typed: [string[], string][] = [
       [['lsit'], 'Did you mean: bellwether task list?'],
       [['list', '--statsu', 'done'], 'Did you mean --status?'],
     ]
     const meant: [string[], string][] = [
-      [['show', 'T-9'], 'there is no task T-9'],
+      [['show', 'T-9'], 'Task "T-9" does not exist.'],
       [['add', 'x', '--priority', '9e99'], 'priority: Too big'],
-      [['add', 'x', '--after', 'T-9'], 'there is no task T-9 to depend on'],
-      [['add', 'x', '--file', 'nope.md'], 'the instruction cannot be read from nope.md'],
-      [['dispatch', 'T-1'], "dispatch needs --command 'CMD'"],
-      [['approve', 'T-1'], 'T-1 needs no approval'],
-      [['done', 'T-1', '--file', 'none.txt'], 'none.txt is claimed and is not there'],
+      [['add', 'x', '--after', 'T-9'], 'The dependency "T-9" does not exist.'],
+      [['add', 'x', '--file', 'nope.md'], 'Cannot read the instruction from nope.md'],
+      [['dispatch', 'T-1'], "Cannot dispatch without --command 'CMD'"],
+      [['approve', 'T-1'], 'Task "T-1" does not need approval.'],
+      [['done', 'T-1', '--file', 'none.txt'], 'none.txt is claimed but does not exist'],
     ]
     for (const [words, wanted] of meant)
       expect(await task(...words), words.join(' ')).toEqual({ code: 2, out: '', said: expect.stringContaining(wanted) })
@@ -135,16 +135,16 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     expect(await task('list')).toMatchObject({ code: 0, out: expect.stringContaining('T-1') })
     await rm(join(root, 'config'), { recursive: true })
     await rm(join(root, 'state'), { recursive: true })
-    expect((await task('list')).said).toContain('has no tasks yet')
+    expect((await task('list')).said).toContain('There are no tasks in')
     expect(await readdir(root)).toEqual([])
   })
 
-  it('a dispatcher that is killed loses nothing: its command goes on, and the next dispatcher takes the result', async () => {
+  it('a killed dispatcher loses nothing: its command continues, and the next dispatcher takes the result', async () => {
     await json('add', 'Make out.txt')
     const waits = `while [ ! -e go ]; do sleep 0.05; done; echo x >> runs; ${writer}`
     const first = start('dispatch', 'T-1', '--command', waits)
     const { key } = await theRun()
-    // Not while it holds the lock: that one stays until its time is over, whoever wants it.
+    // Not while it holds the lock, which would stay until it expires.
     await until('the dispatcher only waits', async () => {
       const noted = (await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).includes('"agentTurnId"')
       const held = (await readdir(join(root, 'state', 'locks'))).some((name) => !name.endsWith('.free'))
@@ -163,7 +163,7 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     expect(await readFile(join(root, 'runs'), 'utf8')).toBe('x\n')
   })
 
-  it('Ctrl-C ends the command with everything it started, and the task is settled', async () => {
+  it('Ctrl-C ends the command with all of its processes, and the run is closed', async () => {
     await json('add', 'Sleep')
     const cli = start('dispatch', 'T-1', '--command', 'sleep 300 & sleep 300', '--json')
     const { pid } = await theRun()
@@ -186,7 +186,7 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     expect(JSON.parse(cli.stdout())).toMatchObject({ status: 'failed', reason: 'aborted by ann: wrong' })
   })
 
-  it('two dispatchers on one root share the work: every task is done once', async () => {
+  it('two dispatchers on one root run every task once', async () => {
     for (const name of ['a', 'b', 'c', 'd']) await json('add', name)
     const agent = `cat > /dev/null; echo x >> runs; echo done > "$$.txt"; printf '{"files":["%s.txt"]}' "$$"`
     const both = await Promise.all([1, 2].map(() => program('dispatch', '--max', '4', '--command', agent, '--json')))

@@ -49,7 +49,7 @@ async function ran(command: string, prompt?: string, timeoutMs?: number) {
 }
 
 describe('a command as the agent', () => {
-  it('gets the prompt on stdin and answers on stdout, as an object with its usage or as text', async () => {
+  it('a command gets the prompt on stdin, and its stdout is an object with usage or text', async () => {
     expect(await ran('cat', 'hello\nthere')).toMatchObject({
       status: 'ended',
       outcome: 'success',
@@ -60,14 +60,14 @@ describe('a command as the agent', () => {
     expect(await ran(words)).toMatchObject({ deliverable: { summary: 's' }, tokenUsage: 7 })
   })
 
-  it('that fails is told with its code and the end of its stderr', async () => {
+  it('a failing command is reported with its exit code and the end of its stderr', async () => {
     expect(await ran('echo trouble >&2; exit 3')).toMatchObject({
       outcome: 'failed',
-      error: 'it ended with 3: trouble',
+      error: 'the command exited with 3: trouble',
     })
   })
 
-  it('is run once for one key, whoever asks, and a key that nobody started is unknown', async () => {
+  it('a command runs once per key, even for two spawners, and a key that was never spawned is unknown', async () => {
     const [one, two] = [spawnerOf('echo x >> runs'), spawnerOf('echo y >> runs')]
     const key = ids.next()
     await Promise.all([one.spawn(request(key), never), two.spawn(request(key), never)])
@@ -78,9 +78,12 @@ describe('a command as the agent', () => {
     await expect(one.status('../../etc')).rejects.toMatchObject({ code: 'bad_key' })
   })
 
-  it('is ended with everything it started when its time is over or it is stopped', async () => {
+  it('a command ends with all of its processes at its time limit or when it is stopped', async () => {
     const long = 'sh -c "echo \\$\\$ > inner; exec sleep 300" & echo $$ > outer; wait'
-    expect(await ran(long, 'x', 700)).toMatchObject({ outcome: 'timeout', error: 'it took longer than 700 ms' })
+    expect(await ran(long, 'x', 700)).toMatchObject({
+      outcome: 'timeout',
+      error: 'the command took longer than 700 ms',
+    })
     const gone = async (name: string) => {
       const pid = Number(await readFile(join(root, name), 'utf8'))
       await until(`${name} is gone`, async () => (systemMachine.process(pid).alive ? undefined : true))
@@ -97,17 +100,17 @@ describe('a command as the agent', () => {
     await gone('outer2')
   })
 
-  it('that writes without end is cut at a megabyte, and fails', async () => {
+  it('a command that writes without end is cut at 1 MB and fails', async () => {
     const ended = await ran('yes')
     expect(ended).toMatchObject({ status: 'ended', outcome: 'failed' })
   })
 })
 
 describe('evidence on the disk itself', () => {
-  it('tells what is there, with size and hash, and whether it changed since the token', async () => {
+  it('local evidence reports files with size and hash, and whether they changed since the token', async () => {
     const evidence = localEvidence(root, ids)
     await writeFile(join(root, 'old.txt'), 'old')
-    // A tick of the disk's clock apart.
+    // One tick of the disk clock apart.
     let since = await evidence.changeToken()
     while ((await evidence.inspect(['old.txt'], since))[0]!.changedSince === true) since = await evidence.changeToken()
     await writeFile(join(root, 'new.txt'), 'abc')

@@ -1,4 +1,4 @@
-/** One task from claim to end, as dispatch reports it; on the real fold, with a kernel that the test plays. */
+/** One task from claim to end, as dispatch reports it, on the real fold with a fake kernel. */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { dispatch } from '../../src/board/dispatch/dispatch.js'
@@ -18,7 +18,7 @@ const taskOf = async (world: World, taskId = 'T-1') => (await boardOf(world).syn
 const typesOf = (world: World) => world.root.events.map(({ type }) => type)
 
 describe('dispatch of one task', () => {
-  it('[H7.4] [H8.3] claims, writes its intent, spawns with that line as the key, and ends as done with metrics', async () => {
+  it('[H7.4] [H8.3] dispatch claims the task, writes the intent line, spawns with its id as the key, and ends as done with metrics', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { instruction: 'Write it.' }))
     const report = await dispatched(world, 'T-1', () => ({ tokenUsage: 321, elapsedMs: 42 }))
@@ -38,7 +38,7 @@ describe('dispatch of one task', () => {
     })
   })
 
-  it('[H6.3] a turn that failed goes to the next in the chain, after a cool-down, with every output field', async () => {
+  it('[H6.3] after a failed turn the next agent of the chain retries after a cool-down, with every output field', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const report = await dispatched(world, 'T-1', () => ({ outcome: 'failed', error: 'it broke', deliverable: null }))
@@ -79,7 +79,7 @@ describe('dispatch of one task', () => {
     expect(world.alerts.map(({ kind }) => kind)).toEqual(['escalated'])
   })
 
-  it('[H6.4] output without evidence stays blocked as recovery_pending of the next', async () => {
+  it('[H6.4] output without evidence stays blocked with recovery_pending of the next agent', async () => {
     const world = makeWorld({
       acceptance: { ...policies.acceptance, default: { ...policies.acceptance.default, minEvidence: 1 } },
     })
@@ -93,14 +93,14 @@ describe('dispatch of one task', () => {
     expect(report.spawn?.error).toContain('done without evidence')
   })
 
-  it('[H6.3] an agent that says it is blocked is a blocked_signal', async () => {
+  it('[H6.3] an agent that reports itself as blocked gives blocked_signal', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const report = await dispatched(world, 'T-1', () => ({ deliverable: { status: 'blocked', reason: 'no access' } }))
     expect(report.spawn).toMatchObject({ reasonCode: 'blocked_signal', error: 'no access', nextAssignee: 'debugger' })
   })
 
-  it('[H7.3] an exhausted budget blocks before anything is spawned', async () => {
+  it('[H7.3] a used-up budget blocks the task before a turn is spawned', async () => {
     const world = makeWorld()
     const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 12_000, elapsedMs: 1, retryCount: 1, updatedAt: '' }
     await put(world, created('T-1', { budget: { coder: spent } }))
@@ -120,7 +120,7 @@ describe('dispatch of one task', () => {
     expect(world.kernel.calls).toEqual([])
   })
 
-  it('[H7.4] a run that crossed its budget is blocked for a human, with what was exceeded', async () => {
+  it('[H7.4] a run that exceeded its budget is blocked for a human, with the exceeded keys', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const report = await dispatched(world, 'T-1', () => ({ tokenUsage: 12_001, elapsedMs: 1_200_001 }))
@@ -138,7 +138,7 @@ describe('dispatch of one task', () => {
     })
   })
 
-  it('[H7.4] a turn that the kernel stopped at its budget says so, whatever was counted', async () => {
+  it('[H7.4] a turn that the kernel stopped at its budget is budget_exceeded, even if the recorded usage is lower', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const report = await dispatched(world, 'T-1', () => ({
@@ -149,7 +149,7 @@ describe('dispatch of one task', () => {
     expect(report.spawn).toMatchObject({ reasonCode: 'budget_exceeded', nextAssignee: 'human', action: 'escalate' })
   })
 
-  it('[H7.3] the spawn is given what is left of the budget', async () => {
+  it('[H7.3] the spawn gets the remaining budget', async () => {
     const world = makeWorld()
     const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 2_000, elapsedMs: 200_000, retryCount: 1, updatedAt: '' }
     await put(world, created('T-1', { budget: { coder: spent } }))
@@ -160,7 +160,7 @@ describe('dispatch of one task', () => {
     })
   })
 
-  it('[H8.3] hints stand in the prompt, and a knowledge that failed is only told', async () => {
+  it('[H8.3] the prompt contains the hints, and a knowledge failure is only reported', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { instruction: 'Write it.' }))
     world.kernel.script = () => ({})
@@ -176,7 +176,7 @@ describe('dispatch of one task', () => {
     expect([...world.kernel.turns.values()][0]!.request.prompt).toMatch(/Write it\.[^]*<KNOWLEDGE_HINTS>/)
   })
 
-  it('[H8.4] a run that is not done teaches, and one that is done does not', async () => {
+  it('[H8.4] a failed run records a lesson, and a done run does not', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
     const report = await dispatched(world, 'T-1', () => ({ outcome: 'timeout', error: 'too slow', deliverable: null }))
@@ -185,7 +185,7 @@ describe('dispatch of one task', () => {
     expect(world.lessons).toEqual(['T-1 spawn_failed'])
   })
 
-  it('a spawn that is refused is spawn_failed; one that is only late is found by its key', async () => {
+  it('a rejected spawn gives spawn_failed; a late one is found by its key', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
     world.kernel.troubles.push(new Terminal('no such agent', { code: 'unknown_agent' }))
@@ -206,7 +206,7 @@ describe('dispatch of one task', () => {
     expect(world.kernel.turns.size).toBe(1)
   })
 
-  it('a spawn that was given up as too late and begins all the same is stopped', async () => {
+  it('a spawn that succeeds after it was given up is stopped', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     let land = () => {}
@@ -221,7 +221,7 @@ describe('dispatch of one task', () => {
     expect([...world.kernel.turns.values()].map(({ ended }) => ended?.outcome)).toEqual(['canceled'])
   })
 
-  it('a run that was closed by another while it was being started is stopped', async () => {
+  it('the turn of a run that another process closed during the spawn is stopped', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const spawn: typeof world.kernel.spawn = async (...args) => {
@@ -233,10 +233,10 @@ describe('dispatch of one task', () => {
     }
     const report = await dispatch(dispatcherOf(world, { spawner: { ...world.kernel, spawn } }), 'T-1', never)
     expect(report).toMatchObject({ status: 'blocked', settledHere: false })
-    expect(world.kernel.calls).toContain('stop T-1: the run was closed before it began')
+    expect(world.kernel.calls).toContain('stop T-1: its run was closed before it started')
   })
 
-  it('a kernel that stays away leaves the run open, and nothing is decided about it', async () => {
+  it('while the kernel is unreachable the run stays open, and nothing is decided', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     const away = () => Promise.reject(new Retryable('kernel away', { code: 'ECONNREFUSED' }))
@@ -250,7 +250,7 @@ describe('dispatch of one task', () => {
     expect((await taskOf(world)).runs.at(-1)?.endedAt).toBeUndefined()
   })
 
-  it('says why a task is not dispatched', async () => {
+  it('dispatch reports why a task is not ready', async () => {
     const world = makeWorld()
     await put(
       world,
@@ -258,12 +258,12 @@ describe('dispatch of one task', () => {
       created('T-2', { dependencies: ['T-1'] }),
       created('T-3', { requiresApproval: true }),
     )
-    await expect(dispatched(world, 'T-2')).rejects.toThrow('it waits for T-1, which is pending')
-    await expect(dispatched(world, 'T-3')).rejects.toThrow('it needs an approval')
-    await expect(dispatched(world, 'nope')).rejects.toThrow('there is no task nope')
+    await expect(dispatched(world, 'T-2')).rejects.toThrow('it depends on T-1, which is pending')
+    await expect(dispatched(world, 'T-3')).rejects.toThrow('it needs approval')
+    await expect(dispatched(world, 'nope')).rejects.toThrow('it does not exist')
   })
 
-  it('files that are claimed are looked at, recorded with size and hash, and commands must pass', async () => {
+  it('claimed files are inspected and recorded with size and hash, and commands must pass', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { verify: ['npm test'] }), created('T-2', { verify: ['npm test'] }))
     world.files.set('a.txt', { found: 'present', size: 3, sha256: 'abc' })
@@ -277,11 +277,11 @@ describe('dispatch of one task', () => {
     const report = await dispatched(world, 'T-2', () => claim)
     expect(report.spawn).toMatchObject({
       reasonCode: 'incomplete_output',
-      error: 'verify command ended with 1: npm test',
+      error: 'verify command exited with 1: npm test',
     })
   })
 
-  it('a view that is not ready means wait, never missing; after the longest wait a person is asked', async () => {
+  it('a view that is not ready means wait, never missing; after the maximum wait a person is asked', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { verify: ['npm test'] }), created('T-2', { verify: ['npm test'] }))
     world.files.set('a.txt', 'not_ready')
@@ -302,7 +302,7 @@ describe('dispatch of one task', () => {
     expect((await second).spawn).toMatchObject({ reasonCode: 'evidence_unavailable', nextAssignee: 'human' })
   })
 
-  it('a deliverable that no line can hold, and numbers that are none, do not keep a run open', async () => {
+  it('a deliverable that is too large and invalid usage do not prevent closing the run', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
     let deep: Record<string, unknown> = {}
@@ -328,7 +328,7 @@ describe('dispatch of one task', () => {
     expect(second).toMatchObject({ status: 'blocked', spawn: { reasonCode: 'unrecordable', nextAssignee: 'human' } })
   })
 
-  it('with a review the task waits for a person after it was accepted', async () => {
+  it('a task with review waits for a person after acceptance', async () => {
     const world = makeWorld()
     await put(world, created('T-1', { review: true }))
     expect((await dispatched(world, 'T-1', () => ({}))).status).toBe('review')

@@ -1,4 +1,4 @@
-/** The events of a board since a cursor, on a real log. */
+/** The events of a board after a cursor, on a real log. */
 import { appendFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ async function logFile(): Promise<string> {
   return join(root, 'state', 'tasks.jsonl')
 }
 
-it('tells each event that counts once and in order, from any cursor, across pages and marks', async () => {
+it('the feed returns each counted event once and in order, from any cursor, across pages and marks', async () => {
   const path = await logFile()
   const feed = await openFeed(path, systemDisk)
   onTestFinished(() => feed.close())
@@ -44,7 +44,7 @@ it('tells each event that counts once and in order, from any cursor, across page
   expect((await feed.since(1_501)).events.map(({ eventId }) => eventId)).toEqual(['e1501'])
 })
 
-it('answers reset for a cursor that does not belong to the log, also when the log was replaced', async () => {
+it('the feed says reset for a cursor that does not belong to the log, also after the log was replaced', async () => {
   const path = await logFile()
   await writeFile(path, line(1) + line(2))
   const feed = await openFeed(path, systemDisk)

@@ -1,4 +1,4 @@
-/** A root of the reference, with its state files: attempts and usage go on where they stood, and are taken over once. */
+/** A task root of the reference with its state files: attempts and usage are imported once and continue from there. */
 import { mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -70,7 +70,7 @@ async function opened(look = false) {
 const lines = async () => (await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).trimEnd().split('\n')
 
 describe('the reference’s state files', () => {
-  it('[H6.2] [H7.2] are taken over once, as lines of the log, and opening again changes nothing', async () => {
+  it('[H6.2] [H7.2] state files are imported once as lines of the log, and opening again changes nothing', async () => {
     await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
     const { board } = await opened()
     const task = board.state.tasks.get('T-001')!
@@ -95,7 +95,7 @@ describe('the reference’s state files', () => {
     expect(await lines()).toEqual(after)
   })
 
-  it('[H6.3] [H7.3] go on counting: the second attempt is the second, and what is spent is spent', async () => {
+  it('[H6.3] [H7.3] imported attempts and usage keep counting', async () => {
     await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
     const open = await opened()
     const kernel = fakeKernel()
@@ -108,14 +108,14 @@ describe('the reference’s state files', () => {
     expect(tasks.get('T-001')?.runs).toMatchObject([{ agent: 'debugger', reasonCode: 'incomplete_output' }])
     expect(recoveryOf(tasks.get('T-001')!, 'incomplete_output')).toMatchObject({ attempt: 2 })
     expect(tasks.get('T-002')).toMatchObject({ status: 'blocked', reason: 'budget_exceeded', runs: [] })
-    // The caches are ours now, and say what the log says; what was there is kept beside.
+    // The files are now caches of the log; copies of the originals are next to them.
     const written = JSON.parse(await readFile(join(root, 'state', 'recovery.state.json'), 'utf8')) as typeof recovery
     expect(written.entries['T-001|incomplete_output']).toMatchObject({ attempt: 2 })
     const kept = await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')
     expect(JSON.parse(kept)).toEqual(recovery)
   })
 
-  it('are not taken over a second time after a person let the task begin afresh', async () => {
+  it('state files are not imported a second time after a person reset the task', async () => {
     await stateFile('recovery.state.json', recovery)
     const { board } = await opened()
     await retryTask({ board, nowMs: () => systemClock.wallMs(), firstAgent: 'coder' }, 'T-001', { by: 'ann' })
@@ -125,7 +125,7 @@ describe('the reference’s state files', () => {
     expect(recoveryOf(again.board.state.tasks.get('T-001')!, 'incomplete_output')).toBeUndefined()
   })
 
-  it('of our own are caches: a stale one brings nothing back', async () => {
+  it('a stale cache of the board is not imported', async () => {
     await stateFile('recovery.state.json', recovery)
     const open = await opened()
     await writeCaches(open.board, open.caches)
@@ -148,7 +148,7 @@ describe('the reference’s state files', () => {
     expect(recoveryOf(board.state.tasks.get('T-001')!, 'incomplete_output')).toBeUndefined()
   })
 
-  it('may be nested, bare, or dated otherwise', async () => {
+  it('state files may be nested, flat, or use other time formats', async () => {
     await stateFile('recovery.state.json', {
       'T-001': {
         spawn_failed: {
@@ -173,7 +173,7 @@ describe('the reference’s state files', () => {
     expect(await readdir(join(root, 'state'))).toContain('budget.state.before-import.json')
   })
 
-  it('that are broken, huge, deep or links harm nothing, and are kept before they are written over', async () => {
+  it('broken, huge, deep or linked state files do no harm and are copied before they are replaced', async () => {
     await writeFile(join(root, 'secret.json'), JSON.stringify(budget))
     await symlink(join(root, 'secret.json'), join(root, 'state', 'budget.state.json'))
     for (const broken of ['{"entries":', '[]', `${'{"a":'.repeat(500)}1${'}'.repeat(500)}`, '\u0000\u00ff']) {
@@ -186,14 +186,14 @@ describe('the reference’s state files', () => {
     expect(await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')).toBe('{"entries":')
   })
 
-  it('are left alone by those who only look', async () => {
+  it('commands that only read do not import state files', async () => {
     await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
     await (await opened(true)).board.close()
     expect(await lines()).toHaveLength(5)
     expect(await readdir(join(root, 'state'))).not.toContain('recovery.state.before-import.json')
   })
 
-  it('are taken over by one of many who open the root at the same time', async () => {
+  it('state files are imported by one of several processes that open the root at the same time', async () => {
     await Promise.all([stateFile('recovery.state.json', recovery), stateFile('budget.state.json', budget)])
     const all = await Promise.all([opened(), opened(), opened(), opened()])
     for (const { board } of all) await board.close()

@@ -1,4 +1,4 @@
-/** Chores and alerts on real files and over real HTTP; the hour is the test's. */
+/** Maintenance and alerts on real files and over real HTTP, with a controlled clock. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises'
@@ -56,8 +56,8 @@ function choresOn(root: string, change: Partial<MaintenanceOptions> = {}) {
   return { chores: createMaintenance(options), raised, clock, options }
 }
 
-describe('chores', () => {
-  it('[H4.2] look at the locks every 15 minutes and at the snapshot daily, and once at the start', async () => {
+describe('maintenance', () => {
+  it('[H4.2] maintenance checks locks every 15 minutes and the snapshot daily, and both at the start', async () => {
     const { chores, clock, raised } = choresOn(await rootWithTasks())
     expect(await chores.step()).toEqual({
       ran: ['locks', 'snapshot', 'retention'],
@@ -78,7 +78,7 @@ describe('chores', () => {
     expect(raised).toEqual([])
   })
 
-  it('[H4.2] alert on a snapshot that does not say what the log says, and not on one that is only behind', async () => {
+  it('[H4.2] maintenance alerts on a snapshot that differs from the log, and not on one that is only behind', async () => {
     const root = await rootWithTasks()
     const log = join(root, 'state', 'tasks.jsonl')
     const before = await readFile(log, 'utf8')
@@ -96,7 +96,7 @@ describe('chores', () => {
     expect(await readFile(log, 'utf8')).toBe(`${before}${late}\n`)
   })
 
-  it('[H4.2] tell of stale locks and take none away', async () => {
+  it('[H4.2] maintenance reports stale locks and removes none', async () => {
     const root = await rootWithTasks()
     const lock = join(root, 'state', 'locks', 'old.lock')
     const old = {
@@ -113,7 +113,7 @@ describe('chores', () => {
     expect(await readFile(lock, 'utf8')).toBe(JSON.stringify(old))
   })
 
-  it('one that fails is an alert, and the others have their turn', async () => {
+  it('a maintenance job that fails raises an alert, and the others run', async () => {
     const root = await rootWithTasks()
     await rm(join(root, 'state', 'tasks.jsonl'))
     const { chores, raised } = choresOn(root)
@@ -121,7 +121,7 @@ describe('chores', () => {
     expect(raised).toMatchObject([{ kind: 'maintenance_failed', details: { job: 'snapshot' } }])
   })
 
-  it('run in a loop until they are told to stop', async () => {
+  it('maintenance runs in a loop until its signal fires', async () => {
     const { chores, clock, options } = choresOn(await rootWithTasks())
     let steps = 0
     const counted = { step: async () => ((steps += 1), chores.step()) }
@@ -134,7 +134,7 @@ describe('chores', () => {
     expect(await ended).toBeUndefined()
   })
 
-  it('retention removes folders of old runs, and keeps those that are open or young', async () => {
+  it('retention removes the folders of old runs, except open and recent ones', async () => {
     const parent = await folder()
     for (const name of ['old', 'open', 'young']) await mkdir(join(parent, name, 'deep'), { recursive: true })
     for (const name of ['old', 'open']) await utimes(join(parent, name), 1_000, 1_000)
@@ -144,7 +144,7 @@ describe('chores', () => {
 })
 
 describe('contention', () => {
-  it('[H4.2] three timeouts of the lock within ten minutes are an alert, two are not, nor three in an hour', async () => {
+  it('[H4.2] three lock timeouts within ten minutes raise an alert; two, or three within an hour, do not', async () => {
     const made = makeWorld()
     const raised: Alert[] = []
     const inner = {
@@ -172,7 +172,7 @@ describe('contention', () => {
     expect(contention.timeouts).toBe(6)
   })
 
-  it('[H1.3] a write that did not get the lock is tried again, and decided on what is there then', async () => {
+  it('[H1.3] a write that did not get the lock is retried and decided on the state at that time', async () => {
     const made = makeWorld()
     const real = boardOf(made)
     let busy = 2
@@ -224,7 +224,7 @@ function alertsTo(url: string, clock = handClock()) {
 }
 
 describe('alerts', () => {
-  it('[H4.2] are logged, counted and posted; a server in trouble is tried again, with the pauses of the policy', async () => {
+  it('[H4.2] alerts are logged, counted and posted; a failing server is retried with the pauses of the policy', async () => {
     const bodies: string[] = []
     const url = await listen((_request, response, body) => {
       bodies.push(body)
@@ -250,7 +250,7 @@ describe('alerts', () => {
     expect([alerts.counts.get('replay_mismatch'), alerts.counts.get('unsent')]).toEqual([1, undefined])
   })
 
-  it('[H4.2] a server that never answers is given up after its timeouts, and the next alert is sent', async () => {
+  it('[H4.2] after its timeouts a server that never answers is given up, and the next alert is sent', async () => {
     let hang = true
     const seen: string[] = []
     const url = await listen((_request, response, body) => {
@@ -274,7 +274,7 @@ describe('alerts', () => {
     ])
   })
 
-  it('a refusal is not repeated, and an address that is none is told at once', async () => {
+  it('a rejected alert is not retried, and an invalid webhook URL is reported at once', async () => {
     let calls = 0
     const url = await listen((_request, response) => {
       calls += 1

@@ -41,7 +41,7 @@ const lesson = { taskId: 'T-1', agent: 'coder', reasonCode: 'spawn_failed', deta
 const feedback = 'state/knowledge-feedback.json'
 
 describe('sources of knowledge', () => {
-  it('[H8.1] reads nothing while it is off, and degrades when it is not read-only', async () => {
+  it('[H8.1] reads nothing while disabled, and degrades if not read-only', async () => {
     put(feedback, { lessons: ['x'] })
     expect(await fetch(defaultKnowledge)).toMatchObject({ degraded: false, section: '', knowledgeTags: [] })
     expect(await fetch(on({ readOnly: false }))).toMatchObject({
@@ -55,7 +55,7 @@ describe('sources of knowledge', () => {
     })
   })
 
-  it('[H8.3] returns the section and its tags', async () => {
+  it('[H8.3] returns the hints section and its tags', async () => {
     put(feedback, { lessons: ['write tests'], mistakes: ['forgot the lock'] })
     const { section, ...rest } = await fetch(on())
     expect(rest).toMatchObject({
@@ -68,7 +68,7 @@ describe('sources of knowledge', () => {
     expect(section).toContain('write tests')
   })
 
-  it('[H8.2] refuses candidates outside the root, by any way, degrades, and goes on to the next', async () => {
+  it('[H8.2] rejects sources outside the root by any path, degrades, and continues with the next', async () => {
     writeFileSync(join(base, 'secret.json'), JSON.stringify({ lessons: ['SECRET'] }))
     mkdirSync(join(base, 'beside'))
     writeFileSync(join(base, 'beside', 'x.json'), JSON.stringify({ lessons: ['SECRET'] }))
@@ -91,7 +91,7 @@ describe('sources of knowledge', () => {
     }
   })
 
-  it('[H8.2] falls through a source that fails, and throws nothing', async () => {
+  it('[H8.2] continues after a source that fails, and throws nothing', async () => {
     put('good.json', { patterns: ['p'] })
     mkdirSync(join(root, 'folder.json'))
     execFileSync('/usr/bin/env', ['mkfifo', join(root, 'pipe.json')])
@@ -113,7 +113,7 @@ describe('sources of knowledge', () => {
     expect(await fetchKnowledge(join(root, 'gone'), on(), systemClock)).toMatchObject({ section: '' })
   })
 
-  it('[H8.1] tries each source once more than maxRetries says', async () => {
+  it('[H8.1] tries each source maxRetries + 1 times', async () => {
     put(feedback, '{"lessons":')
     for (const maxRetries of [0, 1, 3]) {
       let pauses = 0
@@ -124,7 +124,7 @@ describe('sources of knowledge', () => {
       await fetch(on({ maxRetries, sourceCandidates: [feedback] }), counting)
       expect(pauses).toBe(maxRetries)
     }
-    // The second try sees what the writer has finished meanwhile.
+    // The second attempt sees the finished file.
     const mending: Clock = {
       ...systemClock,
       sleep: async (ms, signal) => (ms < 1_000 ? put(feedback, { lessons: ['late'] }) : systemClock.sleep(ms, signal)),
@@ -132,19 +132,19 @@ describe('sources of knowledge', () => {
     expect(await fetch(on({ maxRetries: 1 }), mending)).toMatchObject({ degraded: false, knowledgeTags: ['lessons'] })
   })
 
-  it('[H8.2] keeps all sources together within the time, and degrades when it is over', async () => {
+  it('[H8.2] reads all sources within one timeout, and degrades after it', async () => {
     put(feedback, { lessons: ['x'] })
     const over: Clock = { ...systemClock, sleep: async () => undefined }
     expect(await fetch(on({ timeoutMs: 5 }), over)).toMatchObject({
       degraded: true,
-      degradeReason: 'the sources took longer than 5 ms',
+      degradeReason: 'reading the sources took longer than 5 ms',
       section: '',
     })
   })
 })
 
 describe('feedback of a failed run', () => {
-  it('[H8.4] is written to state/knowledge-feedback.json and nowhere else, and read back as hints', async () => {
+  it('[H8.4] the feedback of a failed run is written only to state/knowledge-feedback.json and read back as hints', async () => {
     put('state/lessons-learned.json', { lessons: ['old'] })
     const first = await backfillKnowledge(root, on(), lesson, ports)
     expect(first).toEqual({ written: true, mistakes: 1, patterns: 1, tags: ['dispatch_failure', 'spawn_failed'] })
@@ -157,12 +157,12 @@ describe('feedback of a failed run', () => {
     expect((await fetch(on())).knowledgeTags).toEqual(['mistakes', 'patterns'])
   })
 
-  it('[H8.4] makes the folder when it is not there', async () => {
+  it('[H8.4] backfill creates the folder if it is missing', async () => {
     rmSync(join(root, 'state'), { recursive: true })
     expect(await backfillKnowledge(root, on(), lesson, ports)).toMatchObject({ written: true })
   })
 
-  it('[H8.4] tells why it was not written, and never throws or writes elsewhere', async () => {
+  it('[H8.4] backfill reports why nothing was written, and never throws or writes elsewhere', async () => {
     expect(await backfillKnowledge(root, defaultKnowledge, lesson, ports)).toMatchObject({ written: false })
     expect(existsSync(join(root, feedback))).toBe(false)
 
@@ -188,7 +188,7 @@ describe('feedback of a failed run', () => {
     expect(await backfillKnowledge(root, on(), lesson, ports)).toMatchObject({ written: false })
   })
 
-  it('[H8.4] leaves the old file whole, and no draft behind, when the disk is full', async () => {
+  it('[H8.4] if the disk is full, backfill leaves the old file intact and no draft', async () => {
     put(feedback, { mistakes: ['old'] })
     const full: Disk = {
       ...systemDisk,

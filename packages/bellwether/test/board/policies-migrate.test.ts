@@ -34,7 +34,7 @@ const backups = () =>
 const old = '{"agents":["coder"],"orchestrator":{"maxConcurrentSpawns":1}}'
 
 describe('migrate-config-v2', () => {
-  it('[H9.1] tells what would change and writes nothing, unless told to apply', async () => {
+  it('[H9.1] migrate-config-v2 shows what would change and writes nothing without apply', async () => {
     writeFileSync(file, old)
     const dry = await migrateConfig(root, false, ports)
     expect(dry).toMatchObject({
@@ -50,7 +50,7 @@ describe('migrate-config-v2', () => {
     expect(readdirSync(root)).toEqual(['config'])
   })
 
-  it('[H9.3] applies after a backup of the very bytes, and says how to go back', async () => {
+  it('[H9.3] apply backs up the exact bytes first, and says how to undo', async () => {
     writeFileSync(file, old)
     const done = await migrateConfig(root, true, ports)
     const backup = 'state/config-migration-backups/runtime-policy.20260301T100000Z.json'
@@ -65,7 +65,7 @@ describe('migrate-config-v2', () => {
     expect(readdirSync(join(root, 'config'))).toEqual(['runtime-policy.json'])
   })
 
-  it('[H9.1] writes nothing the second time: neither the file nor a backup', async () => {
+  it('[H9.1] a second apply writes neither the file nor a backup', async () => {
     writeFileSync(file, old)
     await migrateConfig(root, true, ports)
     const before = statSync(file)
@@ -82,7 +82,7 @@ describe('migrate-config-v2', () => {
     expect(backups()).toHaveLength(1)
   })
 
-  it('[H9.3] overwrites no backup of the same second', async () => {
+  it('[H9.3] apply does not overwrite a backup of the same second', async () => {
     for (const text of [old, '{"agents":["b"]}', '{"agents":["c"]}']) {
       writeFileSync(file, text)
       await migrateConfig(root, true, ports)
@@ -94,7 +94,7 @@ describe('migrate-config-v2', () => {
     ])
   })
 
-  it('[H9.4] says parse failed, and rebuilds a valid file when told to apply, with the broken one kept', async () => {
+  it('[H9.4] reports "parse failed", and with apply writes a valid file and backs up the broken one', async () => {
     for (const bytes of [Buffer.from('{broken'), Buffer.from([0xff, 0x00])]) {
       writeFileSync(file, bytes)
       const dry = await migrateConfig(root, false, ports)
@@ -109,7 +109,7 @@ describe('migrate-config-v2', () => {
     }
   })
 
-  it('[H9.2] makes the file where there is none, with nothing to back up', async () => {
+  it('[H9.2] apply creates a missing file without a backup', async () => {
     rmSync(join(root, 'config'), { recursive: true })
     expect(await migrateConfig(root, true, ports)).toMatchObject({
       applied: true,
@@ -120,7 +120,7 @@ describe('migrate-config-v2', () => {
     expect(readdirSync(root)).toEqual(['config'])
   })
 
-  it('[H9.4] tells a write that failed, at each step, and leaves the file as it was', async () => {
+  it('[H9.4] reports a failed write at each step, and leaves the file unchanged', async () => {
     const dies = (verb: 'writeDraft' | 'link' | 'replace' | 'makeFolder'): Disk => ({
       ...systemDisk,
       [verb]: async () => Promise.reject(new Error('no space left')),
@@ -142,7 +142,7 @@ describe('migrate-config-v2', () => {
     }
   })
 
-  it('[H9.3] has the backup on the disk before the original is touched', async () => {
+  it('[H9.3] the backup is on disk before the original is replaced', async () => {
     writeFileSync(file, old)
     const steps: string[] = []
     const watched: Disk = {
@@ -160,7 +160,7 @@ describe('migrate-config-v2', () => {
     expect(readdirSync(join(root, 'config'))).toEqual(['runtime-policy.json'])
   })
 
-  it('touches nothing outside the root', async () => {
+  it('migrate-config-v2 touches nothing outside the root', async () => {
     const outside = mkdtempSync(join(tmpdir(), 'bellwether-outside-'))
     try {
       writeFileSync(join(outside, 'runtime-policy.json'), old)
@@ -202,7 +202,7 @@ describe('bellwether migrate-config-v2', () => {
     return { code, stdout: run.stdout(), stderr: run.stderr(), unchanged: after === text }
   }
 
-  it('[H9.1] is a dry run by default, prints one object with --json, and exits 0, 1 or 2 as it went', async () => {
+  it('[H9.1] the command is a dry run by default, prints one object with --json, and exits with 0, 1 or 2', async () => {
     const [dry, done, human, broken, both, nowhere] = await Promise.all([
       cli('dry', old, '--json'),
       cli('done', old, '--apply', '--json'),
@@ -218,7 +218,7 @@ describe('bellwether migrate-config-v2', () => {
     expect(JSON.parse(done.stdout)).toMatchObject({ applied: true, rollbackHint: expect.stringMatching(hint) })
     expect([done.code, done.unchanged]).toEqual([0, false])
     expect([human.code, human.unchanged]).toEqual([0, true])
-    expect(human.stdout).toContain('Beware: migration removes unsupported/deprecated fields')
+    expect(human.stdout).toContain('Risk: migration removes unsupported/deprecated fields')
     expect(human.stdout).not.toContain('\u001b')
     expect([broken.code, broken.unchanged, JSON.parse(broken.stdout)]).toEqual([
       1,

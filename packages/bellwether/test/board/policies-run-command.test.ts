@@ -17,7 +17,7 @@ const ports = { clock: systemClock, ids: uuidv7(systemClock, systemRandom) }
 const run = (command: string | readonly string[], given: Partial<CommandRequest> = {}) =>
   runCommand({ command, root, timeoutMs: 20_000, ...given }, ports)
 
-/** Alive, and not merely a line in the process table that nobody has read yet. */
+/** Alive, and not a zombie. */
 function alive(pid: number): boolean {
   try {
     return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))
@@ -34,7 +34,7 @@ const pidIn = (name: string) =>
 const gone = (pid: number) => until(`${pid} is gone`, async () => (alive(pid) ? undefined : true))
 
 describe('verify commands', () => {
-  it('tells how it ended and the end of what it wrote, from the root', async () => {
+  it('a verify command runs in the root and reports its exit and the end of its output', async () => {
     expect(await run('pwd; echo oops >&2; exit 3')).toMatchObject({
       exitCode: 3,
       signal: null,
@@ -48,7 +48,7 @@ describe('verify commands', () => {
     expect(output.endsWith('aEND\n')).toBe(true)
   })
 
-  it('ends at its time limit with everything it started, also what left its group and what ignores the request', async () => {
+  it('a verify command ends at its time limit with all of its processes, including those that left its group or ignore SIGTERM', async () => {
     const script =
       'trap "" TERM; (trap "" TERM; echo $BASHPID >child; exec sleep 300) & setsid sh -c "echo \\$\\$ >far; exec sleep 300" & sleep 300'
     const result = run(['bash', '-c', script], { timeoutMs: 1_000 })
@@ -58,8 +58,8 @@ describe('verify commands', () => {
     await gone(far)
   })
 
-  it('leaves nothing behind that goes on after it has passed, and does not wait for it', async () => {
-    // The second is known by its group alone: it has thrown its environment away.
+  it('after a verify command has passed, its background processes are ended without waiting for them', async () => {
+    // The second cleared its environment and is found by its process group only.
     for (const child of ['sleep 300', 'env -i sleep 300']) {
       const result = await run(`${child} & echo $! >child; exit 0`)
       expect(result).toMatchObject({ exitCode: 0, timedOut: false })
@@ -68,7 +68,7 @@ describe('verify commands', () => {
     }
   })
 
-  it('is ended when it is called off', async () => {
+  it('a verify command ends when it is aborted', async () => {
     const stop = new AbortController()
     const result = run('echo $$ >child; exec sleep 300', { signal: stop.signal })
     const child = await pidIn('child')
@@ -79,7 +79,7 @@ describe('verify commands', () => {
     expect(existsSync(join(root, 'late'))).toBe(false)
   })
 
-  it('sees only the environment that it was allowed', async () => {
+  it('a verify command sees only the allowed environment', async () => {
     process.env['BELLWETHER_TEST_SECRET'] = 'hunter2'
     process.env['BELLWETHER_TEST_OPEN'] = 'yes'
     try {
@@ -93,7 +93,7 @@ describe('verify commands', () => {
     }
   })
 
-  it('runs in a folder of the root and in no other', async () => {
+  it('a verify command runs only in folders of the root', async () => {
     mkdirSync(join(root, 'sub'))
     symlinkSync('sub', join(root, 'near'))
     symlinkSync('/tmp', join(root, 'far'))
@@ -108,7 +108,7 @@ describe('verify commands', () => {
     expect(ran).toBe(false)
   })
 
-  it('tells what could not be run as a result', async () => {
+  it('a command that cannot start is reported as a result', async () => {
     for (const command of [['/no/such/program'], [], [''], ['x\0y'], root] as const)
       expect([command, (await run(command)).exitCode === 0]).toEqual([command, false])
     expect(await run(['/no/such/program'])).toMatchObject({ failure: expect.stringContaining('ENOENT') })

@@ -1,4 +1,4 @@
-/** The whole of it on a real root, as a house composes it: policies from files, hints, a command as agent, chores, the loop. */
+/** The composed dispatcher on a real root: policies from files, hints, a command as agent, maintenance, the loop. */
 import { mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -48,8 +48,8 @@ const config = async (name: string, contents: object) => {
 }
 const never = new AbortController().signal
 
-describe('a house', () => {
-  it('[H8.3] [H8.4] hints stand in the prompt, and a run that failed writes what it taught, and no other file', async () => {
+describe('a composed dispatcher', () => {
+  it('[H8.3] [H8.4] the prompt contains hints, and a failed run writes its lesson and no other file', async () => {
     await config('knowledge-feedback.json', { enabled: true, timeoutMs: 5_000 })
     await mkdir(join(root, 'state'), { recursive: true })
     await writeFile(join(root, 'state', 'lessons-learned.json'), JSON.stringify({ lessons: ['mind the gap'] }))
@@ -73,7 +73,7 @@ describe('a house', () => {
     expect(after.sort()).toEqual(['knowledge-feedback.json', 'runs'])
   })
 
-  it('[H8.4] a knowledge policy that is broken degrades, and the dispatch goes on', async () => {
+  it('[H8.4] a broken knowledge policy degrades, and the dispatch continues', async () => {
     await config('knowledge-feedback.json', { enabledd: true })
     const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
@@ -82,7 +82,7 @@ describe('a house', () => {
     expect(report.knowledge?.degradeReason).toContain('enabledd')
   })
 
-  it('[H7.3] [H6.3] the root’s own policies count, and are read afresh for every dispatch', async () => {
+  it('[H7.3] [H6.3] the policies of the root apply and are read for every dispatch', async () => {
     await config('budget-policy.json', { global: { maxTaskRetries: 1 } })
     await config('recovery-policy.json', { recoveryChain: ['ann-bot', 'bob-bot'], default: { cooldownSec: 0 } })
     const { dispatcher } = await house('exit 1')
@@ -100,7 +100,7 @@ describe('a house', () => {
     await expect(dispatch(dispatcher, 'T-1', never)).rejects.toMatchObject({ code: 'invalid_policy' })
   })
 
-  it('the autopilot does a chain of tasks by itself', async () => {
+  it('the autopilot runs a chain of tasks', async () => {
     const { dispatcher, opened } = await house(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     await createRequest(dispatcher, { title: 'Two', dependencies: ['T-1'] }, 'ann')
@@ -115,7 +115,7 @@ describe('a house', () => {
     expect((await readFile(join(root, 'a.txt'), 'utf8')).length).toBe(6)
   })
 
-  it('[H4.2] its chores look at the real root, and forget runs that ended long ago', async () => {
+  it('[H4.2] maintenance checks the real root and removes the folders of old runs', async () => {
     const { dispatcher, opened } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     await dispatch(dispatcher, 'T-1', never)
@@ -130,7 +130,7 @@ describe('a house', () => {
     expect(opened.alerts.counts.size).toBe(0)
   })
 
-  it('a root of the reference opens unchanged: its tasks are done, and its lines stay as they are', async () => {
+  it('a root of the reference opens unchanged: its tasks run, and its lines stay', async () => {
     const line = (n: number, taskId: string, type: string, payload: object) =>
       `${JSON.stringify({ eventId: `e${n}`, taskId, type, messageType: '[TASK]', actor: 'broadcaster', at: '2026-02-27T00:00:00Z', payload })}\n`
     const old =
@@ -143,7 +143,7 @@ describe('a house', () => {
     const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     expect((await dispatch(dispatcher, 'T-001', never)).status).toBe('done')
     expect((await dispatch(dispatcher, 'T-002', never)).status).toBe('done')
-    await expect(dispatch(dispatcher, 'T-003', never)).rejects.toThrow('coder has claimed it by hand')
+    await expect(dispatch(dispatcher, 'T-003', never)).rejects.toThrow('coder claimed it')
     expect((await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).startsWith(old)).toBe(true)
   })
 })

@@ -1,4 +1,4 @@
-/** The same crashes on a real task root: the log is a file, and whoever comes after opens it afresh. Caches are rebuilt. */
+/** The same crashes on a real task root: the log is a file, and the next process opens it. Caches are rebuilt. */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -72,7 +72,7 @@ const linesOf = async (root: string) =>
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as TaskEvent)
 
-describe('a crash at every place, on files', () => {
+describe('a crash at every call, on files', () => {
   it.each([
     ['a task that is done', 3, () => ({}), ['done', 'blocked turn_unknown']],
     [
@@ -111,7 +111,7 @@ describe('a crash at every place, on files', () => {
     expect(places).toBeGreaterThan(8)
   })
 
-  it('[H6.4] [H7.4] the state files are caches: deleted, they come back the same, from the log alone', async () => {
+  it('[H6.4] [H7.4] deleted state files are rebuilt from the log with the same contents', async () => {
     const made = await place(() => ({ outcome: 'failed', error: 'no', deliverable: null, tokenUsage: 7 }))
     onTestFinished(() => leave(made))
     await live(made, 0)

@@ -1,6 +1,6 @@
 /**
- * The reconciler against a crash at every place: the dispatcher dies before or after each of its calls, another one opens the
- * same root, and the board must converge. Not a few examples: the places are counted and taken one by one, and in pairs.
+ * The reconciler after a crash at every call: the dispatcher dies before or after each of its calls, another one opens the
+ * same root, and the board must converge. All calls are tested one by one, and in pairs.
  */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
@@ -13,12 +13,12 @@ import { gated, gatedCaches, makeGate } from '../support/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
-// Past every cool-down (180 s), grace and lease (60 s); far below a person's day.
+// Longer than every cool-down (180 s), grace period and lease (60 s); far below a person's deadline of a day.
 const stepMs = 200_000
-// A task may be tried by three agents, each begun in one step and settled in the next, and lose one grace to each crash.
+// A task may have three agents, each started in one step and closed in the next, and lose one grace period per crash.
 const steps = 14
 
-/** One life of a dispatcher. Answers where it died, or null; and how many places it passed. */
+/** One life of a dispatcher: where it died, or null, and how many calls it made. */
 async function live(world: World, dieAt: number, between?: (step: number) => Promise<void>) {
   const gate = makeGate(dieAt)
   const dispatcher = createDispatcher(gated(gate, dispatcherOf(world)))
@@ -38,7 +38,7 @@ async function live(world: World, dieAt: number, between?: (step: number) => Pro
   return { died: null, passed: gate.passed }
 }
 
-/** Nothing is open, ready or cooling down: further steps would only wait for people. */
+/** Nothing is open, ready or in a cool-down: further steps would only wait for people. */
 async function atRest(world: World): Promise<boolean> {
   const state = await boardOf(world).sync()
   const rules = { firstAgent: 'coder', recovery: world.policies.recovery }
@@ -51,7 +51,7 @@ async function atRest(world: World): Promise<boolean> {
 const runIdOf = (event: TaskEvent) => event.payload['runId']
 const closings = (world: World) => world.root.events.filter(({ payload }) => typeof payload['outcome'] === 'string')
 
-/** What must hold once the board has come to rest, whoever died where. */
+/** What must hold when the board is idle again, wherever a dispatcher died. */
 async function check(world: World, where: string): Promise<string[]> {
   const state = await boardOf(world).sync()
   const intents = world.root.events.filter(({ type }) => type === 'task_started').map(({ eventId }) => eventId)
@@ -135,8 +135,8 @@ const stories: readonly Story[] = [
   },
 ]
 
-describe('a crash at every place', () => {
-  it.each(stories)('$name: converges from each single crash', async (story) => {
+describe('a crash at every call', () => {
+  it.each(stories)('$name: the board converges after each single crash', async (story) => {
     const calm = await story.make()
     expect(await live(calm, 0, story.between?.(calm))).toMatchObject({ died: null })
     expect(await check(calm, 'no crash')).toEqual(story.ends)
@@ -153,7 +153,7 @@ describe('a crash at every place', () => {
     expect(places).toBeGreaterThan(20)
   })
 
-  it.each(stories)('$name: converges from pairs of crashes, one in each of two lives', async (story) => {
+  it.each(stories)('$name: the board converges after pairs of crashes, one in each of two lives', async (story) => {
     const calm = await story.make()
     const { passed } = await live(calm, 0, story.between?.(calm))
     let pairs = 0
@@ -174,7 +174,7 @@ describe('a crash at every place', () => {
   })
 })
 
-/** The operator's or person's word again, unless it was said before the crash. */
+/** Repeats the operator's or person's command unless it was recorded before the crash. */
 function once(story: Story, made: World): (step: number) => Promise<void> {
   return async () => {
     const said = made.root.events.some(({ actor, type }) => actor === 'ann' && type !== 'task_created')

@@ -1,4 +1,4 @@
-/** A dispatcher that died between its intent line and the spawn: started again where that is certain, a person's where not. */
+/** A dispatcher that died between its intent line and the spawn: respawned if that is safe, otherwise left to a person. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher, type Dispatcher } from '../../src/board/dispatch/dispatcher.js'
@@ -8,7 +8,7 @@ import { gated, gatedCaches, makeGate } from '../support/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
-/** A world whose dispatcher died right after its intent line. */
+/** A setup whose dispatcher died right after its intent line. */
 async function widowed(change: (world: World) => void = () => undefined): Promise<World> {
   const world = makeWorld()
   change(world)
@@ -31,7 +31,7 @@ const taskOf = async (world: World) => (await boardOf(world).sync()).tasks.get('
 const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
 
 describe('a run whose dispatcher died before the spawn', () => {
-  it('is started after the grace with the same key, and done as if nothing had happened', async () => {
+  it('a run whose dispatcher died before the spawn is respawned after the grace period with the same key', async () => {
     const world = await widowed()
     world.kernel.script = () => ({})
     const dispatcher = dispatcherOf(world)
@@ -46,7 +46,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect(world.alerts).toEqual([])
   })
 
-  it('is started at once by a process that comes later than the grace: the kernel’s clock counts, not its own watch', async () => {
+  it('a process that starts after the grace period respawns at once, by the kernel’s clock', async () => {
     const world = await widowed()
     await world.clock.advance(61_000)
     world.clock.jumpWall(-3_600_000)
@@ -54,11 +54,11 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect(world.kernel.turns.size).toBe(1)
   })
 
-  it('two autopilots start one turn, whichever places they race through', async () => {
+  it('two autopilots spawn one turn, wherever they race', async () => {
     for (let first = 0; first < 40; first += 1) {
       const world = await widowed()
       await world.clock.advance(61_000)
-      // The one is held at each of its places in turn while the other does the whole step.
+      // One is paused at each of its calls while the other does a whole step.
       const gate = makeGate(first)
       const one = createDispatcher(gated(gate, dispatcherOf(world, { actor: 'one' })))
       const held = autopilotStep(one, gatedCaches(gate, noCaches))
@@ -72,7 +72,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     }
   })
 
-  it('both at once, call by call, start one turn', async () => {
+  it('two autopilots that alternate call by call spawn one turn', async () => {
     const world = await widowed()
     await world.clock.advance(61_000)
     const desks = ['one', 'two', 'three'].map((actor) => dispatcherOf(world, { actor }))
@@ -81,7 +81,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect(world.kernel.calls.filter((call) => call.startsWith('stop'))).toEqual([])
   })
 
-  it('hazard 20: one meant for another kernel is never started again, and a person is asked', async () => {
+  it('hazard 20: a run intended for another kernel is never respawned, and a person is asked', async () => {
     const world = await widowed()
     world.kernel.forgetAll()
     const dispatcher = dispatcherOf(world)
@@ -107,7 +107,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
 
-  it('one whose turn is named in the log was started, and is never started again', async () => {
+  it('a run whose turn is in the log is never respawned', async () => {
     const world = makeWorld()
     await put(world, created('T-1'))
     await step(world)
@@ -121,7 +121,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect((await taskOf(world)).fields['reasonCode']).toBe('turn_unknown')
   })
 
-  it('a kernel that cannot tell its name is never asked to start it again', async () => {
+  it('a kernel without an instance id never gets a respawn', async () => {
     const world = await widowed()
     const nameless: Spawner = { ...world.kernel, kernel: async () => null }
     const dispatcher = dispatcherOf(world, { spawner: nameless })
@@ -132,7 +132,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect((await taskOf(world)).status).toBe('blocked')
   })
 
-  it('nothing is started while the board is paused or the task frozen, and it is when they let go', async () => {
+  it('nothing is respawned while the board is paused or the task frozen; afterwards it is', async () => {
     const world = await widowed()
     await world.clock.advance(61_000)
     const ports = { board: boardOf(world), nowMs: () => world.clock.wallMs() }
@@ -147,7 +147,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect(world.kernel.turns.size).toBe(1)
   })
 
-  it('one that was aborted meanwhile is not started, and ends as aborted', async () => {
+  it('a run that was aborted before the respawn is not started and ends as aborted', async () => {
     const world = await widowed()
     await abort({ board: boardOf(world), nowMs: () => world.clock.wallMs() }, 'T-1', { by: 'ann' })
     const dispatcher = dispatcherOf(world)
@@ -158,7 +158,7 @@ describe('a run whose dispatcher died before the spawn', () => {
     expect((await taskOf(world)).status).toBe('failed')
   })
 
-  it('whoever dies at it again and again is believed the third time: a person is asked', async () => {
+  it('after three respawns whose dispatchers died, a person is asked', async () => {
     const world = await widowed()
     for (let death = 0; death < 5; death += 1) {
       await world.clock.advance(61_000)

@@ -1,4 +1,4 @@
-/** Opening from a snapshot: the same as reading the whole log, whatever the log holds and wherever the snapshot was taken. */
+/** Opening from a snapshot gives the same state as reading the whole log, for any log and any snapshot position. */
 import { appendFile, mkdir, readFile, readdir, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
@@ -33,7 +33,7 @@ async function readAll(path: string): Promise<Reader> {
   return reader
 }
 
-/** A snapshot of the log as it is now, as the scribe writes it. */
+/** A snapshot of the current log, as the snapshot writer writes it. */
 async function snapshotNow(root: TaskRoot): Promise<boolean> {
   const log = await systemDisk.openLog(root.log, 'read')
   if (log === 'missing') throw new Error('no log')
@@ -103,7 +103,7 @@ function textOf(one: Line): string {
 }
 
 describe('opening from a snapshot', () => {
-  it('[H3.1] gives the state that the whole log gives: any lines, any place, duplicates and stale tokens across it', async () => {
+  it('[H3.1] resuming gives the state of the whole log for any lines and position, with duplicates and stale tokens across it', async () => {
     const made = await testRoot()
     const root = await findRoot(made.path, testWorld)
     let resumed = 0
@@ -111,7 +111,7 @@ describe('opening from a snapshot', () => {
       fc.asyncProperty(fc.array(line, { maxLength: 40 }), fc.nat(40), fc.nat(200), async (lines, cut, torn) => {
         const texts = lines.map((one) => `${textOf(one)}\n`)
         const before = texts.slice(0, cut).join('')
-        // The snapshot may be taken while somebody is in the middle of a line.
+        // The snapshot may be taken while another process is writing a line.
         const after = Buffer.from(texts.slice(cut).join(''))
         const piece = after.subarray(0, Math.min(torn % 60, after.length))
         await writeFile(root.log, Buffer.concat([Buffer.from(before), piece]))
@@ -149,28 +149,30 @@ describe('opening from a snapshot', () => {
     const root = await findRoot(made.path, testWorld)
     expect(await snapshotNow(root)).toBe(true)
     await appendFile(root.log, `${JSON.stringify(created(1_000))}\n`)
-    const said: string[] = []
-    const log: Log = { ...quietLog, info: (_, text) => said.push(text), warn: (_, text) => said.push(text) }
+    const logged: string[] = []
+    const record = (fields: object, text: string) =>
+      logged.push('reason' in fields ? `${text}: ${String(fields.reason)}` : text)
+    const log: Log = { ...quietLog, info: record, warn: record }
     const open = async () => {
-      said.length = 0
+      logged.length = 0
       const opened = await TaskLog.open(root, systemDisk, log, 0)
-      const told = {
+      const found = {
         resumedAt: opened.resumedEvents,
         events: opened.fold.eventCount,
         tasks: opened.fold.tasks().length,
       }
       await opened.close()
-      return { ...told, said: said.join('; ') }
+      return { ...found, logged: logged.join('; ') }
     }
     return { made, root, open }
   }
 
-  it('reads on from the snapshot, and says so', async () => {
+  it('opening resumes from the snapshot and logs that', async () => {
     const { open } = await prepared()
-    expect(await open()).toMatchObject({ resumedAt: 300, events: 301, said: expect.stringContaining('on from') })
+    expect(await open()).toMatchObject({ resumedAt: 300, events: 301, logged: expect.stringContaining('resumed') })
   })
 
-  it('reads the whole log, and says why, when the snapshot is absent, other, broken, or of another log', async () => {
+  it('opening reads the whole log and logs why if the snapshot is missing, broken, of another version or of another log', async () => {
     const { root, open } = await prepared()
     const [ids] = (await readdir(root.state)).filter((name) => name.endsWith('.ids'))
     const good = {
@@ -182,24 +184,24 @@ describe('opening from a snapshot', () => {
     const swap = (from: string | RegExp, to: string) => writeFile(root.snapshot, text.replace(from, to))
     const other = Buffer.from(good.log)
     other.write('Tosk', other.indexOf('Task 7'))
-    const troubles: [string, () => Promise<unknown>][] = [
-      ['there is no snapshot', () => rm(root.snapshot)],
-      ['does not say how to go on', () => writeFile(root.snapshot, '{"tasks":{},"meta":{"version":2}}')],
-      ['does not say how to go on', () => swap('"version":2', '"version":3')],
-      ['does not say how to go on', () => writeFile(root.snapshot, good.snapshot.subarray(0, 5_000))],
-      ['is not what its hash says', () => swap('Task 17"', 'Task 71"')],
-      ['is not what its hash says', () => swap('"T-17":', '"T-71":')],
+    const damages: [string, () => Promise<unknown>][] = [
+      ['no snapshot', () => rm(root.snapshot)],
+      ['no resume data', () => writeFile(root.snapshot, '{"tasks":{},"meta":{"version":2}}')],
+      ['no resume data', () => swap('"version":2', '"version":3')],
+      ['no resume data', () => writeFile(root.snapshot, good.snapshot.subarray(0, 5_000))],
+      ['the hash of the snapshot does not match', () => swap('Task 17"', 'Task 71"')],
+      ['the hash of the snapshot does not match', () => swap('"T-17":', '"T-71":')],
       ['seal', () => swap(/"token":1,"problems"/, '"token":9,"problems"')],
       ['seal', () => swap(/"lineNumber":300/, '"lineNumber":301')],
-      ['ids of the snapshot’s events are missing', () => rename(join(root.state, ids!), join(root.state, 'x'))],
-      ['not those that it names', () => truncate(join(root.state, ids!), 160)],
-      ['not those that it names', () => writeFile(join(root.state, ids!), Buffer.from(good.ids).fill(1, 0, 3))],
-      ['of another log', () => writeFile(root.log, other)],
-      ['of another log', () => writeFile(root.log, Buffer.concat([good.log.subarray(0, 100), good.log]))],
+      ['index is missing', () => rename(join(root.state, ids!), join(root.state, 'x'))],
+      ['index does not match', () => truncate(join(root.state, ids!), 160)],
+      ['index does not match', () => writeFile(join(root.state, ids!), Buffer.from(good.ids).fill(1, 0, 3))],
+      ['belongs to another log', () => writeFile(root.log, other)],
+      ['belongs to another log', () => writeFile(root.log, Buffer.concat([good.log.subarray(0, 100), good.log]))],
     ]
-    for (const [why, harm] of troubles) {
+    for (const [why, harm] of damages) {
       await harm()
-      expect(await open(), why).toMatchObject({ resumedAt: 0, said: expect.stringContaining(why) })
+      expect(await open(), why).toMatchObject({ resumedAt: 0, logged: expect.stringContaining(why) })
       await Promise.all([
         writeFile(root.snapshot, good.snapshot),
         writeFile(join(root.state, ids!), good.ids),
@@ -207,30 +209,38 @@ describe('opening from a snapshot', () => {
       ])
       expect((await open()).resumedAt, why).toBe(300)
     }
-    // A log that was cut: what is left counts, and nothing else.
+    // A truncated log: only the rest counts.
     await writeFile(root.log, good.log.subarray(0, good.log.length / 2))
     const half = await open()
-    expect(half).toMatchObject({ resumedAt: 0, said: expect.stringContaining('shorter') })
+    expect(half).toMatchObject({ resumedAt: 0, logged: expect.stringContaining('shorter') })
     expect(half.events).toBe((await readAll(root.log)).fold.eventCount)
   })
 
-  it('is not stopped by what somebody put in the place of the snapshot or of the ids', async () => {
+  it('opening works with a folder or a link in the place of the snapshot or the index', async () => {
     const { root, open } = await prepared()
     const [ids] = (await readdir(root.state)).filter((name) => name.endsWith('.ids'))
     for (const path of [root.snapshot, join(root.state, ids!)]) {
       await rename(path, `${path}.aside`)
       await mkdir(path)
-      expect(await open()).toMatchObject({ resumedAt: 0, events: 301, said: expect.stringContaining('cannot be read') })
+      expect(await open()).toMatchObject({
+        resumedAt: 0,
+        events: 301,
+        logged: expect.stringContaining('cannot read the snapshot'),
+      })
       await rm(path, { recursive: true })
       await symlink('/dev/zero', path)
-      expect(await open()).toMatchObject({ resumedAt: 0, events: 301, said: expect.stringContaining('cannot be read') })
+      expect(await open()).toMatchObject({
+        resumedAt: 0,
+        events: 301,
+        logged: expect.stringContaining('cannot read the snapshot'),
+      })
       await rm(path)
       await rename(`${path}.aside`, path)
       expect((await open()).resumedAt).toBe(300)
     }
   })
 
-  it('reads the whole log when the ids are cut while a board is open, and goes on', async () => {
+  it('an open board reads the whole log if the index is truncated, and continues', async () => {
     const { made, root } = await prepared()
     const board = await boardOf(made, { resumeMinBytes: 0 })
     const [ids] = (await readdir(root.state)).filter((name) => name.endsWith('.ids'))
@@ -241,7 +251,7 @@ describe('opening from a snapshot', () => {
     expect(known?.token).toBe(1)
   })
 
-  it('goes on behind lines of ten megabytes, before and after its place', async () => {
+  it('resuming works with lines of 10 MB before and after the position', async () => {
     const made = await testRoot()
     const root = await findRoot(made.path, testWorld)
     const huge = `${JSON.stringify({ ...created(5), payload: { title: 'x'.repeat(10_000_000) } })}\n`
@@ -287,7 +297,7 @@ describe('opening from a snapshot', () => {
     }
   })
 
-  it('goes on when the log is exchanged for its compacted stream while a board is open', async () => {
+  it('an open board continues after the log is replaced by its compacted version', async () => {
     const { made, root } = await prepared()
     await appendFile(root.log, `${JSON.stringify(created(3))}\n${JSON.stringify(created(2_000))}\n`)
     const board = await boardOf(made, { resumeMinBytes: 0 })
@@ -300,14 +310,14 @@ describe('opening from a snapshot', () => {
     expect((await readAll(root.log)).fold.eventCount).toBe(board.state.eventCount)
   })
 
-  it('a board writes such snapshots itself, lets go of the ids, and still knows every event', async () => {
+  it('a board writes resumable snapshots itself, frees the ids, and still knows every event', async () => {
     const made = await testRoot()
     const draft = (n: number) => ({ eventId: `e${n}`, taskId: `T-${n}`, type: 'task_created' as const, actor: 'ann' })
     let at = 0
     const clock = { ...testWorld.clock, monotonicMs: () => (at += 10_000) }
     const board = await boardOf(made, { snapshots: true, resumeMinBytes: 0, clock, lockTtlMs: 1e9 })
     for (let n = 0; n < 6; n += 1) await board.write(() => [draft(n)])
-    // Known from the file of ids, from the table, and not at all.
+    // Known from the index file, known from the table, unknown.
     const again = await board.write(() => [draft(0), draft(5), draft(6)])
     expect(again.map(({ token }) => token)).toEqual([2, 7, 8].map((token) => again[0]!.token! + token - 2))
     expect((await made.lines()).filter((text) => text.includes('task_created'))).toHaveLength(7)

@@ -1,6 +1,6 @@
 /**
- * Any schedule of dispatchers, deaths, operators, people and clocks: first everything may happen, then faults cease, and the
- * board must come to rest with nothing lost, doubled or stuck. Found by chance, shrunk to the shortest schedule.
+ * Random schedules of dispatchers, crashes, operators, people and clocks: first anything may happen, then faults stop, and the
+ * board must become idle with nothing lost, doubled or stuck. fast-check shrinks a failure to the shortest schedule.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import fc from 'fast-check'
@@ -75,7 +75,7 @@ async function say(world: World, what: number, id: string): Promise<void> {
   try {
     await words[what]!()
   } catch (error) {
-    // What the board refuses is refused: that is no fault.
+    // A rejected command is not a failure.
     if (!(error instanceof InvalidInput)) throw error
   }
 }
@@ -106,14 +106,14 @@ async function play(world: World, moves: readonly Move[]): Promise<void> {
 
 const restStatuses = ['done', 'failed']
 
-it('comes to rest after any schedule, with every run closed once and counted once', async () => {
+it('the board becomes idle after any schedule, with every run closed once and counted once', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(move, { minLength: 5, maxLength: 40 }), async (moves) => {
       const world = makeWorld()
       await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }), created('T-3', { priority: 2 }))
       await play(world, moves)
       const spawnedBefore = world.kernel.calls.filter((call) => call.startsWith('spawn')).length
-      // Faults cease, operators let go, turns end, and a week passes.
+      // Faults stop, operators release everything, turns end, and a week passes.
       const dispatcher = dispatcherOf(world, { actor: 'last' })
       await say(world, 4, 'T-1')
       for (const id of ids) await say(world, 2, id)

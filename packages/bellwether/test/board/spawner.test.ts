@@ -1,4 +1,4 @@
-/** The board's way to the kernel, on a real database: one key is one turn, and whoever waits is told how it ended. */
+/** The kernel spawner on a real database: one key gives one turn, and waiters learn how it ended. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
@@ -22,12 +22,12 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-it('starts one turn for a key, however often it is asked, and finds it again', async () => {
+it('repeated spawns with one key start one turn', async () => {
   const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', budget }
   expect(await spawner.status(request.key)).toEqual({ status: 'unknown' })
   const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => spawner.spawn(request, never)))
   for (const other of others) expect(other).toEqual(first)
-  // Another process, after a crash: the same key, another agent even. Nothing starts.
+  // Another process after a crash: the same key, even with another agent, starts nothing.
   const again = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
   expect(await again.spawn({ ...request, agent: 'tester' }, never)).toEqual(first)
   expect(await t.one('select count(*)::int as turns from state.agent_inbox')).toEqual({ turns: 1 })
@@ -50,7 +50,7 @@ it('starts one turn for a key, however often it is asked, and finds it again', a
   expect(await spawner.spawn(request, never)).toEqual(first)
 })
 
-it('stops a turn by its key, tells whoever waits, and refuses a key that nobody knows', async () => {
+it('a turn is stopped by its key, waiters are informed, and an unknown key is rejected', async () => {
   const request = { key: t.ids.next(), taskId: 'task-2', agent: 'coder', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)
   const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
@@ -60,7 +60,7 @@ it('stops a turn by its key, tells whoever waits, and refuses a key that nobody 
   await expect(spawner.stop(t.ids.next(), 'x')).rejects.toMatchObject({ code: 'unknown_turn' })
 })
 
-it('answers how the turn stands when the wait is given up', async () => {
+it('an aborted wait returns the current status of the turn', async () => {
   const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)
   const patience = new AbortController()
@@ -70,14 +70,14 @@ it('answers how the turn stands when the wait is given up', async () => {
   expect(await spawner.ended(t.ids.next(), AbortSignal.abort())).toEqual({ status: 'unknown' })
 })
 
-it('does not know the turns of another project', async () => {
+it('the spawner does not know the turns of another project', async () => {
   const request = { key: t.ids.next(), taskId: 'task-4', agent: 'tester', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
   expect(await elsewhere.status(request.key)).toEqual({ status: 'unknown' })
 })
 
-it('names its kernel: the same for every connection and after a restart, another for another database or project', async () => {
+it('the kernel id is the same for every connection and after a restart, and differs per database and project', async () => {
   const name = async (of: Spawner) => (await of.kernel())?.id
   const mine = await name(spawner)
   expect(mine).toMatch(/^pg:\d{10,}:[0-9A-F]{8}:\d+:/)
@@ -105,7 +105,7 @@ it.each(['before spawner.kernel', 'after spawner.kernel', 'before spawner.spawn'
     await Promise.race([autopilotStep(dispatcher, gatedCaches(gate, noCaches)), gate.died])
     await settle()
     expect(gate.where).toBe(where)
-    // Past the lease of a claim and the grace of an intent, by every clock.
+    // Longer than the lease of a claim and the grace period of an intent, by every clock.
     await t.advance(130)
     await world.clock.advance(130_000)
     const others = [dispatcherOf(world, { spawner: own() }), dispatcherOf(world, { spawner: own() })]
@@ -120,7 +120,7 @@ it.each(['before spawner.kernel', 'after spawner.kernel', 'before spawner.spawn'
     expect(turns).toHaveLength(1)
     expect((await boardOf(world).sync()).tasks.get('T-1')).toMatchObject({
       status: 'in_progress',
-      // Whoever died after the spawn could not write down what came of it; the key finds it.
+      // A dispatcher that died after the spawn could not record it; the key finds the turn.
       runs: [
         where === 'after spawner.spawn' ? { runId: runs[0] } : { runId: runs[0], agentTurnId: turns[0]!.agent_turn_id },
       ],

@@ -9,7 +9,7 @@ import { systemMachine } from '../../src/ports/disk/machine.js'
 import { add, boardOf, line, testRoot, testWorld } from './storage-support.js'
 
 describe('a board', () => {
-  it('writes what was decided, with id, tag, time and token, and reads it again', async () => {
+  it('a board writes drafts with id, tag, time and token, and reads them again', async () => {
     const root = await testRoot()
     const board = await boardOf(root)
     const [first] = await board.write(() => [add('T-1', { priority: 3, dependencies: ['T-0'], instruction: 'do it' })])
@@ -35,14 +35,14 @@ describe('a board', () => {
     await Promise.all([board.close(), again.close()])
   })
 
-  it('opens an existing root of the reference without changing a byte, and goes on in it', async () => {
+  it('a board opens a root of the reference without changing a byte, and continues in it', async () => {
     const root = await testRoot()
     const lines = [
       line('task_created', 'T-001', { title: 'one', assigneeHint: 'coder' }),
       line('task_claimed', 'T-001', { from: 'pending', to: 'claimed', owner: 'coder' }),
       line('task_done', 'T-001', { from: 'claimed', to: 'done', result: 'ok' }),
     ]
-    // As Python's json writes it, and without the last newline.
+    // As Python's json module writes it, without the last newline.
     const text = lines.map((one) => JSON.stringify(one, undefined, 1).replaceAll('\n', '')).join('\n')
     await root.writeLog(text)
     const snapshot = JSON.stringify({ tasks: {}, meta: { version: 2, updatedAt: 'x' } }, undefined, 2)
@@ -62,7 +62,7 @@ describe('a board', () => {
     await board.close()
   })
 
-  it('sees what another process has appended, when it syncs and before it decides', async () => {
+  it('a board sees what another process appended, on sync and before it decides', async () => {
     const root = await testRoot()
     const [one, two] = [await boardOf(root), await boardOf(root)]
     await one.write(() => [add('T-1')])
@@ -74,7 +74,7 @@ describe('a board', () => {
     await Promise.all([one.close(), two.close()])
   })
 
-  it('writes the same eventId once, and refuses it for another event', async () => {
+  it('a board writes the same eventId once, and rejects it for another event', async () => {
     const root = await testRoot()
     const board = await boardOf(root)
     const draft = { ...add('T-1'), eventId: 'key-1' }
@@ -89,7 +89,7 @@ describe('a board', () => {
     await Promise.all([board.close(), other.close()])
   })
 
-  it('writes nothing of a group in which one event is illegal', async () => {
+  it('a board writes nothing of a group with an illegal event', async () => {
     const root = await testRoot()
     const board = await boardOf(root)
     await board.write(() => [add('T-1')])
@@ -126,7 +126,7 @@ describe('a board', () => {
     await expect(board.sync()).rejects.toMatchObject({ code: 'board_closed' })
   })
 
-  it('notices a log that was replaced by another file, and reads it anew', async () => {
+  it('a board notices that its log file was replaced, and reads it again', async () => {
     const root = await testRoot()
     const board = await boardOf(root)
     await board.write(() => [add('T-1'), add('T-2')])
@@ -143,7 +143,7 @@ describe('a board', () => {
 })
 
 describe('hostile lines in the log', () => {
-  it('are reported and kept, and everything else counts', async () => {
+  it('hostile lines are reported and stay in the log, and all other lines count', async () => {
     const root = await testRoot()
     const long = JSON.stringify(line('task_created', 'T-long', { text: 'x'.repeat(10 * 2 ** 20) }))
     const deep = JSON.stringify(line('task_created', 'T-deep', { a: 0 })).replace(
@@ -177,7 +177,7 @@ describe('hostile lines in the log', () => {
 })
 
 describe('the place of a root', () => {
-  it('is refused on a network filesystem, with the reason', async () => {
+  it('a root on a network filesystem is rejected with the reason', async () => {
     const root = await testRoot()
     for (const type of ['nfs', 'nfs4', 'cifs', 'smb3', 'fuse.sshfs', 'fuse.s3fs', '9p', 'ceph', 'glusterfs'])
       expect(isNetwork(type), type).toBe(true)
@@ -187,7 +187,7 @@ describe('the place of a root', () => {
     await expect(boardOf(root, { machine })).rejects.toMatchObject({ code: 'network_filesystem' })
   })
 
-  it('must be a folder, and its folders and files must lie in it', async () => {
+  it('a root must be a folder, and its folders and files must be inside it', async () => {
     await expect(boardOf('/nowhere/at/all')).rejects.toMatchObject({ code: 'no_such_root' })
     const [root, other] = [await testRoot(), await testRoot()]
     await rm(join(root.path, 'state'), { recursive: true })
@@ -234,7 +234,7 @@ function failing(plan: { flush?: number; append?: number; short?: number }): Dis
 }
 
 describe('a disk that fails', () => {
-  it('in an fsync: the log is opened and read again, and the group counts once', async () => {
+  it('after a failed fsync the log is reopened, and the group counts once', async () => {
     const root = await testRoot()
     const board = await boardOf(root, { disk: failing({ flush: 1 }) })
     const [event] = await board.write(() => [add('T-1')])
@@ -244,7 +244,7 @@ describe('a disk that fails', () => {
     expect((await boardOf(root)).state.eventCount).toBe(1)
   })
 
-  it('in every fsync: nothing is acknowledged, and trying again with the same id is safe', async () => {
+  it('if every fsync fails nothing is acknowledged, and a retry with the same id is safe', async () => {
     const root = await testRoot()
     const board = await boardOf(root, { disk: failing({ flush: 2 }) })
     const draft = { ...add('T-1'), eventId: 'once' }
@@ -254,7 +254,7 @@ describe('a disk that fails', () => {
     await board.close()
   })
 
-  it('that is full leaves a torn line, which the next writer closes and never cuts', async () => {
+  it('a full disk leaves a torn line, which the next writer closes and never cuts', async () => {
     const root = await testRoot()
     const board = await boardOf(root, { disk: failing({ short: 1 }) })
     await board.write(() => [add('T-1')])

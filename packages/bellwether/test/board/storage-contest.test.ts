@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { contest } from './storage-contest.js'
 
-it('[H2.5] eight processes, some stopped past their lease and some killed, lose and double nothing', async () => {
+it('[H2.5] eight processes, some stopped beyond their lease and some killed, lose and duplicate nothing', async () => {
   const report = await contest(8, 3)
   expect(report).toMatchObject({ lost: [], outOfStep: [], crashed: [] })
   expect(report.counted).toBeGreaterThanOrEqual(report.acknowledged)

@@ -1,7 +1,7 @@
 /**
- * Many processes write to one root while some of them are stopped past their lease, and some killed, in the middle of a write.
- * Always: the verdict is read from the log itself, with a fold of its own: every acknowledged event counts once, and the
- * numbers that count are 1, 2, 3, … without a gap or a repetition, so no write was decided on an old state.
+ * Many processes write to one root while some of them are stopped beyond their lease or killed in the middle of a write.
+ * The verdict comes from the log, with a separate fold: every acknowledged event counts once, and the
+ * counted numbers are 1, 2, 3, … without gap or repetition, so no write was decided on an old state.
  * As a command: tsx --conditions=@bellwether/source packages/bellwether/test/board/storage-contest.ts --seconds 30
  */
 import { spawn, type ChildProcess } from 'node:child_process'
@@ -24,7 +24,7 @@ import { quietLog } from '../support/quiet-log.js'
 const writer = fileURLToPath(new URL('./storage-writer.ts', import.meta.url))
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 const [ttlMs, graceMs] = [150, 50]
-// Past the lease and the grace: whoever comes back finds another holder.
+// Longer than lease and grace period: a process that resumes finds another holder.
 const stopMs = 400
 
 export interface ContestReport {
@@ -64,11 +64,11 @@ function startWriter(root: string, name: string): Writer {
   }
   child.stdout.on('data', (data: Buffer) => (one.said += data.toString()))
   child.stderr.on('data', (data: Buffer) => (one.complained += data.toString()))
-  child.stdin.on('error', () => undefined) // EPIPE once it is gone; its end is what tells
+  child.stdin.on('error', () => undefined) // EPIPE after it died; its exit is handled below
   return one
 }
 
-/** The process that holds the newest lock at this moment. */
+/** The process that holds the newest lock. */
 async function holder(locks: string): Promise<number | undefined> {
   const top = generations(await readdir(locks)).at(-1)
   if (top?.kind !== 'lock') return undefined

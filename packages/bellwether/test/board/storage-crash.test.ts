@@ -7,7 +7,7 @@ import { systemDisk, type Disk, type LogFile } from '../../src/ports/disk/disk.j
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { add, boardOf, hastyDisk, testRoot, testWorld, type TestRoot } from './storage-support.js'
 
-/** A disk that dies before its n-th step; with `half`, in the middle of what that step writes. Dead, it does nothing more. */
+/** A disk that fails before its n-th step, with `half` in the middle of its write, and does nothing afterwards. */
 function mortal(dieAt: number, half: boolean): { disk: Disk; steps(): number } {
   let step = 0
   let dead = false
@@ -43,8 +43,12 @@ function mortal(dieAt: number, half: boolean): { disk: Disk; steps(): number } {
   return { disk, steps: () => step }
 }
 
-/** What a machine knows after the writer's death, when its lease is over. */
-const later = { ...systemMachine, upMs: () => systemMachine.uptimeMs() + 3_600_000, process: () => ({ alive: false }) }
+/** The machine after the writer died and its lease expired. */
+const later = {
+  ...systemMachine,
+  uptimeMs: () => systemMachine.uptimeMs() + 3_600_000,
+  process: () => ({ alive: false }),
+}
 
 async function work(board: Board): Promise<string[]> {
   const acknowledged: string[] = []
@@ -74,7 +78,7 @@ async function opens(root: TestRoot, acknowledged: readonly string[]): Promise<v
 }
 
 describe('a crash', () => {
-  it('at any step of appends, locks and snapshots leaves a root that opens, with all that was acknowledged', async () => {
+  it('a crash at any step of appends, locks and snapshots leaves a root that opens with everything acknowledged', async () => {
     const clean = mortal(0, false)
     const whole = await boardOf(await testRoot(), { disk: clean.disk, snapshots: true })
     await work(whole)
@@ -85,7 +89,7 @@ describe('a crash', () => {
         const root = await testRoot()
         const acknowledged: string[] = []
         const board = await boardOf(root, { disk: mortal(dieAt, half).disk, snapshots: true })
-        // A dead process runs no further line of ours; here it can only throw.
+        // A dead process runs no code; here it can only throw.
         const tracked = {
           ...board,
           write: async (decide: Parameters<Board['write']>[0]) => track(await board.write(decide)),
@@ -94,7 +98,7 @@ describe('a crash', () => {
           () => 'it lived',
           (error: Error) => error.message,
         )
-        expect(end).toMatch(/dead|nobody knows|it lived/)
+        expect(end).toMatch(/dead|Cannot confirm|it lived/)
         function track<T extends readonly { eventId: string }[]>(events: T): T {
           acknowledged.push(...events.map((event) => event.eventId))
           return events
@@ -104,7 +108,7 @@ describe('a crash', () => {
       }
   }, 60_000)
 
-  it('that cuts the log at any byte of the last group leaves a root that opens, and the next write closes the line', async () => {
+  it('a crash that cuts the log at any byte of the last group leaves a root that opens, and the next write closes the line', async () => {
     const root = await testRoot()
     const board = await boardOf(root)
     await board.write(() => [add('T-1')])
@@ -117,7 +121,7 @@ describe('a crash', () => {
       const again = await boardOf(root, { disk: hastyDisk })
       const wholes = cut >= bytes.length - 1 ? 2 : cut >= firstEnd ? 1 : 0
       expect(again.state.eventCount, `cut at ${cut}`).toBe(1 + wholes)
-      // Every byte is opened; written is where the lines end, and at every seventh byte.
+      // Opens at every byte; writes at line ends and at every seventh byte.
       if (cut % 7 > 0 && Math.abs(cut - firstEnd) > 2 && cut < bytes.length - 2) {
         await again.close()
         continue
@@ -137,7 +141,7 @@ describe('a crash', () => {
     await board.close()
   }, 60_000)
 
-  it('in the middle of another writer’s line is seen by a reader as nothing yet', async () => {
+  it('a reader ignores the incomplete line of another writer', async () => {
     const root = await testRoot()
     const [writer, reader] = [await boardOf(root), await boardOf(root)]
     await writer.write(() => [add('T-1')])
@@ -156,7 +160,7 @@ describe('a crash', () => {
 })
 
 describe('compaction', () => {
-  it('[H3.4] gives the same tasks for any sequence of lines, good and bad', async () => {
+  it('[H3.4] compaction gives the same tasks for any sequence of valid and invalid lines', async () => {
     const types = [
       'task_created',
       'task_claimed',

@@ -10,7 +10,7 @@ import { add, boardOf, testRoot, testWorld } from './storage-support.js'
 
 const terms = { owner: 'tester', ttlMs: 30_000, graceMs: 15_000, waitMs: 0 }
 
-/** A world whose time only moves when it is told to; its machine's scale and the wall clock apart. */
+/** Ports whose uptime and wall clock move separately, and only when the test says so. */
 function slowWorld(more: Partial<Machine> = {}): LockPorts & { pass(ms: number): void; setWall(ms: number): void } {
   let [upMs, wallMs] = [1_000_000, Date.now()]
   const pass = (ms: number) => {
@@ -34,7 +34,7 @@ const lockOf = (agoSec: number, more: object = {}) => ({
 })
 
 describe('the lock of the log', () => {
-  it('[H2.1] says who holds it, since when, until when, on what, and with which token', async () => {
+  it('[H2.1] a lock file names owner, creation, expiry, resource and token', async () => {
     const { locks } = await testRoot()
     const held = await acquire(locks, 0, terms, testWorld)
     const record = JSON.parse(await readFile(join(locks, generationName(1, 'lock')), 'utf8')) as Record<string, unknown>
@@ -50,7 +50,7 @@ describe('the lock of the log', () => {
     await held.release()
   })
 
-  it('[H2.1] gives a token once, and the next one is higher', async () => {
+  it('[H2.1] every acquisition has a higher token', async () => {
     const { locks, lockNames } = await testRoot()
     const tokens: number[] = []
     for (let at = 0; at < 3; at += 1) {
@@ -60,11 +60,11 @@ describe('the lock of the log', () => {
     }
     expect(tokens).toEqual([1, 2, 3])
     expect(await lockNames()).toEqual([generationName(3, 'free')])
-    // Also when the folder forgot them: the log has not.
+    // Also after the lock files were deleted: the log has the highest token.
     expect((await acquire(locks, 41, terms, testWorld)).token).toBe(42)
   })
 
-  it('[H2.2] is waited for, and refused as contention when it is not free in time', async () => {
+  it('[H2.2] acquire waits for the lock, and fails with lock_contention if it is not free in time', async () => {
     const { locks } = await testRoot()
     const world = slowWorld()
     const held = await acquire(locks, 0, terms, world)
@@ -77,7 +77,7 @@ describe('the lock of the log', () => {
     expect((await acquire(locks, 0, waiting, world)).mustFence).toBe(false)
   })
 
-  it('[H2.2] [H2.5] is taken over past its expiry and the grace, as a new generation beside the old one', async () => {
+  it('[H2.2] [H2.5] after expiry and grace period a lock is taken over as a new generation next to the old one', async () => {
     const { locks, lockNames } = await testRoot()
     const world = slowWorld()
     const first = await acquire(locks, 0, terms, world)
@@ -87,14 +87,14 @@ describe('the lock of the log', () => {
     world.pass(2_000)
     const second = await acquire(locks, 0, terms, world)
     expect(second).toMatchObject({ token: 2, mustFence: true })
-    // The old one stands until the fence is in the log; its release harms nobody.
+    // The old one stays until the fence is in the log; its release does no harm.
     expect(await lockNames()).toEqual([generationName(1, 'lock'), generationName(2, 'lock')])
     await first.release()
     expect(await lockNames()).toContain(generationName(2, 'lock'))
     await second.clearBelow()
   })
 
-  it('[H2.2] of a dead process is taken over as soon as it has expired', async () => {
+  it('[H2.2] the lock of a dead process is taken over as soon as it has expired', async () => {
     const { locks } = await testRoot()
     const world = slowWorld(dead)
     await acquire(locks, 0, terms, world)
@@ -104,7 +104,7 @@ describe('the lock of the log', () => {
     expect(await acquire(locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
   })
 
-  it('[H2.2] holds although the wall clock jumps a day, and does not hold for a day', async () => {
+  it('[H2.2] a lock neither expires nor lasts longer when the wall clock jumps by a day', async () => {
     const { locks } = await testRoot()
     const world = slowWorld()
     await acquire(locks, 0, terms, world)
@@ -115,7 +115,7 @@ describe('the lock of the log', () => {
     expect((await acquire(locks, 0, terms, world)).token).toBe(2)
   })
 
-  it('[H2.5] is never given twice, however many want it at once', async () => {
+  it('[H2.5] concurrent acquisitions never get the same generation', async () => {
     const { locks } = await testRoot()
     let [inside, most] = [0, 0]
     const seen = new Set<number>()
@@ -133,9 +133,9 @@ describe('the lock of the log', () => {
     expect(seen.size).toBe(40)
   })
 
-  it('[H2.5] is given up by one whose number was outgrown before it was created', async () => {
+  it('[H2.5] acquire gives up a generation if a higher one exists after creating it', async () => {
     const { locks, lockNames } = await testRoot()
-    // Between the counting and the creating of number 1, others come and go.
+    // Between listing and creating number 1, others acquire and release.
     const disk = {
       ...systemDisk,
       createExclusive: async (path: string, draft: string, bytes: Uint8Array) => {
@@ -147,7 +147,7 @@ describe('the lock of the log', () => {
     expect(await lockNames()).toEqual([generationName(2, 'free')])
   })
 
-  it('waits for a tool of the reference that holds its own lock', async () => {
+  it('acquire waits for a tool of the reference that holds its own lock', async () => {
     const { locks, writeLock } = await testRoot()
     const path = await writeLock('task-board.lock', lockOf(1, { pid: process.pid }))
     await expect(acquire(locks, 0, terms, testWorld)).rejects.toMatchObject({ code: 'lock_contention' })
@@ -155,7 +155,7 @@ describe('the lock of the log', () => {
     expect((await acquire(locks, 0, terms, testWorld)).token).toBe(1)
   })
 
-  it('that is empty, broken, huge, a link or a folder goes by its age, and stops nobody for ever', async () => {
+  it('a lock file that is empty, broken, huge, a link or a folder expires by its age', async () => {
     const makers: Record<string, (path: string) => Promise<unknown>> = {
       empty: (path) => writeFile(path, ''),
       broken: (path) => writeFile(path, '{"owner":'),
@@ -178,13 +178,13 @@ describe('the lock of the log', () => {
 })
 
 describe('a board whose lock was lost', () => {
-  it('[H2.5] finds that its late lines do not count, decides again, and nothing is lost or doubled', async () => {
+  it('[H2.5] a board whose lock was taken over finds that its late lines do not count, decides again, and loses or duplicates nothing', async () => {
     const root = await testRoot()
     const fast = { lockTtlMs: 1_000_000 }
     const rival = await boardOf(root, fast)
     await rival.write(() => [add('counter', { count: 0 })])
     let slept = 0
-    // It sleeps between its check and its append, while the rival takes over: hazard 19 as it happens.
+    // It is stopped between its check and its append while the rival takes over (hazard 19).
     const disk = {
       ...systemDisk,
       openLog: async (path: string, access: 'read' | 'append') => {
@@ -215,13 +215,13 @@ describe('a board whose lock was lost', () => {
     expect(event).toMatchObject({ token: 4, payload: { count: 2 } })
     const again = await boardOf(root)
     expect(again.state.tasks.get('counter')!.fields['count']).toBe(2)
-    // Created, the rival's fence, its count, the late line, the sleeper's count.
+    // The creation, the rival's fence and count, the late line, the second attempt.
     expect((await root.lines()).map((text) => (JSON.parse(text) as { token: number }).token)).toEqual([1, 3, 3, 2, 4])
     expect(again.state.eventCount).toBe(4)
     await Promise.all([rival, sleeper, again].map((board) => board.close()))
   })
 
-  it('[H2.5] does not even append when it knows that it slept through its lease', async () => {
+  it('[H2.5] a board that knows that its lease expired does not append', async () => {
     const root = await testRoot()
     const world = slowWorld()
     const board = await boardOf(root, { clock: world.clock, machine: world.machine })
@@ -240,7 +240,7 @@ describe('a board whose lock was lost', () => {
 describe('recover-stale-locks', () => {
   const options = { apply: false, force: false, yes: false }
 
-  it('[H2.3] shows by default, acts with apply, and writes each reclaim into the audit with time and old owner', async () => {
+  it('[H2.3] recover-stale-locks lists by default, reclaims with apply, and records each reclaim with time and old owner', async () => {
     const root = await testRoot()
     const path = await root.writeLock('manual.lock', lockOf(3_600, { owner: 'gone' }))
     const dry = await recoverStaleLocks({ ...options, root: root.path }, testWorld)
@@ -256,7 +256,7 @@ describe('recover-stale-locks', () => {
     ])
   })
 
-  it('[H2.4] leaves a lock that is younger than its TTL, unless forced', async () => {
+  it('[H2.4] recover-stale-locks leaves a lock younger than its TTL unless forced', async () => {
     const root = await testRoot()
     await root.writeLock('fresh.lock', lockOf(10))
     const asked = { ...options, root: root.path, apply: true }
@@ -271,7 +271,7 @@ describe('recover-stale-locks', () => {
     expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
   })
 
-  it('[H2.4] refuses more than one at once without yes', async () => {
+  it('[H2.4] recover-stale-locks rejects more than one lock at once without yes', async () => {
     const root = await testRoot()
     await root.writeLock('a.lock', lockOf(100))
     await root.writeLock('b.lock', lockOf(100))
@@ -282,7 +282,7 @@ describe('recover-stale-locks', () => {
     expect((await recoverStaleLocks({ ...asked, yes: true }, testWorld)).reclaimed).toHaveLength(2)
   })
 
-  it('[H2.2] calls a lock stale for the reasons that the board does', async () => {
+  it('[H2.2] recover-stale-locks uses the same staleness rules as the board', async () => {
     const root = await testRoot()
     await root.writeLock('dead.lock', lockOf(35))
     await root.writeLock('alive.lock', lockOf(35, { pid: process.pid, createdAtTs: past(-1) }))
@@ -299,7 +299,7 @@ describe('recover-stale-locks', () => {
     expect(names(held)).toEqual(['alive.lock', 'elsewhere.lock', 'folder.lock', 'link.lock', 'new-empty.lock'])
   })
 
-  it('[H2.5] leaves a fresh lock that took the place of the one it judged', async () => {
+  it('[H2.5] recover-stale-locks leaves a new lock that replaced the checked one', async () => {
     const root = await testRoot()
     const path = await root.writeLock('swapped.lock', lockOf(100))
     const fresh = JSON.stringify(lockOf(1, { owner: 'fresh' }))
@@ -319,7 +319,7 @@ describe('recover-stale-locks', () => {
     expect(await readFile(join(root.locks, 'recovery.audit.jsonl'), 'utf8')).toContain('not_reclaimed')
   })
 
-  it('[H2.5] makes the next holder of a reclaimed lock fence the old one off', async () => {
+  it('[H2.5] the next holder after a reclaim appends a fence', async () => {
     const root = await testRoot()
     const world = slowWorld(dead)
     await acquire(root.locks, 0, terms, world)
@@ -330,7 +330,7 @@ describe('recover-stale-locks', () => {
     expect(await acquire(root.locks, 0, terms, world)).toMatchObject({ token: 2, mustFence: true })
   })
 
-  it('fails and reclaims nothing where it cannot write its audit', async () => {
+  it('recover-stale-locks fails and reclaims nothing if it cannot write its audit log', async () => {
     const root = await testRoot()
     await root.writeLock('a.lock', lockOf(100))
     await mkdir(join(root.locks, 'recovery.audit.jsonl'))
@@ -339,11 +339,11 @@ describe('recover-stale-locks', () => {
     expect(await root.lockNames()).toContain('a.lock')
   })
 
-  it('tells in words that a folder may not be written', async () => {
+  it('recover-stale-locks explains missing write permission', async () => {
     const root = await testRoot()
     await chmod(root.locks, 0o500)
     const refused = () => Promise.reject(Object.assign(new Error('EACCES'), { code: 'EACCES' }))
-    // Root may write anywhere; the refusal of the system is played for it.
+    // Root may write anywhere, so the system error is simulated.
     const disk = process.getuid?.() === 0 ? { ...systemDisk, createExclusive: refused } : systemDisk
     const board = await boardOf(root, { disk })
     await expect(board.write(() => [add('T-1')])).rejects.toMatchObject({ name: 'Terminal', code: 'permission_denied' })

@@ -1,4 +1,4 @@
-/** What the storage tests share: a root of their own, a world that they can change, and a board with short leases. */
+/** Shared by the storage tests: a temporary root, controllable ports, and a board with short leases. */
 import { mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -68,7 +68,7 @@ export async function boardOf(root: TestRoot | string, more: Partial<BoardOption
   return board
 }
 
-/** For tests that are not about what survives a power cut. */
+/** For tests that do not depend on fsync. */
 export const hastyDisk: Disk = {
   ...systemDisk,
   openLog: async (path, access) => {
@@ -79,7 +79,7 @@ export const hastyDisk: Disk = {
 
 let made = 0
 
-/** A line as the reference writes it. */
+/** A line in the format of the reference. */
 export function line(type: TaskEvent['type'], taskId = 'T-1', payload: object = {}, more: object = {}): object {
   made += 1
   const at = new Date(Date.parse('2026-01-01T00:00:00Z') + made * 1_000).toISOString()

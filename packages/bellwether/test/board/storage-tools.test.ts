@@ -20,7 +20,7 @@ const history = () => [
 ]
 
 describe('rebuild-snapshot', () => {
-  it('[H3.1] [H3.2] gives the same bytes for the same events, dated by the last of them', async () => {
+  it('[H3.1] [H3.2] rebuild-snapshot gives the same bytes for the same events, with the time of the last event', async () => {
     const [one, two] = [await testRoot(), await testRoot()]
     const events = history()
     for (const root of [one, two]) {
@@ -40,7 +40,7 @@ describe('rebuild-snapshot', () => {
     expect(bytes.equals(await readFile(one.snapshot))).toBe(true)
   })
 
-  it('[H3.2] compares hashes without the meta, sums the differences up, and writes only with apply', async () => {
+  it('[H3.2] rebuild-snapshot compares hashes without the meta, summarizes differences, and writes only with apply', async () => {
     const root = await testRoot()
     await root.writeLog(history())
     expect(await rebuild(root)).toMatchObject({ match: false, live: 'missing', liveHash: null, diff: { added: 2 } })
@@ -48,7 +48,7 @@ describe('rebuild-snapshot', () => {
     const written = await rebuild(root, true)
     expect(await rebuild(root)).toMatchObject({ match: true, live: 'ours', liveHash: written.rebuiltHash })
     const text = await readFile(root.snapshot, 'utf8')
-    // Only the meta: still the same.
+    // Only the meta differs: still equal.
     await writeFile(root.snapshot, text.replace('"version":2', '"version":7'))
     expect(await rebuild(root)).toMatchObject({ match: true })
     await writeFile(root.snapshot, text.replace('"status":"claimed"', '"status":"done"').replace('"T-2"', '"T-3"'))
@@ -63,7 +63,7 @@ describe('rebuild-snapshot', () => {
     expect(await readFile(root.snapshot, 'utf8')).toBe(text)
   })
 
-  it('[H3.2] also compares a snapshot in another layout, the reference’s, and one that is no snapshot', async () => {
+  it('[H3.2] rebuild-snapshot also compares another layout, the reference’s, and a file that is not a snapshot', async () => {
     const root = await testRoot()
     await root.writeLog(history())
     await rebuild(root, true)
@@ -102,7 +102,7 @@ describe('rebuild-snapshot', () => {
     expect(await readFile(root.snapshot, 'utf8')).toBe(text)
   })
 
-  it('[H3.3] reports each kind of trouble by line number, counts it, and goes on', async () => {
+  it('[H3.3] rebuild-snapshot reports and counts each kind of problem by line number, and continues', async () => {
     const root = await testRoot()
     const [first, claim, second] = history()
     const { taskId: _taskId, ...nameless } = line('task_claimed') as { taskId: string }
@@ -136,7 +136,7 @@ describe('rebuild-snapshot', () => {
     expect(report.errors.counts).toMatchObject({ broken_json: 2, missing_task: 1 })
   })
 
-  it('[H3.4] writes a stream without the lines that do not count, which adds up to the same snapshot', async () => {
+  it('[H3.4] rebuild-snapshot writes a compacted log that folds to the same snapshot', async () => {
     const [root, other] = [await testRoot(), await testRoot()]
     const events = history()
     await root.writeLog([
@@ -155,7 +155,7 @@ describe('rebuild-snapshot', () => {
     expect((await readdir(join(other.path, 'state'))).sort()).toEqual(['locks', 'tasks.jsonl'])
   })
 
-  it('tells which tasks wait for each other in a ring', async () => {
+  it('rebuild-snapshot reports dependency cycles', async () => {
     const root = await testRoot()
     await root.writeLog([
       line('task_created', 'a', { dependencies: ['b'] }),
@@ -164,7 +164,7 @@ describe('rebuild-snapshot', () => {
     expect((await rebuild(root)).dependencyCycles).toEqual([['a', 'b']])
   })
 
-  it('leaves the live snapshot whole when it fails half way', async () => {
+  it('rebuild-snapshot leaves the live snapshot intact if it fails', async () => {
     const root = await testRoot()
     await root.writeLog(history())
     await rebuild(root, true)
@@ -178,8 +178,8 @@ describe('rebuild-snapshot', () => {
   })
 })
 
-describe('the kept snapshots', () => {
-  it('[H4.1] are the last seven, and one of them can be put back', async () => {
+describe('archived snapshots', () => {
+  it('[H4.1] the last seven snapshots are archived, and one of them can be restored', async () => {
     const root = await testRoot()
     const events = [line('task_created', 'T-0')]
     const texts: string[] = []
@@ -198,7 +198,7 @@ describe('the kept snapshots', () => {
     expect(await readFile(root.snapshot, 'utf8')).toBe(texts[8])
     await restoreSnapshot({ root: root.path, apply: true, snapshot: names[0]! }, testWorld)
     expect(await readFile(root.snapshot, 'utf8')).toBe(texts[2])
-    // Older than the log, and no harm: the log is the truth.
+    // Older than the log, which does no harm: the log has everything.
     expect((await boardOf(root)).state.tasks.size).toBe(9)
     for (const wanted of ['../tasks.jsonl', 'tasks.snapshot.json', '/etc/passwd', 'nothing'])
       await expect(
@@ -208,7 +208,7 @@ describe('the kept snapshots', () => {
       })
   })
 
-  it('[H4.1] keep what is replaced, also when it is not ours or the clock was set back', async () => {
+  it('[H4.1] a replaced snapshot is archived, also in another layout or after the clock was set back', async () => {
     const root = await testRoot()
     await root.writeLog(history())
     await writeFile(root.snapshot, 'precious')
@@ -222,7 +222,7 @@ describe('the kept snapshots', () => {
     expect(await kept(root)).toHaveLength(3)
   })
 
-  it('are made by a board as it grows and when it closes', async () => {
+  it('a board writes snapshots while it grows and on close', async () => {
     const root = await testRoot()
     const board = await boardOf(root, { snapshots: true })
     await board.write(() => [add('T-1')])
@@ -240,7 +240,7 @@ describe('the tools on the command line', () => {
     return { code, out: cli.stdout(), err: cli.stderr() }
   }
 
-  it('[H2.3] [H2.4] [H3.2] speak JSON when asked, words otherwise, and end with 0, 1 or 2', async () => {
+  it('[H2.3] [H2.4] [H3.2] the repair commands print JSON with --json, else text, and exit with 0, 1 or 2', async () => {
     const root = await testRoot()
     await root.writeLog(history())
     const seconds = Date.now() / 1_000
@@ -261,7 +261,7 @@ describe('the tools on the command line', () => {
       reclaimed: [],
     })
     expect(usage).toMatchObject({ code: 2, out: '', err: expect.stringContaining('Did you mean --root?') })
-    expect(both).toMatchObject({ code: 2, err: expect.stringContaining('exclude each other') })
+    expect(both).toMatchObject({ code: 2, err: expect.stringContaining('cannot be combined') })
     const words = await run(['recover-stale-locks', '--root', root.path, '--apply', '--yes'])
     expect(words).toMatchObject({ code: 0, out: expect.stringMatching(/2 locks, 2 to reclaim\n {2}reclaimed a\.lock/) })
     expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])

@@ -1,6 +1,6 @@
 /**
- * A writer for the contest: counts up a number on the board, one write after the other, each decided on what it reads. On
- * stdout the event ids that were acknowledged, one a line. Ends when stdin does.
+ * A writer for storage-contest.ts: increments a number on the board, each write decided on the state it reads. Prints the
+ * acknowledged event ids to stdout, one per line. Ends when stdin closes.
  */
 import { systemClock, systemRandom } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
@@ -31,7 +31,7 @@ while (going) {
     })
     process.stdout.write(`${event!.eventId}\n`)
   } catch (error) {
-    // Busy, or lost: nothing was acknowledged, and it tries again.
+    // Contention or a lost lock: nothing was acknowledged, so retry.
     if (!(error instanceof Retryable)) throw error
   }
 }

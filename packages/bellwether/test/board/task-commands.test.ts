@@ -1,4 +1,4 @@
-/** What people and programs may say to the board: refused with a reason, or written with their name. */
+/** The commands of people and programs: rejected with a reason, or recorded with their actor. */
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import {
@@ -32,11 +32,11 @@ const codeOf = (work: Promise<unknown>) =>
     () => 'done',
     (error: unknown) => (error as { code?: string }).code,
   )
-/** Also what is thrown before a promise is made. */
+/** Also catches synchronous errors. */
 const refusal = (work: () => Promise<unknown>) => codeOf((async () => work())())
 
 describe('the way from one status to another', () => {
-  it('is made of legal moves only, and leads nowhere from done', () => {
+  it('a status path consists of legal transitions, and none leads out of done', () => {
     for (const from of taskStatuses)
       for (const to of taskStatuses) {
         const way = statusPath(from, to)
@@ -50,13 +50,13 @@ describe('the way from one status to another', () => {
 })
 
 describe('by hand', () => {
-  it('tasks are added with the next id, and a circle of dependencies is refused', async () => {
+  it('a task gets the next id, and a dependency cycle is rejected', async () => {
     const world = makeWorld()
     expect(await addTask(hands(world), { title: 'one' }, 'ann')).toBe('T-1')
     expect(await addTask(hands(world), { title: 'two', dependencies: ['T-1'] }, 'ann')).toBe('T-2')
     expect(await addTask(hands(world), { title: 'x', taskId: 'odd' }, 'ann')).toBe('odd')
     expect(await addTask(hands(world), { title: 'three', dependencies: ['T-2'] }, 'ann')).toBe('T-3')
-    const told = await Promise.all([
+    const codes = await Promise.all([
       refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-3'] }, 'ann')),
       refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-1'] }, 'ann')),
       refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-99'] }, 'ann')),
@@ -64,7 +64,7 @@ describe('by hand', () => {
       refusal(() => changeTask(hands(world), 'T-1', {}, 'ann')),
       refusal(() => addTask(hands(world), { title: 'again', taskId: 'odd' }, 'ann')),
     ])
-    expect(told).toEqual([
+    expect(codes).toEqual([
       'dependency_cycle',
       'dependency_cycle',
       'unknown_dependency',
@@ -74,7 +74,7 @@ describe('by hand', () => {
     ])
   })
 
-  it('input that is no task is refused with its key', async () => {
+  it('an invalid task is rejected with its key', async () => {
     const world = makeWorld()
     const wrong = [
       {},
@@ -88,14 +88,14 @@ describe('by hand', () => {
       { title: 'x', dependencies: 'T-1' },
     ]
     for (const input of wrong)
-      expect(await refusal(() => addTask(hands(world), input as never, 'ann')), JSON.stringify(input)).toBe(
+      expect(await refusal(() => createRequest(dispatcherOf(world), input, 'ann')), JSON.stringify(input)).toBe(
         'invalid_task',
       )
     expect(await refusal(() => addTask(hands(world), { title: 'x' }, 'a\u001b[31m'))).toBe('invalid_task')
     expect(world.root.events).toEqual([])
   })
 
-  it('a claim is refused while an agent is at it, another person has it, or a dispatcher is about to start', async () => {
+  it('a claim is rejected while an agent works on the task or another person or a dispatcher has claimed it', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
     await claimTask(hands(world), 'T-2', 'ann')
@@ -105,7 +105,7 @@ describe('by hand', () => {
     expect(await refusal(() => claimTask(hands(world), 'T-1', 'ann'))).toBe('under_way')
   })
 
-  it('done may be said of whatever is not done yet, and the way there is legal from every status', async () => {
+  it('a task can be finished from every status but done', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'), created('T-3'))
     await blockTask(hands(world), 'T-2', { by: 'ann', reason: 'why' })
@@ -119,7 +119,7 @@ describe('by hand', () => {
     expect(await refusal(() => finishTask(hands(world), 'T-1', 'ann', { evidence: null }))).toBe('already_done')
   })
 
-  it('a retry starts from the first attempt, with a fresh budget if that is said', async () => {
+  it('a retry starts from the first attempt, on request with a fresh budget', async () => {
     const world = makeWorld()
     const spent = { taskId: 'T-1', agent: 'coder', tokenUsage: 99_999, elapsedMs: 1, retryCount: 9, updatedAt: '' }
     await put(world, created('T-1', { budget: { coder: spent } }))
@@ -129,7 +129,7 @@ describe('by hand', () => {
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
-  it('lists and reports are bounded, say what each task waits for, and words of agents stay in their cell', async () => {
+  it('lists and reports are bounded, name what each task waits for, and escape text from agents', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 30 }, (_, n) => created(`T-${n}`, { title: `a | b\n# c <script> ${n}` })))
     await put(
@@ -145,7 +145,7 @@ describe('by hand', () => {
     const page = listTasks(state, world.clock.wallMs(), rules, { limit: 10, cursor: 20 })
     expect([page.tasks.length, page.total, page.cursor, page.tasks[0]!.waitsFor]).toEqual([10, 30, null, 'r'])
     expect(listTasks(state, 0, rules, { limit: 10 }).cursor).toBe(10)
-    expect(() => taskView(state, 'nope', 0, rules)).toThrow('there is no task nope')
+    expect(() => taskView(state, 'nope', 0, rules)).toThrow('Task "nope" does not exist.')
     const { markdown } = markdownReport(state, world.clock.wallMs(), rules)
     expect(markdown).toContain('… and 10 more')
     expect(markdown).toContain('a \\| b # c &lt;script>')
@@ -154,7 +154,7 @@ describe('by hand', () => {
 })
 
 describe('the functions behind the routes', () => {
-  it('create, change, move and dispatch, and refuse what is ambiguous', async () => {
+  it('the HTTP requests create, change, move and dispatch tasks, and reject ambiguous changes', async () => {
     const world = makeWorld()
     world.kernel.script = () => ({})
     const dispatcher = dispatcherOf(world)
@@ -175,14 +175,14 @@ describe('the functions behind the routes', () => {
     expect(await dispatchRequest(dispatcher, 'T-1', new AbortController().signal)).toMatchObject({ status: 'review' })
     expect(await patchRequest(dispatcher, 'T-1', { status: 'done' }, 'api')).toMatchObject({ status: 'done' })
     expect(await controlRequest(dispatcher, { paused: true }, 'api')).toEqual({ paused: true })
-    const told = await autopilotRequest(dispatcher, noCaches, { maxSteps: 3 }, new AbortController().signal)
-    expect(told).toEqual({ reports: [], stoppedBecause: 'api paused the board' })
+    const result = await autopilotRequest(dispatcher, noCaches, { maxSteps: 3 }, new AbortController().signal)
+    expect(result).toEqual({ reports: [], stoppedBecause: 'api paused the board' })
     expect(
       await refusal(async () => autopilotRequest(dispatcher, noCaches, { maxSteps: 0 }, new AbortController().signal)),
     ).toBe('invalid_task')
   })
 
-  it('a person’s done is checked like an agent’s, unless they vouch for it', async () => {
+  it('a task that a person finishes is checked like an agent’s, unless unchecked', async () => {
     const world = makeWorld()
     world.verify = () => ({ exitCode: 1 })
     await put(world, created('T-1', { verify: ['npm test'] }))
@@ -197,7 +197,7 @@ describe('the functions behind the routes', () => {
     })
   })
 
-  it('every word of an operator is a line with its actor', async () => {
+  it('every operator command is a line with its actor', async () => {
     const world = makeWorld()
     const dispatcher = dispatcherOf(world)
     await createRequest(dispatcher, { title: 'one' }, 'ann')
@@ -211,7 +211,7 @@ describe('the functions behind the routes', () => {
   })
 })
 
-it('an abort over HTTP tells the turn at once, and the next look closes the run', async () => {
+it('an abort over HTTP stops the turn at once, and the next step closes the run', async () => {
   const world = makeWorld()
   const dispatcher = dispatcherOf(world)
   await createRequest(dispatcher, { title: 'one' }, 'ann')

@@ -42,7 +42,7 @@ function run(words: readonly string[], cwd: string, env: Record<string, string> 
   started.push(cli)
   return cli
 }
-// Four programs start and scan here, beside whatever else the machine is at.
+// Four processes start and scan here on a busy machine.
 const patienceMs = 60_000
 const key = 'the-key-of-the-view'
 const ids = uuidv7(systemClock, systemRandom)
@@ -53,7 +53,7 @@ async function openView(port = '0'): Promise<{ readonly cli: Cli; readonly url: 
   return { cli, url }
 }
 
-/** The files lie under `shared/project`; the sensor watches `shared`, as another host would. */
+/** The files are in `shared/project`; the sensor watches `shared`, as another host would. */
 async function place() {
   const shared = await folder()
   const root = join(shared, 'project')
@@ -85,7 +85,7 @@ function autopilot(root: string, url: string): Cli {
   })
 }
 
-/** The agent of the next turn: does `work`, and claims this file. */
+/** The agent of the next turn: runs `work` and claims this file. */
 async function agentWorks(file: string, work: () => Promise<unknown>): Promise<void> {
   const turn = await until('a turn', async () => (await t.claim())[0], patienceMs)
   await work()
@@ -104,7 +104,7 @@ const statusIs = (root: string, taskId: string, status: string) =>
     patienceMs,
   )
 
-it('hazard 21: what is claimed is looked up in the view: missing is found out, there is done, and a view that is away is waited for', async () => {
+it('hazard 21: claimed files are checked in the view: a missing file is found, a present one is accepted, and an unreachable view means wait', async () => {
   const { shared, root } = await place()
   await writeFile(join(root, 'old.txt'), 'from before')
   const { cli: view, url } = await openView()
@@ -125,12 +125,12 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
   await agentWorks('nothing.txt', async () => undefined)
   const missing = await statusIs(root, 'T-1', 'blocked')
   expect(missing.fields).toMatchObject({ reasonCode: 'incomplete_output' })
-  expect(JSON.stringify(missing.fields['spawn'])).toContain('nothing.txt is claimed and is not there')
+  expect(JSON.stringify(missing.fields['spawn'])).toContain('nothing.txt is claimed but does not exist')
 
   expect(await add(root, 'Claims what was there before')).toBe(0)
   await agentWorks('old.txt', async () => undefined)
   const stale = await statusIs(root, 'T-2', 'blocked')
-  expect(JSON.stringify(stale.fields['spawn'])).toContain('old.txt has not changed since the run began')
+  expect(JSON.stringify(stale.fields['spawn'])).toContain('old.txt has not changed since the run started')
 
   expect(await add(root, 'Does it')).toBe(0)
   await agentWorks('report.txt', () => writeFile(join(root, 'report.txt'), 'it is done'))
@@ -139,7 +139,7 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
     files: [{ path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }],
   })
 
-  // The view goes away while a turn is under way: nobody says "missing"; after the policy's patience a person is asked.
+  // The view stops during a turn: the file does not count as missing, and after the maximum wait a person is asked.
   expect(await add(root, 'Nobody can see it')).toBe(0)
   await agentWorks('unseen.txt', async () => {
     view.signal('SIGKILL')
@@ -148,13 +148,13 @@ it('hazard 21: what is claimed is looked up in the view: missing is found out, t
   })
   const unseen = await statusIs(root, 'T-4', 'blocked')
   expect(unseen.fields).toMatchObject({ reasonCode: 'evidence_unavailable' })
-  expect(unseen.reason).toContain('unseen.txt cannot be looked at yet')
+  expect(unseen.reason).toContain('unseen.txt cannot be inspected yet')
   expect(unseen.runs).toMatchObject([{ outcome: 'success', reasonCode: 'evidence_unavailable' }])
   pilot.signal('SIGTERM')
   expect(await pilot.ended).toBe(0)
 }, 300_000)
 
-it('a view without sensors cannot tell, a wrong key is said, and nothing of it is ever "missing"', async () => {
+it('a view without sensors and a wrong key never make a file count as missing', async () => {
   const { root } = await place()
   const { url } = await openView()
   const asked = { url, key, view: 'work', path: '/', root, ids }
@@ -173,7 +173,7 @@ it('a view without sensors cannot tell, a wrong key is said, and nothing of it i
   await expect(remoteEvidence(asked).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
 })
 
-it('rejects incomplete settings of a view before it starts', async () => {
+it('incomplete view settings are rejected before anything starts', async () => {
   const { root } = await place()
   const of = (env: Record<string, string>) => openEvidence(loadSettings({ folder: root, env }).board, root, ids)
   const url = { BELLWETHER__BOARD__VIEW_URL: 'http://127.0.0.1:7717' }

@@ -1,4 +1,4 @@
-/** Board and kernel together, on real files and a real database: tasks become turns, turns are judged by what they left. */
+/** Board and kernel together, on real files and a real database: tasks become turns, and evidence decides. */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -35,14 +35,14 @@ const deaf: Bell = {
   close: async () => undefined,
 }
 
-/** The coder claims more than it did; the debugger does what it says. */
+/** The coder claims a file that it did not write; the debugger writes its file. */
 async function work(agentId: string, instruction: string): Promise<string> {
   const file = /write (\S+)/.exec(instruction)?.[1] ?? 'nothing.txt'
   if (agentId === 'debugger' || !file.startsWith('false-')) await writeFile(join(root, file), agentId)
   return JSON.stringify({ summary: `wrote ${file}`, files: [file], usage: { total_tokens: 7 } })
 }
 
-it('[H6.3] [H6.4] [H7.2] a claimed file that is missing is found out, and the next one in the chain does the task', async () => {
+it('[H6.3] [H6.4] [H7.2] a missing claimed file is detected, and the next agent of the chain does the task', async () => {
   const env = { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.1' }
   await mkdir(join(root, 'config'))
   const patience = { default: { cooldownSec: 0 }, reasonPolicies: { incomplete_output: { cooldownSec: 0 } } }
@@ -69,7 +69,7 @@ it('[H6.3] [H6.4] [H7.2] a claimed file that is missing is found out, and the ne
   stop.abort()
   await Promise.all([autopilot.ended, working.ended])
   await opened.board.close()
-  // One turn a run, each ended once, each found by its intent line's id.
+  // One turn per run, each ended once and found by the id of its intent line.
   const turns = await t.all<{ inbox_id: string; outcome: string }>(
     'select inbox_id, outcome from state.turns order by 1',
   )

@@ -1,4 +1,4 @@
-/** A dispatcher on a board in memory, with a kernel, a disk and people that the test plays. */
+/** A dispatcher on a board in memory, with a fake kernel, disk and people. */
 import { makeAlerts, type Alert } from '../../src/board/dispatch/alerts.js'
 import {
   createDispatcher,
@@ -19,13 +19,13 @@ import { handClock, type HandClock } from './hand-clock.js'
 import { memoryRoot, openMemoryBoard, type MemoryRoot } from './memory-board.js'
 import { quietLog } from './quiet-log.js'
 
-/** What outlives a crash: the log, the kernel, the disk, the hour. */
+/** What survives a crash: the log, the kernel, the disk, the clock. */
 export interface World {
   readonly root: MemoryRoot
   readonly kernel: FakeKernel
   readonly clock: HandClock
   readonly ids: Ids
-  /** What `look` answers by path; absent: missing. */
+  /** What `inspect` returns per path; absent: missing. */
   readonly files: Map<string, FileEvidence['found'] | Partial<FileEvidence>>
   readonly verified: string[]
   readonly lessons: string[]
@@ -122,7 +122,7 @@ export function dispatcherOf(world: World, change: Partial<DispatcherOptions> = 
 
 const half = { next: () => 0.5 }
 
-/** Caches are written elsewhere: these tests have no disk. */
+/** These tests have no disk, so caches are not written. */
 export const noCaches = {
   disk: {
     read: async () => ({ found: 'missing' as const }),

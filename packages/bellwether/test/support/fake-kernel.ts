@@ -1,6 +1,6 @@
 /**
- * A kernel in memory that outlives the dispatchers of a test: the same key never starts a second turn, and every call is
- * counted. Turns go on until the test ends them, or until `script` says how they end.
+ * A kernel in memory that survives the dispatchers of a test: the same key never starts a second turn, and every call is
+ * recorded. Turns run until the test ends them or `script` says how they end.
  */
 import type { Spawner, SpawnRequest, TurnStatus } from '../../src/board/ports.js'
 
@@ -17,14 +17,14 @@ interface Turn {
 export interface FakeKernel extends Spawner {
   readonly turns: Map<string, Turn>
   readonly calls: string[]
-  /** How a turn ends as soon as it is asked after; absent: only when the test says so. */
+  /** How a turn ends when its status is read; null: only when the test ends it. */
   script: ((request: SpawnRequest) => Ending | null) | null
-  /** Thrown by the next spawns, one each. */
+  /** Errors for the next spawns, one each. */
   readonly troubles: Error[]
   end(key: string, ending?: Ending): void
-  /** Another data folder: every turn is forgotten. */
+  /** Another database: every turn is unknown. */
   forgetAll(): void
-  /** Retention: this turn is. */
+  /** Retention: this turn is unknown. */
   forgetOne(key: string): void
   keepsMs: number
 }

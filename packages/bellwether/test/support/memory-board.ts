@@ -1,4 +1,4 @@
-/** A board without a disk, on the real fold: several openings share one log, as several processes share one root. */
+/** A board in memory on the real fold. Several boards share one log, like processes that share one root. */
 import type { Clock } from '@bellwether/base'
 import { prepare } from '../../src/board/log/prepare-events.js'
 import { Fold } from '../../src/board/log/fold.js'

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { ByteTable } from './byte-table.js'
 
-it('numbers byte strings as a Map would, also when it grows', () => {
+it('ByteTable numbers byte strings like a Map, also when it grows', () => {
   fc.assert(
     fc.property(fc.array(fc.string({ maxLength: 6 }), { maxLength: 4_000 }), fc.boolean(), (words, roomy) => {
       const [table, map] = [new ByteTable(), new Map<string, number>()]

@@ -37,7 +37,7 @@ const ways: Readonly<Record<TaskStatus, readonly EventType[]>> = {
 }
 
 describe('the fold', () => {
-  it('[H3.3] moves a task along the transitions and no other way', () => {
+  it('[H3.3] the fold accepts exactly the legal transitions', () => {
     for (const status of taskStatuses)
       for (const type of eventTypes) {
         const fold = new Fold()
@@ -49,7 +49,7 @@ describe('the fold', () => {
       }
   })
 
-  it('[H3.3] passes over what does not count, and says why', () => {
+  it('[H3.3] the fold skips lines that do not count and says why', () => {
     const fold = new Fold()
     const first = event('task_created')
     expect(take(fold, first)).toBeUndefined()
@@ -63,7 +63,7 @@ describe('the fold', () => {
     expect(take(fold, event('task_claimed'))).toBeUndefined()
   })
 
-  it('[H2.5] does not count a line below the highest token, and counts its event when it comes again above', () => {
+  it('[H2.5] the fold skips a line below the highest token, and counts its event when it comes again with a higher one', () => {
     const fold = new Fold()
     take(fold, event('task_created', {}, { token: 3 }))
     const late = event('task_claimed', {}, { token: 2 })
@@ -73,12 +73,12 @@ describe('the fold', () => {
     expect(take(fold, { ...late, token: 4 })).toBe('stale_token')
     expect(take(fold, { ...late, token: 5 })).toBeUndefined()
     expect(fold.state()).toMatchObject({ token: 5, control: {} })
-    // Another program's line has no token: it is not from a lost lock.
+    // A line of another program has no token and counts.
     expect(take(fold, event('task_started'))).toBeUndefined()
     expect(fold.unfenced).toBe(1)
   })
 
-  it('opens a run with task_started and closes it with the first word on how it ended', () => {
+  it('task_started opens a run, and the first event with an outcome closes it', () => {
     const started = event('task_started', { run: { agent: 'debugger' }, changeToken: 'c1' })
     const noted = event('task_noted', { runId: started.eventId, agentTurnId: 'turn-1' })
     const ended = event('task_blocked', {
@@ -112,7 +112,7 @@ describe('the fold', () => {
     expect(Object.keys(state.tasks.get('T')!.fields)).toEqual(['changeToken', 'reasonCode'])
   })
 
-  it('lets a note close the run of a task that a hand has moved on', () => {
+  it('a note closes the run of a task that a person moved', () => {
     const started = event('task_started', { run: { agent: 'a' } })
     const events = [event('task_created'), event('task_claimed'), started, event('task_blocked', { reason: 'by hand' })]
     const note = event('task_noted', { run: { runId: started.eventId, outcome: 'canceled', tokenUsage: 5 } })
@@ -121,7 +121,7 @@ describe('the fold', () => {
     expect(task.runs).toMatchObject([{ outcome: 'canceled', tokenUsage: 5, endedAt: note.at }])
   })
 
-  it('keeps a task bounded, however long it is tried and whatever is put on it', () => {
+  it('the number of runs and fields of a task is bounded', () => {
     const events = [event('task_created'), event('task_claimed')]
     for (let at = 0; at < runsMax + 10; at += 1)
       events.push(event('task_started', { run: { agent: `a${at}` } }), event('task_blocked'), event('task_claimed'))
@@ -132,7 +132,7 @@ describe('the fold', () => {
     expect(Object.keys(task.fields)).toHaveLength(fieldsMax)
   })
 
-  it('opens what the reference writes: owners, reasons, and a second claim that starts the work', () => {
+  it('the fold reads lines of the reference: owners, reasons, and a second claim that starts the work', () => {
     const events = [
       event('task_created', { title: 'mend', assigneeHint: 'coder' }),
       event('task_claimed', { from: 'pending', to: 'claimed', owner: 'ann' }),
@@ -154,7 +154,7 @@ describe('the fold', () => {
     })
   })
 
-  it('passes over values of the wrong kind and names that are no names', () => {
+  it('the fold ignores values of the wrong type and prototype keys', () => {
     const hostile = JSON.parse(
       '{"title":5,"priority":1e999,"impact":"3","dependencies":["a",5,null],"__proto__":{"polluted":true},"constructor":"c"}',
     ) as Record<string, unknown>
@@ -165,7 +165,7 @@ describe('the fold', () => {
     expect('polluted' in control).toBe(false)
   })
 
-  it('hands out states that never change afterwards', () => {
+  it('a returned state never changes', () => {
     const fold = new Fold()
     take(fold, event('task_created', { a: 1 }))
     const before = fold.state()
@@ -178,7 +178,7 @@ describe('the fold', () => {
     expect(fold.state().tasks.size).toBe(2)
   })
 
-  it('[H3.1] gives the same state for the same events, however it is asked in between', () => {
+  it('[H3.1] the same events give the same state, however often it is read in between', () => {
     const one = fc.record({
       type: fc.constantFrom(...eventTypes),
       taskId: fc.constantFrom('a', 'b', 'c', 'ü'),
@@ -208,7 +208,7 @@ describe('dependency cycles', () => {
       Object.entries(wants).map(([taskId, dependencies]) => event('task_created', { dependencies }, { taskId })),
     ).tasks.values()
 
-  it('are found, each once, and a long chain is none', () => {
+  it('each dependency cycle is found once, and a long chain is not a cycle', () => {
     expect(dependencyCycles(tasks({ a: ['b'], b: ['c', 'x'], c: ['a'], d: ['a'], e: ['e'], f: [] }))).toEqual([
       ['a', 'b', 'c'],
       ['e'],

@@ -46,7 +46,7 @@ function allowed(bytes: Buffer, told: ReturnType<typeof read>): RegExp {
 }
 
 describe('a line', () => {
-  it('is read the same way in the layout of any JSON writer', () => {
+  it('a line is parsed the same in the layout of any JSON writer', () => {
     const spaced = JSON.stringify(plain, undefined, 1).replaceAll('\n', ' ')
     expect(read(spaced)).toEqual(read(JSON.stringify(plain)))
     expect(read(JSON.stringify(Object.fromEntries(Object.entries(plain).toReversed())))).toEqual(
@@ -56,7 +56,7 @@ describe('a line', () => {
     expect(read(`\t${JSON.stringify(plain)} \r`)).toEqual(read(JSON.stringify(plain)))
   })
 
-  it('says what JSON.parse says, for any text and any damage', () => {
+  it('the line parser agrees with JSON.parse for any text and any damage', () => {
     const word = fc.oneof(
       fc.string({ unit: 'grapheme' }),
       fc.constantFrom('', '"', '\\', 'ü', '\u2028', 'a\u0000b', 'T-1'),
@@ -96,7 +96,7 @@ describe('a line', () => {
     )
   })
 
-  it('[H3.3] names the keys that it lacks', () => {
+  it('[H3.3] the line parser names missing keys', () => {
     for (const key of ['eventId', 'taskId', 'type', 'actor', 'at', 'payload']) {
       const line = new Line()
       const bytes = Buffer.from(JSON.stringify({ ...plain, [key]: undefined }))
@@ -106,7 +106,7 @@ describe('a line', () => {
     expect(read(JSON.stringify({ ...plain, messageType: undefined })).problem).toBeUndefined()
   })
 
-  it('that is too long, too deep, not UTF-8 or not a number is a named problem', () => {
+  it('a line that is too long, too deep, not UTF-8 or has an invalid number is a named problem', () => {
     const deep = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`
     const withPayload = (payload: string) => JSON.stringify(plain).replace('{"title":"x"}', payload)
     expect(read(withPayload(`{"a":${deep(depthMax - 2)}}`)).problem).toBeUndefined()

@@ -36,7 +36,7 @@ function judge(
 }
 
 describe('acceptance', () => {
-  it('takes no word for it: done without evidence is incomplete output', () => {
+  it('done without evidence is incomplete output', () => {
     for (const deliverable of [null, {}, { status: 'done' }, { summary: 'All done!', tests: 'pass' }]) {
       const judgement = judge(deliverable)
       expect(judgement).toMatchObject({
@@ -46,19 +46,19 @@ describe('acceptance', () => {
     }
   })
 
-  it('takes a claimed file that is there and has changed, and records its size and hash', () => {
+  it('a claimed file that exists and has changed is accepted and recorded with size and hash', () => {
     expect(judge({ files: ['src/a.ts'] }, [present('src/a.ts')])).toEqual({
       verdict: 'done',
       evidence: { files: [{ path: 'src/a.ts', size: 10, sha256: 'ab' }], commands: [], fields: [] },
     })
   })
 
-  it('refuses claimed files that are missing, unchanged, of unknown age or too small', () => {
+  it('claimed files that are missing, unchanged, of unknown age or too small are rejected', () => {
     const cases: readonly [FileEvidence, string][] = [
-      [{ path: 'a', found: 'missing' }, 'is claimed and is not there'],
-      [{ path: 'a', found: 'present', size: 10, changedSince: false }, 'has not changed since the run began'],
+      [{ path: 'a', found: 'missing' }, 'is claimed but does not exist'],
+      [{ path: 'a', found: 'present', size: 10, changedSince: false }, 'has not changed since the run started'],
       [{ path: 'a', found: 'present', size: 10 }, 'no change token'],
-      [{ path: 'a', found: 'present', size: 4, changedSince: true }, 'at least 5 are owed'],
+      [{ path: 'a', found: 'present', size: 4, changedSince: true }, 'the minimum is 5'],
     ]
     const strict = { ...policy, default: { ...policy.default, minFileBytes: 5 } }
     for (const [file, reason] of cases)
@@ -68,7 +68,7 @@ describe('acceptance', () => {
       })
   })
 
-  it('waits for what cannot be looked at yet, and never calls it missing; in the end a human is asked', () => {
+  it('a file that cannot be inspected yet means wait, never missing; after the maximum wait a human is asked', () => {
     const unready: FileEvidence = { path: 'a', found: 'not_ready' }
     expect(judge({ files: ['a'] }, [unready])).toMatchObject({ verdict: 'wait', overdue: false })
     expect(judge({ files: ['a'] }, [])).toMatchObject({ verdict: 'wait' })
@@ -77,11 +77,11 @@ describe('acceptance', () => {
       verdict: 'wait',
       overdue: true,
     })
-    // What is surely missing does not become less so by waiting for the rest.
+    // A missing file does not wait for the others.
     expect(judge({ files: ['a', 'b'] }, [unready, { path: 'b', found: 'missing' }]).verdict).toBe('incomplete_output')
   })
 
-  it('lets verify commands decide: all must have run and passed, in time', () => {
+  it('all verify commands must run and pass in time', () => {
     const checked = task({ verify: ['npm test', { command: ['make', 'lint'], timeoutSec: 5 }] })
     expect(commandsFor(policy, checked)).toEqual([
       { command: 'npm test', timeoutSec: 120 },
@@ -89,11 +89,11 @@ describe('acceptance', () => {
     ])
     expect(judge({}, [], [passed, passed], { task: checked }).verdict).toBe('done')
     const cases: readonly [CommandResult | undefined, string][] = [
-      [undefined, 'was not run'],
-      [{ ...passed, exitCode: 1 }, 'ended with 1'],
+      [undefined, 'did not run'],
+      [{ ...passed, exitCode: 1 }, 'exited with 1'],
       [{ ...passed, exitCode: null, timedOut: true }, 'took longer'],
-      [{ ...passed, exitCode: null, signal: 'SIGKILL' }, 'ended by SIGKILL'],
-      [{ ...passed, exitCode: null, failure: 'no such program' }, 'could not be run'],
+      [{ ...passed, exitCode: null, signal: 'SIGKILL' }, 'killed by SIGKILL'],
+      [{ ...passed, exitCode: null, failure: 'no such program' }, 'could not start'],
       [{ ...passed, timedOut: true }, 'took longer'],
     ]
     for (const [second, reason] of cases)
@@ -103,17 +103,17 @@ describe('acceptance', () => {
       })
   })
 
-  it('runs no command that a deliverable brings, and passes nothing whose own commands cannot be read', () => {
+  it('commands of a deliverable never run, and invalid commands of a task fail acceptance', () => {
     expect(commandsFor(policy, task())).toEqual([])
     expect(judge({ verify: ['true'], commands: ['true'] }, [], [passed]).verdict).toBe('incomplete_output')
     const broken = task({ verify: [{ comand: 'npm test' }, 7] })
     expect(judge({ files: ['a'] }, [present('a')], [], { task: broken })).toMatchObject({
       verdict: 'incomplete_output',
-      reasons: ['2 verify command(s) of the task cannot be read'],
+      reasons: ['2 verify command(s) of the task are invalid'],
     })
   })
 
-  it('asks of each role what it owes', () => {
+  it('each role has its own requirements', () => {
     expect(roleOf(task({ role: 'Invest-Analyst' }))).toBe('invest-analyst')
     expect(requirementsFor(policy, 'constructor')).toEqual(policy.default)
     const analyst = task({ role: 'invest-analyst' })
@@ -123,11 +123,11 @@ describe('acceptance', () => {
     expect(judge({}, [], [], { task: task({ role: 'human' }) }).verdict).toBe('done')
     const strict: AcceptancePolicy = { ...policy, roles: { coder: { minFiles: 2, minCommands: 1 } } }
     expect(judge({ files: ['a'] }, [present('a')], [], { policy: strict })).toMatchObject({
-      reasons: ['2 file(s) are owed, 1 found', '1 passing verify command(s) are owed, 0 passed'],
+      reasons: ['2 file(s) required, 1 found', '1 passing verify command(s) required, 0 passed'],
     })
   })
 
-  it('counts a file once, however it is named, and none outside the root', () => {
+  it('a file counts once under any spelling, and never outside the root', () => {
     expect(claimsOf({ files: ['a', './a', 'b/../a', { path: `${root}/a` }] }, root)).toEqual({
       files: ['a'],
       refused: [],
@@ -141,7 +141,7 @@ describe('acceptance', () => {
     expect(claimsOf({ files: Array.from({ length: 9_999 }, (_, index) => `f${index}`) }, root).files).toHaveLength(500)
   })
 
-  it('hears a deliverable that says itself that it is blocked', () => {
+  it('a deliverable can report that the agent is blocked', () => {
     expect(blockedSignal({ status: 'blocked', reason: 'no access' })).toBe('no access')
     expect(blockedSignal({ blocked: 'no key' })).toBe('no key')
     expect(blockedSignal({ blocked: true })).toContain('blocked')

@@ -31,7 +31,7 @@ const run = (tokenUsage: number, elapsedMs = 0) => ({ taskId: 'T-1', agent: 'cod
 const task = (fields: Record<string, unknown> = {}) => ({ taskId: 'T-1', fields }) as unknown as Task
 
 describe('budget', () => {
-  it('[H7.1] ships 12000 tokens, 1200 seconds, 3 executions, the sequence of actions and what to do when exceeded', () => {
+  it('[H7.1] the defaults are 12000 tokens, 1200 seconds, 3 executions, the degrade sequence and the action when exceeded', () => {
     expect(limitsFor(policy, 'anyone')).toEqual({
       maxTaskTokens: 12_000,
       maxTaskWallTimeSec: 1_200,
@@ -41,14 +41,14 @@ describe('budget', () => {
     })
   })
 
-  it('[H7.1] lets an agent override any of them, by its name in any case, and no other', () => {
+  it('[H7.1] an agent overrides any limit, by its name in any case, and no other agent is affected', () => {
     const own: BudgetPolicy = { ...policy, agents: { coder: { maxTaskTokens: 500, onExceeded: 'stop_run' } } }
     expect(limitsFor(own, 'Coder')).toEqual({ ...policy.global, maxTaskTokens: 500, onExceeded: 'stop_run' })
     expect(limitsFor(own, 'debugger')).toEqual(policy.global)
     expect(limitsFor(own, 'constructor')).toEqual(policy.global)
   })
 
-  it('[H7.2] adds up per task and agent, in the log, and shows it as state/budget.state.json', () => {
+  it('[H7.2] usage adds up per task and agent in the log, and is written to state/budget.state.json', () => {
     const first = recordAndCheckBudget(policy, undefined, { ...run(100, 1_000), agent: 'Coder' }, at)
     const second = recordAndCheckBudget(policy, first.entry, run(50, 500), at)
     expect(second.entry).toEqual(entry({ tokenUsage: 150, elapsedMs: 1_500, retryCount: 2 }))
@@ -65,7 +65,7 @@ describe('budget', () => {
     })
   })
 
-  it('[H7.3] stops the next spawn when a limit is reached, and not before', () => {
+  it('[H7.3] a reached limit prevents the next spawn, and one below does not', () => {
     expect(precheckBudget(policy, undefined, 'coder').allowed).toBe(true)
     expect(
       precheckBudget(policy, entry({ tokenUsage: 11_999, elapsedMs: 1_199_999, retryCount: 2 }), 'coder').allowed,
@@ -79,7 +79,7 @@ describe('budget', () => {
       expect(precheckBudget(policy, used, 'coder')).toMatchObject({ allowed: false, exceededKeys: [key] })
   })
 
-  it('[H7.3] judges a run by what it crossed: the last that was allowed is not yet too much', () => {
+  it('[H7.3] a run that reaches its limit is allowed, and one that exceeds it is not', () => {
     const last = recordAndCheckBudget(policy, entry({ tokenUsage: 11_000, retryCount: 2 }), run(1_000), at)
     expect(last.verdict.allowed).toBe(true)
     expect(recordAndCheckBudget(policy, entry({ tokenUsage: 11_000 }), run(1_001), at).verdict).toMatchObject({
@@ -88,7 +88,7 @@ describe('budget', () => {
     })
   })
 
-  it('[H7.4] tells a human, with the action and every limit that was passed', () => {
+  it('[H7.4] an exceeded budget goes to a human, with the action and every exceeded key', () => {
     const { verdict } = recordAndCheckBudget(policy, entry({ retryCount: 3 }), run(13_000, 1_300_000), at)
     expect(verdict).toMatchObject({
       allowed: false,
@@ -100,7 +100,7 @@ describe('budget', () => {
     })
   })
 
-  it('[H7.4] walks the sequence of actions, one a crossing, where no single one is set', () => {
+  it('[H7.4] without onExceeded, each time the budget is exceeded the next action of the sequence applies', () => {
     const walking: BudgetPolicy = { ...policy, global: { ...policy.global, onExceeded: null } }
     let last: BudgetEntry | undefined
     const actions = [1, 2, 3, 4].map(() => {
@@ -111,14 +111,14 @@ describe('budget', () => {
     expect(actions).toEqual(['reduced_context', 'manual_handoff', 'stop_run', 'stop_run'])
   })
 
-  it('gives a spawn what is left, and no limit where there is none', () => {
+  it('a spawn gets the remaining budget, and no limit if there is none', () => {
     const open: BudgetPolicy = { ...policy, global: { ...policy.global, maxTaskTokens: null } }
     const verdict = precheckBudget(open, entry({ tokenUsage: 1e9, elapsedMs: 200_000 }), 'coder')
     expect(verdict.allowed).toBe(true)
     expect(spawnBudget(verdict)).toEqual({ maxTokens: null, maxWallTimeMs: 1_000_000 })
   })
 
-  it('[H7.2] never counts backwards or into nonsense, whatever an executor reports', () => {
+  it('[H7.2] usage never decreases or becomes invalid, whatever an executor reports', () => {
     const anything = fc.oneof(
       fc.double(),
       fc.integer(),

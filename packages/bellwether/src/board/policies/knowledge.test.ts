@@ -7,7 +7,7 @@ const lesson = { taskId: 'T-1', agent: 'coder', reasonCode: 'incomplete_output',
 const list = (value: unknown) => value as string[]
 
 describe('knowledge', () => {
-  it('[H8.1] is off, read-only and tried twice a source, as shipped', () => {
+  it('[H8.1] by default knowledge is disabled, read-only and tries each source twice', () => {
     expect(defaultKnowledge).toMatchObject({
       enabled: false,
       readOnly: true,
@@ -17,7 +17,7 @@ describe('knowledge', () => {
     })
   })
 
-  it('[H8.3] makes a KNOWLEDGE_HINTS section with a tag for each category that is in it', () => {
+  it('[H8.3] hints become a KNOWLEDGE_HINTS section with one tag per category', () => {
     const hints = hintsOf({ lessons: ['run the tests'], patterns: 'small commits', mistakes: [], other: ['no'] }, 3)
     expect(tagsOf(hints)).toEqual(['lessons', 'patterns'])
     const section = hintsSection(hints)
@@ -26,7 +26,7 @@ describe('knowledge', () => {
     expect(hintsSection([])).toBe('')
   })
 
-  it('[H8.3] injects no more than maxItems, each once and short', () => {
+  it('[H8.3] at most maxItems hints are injected, each once and short', () => {
     const hints = hintsOf({ lessons: ['a', 'a', ' a ', 'x'.repeat(10_000)], mistakes: ['b', 'c', 'd'] }, 3)
     expect(hints.map(({ text }) => text[0])).toEqual(['a', 'x', 'b'])
     for (const { text } of hints) expect(text.length).toBeLessThanOrEqual(500)
@@ -34,7 +34,7 @@ describe('knowledge', () => {
     expect(hintsOf({ lessons: { evil: 1 } }, 3)).toEqual([])
   })
 
-  it('[H8.3] lets no text leave its line or its section', () => {
+  it('[H8.3] no text can leave its line or its section', () => {
     const wicked = fc.oneof(
       fc.string(),
       fc.string({ unit: 'binary' }),
@@ -64,7 +64,7 @@ describe('knowledge', () => {
     )
   })
 
-  it('[H8.4] adds a mistake, a pattern and the tags dispatch_failure and the reason, and keeps the rest', () => {
+  it('[H8.4] a lesson adds a mistake, a pattern and the tags dispatch_failure and the reason, and preserves the rest', () => {
     const old = { lessons: ['keep me'], mistakes: ['old'], tags: ['mine'], own: { deep: true } }
     const { contents, backfill } = backfilled(old, lesson, at)
     expect(contents).toMatchObject({ lessons: ['keep me'], own: { deep: true }, updatedAt: at })
@@ -78,7 +78,7 @@ describe('knowledge', () => {
     })
   })
 
-  it('[H8.4] says the same thing once, and keeps the newest hundred', () => {
+  it('[H8.4] a repeated lesson is stored once, and only the newest hundred stay', () => {
     const twice = backfilled(backfilled({}, lesson, at).contents, lesson, at).contents
     expect(twice['mistakes']).toHaveLength(1)
     let contents: Record<string, unknown> = {}
@@ -89,7 +89,7 @@ describe('knowledge', () => {
     expect(JSON.stringify(contents).length).toBeLessThan(60_000)
   })
 
-  it('[H8.4] makes something sound of any old contents', () => {
+  it('[H8.4] a lesson can be added to any old contents', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (old) => {
         const { contents } = backfilled(old, lesson, at)

@@ -38,7 +38,7 @@ const task = (fields: Record<string, unknown> = {}): Task => ({
 const later = (entry: RecoveryEntry) => Math.max(entry.cooldownUntilTs, 1) * 1_000
 
 describe('recovery', () => {
-  it('[H6.1] ships the chain coder → debugger → invest-analyst → human, two attempts, and a cool-down a reason', () => {
+  it('[H6.1] the defaults are the chain coder → debugger → invest-analyst → human, two attempts, and a cool-down per reason', () => {
     expect(policy.recoveryChain).toEqual(['coder', 'debugger', 'invest-analyst', 'human'])
     for (const reason of ['spawn_failed', 'blocked_signal', 'anything_else'])
       expect(ruleFor(policy, reason)).toEqual({ maxAttempts: 2, cooldownSec: 180 })
@@ -46,7 +46,7 @@ describe('recovery', () => {
     expect(ruleFor(policy, 'constructor')).toEqual(policy.default)
   })
 
-  it('[H6.1] counts attempts per task and reason over the whole chain', () => {
+  it('[H6.1] attempts count per task and reason over the whole chain', () => {
     const first = recover(policy, undefined, failure('coder'), nowMs)
     expect(first).toMatchObject({
       attempt: 1,
@@ -62,7 +62,7 @@ describe('recovery', () => {
     expect(recover(policy, undefined, failure('coder', 'blocked_signal'), nowMs).attempt).toBe(1)
   })
 
-  it('[H6.2] reuses the last decision inside the cool-down, and attempt does not grow', () => {
+  it('[H6.2] during the cool-down the last decision is reused, and attempt does not grow', () => {
     const first = recover(policy, undefined, failure('coder'), nowMs)
     const inside = recover(policy, first.entry, failure('debugger'), nowMs + 179_999)
     expect(inside).toEqual({ ...first, cooldownActive: true })
@@ -70,7 +70,7 @@ describe('recovery', () => {
     expect(outside).toMatchObject({ attempt: 2, cooldownActive: false })
   })
 
-  it('[H6.2] keeps its entries in the log and shows them as state/recovery.state.json, keyed taskId + reasonCode', () => {
+  it('[H6.2] entries are in the log and in state/recovery.state.json, keyed by taskId + reasonCode', () => {
     const spawn = recover(policy, undefined, failure('coder'), nowMs).entry
     const incomplete = recover(policy, undefined, failure('coder', 'incomplete_output'), nowMs).entry
     const one = task(recoveryPayload(task(), spawn))
@@ -89,12 +89,12 @@ describe('recovery', () => {
     expect(recoveriesOf(task({ ...both.fields, ...recoveryCleared })).size).toBe(0)
   })
 
-  it('[H6.2] reads entries of another form as none', () => {
+  it('[H6.2] malformed entries are ignored', () => {
     for (const broken of [null, 'x', [], 7, { spawn_failed: null }, { spawn_failed: { attempt: 'two' } }])
       expect(recoveryOf(task({ recovery: broken }), 'spawn_failed')).toBeUndefined()
   })
 
-  it('[H6.3] answers every field of the output for every trigger', () => {
+  it('[H6.3] every trigger gives every output field', () => {
     for (const reasonCode of triggers) {
       const {
         entry: _entry,
@@ -108,7 +108,7 @@ describe('recovery', () => {
     expect(recover(policy, undefined, failure('coder'), nowMs).cooldownUntil).toBe('2026-03-01T10:03:00Z')
   })
 
-  it('[H6.3] says retry while attempts remain, human when the next hop is the human, escalate when they are used up', () => {
+  it('[H6.3] the action is retry while attempts remain, human if the next hop is the human, escalate when they are used up', () => {
     const patient: RecoveryPolicy = { ...policy, default: { maxAttempts: 5, cooldownSec: 0 } }
     expect(recover(patient, undefined, failure('debugger'), nowMs).action).toBe('retry')
     const handed = recover(patient, undefined, failure('invest-analyst'), nowMs)
@@ -122,7 +122,7 @@ describe('recovery', () => {
     expect(recover(patient, used, failure('coder'), nowMs).action).toBe('escalate')
   })
 
-  it('[H6.4] escalates to a human when attempts are used up, and stays there', () => {
+  it('[H6.4] used-up attempts escalate to a human and stay there', () => {
     const used = { ...recover(policy, undefined, failure('coder'), nowMs).entry, attempt: 2 }
     const gone = recover(policy, used, failure('debugger'), later(used))
     expect(gone).toMatchObject({
@@ -137,7 +137,7 @@ describe('recovery', () => {
     })
   })
 
-  it('[H6.4] keeps incomplete output that is retried blocked with recovery_pending:<nextAssignee>', () => {
+  it('[H6.4] incomplete output that is retried stays blocked with recovery_pending:<nextAssignee>', () => {
     const decision = recover(policy, undefined, failure('coder', 'incomplete_output'), nowMs)
     expect(decision.blockedReason).toBe('recovery_pending:debugger')
     const used = { ...decision.entry, attempt: 2 }
@@ -146,7 +146,7 @@ describe('recovery', () => {
     )
   })
 
-  it('sends who is not in the chain to its first, and the last to a human', () => {
+  it('an agent outside the chain is followed by its first agent, the last one by a human', () => {
     expect(nextInChain(policy, 'stranger')).toBe('coder')
     expect(nextInChain(policy, null)).toBe('coder')
     expect(nextInChain(policy, ' Coder ')).toBe('debugger')
@@ -154,7 +154,7 @@ describe('recovery', () => {
     expect(nextInChain({ ...policy, recoveryChain: ['a'] }, 'a')).toBe('human')
   })
 
-  it('[H6.1] gives every hop a deadline and a next: agents hand on, people are reminded, then the task is given up', () => {
+  it('[H6.1] every hop has a deadline and a successor: agents hand over, people are reminded, then the task fails', () => {
     const first = recover(policy, undefined, failure('coder'), nowMs).entry
     expect(first.deadlineTs).toBe(nowMs / 1_000 + 180 + 3_600)
     expect(overdue(policy, first, first.deadlineTs * 1_000 - 1)).toEqual({ what: 'in_time' })
@@ -192,7 +192,7 @@ describe('recovery', () => {
     humanReminders: fc.integer({ min: 0, max: 3 }),
   })
 
-  it('[H6.2] never counts an attempt inside a cool-down, and never more than maxAttempts + 1, whatever happens when', () => {
+  it('[H6.2] attempts never grow during a cool-down and never exceed maxAttempts + 1, for any sequence', () => {
     fc.assert(
       fc.property(
         anyPolicy,
@@ -216,7 +216,7 @@ describe('recovery', () => {
     )
   })
 
-  it('[H6.4] comes to an end when nobody ever answers', () => {
+  it('[H6.4] recovery ends even if nobody ever answers', () => {
     fc.assert(
       fc.property(anyPolicy, (any) => {
         let { entry } = recover(any, undefined, failure('a'), nowMs)

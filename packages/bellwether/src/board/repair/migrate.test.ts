@@ -19,8 +19,8 @@ const full = {
 }
 const of = (value: unknown) => plan(JSON.stringify(value))
 
-describe('the second version of runtime-policy.json', () => {
-  it('[H9.2] makes objects of names and fills in what is missing with safe values', () => {
+describe('version 2 of runtime-policy.json', () => {
+  it('[H9.2] migration turns names into objects and fills missing values with safe defaults', () => {
     const { target, changed, risks } = of({ agents: ['coder', ' debugger '], orchestrator: { maxConcurrentSpawns: 2 } })
     expect(changed).toBe(true)
     expect(risks).toEqual([])
@@ -40,7 +40,7 @@ describe('the second version of runtime-policy.json', () => {
     })
   })
 
-  it('[H9.2] keeps explicit values of a mixed file and fills its gaps', () => {
+  it('[H9.2] migration preserves explicit values of a mixed file and fills the gaps', () => {
     const { target, diff } = of({
       agents: ['coder', { id: 'debugger', capabilities: ['triage', 'logs'] }],
       orchestrator: { retryPolicy: { maxAttempts: 4 }, budgetPolicy: { guardrails: { maxTaskTokens: 999 } } },
@@ -59,13 +59,13 @@ describe('the second version of runtime-policy.json', () => {
     expect(diff.sampleAdded).toContain('orchestrator.maxConcurrentSpawns')
   })
 
-  it('[H9.2] [H9.1] leaves a full second version alone, in whichever order its keys stand', () => {
+  it('[H9.2] [H9.1] migration leaves a complete version 2 unchanged, in any key order', () => {
     expect(of(full)).toMatchObject({ changed: false, risks: [], diff: { added: 0, removed: 0, changed: 0 } })
     const turned = { orchestrator: full.orchestrator, agents: full.agents }
     expect(of(turned).changed).toBe(false)
   })
 
-  it('[H9.4] names what it removes', () => {
+  it('[H9.4] migration names removed keys', () => {
     const { diff, risks, target } = of({
       ...full,
       legacyMode: true,
@@ -93,14 +93,14 @@ describe('the second version of runtime-policy.json', () => {
     ])
   })
 
-  it('[H9.4] tells what cannot be parsed, what cannot be used, and an empty list of agents', () => {
+  it('[H9.4] migration reports parse errors, invalid values and an empty list of agents', () => {
     for (const text of ['{broken', '[]', '7', '', '{"a":'.repeat(100) + '1' + '}'.repeat(100)])
       expect(plan(text)).toMatchObject({
         changed: true,
         risks: [migrationRisks.parse, migrationRisks.empty],
         parseError: expect.any(String),
       })
-    expect(plan(undefined).parseError).toBe('it is not UTF-8')
+    expect(plan(undefined).parseError).toBe('not UTF-8')
     expect(of({ ...full, agents: [] }).risks).toEqual([migrationRisks.empty])
     const odd = { ...full, orchestrator: { ...full.orchestrator, maxConcurrentSpawns: -1 } }
     expect(of(odd)).toMatchObject({
@@ -112,7 +112,7 @@ describe('the second version of runtime-policy.json', () => {
     expect(of({ ...full, orchestrator: [] }).diff.sampleRemoved).toEqual(['orchestrator'])
   })
 
-  it('is unmoved by keys that every object knows', () => {
+  it('migration ignores prototype keys', () => {
     const { target, diff } = plan('{"__proto__":{"agents":["evil"]},"constructor":1,"agents":["coder"]}')
     expect(target.agents).toEqual([{ id: 'coder', capabilities: [] }])
     expect(diff.sampleRemoved).toEqual(['__proto__', 'constructor'])
@@ -148,7 +148,7 @@ describe('the second version of runtime-policy.json', () => {
     { requiredKeys: [] },
   )
 
-  it('[H9.1] is idempotent for any JSON, and what it removes or keeps is the same each time', () => {
+  it('[H9.1] migration is idempotent for any JSON', () => {
     fc.assert(
       fc.property(fc.oneof(near, fc.jsonValue()), (value) => {
         const once = of(value)
@@ -160,7 +160,7 @@ describe('the second version of runtime-policy.json', () => {
     )
   })
 
-  it('tells the board what a file of any version says, and what it says itself', () => {
+  it('asRuntimePolicy gives the values of a file of any version, and the explicit ones', () => {
     const policy = asRuntimePolicy({ agents: ['a'], orchestrator: { retryPolicy: { maxAttempts: 7 } } })
     expect(policy).toEqual({
       agents: [{ id: 'a', capabilities: [] }],

@@ -33,19 +33,19 @@ function lock(createdSec: number, ttlSec = 30, more: Partial<LockRecord> = {}): 
 }
 
 describe('a lock', () => {
-  it('[H2.2] is stale past its expiry and the grace, whoever is alive', () => {
+  it('[H2.2] a lock is stale after expiry and grace period, even if its owner lives', () => {
     expect(look(lock(30 + 15.001))).toMatchObject({ stale: 'expired', ownerAlive: true })
     expect(look(lock(30 + 14.999))).toMatchObject({ stale: false, expired: true })
     expect(look(lock(29.999))).toMatchObject({ stale: false, expired: false })
   })
 
-  it('[H2.2] is stale past its expiry when its process is gone, and not a moment before', () => {
+  it('[H2.2] a lock whose process is gone is stale right after its expiry, and not before', () => {
     expect(look(lock(30.001), { alive: false })).toMatchObject({ stale: 'owner-dead', ownerAlive: false })
     expect(look(lock(29.999), { alive: false })).toMatchObject({ stale: false, expired: false })
     expect(look(lock(45.001), { alive: false })).toMatchObject({ stale: 'expired' })
   })
 
-  it('[H2.2] of another host is never called dead', () => {
+  it('[H2.2] the owner of a lock on another host is never considered dead', () => {
     expect(look(lock(31, 30, { host: 'there' }), { alive: false })).toMatchObject({
       stale: false,
       ownerAlive: undefined,
@@ -54,28 +54,28 @@ describe('a lock', () => {
     expect(look(lock(31, 30, { pid: 0 }), { alive: false })).toMatchObject({ stale: false, ownerAlive: undefined })
   })
 
-  it('[H2.2] whose pid now belongs to another program has a dead owner', () => {
+  it('[H2.2] a lock whose pid belongs to another program has a dead owner', () => {
     const marked = lock(31, 30, { startMark: '100' })
     expect(look(marked, { startMark: '100' })).toMatchObject({ stale: false, ownerAlive: true })
     expect(look(marked, { startMark: '999' })).toMatchObject({ stale: 'owner-dead', ownerAlive: false })
-    // Without a mark: a process that began after the lock was made did not make it.
+    // Without a mark: a process that started after the lock was created did not create it.
     expect(look(lock(31), { startedAtMs: nowMs - 10_000 })).toMatchObject({ stale: 'owner-dead' })
     expect(look(lock(31), { startedAtMs: nowMs - 60_000 })).toMatchObject({ stale: false })
   })
 
-  it('[H2.2] is not made stale, nor eternal, by a wall clock that is set', () => {
+  it('[H2.2] setting the wall clock makes a lock neither stale nor permanent', () => {
     const made = (agoMs: number) => lock(agoMs / 1_000, 30, { bootId: 'boot', upMs: upMs - agoMs, ttlMs: 30_000 })
     const day = 86_400_000
     expect(look(made(5_000), {}, nowMs + day)).toMatchObject({ stale: false, expired: false, ageMs: 5_000 })
     expect(look(made(50_000), {}, nowMs - day)).toMatchObject({ stale: 'expired', ageMs: 50_000 })
     expect(look(made(31_000), { alive: false }, nowMs - day)).toMatchObject({ stale: 'owner-dead' })
-    // Made in an earlier boot, by a clock that ran a day ahead.
+    // Created in an earlier boot, under a clock that ran a day ahead.
     expect(look(made(5_000), { bootId: 'next' }, nowMs - day)).toMatchObject({ stale: 'owner-dead' })
-    // Edited by hand: what it says no longer fits together, and the wall clock decides.
+    // Edited by hand: the fields disagree, and the wall clock decides.
     expect(look({ ...made(5_000), expiresAtTs: nowMs / 1_000 - 60 })).toMatchObject({ stale: 'expired' })
   })
 
-  it('[H2.1] is read in the spelling of the reference, in seconds, milliseconds or ISO', () => {
+  it('[H2.1] a lock is parsed in the spellings of the reference: seconds, milliseconds or ISO', () => {
     const expiresAt = '2026-02-27T00:00:30.000Z'
     const seconds = Date.parse(expiresAt) / 1_000
     for (const told of [
@@ -93,7 +93,7 @@ describe('a lock', () => {
     expect(parseLock(JSON.stringify({ token: 'uuid', expiresAtTs: seconds }))!.token).toBeUndefined()
   })
 
-  it('[H2.2] whose file is empty or broken goes by the age of the file', () => {
+  it('[H2.2] a lock file that is empty or broken expires by the age of the file', () => {
     for (const text of ['', '{', 'null', '[]', '{"owner":"x"}', '{"expiresAtTs":"soon"}'])
       expect(parseLock(text)).toBeUndefined()
     const machine = { host: 'here', bootId: 'b', uptimeMs: () => 0, process: () => ({ alive: false }) }
