@@ -97,7 +97,7 @@ function taskText(view: TaskView): string {
   const runs = view.runs.map((run) => [
     run.startedAt,
     run.agent,
-    run.outcome ?? 'running',
+    run.outcome ?? 'open',
     run.reasonCode ?? '',
     run.tokenUsage === undefined ? '' : `${run.tokenUsage} tokens`,
     run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
