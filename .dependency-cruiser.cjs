@@ -25,7 +25,8 @@ const arrows = {
   http: [...below, ...middle, 'telemetry'],
   runtime: [...below, ...middle, 'telemetry', 'http', 'sensor'],
   cli: [...below, ...middle, 'http', 'runtime', 'sensor', 'client', 'mcp'],
-  index: [...below, ...middle, 'http', 'runtime'],
+  library: [...below, ...middle, 'http', 'runtime'],
+  index: [...below, 'kernel', 'worker', 'library'],
 }
 
 /** A part is a directory or one file: `runtime/…` or `index.ts`. */

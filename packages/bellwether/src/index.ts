@@ -1,38 +1,30 @@
 /**
- * Bellwether as a library: the kernel on a database of yours, the worker and the PMO as functions, and what a function
- * agent is made of. Everything else is internal.
+ * Bellwether as a library: `open` a database, define agents, run turns and workers. `bellwether/client` reaches a running server
+ * over HTTP instead. Everything else is internal.
  */
+export { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 export type { AfterExecution, CardType, Outcome, ResultStatus } from '@bellwether/protocol'
-export { InvalidInput, Retryable, subjects, Terminal } from '@bellwether/protocol'
-export type { Card, FieldSpec, NewBox, NewCard } from './kernel/verbs/cards.js'
-export type { ClaimedTurn } from './kernel/verbs/turn/claim.js'
-export type { Limits as BudgetLimits, Purse, TurnBudget } from './kernel/verbs/budgets/budgets.js'
-export type { Enqueued, NewTurn } from './kernel/verbs/turn/enqueue.js'
-export type { NewBatch, NewTask, OutsideBatch } from './kernel/verbs/batches/fork.js'
-export type { Batch } from './kernel/reads/batches.js'
-export { openKernel, type Kernel } from './kernel/kernel.js'
-export type { Receipt, ReportResult } from './kernel/verbs/tools/report.js'
-export type { ToolResult } from './kernel/reads/waits.js'
-export { setLimits, type Agent, type KernelLimits, type Tool } from './kernel/verbs/roster.js'
-export { migrate, type Migrated } from './kernel/schema/migrate.js'
+export type { Log } from '@bellwether/base'
+export type { Kernel } from './kernel/kernel.js'
+export type { Question, ToolResult } from './kernel/reads/waits.js'
+export type { Limits, TurnBudget } from './kernel/verbs/budgets/budgets.js'
+export type { NewBatch, NewTask } from './kernel/verbs/batches/fork.js'
+export type { Card, FieldSpec, NewCard } from './kernel/verbs/cards.js'
 export type { ToolCall } from './kernel/verbs/turn/suspend.js'
-export { runPmo, type PmoOptions } from './pmo/loop.js'
-export type { Bell, Ring } from './ports/bell/bell.js'
-export { natsBell } from './ports/bell/nats.js'
-export { notifyBell } from './ports/bell/notify.js'
-export type { Database, Queryable } from './ports/database/database.js'
-export { startEmbedded, type Embedded, type EmbeddedOptions } from './ports/database/embedded.js'
-export { openDatabase, type PoolOptions } from './ports/database/pool.js'
-export { uuidv7, type Ids } from './ports/ids.js'
-export { natsStream } from './ports/stream/nats.js'
-export { notifyStream } from './ports/stream/notify.js'
-export type { EventStream } from './ports/stream/stream.js'
+export type { Agent, AgentOptions, AgentRoster, AgentTurn } from './library/agents.js'
+export type { BellwetherEvent, EventOptions } from './library/events.js'
+export { open, type Bellwether, type DatabaseChoice, type OpenOptions, type ToolCalls } from './library/open.js'
+export {
+  TurnFailed,
+  type Deliverable,
+  type StartOptions,
+  type Turn,
+  type Turns,
+  type WaitOptions,
+} from './library/turns.js'
+export type { RunningWorker, WorkerOptions } from './library/worker.js'
+export { ToolFailure } from './ports/tools/tool-failure.js'
 export { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './worker/agent.js'
 export { defineAgents, type Agents } from './worker/agents.js'
-export type { Hydrated } from './worker/hydrate.js'
-export { runWorker, type LoopSettings, type RunningWorker } from './worker/loop.js'
-export type { WorkerOptions, WorkerSettings } from './worker/scope.js'
-export { ToolFailure } from './ports/tools/tool-failure.js'
 export { defineTool } from './worker/tools/define-tool.js'
 export type { CallContext, HostedTool, ToolDeclaration } from './worker/tools/tool.js'
-export { systemClock, systemRandom, type Clock, type Log } from '@bellwether/base'

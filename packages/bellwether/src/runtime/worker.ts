@@ -7,6 +7,7 @@ import { runWorker } from '../worker/loop.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/file-agents.js'
+import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type ProcessOptions, runProcess } from './process.js'
 
@@ -42,19 +43,9 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       workerTarget: target,
       agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
       ...defined({ onBeat: files?.onBeat }),
-      settings: {
-        concurrency,
-        suspendTimeoutSeconds: worker.suspend_timeout_seconds,
-        resumeLeaseSeconds: worker.resume_lease_seconds,
-        inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-      },
+      settings: workerSettings(settings, concurrency),
       loop: {
-        pollSeconds: worker.poll_seconds,
-        beatSeconds: worker.beat_seconds,
-        watchdogIntervalSeconds: worker.watchdog_interval_seconds,
-        inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-        maxAttempts: worker.max_attempts,
-        resumeLeaseSeconds: worker.resume_lease_seconds,
+        ...workerLoopSettings(settings),
         get drainSeconds() {
           return shutdown.orphaned() ? orphanDrainSeconds : drainSeconds
         },

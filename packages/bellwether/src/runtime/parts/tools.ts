@@ -20,6 +20,7 @@ import type { McpOptions, OpenServer } from '../../worker/tools/mcp-servers.js'
 import { runSeconds, waitSeconds } from '../../worker/tools/timing.js'
 import type { HostedTool, Toolbox } from '../../worker/tools/tool.js'
 import { openToolbox } from '../../worker/tools/toolbox.js'
+import { toolHostSettings } from './part-settings.js'
 
 export interface ToolsOptions extends McpOptions {
   readonly kernel: Kernel
@@ -46,8 +47,6 @@ export const mcpFile = 'mcp.json'
 
 // The first turns should have the tools of servers that start quickly. Slower servers join later.
 const startWaitMs = 5_000
-// Tools mostly wait for the network, so more of them than turns may run at the same time.
-const concurrencyMin = 32
 const closeGraceMs = 1_000
 // Each problem is logged once, not with every turn; this bounds the memory for that.
 const loggedMax = 1_000
@@ -58,7 +57,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const own = ownTools(options)
   const servers = await openServers(options)
   const catalogue = openCatalogue(own, servers)
-  for (const tool of own) await declare(kernel, projectId, tool, silentSeconds)
+  for (const tool of own) await declareTool(kernel, projectId, tool, silentSeconds)
   const settled = new AbortController()
   await Promise.race([
     Promise.all(servers.map((server) => server.settled())),
@@ -72,12 +71,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
           ...options,
           catalogue,
           host: options.workerId,
-          settings: {
-            concurrency: Math.max(concurrencyMin, settings.worker.concurrency),
-            pollSeconds: settings.worker.poll_seconds,
-            beatSeconds: settings.worker.beat_seconds,
-            silentSeconds,
-          },
+          settings: toolHostSettings(settings),
         })
   const logged = new Set<string>()
 
@@ -142,7 +136,12 @@ function logSkipped(log: Log, file: string, problems: readonly string[]): void {
 }
 
 /** Puts the tool on the roster, so that agents of other workers can call it. */
-async function declare(kernel: Kernel, projectId: string, tool: HostedTool, silentSeconds: number): Promise<void> {
+export async function declareTool(
+  kernel: Kernel,
+  projectId: string,
+  tool: HostedTool,
+  silentSeconds: number,
+): Promise<void> {
   const { name, description, parameters, afterExecution, idempotent = false } = tool
   await kernel.putTool({
     projectId,

@@ -1,0 +1,97 @@
+/** A worker in this process: it runs turns of one target, hosts tools, and runs a PMO unless told otherwise. */
+import { hostname } from 'node:os'
+import { type Log, systemClock } from '@bellwether/base'
+import { token } from '@bellwether/protocol'
+import { declareTool } from '../runtime/parts/tools.js'
+import { toolHostSettings, workerLoopSettings, workerSettings } from '../runtime/parts/part-settings.js'
+import { startPmo } from '../runtime/pmo.js'
+import type { Runtime } from '../runtime/runtime.js'
+import type { Settings } from '../settings/schema.js'
+import { agentFor, type Agents } from '../worker/agents.js'
+import { runWorker } from '../worker/loop.js'
+import { openCatalogue } from '../worker/tools/catalogue.js'
+import { openToolHost } from '../worker/tools/host.js'
+import type { HostedTool } from '../worker/tools/tool.js'
+import { agentFunctions, defaultTarget, type Agent } from './agents.js'
+
+export interface WorkerOptions {
+  /** The worker target whose turns it runs. Default: `default`. */
+  readonly target?: string
+  /** The code of the agents by name, besides the functions given to `agents.define`. `*` runs every other agent. */
+  readonly agents?: Readonly<Record<string, Agent>>
+  /** Tools that this process runs, made with `defineTool`. */
+  readonly tools?: readonly HostedTool[]
+  /** Turns that may run at the same time. Default: the setting `worker.concurrency`. */
+  readonly concurrency?: number
+  /**
+   * Also run a PMO in this process: the watchdogs, fork-join and the event relay. Default: true. Any number may run; set false
+   * if `bellwether pmo` or a server runs on the same database.
+   */
+  readonly pmo?: boolean
+  /** How long `close` waits for running turns; other workers take over the rest. Default: 20. */
+  readonly drainSeconds?: number
+}
+
+/** A worker that runs until it is closed. */
+export interface RunningWorker {
+  readonly id: string
+  /** Number of turns that it runs now. */
+  running(): number
+  /** Takes no new turns, waits for the running ones, and stops. */
+  close(): Promise<void>
+}
+
+export interface LibraryParts {
+  readonly runtime: Runtime
+  readonly settings: Settings
+  readonly log: Log
+  readonly projectId: string
+  readonly functions: Agents
+}
+
+const drainDefaultSeconds = 20
+const toolGraceMs = 1_000
+
+export async function startWorker(parts: LibraryParts, options: WorkerOptions): Promise<RunningWorker> {
+  const { runtime, settings, log, projectId } = parts
+  const { kernel, bell } = runtime
+  const stopping = new AbortController()
+  const { signal } = stopping
+  const id = `${hostname()}-${process.pid}-${kernel.ids.next().slice(-6)}`
+  const own = agentFunctions(options.agents ?? {})
+  const tools = options.tools ?? []
+  const { silentSeconds, ...hostSettings } = toolHostSettings(settings)
+  for (const tool of tools) await declareTool(kernel, projectId, tool, silentSeconds)
+  const common = { kernel, bell, clock: systemClock, log, signal }
+  const host =
+    tools.length === 0
+      ? undefined
+      : await openToolHost({
+          ...common,
+          host: id,
+          projectId,
+          catalogue: openCatalogue(tools, []),
+          settings: { ...hostSettings, silentSeconds },
+        })
+  const worker = await runWorker({
+    ...common,
+    workerId: id,
+    workerTarget: token(options.target ?? defaultTarget, 'worker target'),
+    agent: (turn) => agentFor({ ...parts.functions, ...own }, turn),
+    settings: workerSettings(settings, options.concurrency),
+    loop: { ...workerLoopSettings(settings), drainSeconds: options.drainSeconds ?? drainDefaultSeconds },
+  })
+  const pmo = options.pmo === false ? undefined : await startPmo({ runtime, settings, log, signal })
+  let closed: Promise<void> | undefined
+  return {
+    id,
+    running: () => worker.worker.running.size,
+    close: () =>
+      (closed ??= (async () => {
+        stopping.abort()
+        await worker.ended
+        await host?.close(toolGraceMs)
+        await pmo?.ended
+      })()),
+  }
+}
