@@ -1,29 +1,28 @@
 /**
- * A sensor: one source, one sender, and a pipe for each view it feeds. Always: a pipe's failure stays its own; the
- * source's and the sender's is that of every pipe; each unit mends itself, is counted, and each change of its state is
- * logged. The process around it only says where and when to stop.
+ * A sensor: one root watcher, one sender, and one pipe per view. The failure of a pipe stays in that pipe; a failed watcher or
+ * sender fails every pipe. Each unit restarts itself, counts its restarts and logs each change of its state.
  */
-import { type Clock, type Log, systemClock } from '@bellwether/base'
+import { type Clock, defined, type Log, systemClock } from '@bellwether/base'
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
 import { parseExclude } from './disk/exclude.js'
 import { openHttp } from './ports/http.js'
 import { systemIds, type Ids } from './ports/ids.js'
 import { openScanner } from './scan/scanner.js'
-import { openPipe, type Pipe, type PipeStatus } from './session/sensor-pipe.js'
+import { openSensorPipe, type SensorPipe, type SensorPipeStatus } from './session/sensor-pipe.js'
 import { persistentAt } from './session/recovery.js'
 import { openSender } from './session/sender.js'
 import { startTask } from './session/task.js'
-import { openSource, type Source } from './watch/root-watcher.js'
+import { openRootWatcher, type RootWatcher } from './watch/root-watcher.js'
 
 export interface SensorOptions {
   readonly root: string
   readonly server: string
-  /** One key a view. */
+  /** One API key per view. */
   readonly keys: readonly string[]
-  /** What this sensor is called; hosts that share files must differ in it. */
+  /** The id of this sensor; it must be unique among the sensors of a view. */
   readonly id: string
   readonly log: Log
-  /** Names the filesystem, where a view has several. */
+  /** The source id, if the view has several sources. */
   readonly sourceId?: string
   readonly clock?: Clock
   readonly ids?: Ids
@@ -35,24 +34,24 @@ export interface SensorOptions {
   readonly stuckSeconds?: number
   readonly sessionTimeoutSeconds?: number
   readonly mustBeMounted?: boolean
-  /** False: nothing but Node; polls instead of watching. */
+  /** False: reads through Node only and polls instead of using inotify. */
   readonly native?: boolean
-  /** Globs of what is neither watched nor told; the same for every sensor of a view. */
+  /** Globs of paths that are neither watched nor reported; the same for every sensor of a source. */
   readonly exclude?: readonly string[]
 }
 
 export interface Sensor {
-  readonly source: Source
-  readonly pipes: readonly Pipe[]
+  readonly watcher: RootWatcher
+  readonly pipes: readonly SensorPipe[]
   units(): readonly HealthUnit[]
-  status(): readonly PipeStatus[]
-  /** Says goodbye to the server and ends everything. */
+  status(): readonly SensorPipeStatus[]
+  /** Ends the session on the server and stops everything. */
   stop(): Promise<void>
 }
 
 export function startSensor(options: SensorOptions): Sensor {
   const { root, log, clock = systemClock, native = true, batchRows = 1_000, exclude = [] } = options
-  // A glob that is none is told here, not by a thread.
+  // Reject invalid globs here instead of in a thread.
   parseExclude(exclude)
   const stuckMs = (options.stuckSeconds ?? 60) * 1_000
   const stopping = new AbortController()
@@ -60,56 +59,55 @@ export function startSensor(options: SensorOptions): Sensor {
   const http = openHttp()
   const sender = openSender({ server: options.server, http })
   const threads = options.scanThreads ?? 2
-  const scanner = openScanner({ root, native, threads, batchRows, exclude, pinned: () => source.pinned() })
-  const source = openSource({
+  const scanner = openScanner({ root, native, threads, batchRows, exclude, pinned: () => watcher.pinned() })
+  const watcher = openRootWatcher({
     root,
     scanner,
     clock,
     log,
     native,
     exclude,
-    ...(options.watchMax === undefined ? {} : { watchMax: options.watchMax }),
-    ...(options.pollSeconds === undefined ? {} : { pollSeconds: options.pollSeconds }),
-    ...(options.busRows === undefined ? {} : { busRows: options.busRows }),
-    ...(options.mustBeMounted === undefined ? {} : { mustBeMounted: options.mustBeMounted }),
+    ...defined({
+      watchMax: options.watchMax,
+      pollSeconds: options.pollSeconds,
+      busRows: options.busRows,
+      mustBeMounted: options.mustBeMounted,
+    }),
   })
-  const sourceTask = startTask({ name: 'source', clock, log, signal, stuckMs }, async (progress) => {
-    await source.run(progress.signal, () => progress.moved())
+  const watcherTask = startTask({ name: 'source', clock, log, signal, stuckMs }, async (progress) => {
+    await watcher.run(progress.signal, () => progress.moved())
     return 0
   })
   const pipes = options.keys.map((key, at) =>
-    openPipe(
+    openSensorPipe(
       {
         id: options.id,
         name: `pipe-${at + 1}`,
         key,
         root,
         sender,
-        source,
+        watcher: watcher,
         scanner,
         clock,
         log,
         ids: options.ids ?? systemIds,
         batchRows,
         stuckMs,
-        ...(options.sourceId === undefined ? {} : { sourceId: options.sourceId }),
-        ...(options.sessionTimeoutSeconds === undefined
-          ? {}
-          : { sessionTimeoutSeconds: options.sessionTimeoutSeconds }),
+        ...defined({ sourceId: options.sourceId, sessionTimeoutSeconds: options.sessionTimeoutSeconds }),
       },
       () => units(),
     ),
   )
   const before = new Map<string, HealthState>()
 
-  /** A number of failures in a row, as a state. */
+  /** The health state for a number of consecutive failures. */
   const stateOf = (failures: number): HealthState =>
     failures === 0 ? 'ok' : failures >= persistentAt ? 'failed' : 'degraded'
 
   function units(): HealthUnit[] {
-    const { health } = sourceTask
+    const { health } = watcherTask
     const sending = sender.health()
-    const isDown = !source.isWatching() && health.consecutive > 0
+    const isDown = !watcher.isWatching() && health.consecutive > 0
     const shared: HealthUnit[] = [
       unit('source', options.id, isDown ? 'failed' : 'ok', health.restarts, health.error),
       unit('sender', options.id, stateOf(sending.failures), sending.restarts, sending.error),
@@ -126,14 +124,14 @@ export function startSensor(options: SensorOptions): Sensor {
       const key = `${kind}:${name}`
       const was = before.get(key) ?? 'ok'
       before.set(key, state)
-      if (was !== state) log.warn({ unit: key, from: was, to: state, error }, 'the health of a unit changed')
+      if (was !== state) log.warn({ unit: key, from: was, to: state, error }, 'health unit changed')
     }
     return all
   }
 
-  const running = Promise.all([sourceTask.ended, ...pipes.map((pipe) => pipe.run(signal))])
+  const running = Promise.all([watcherTask.ended, ...pipes.map((pipe) => pipe.run(signal))])
   return {
-    source,
+    watcher: watcher,
     pipes,
     units,
     status: () => pipes.map((pipe) => pipe.status()),
@@ -153,5 +151,5 @@ function unit(
   restarts: number,
   error?: string,
 ): HealthUnit {
-  return { kind, name, state, restarts, ...(error === undefined ? {} : { error }) }
+  return { kind, name, state, restarts, ...defined({ error }) }
 }

@@ -1,28 +1,28 @@
-/** Sensors as real processes: killed, paused, and a server that goes away and comes back. */
+/** Tests sensors as real processes that are killed or paused, and a server that restarts. */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { barrier, differences, makeWorld, same, until, type World } from './support/world.js'
+import { barrier, differences, openFixture, same, until, type Fixture } from './support/fixture.js'
 
 const script = fileURLToPath(new URL('support/child.ts', import.meta.url))
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 
 describe('a sensor process', () => {
-  let world: World
+  let fixture: Fixture
   const children: ChildProcess[] = []
   beforeEach(async () => {
-    world = await makeWorld({ sessionTimeoutSeconds: 3 })
-    mkdirSync(world.at('d'))
-    writeFileSync(world.at('d', 'f'), '1')
+    fixture = await openFixture({ sessionTimeoutSeconds: 3 })
+    mkdirSync(fixture.at('d'))
+    writeFileSync(fixture.at('d', 'f'), '1')
   })
   afterEach(async () => {
     for (const child of children.splice(0)) child.kill('SIGKILL')
-    await world.end()
+    await fixture.end()
   })
   function start(id: string): ChildProcess {
-    const words = ['--import', tsx, '--conditions=@bellwether/source', script, world.root, world.fusion.url, id]
+    const words = ['--import', tsx, '--conditions=@bellwether/source', script, fixture.root, fixture.server.url, id]
     const child = spawn(process.execPath, words, { stdio: ['pipe', 'ignore', 'inherit'] })
     children.push(child)
     return child
@@ -30,50 +30,50 @@ describe('a sensor process', () => {
   const settled = (snapshots: number) =>
     until(
       `${snapshots} snapshots`,
-      () => world.fusion.snapshots >= snapshots && world.fusion.audits.length >= snapshots,
+      () => fixture.server.snapshots >= snapshots && fixture.server.audits.length >= snapshots,
       25_000,
     )
 
-  it('[V5.1] killed and started anew, it tells what happened while it was away: the view equals the disk', async () => {
+  it('[V5.1] a sensor that is killed and restarted reports what changed in between: the view equals the disk', async () => {
     const first = start('one')
     await settled(1)
     first.kill('SIGKILL')
     await until('gone', () => first.signalCode !== null)
-    writeFileSync(world.at('d', 'meanwhile'), '22')
-    unlinkSync(world.at('d', 'f'))
+    writeFileSync(fixture.at('d', 'meanwhile'), '22')
+    unlinkSync(fixture.at('d', 'f'))
     start('one')
     await settled(2)
-    expect(differences(world.fusion, world.root)).toEqual([])
+    expect(differences(fixture.server, fixture.root)).toEqual([])
   })
 
-  it('[V5.5] [V1.6] paused beyond its session and woken, it makes a new one and misses nothing', async () => {
+  it('[V5.5] [V1.6] a sensor that is paused longer than its session timeout creates a new session and misses nothing', async () => {
     const child = start('one')
     await settled(1)
     child.kill('SIGSTOP')
-    writeFileSync(world.at('d', 'while-paused'), '333')
-    unlinkSync(world.at('d', 'f'))
-    world.fusion.endSession()
+    writeFileSync(fixture.at('d', 'while-paused'), '333')
+    unlinkSync(fixture.at('d', 'f'))
+    fixture.server.endSession()
     child.kill('SIGCONT')
-    await until('a new session', () => world.fusion.sessions === 2)
+    await until('a new session', () => fixture.server.sessions === 2)
     await settled(2)
-    await barrier(world.fusion)
-    expect(differences(world.fusion, world.root)).toEqual([])
-    const status = world.fusion.of('POST session/:id/heartbeat').at(-1)!.body['agent_status'] as {
+    await barrier(fixture.server)
+    expect(differences(fixture.server, fixture.root)).toEqual([])
+    const status = fixture.server.of('POST session/:id/heartbeat').at(-1)!.body['agent_status'] as {
       tasks: { stuck: number }[]
     }
     expect(status.tasks.every(({ stuck }) => stuck === 0)).toBe(true)
   })
 
-  it('[V1.6] a server that dies and comes back finds the sensor at its door, with what it had not taken', async () => {
-    const sensor = world.sensor()
+  it('[V1.6] keeps unacknowledged events until a restarted server accepts them', async () => {
+    const sensor = fixture.sensor()
     await settled(1)
-    const { port } = world.fusion
-    await world.fusion.stop()
-    writeFileSync(world.at('d', 'unsent'), '4444')
-    await until('a failed beat', () => sensor.status()[0]!.consecutiveErrors > 0)
-    await world.fusion.start(port)
-    await same(world, 25_000)
-    await barrier(world.fusion)
+    const { port } = fixture.server
+    await fixture.server.stop()
+    writeFileSync(fixture.at('d', 'unsent'), '4444')
+    await until('a failed heartbeat', () => sensor.status()[0]!.consecutiveErrors > 0)
+    await fixture.server.start(port)
+    await same(fixture, 25_000)
+    await barrier(fixture.server)
     expect(sensor.units().every(({ state }) => state === 'ok')).toBe(true)
   })
 })

@@ -4,7 +4,7 @@
  */
 import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Fleet, SessionFacts } from '../../test/view/fleet/fleet.js'
+import type { Fleet, SessionInfo } from '../../test/view/fleet/fleet.js'
 import type { SeededRandom } from '@bellwether/base'
 
 export const sensorIds = ['first', 'second', 'third'] as const
@@ -33,7 +33,7 @@ function unlinked(file: string): boolean {
 }
 
 export function startSensor(fleet: Fleet, id: (typeof sensorIds)[number]): void {
-  fleet.sensor(id, { words: ['--watch-max', watchMax[id], '--threads', '1'] })
+  fleet.sensor(id, { args: ['--watch-max', watchMax[id], '--threads', '1'] })
 }
 
 export interface Trouble {
@@ -110,7 +110,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
     async end_a_session() {
       const sessions = await fleet.sessions()
       if (sessions.length === 0) return false
-      const { session_id: id } = chance.pick<SessionFacts>(sessions)
+      const { session_id: id } = chance.pick<SessionInfo>(sessions)
       await fleet.ask(`/views/v/sessions/${id}`, { method: 'DELETE' })
     },
     async freeze_the_server() {

@@ -1,32 +1,33 @@
-/** Slow, dead and hostile clients: none of them may stop heartbeats or other views. */
+/** Tests that slow, dead and hostile clients cannot stop heartbeats or other views. */
 import { connect, type Socket } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { file, keyOf, old, openDesk, type Desk, type Sensor } from './pipe-client.js'
+import { file, keyOf, old, openViewServer, type ViewServer, type Sensor } from './pipe-client.js'
 
-let desk: Desk
+let server: ViewServer
 let sensor: Sensor
 beforeEach(async () => {
-  desk = await openDesk({ v: {}, other: {} }, { requestMs: 400, connectionsPerAddress: 40 })
-  sensor = await desk.connect('host')
+  server = await openViewServer({ v: {}, other: {} }, { requestMs: 400, connectionsPerAddress: 40 })
+  sensor = await server.connect('host')
   await sensor.snapshot(file('/a'))
 })
-afterEach(() => desk.close())
+afterEach(() => server.close())
 
 const raw = (body: Buffer | string, headers: Record<string, string> = {}) =>
-  desk.call('POST', `/pipe/ingest/${sensor.id}/events`, Buffer.from(body), { headers })
+  server.call('POST', `/pipe/ingest/${sensor.id}/events`, Buffer.from(body), { headers })
 const batch = (rows: readonly unknown[], more: object = {}) => ({
   events: [{ event_type: 'update', event_schema: 'fs', rows, index: 1, message_source: 'realtime' }],
   source_type: 'message',
   ...more,
 })
-/** Heartbeats and readers are answered. */
+/** Heartbeats and readers get responses. */
 const alive = async () =>
-  (await sensor.heartbeat()).status === 200 && (await desk.get('/views/v/tree?path=/a')).status === 200
+  (await sensor.heartbeat()).status === 200 && (await server.get('/views/v/tree?path=/a')).status === 200
 
 describe('keys', () => {
-  it('[V6.10] are needed, must be right, and open their own view only', async () => {
-    const ask = (path: string, key: string | null, headers = {}) => desk.call('GET', path, undefined, { key, headers })
+  it('[V6.10] requires a valid API key, which opens its own view only', async () => {
+    const ask = (path: string, key: string | null, headers = {}) =>
+      server.call('GET', path, undefined, { key, headers })
     expect((await ask('/views/v/tree', null)).body).toMatchObject({ status: 401, code: 'unauthorized' })
     expect((await ask('/views/v/tree', 'wrong-wrong')).status).toBe(401)
     expect((await ask('/views/v/tree', keyOf('other'))).body).toMatchObject({ status: 403, code: 'forbidden' })
@@ -36,13 +37,13 @@ describe('keys', () => {
       expect((await ask(path, null)).status).toBe(401)
     const huge = 'x'.repeat(5_000)
     expect((await ask('/views/v/tree', huge)).status).toBe(401)
-    expect((await desk.call('POST', '/pipe/session/', { task_id: 'x' }, { key: 'wrong-wrong' })).status).toBe(401)
+    expect((await server.call('POST', '/pipe/session/', { task_id: 'x' }, { key: 'wrong-wrong' })).status).toBe(401)
     expect(await alive()).toBe(true)
   })
 })
 
 describe('bodies', () => {
-  it('[V6.8] that are malformed are refused, and empty batches are fine', async () => {
+  it('[V6.8] rejects malformed bodies and accepts empty batches', async () => {
     for (const body of [
       '{',
       '[]',
@@ -63,13 +64,13 @@ describe('bodies', () => {
       source_type: 'message',
     })
     expect(odd.body).toMatchObject({ status: 'ok', count: 0, rejected: 4 })
-    expect((await desk.call('POST', '/pipe/session/', { task_id: '' })).status).toBe(400)
+    expect((await server.call('POST', '/pipe/session/', { task_id: '' })).status).toBe(400)
     expect((await sensor.heartbeat({ wait_seconds: 'long' })).status).toBe(400)
     expect((await sensor.heartbeat({ agent_status: { units: [{ kind: 'ghost' }] } })).status).toBe(400)
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.8] with good and bad rows keep the good ones', async () => {
+  it('[V6.8] applies the valid rows of a body that also has invalid rows', async () => {
     const rows = [
       file('/ok1'),
       null,
@@ -80,10 +81,10 @@ describe('bodies', () => {
     ]
     const answer = await sensor.ingest(batch(rows))
     expect(answer.body).toMatchObject({ status: 'ok', count: 2, rejected: 4, message: expect.any(String) })
-    expect((await desk.get('/views/v/tree')).body.children?.map(({ name }) => name)).toEqual(['a', 'ok1', 'ok3'])
+    expect((await server.get('/views/v/tree')).body.children?.map(({ name }) => name)).toEqual(['a', 'ok1', 'ok3'])
   })
 
-  it('[V6.8] may be gzipped; one that grows beyond the limit is refused, and so is one that is not gzip', async () => {
+  it('[V6.8] accepts gzip bodies and rejects those that inflate beyond the limit or are not gzip', async () => {
     const zip = { 'content-encoding': 'gzip' }
     expect((await raw(gzipSync(JSON.stringify(batch([file('/zipped')]))), zip)).body).toMatchObject({ count: 1 })
     const bomb = gzipSync(Buffer.alloc(200 * 1_024 * 1_024, ' '))
@@ -94,16 +95,16 @@ describe('bodies', () => {
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.8] that are too long, or hold too many rows, are refused', async () => {
+  it('[V6.8] rejects bodies that are too long or have too many rows', async () => {
     expect((await raw(Buffer.alloc(9 * 1_024 * 1_024, ' '))).status).toBe(413)
     const many = await sensor.ingest(batch(Array.from({ length: 20_001 }, () => 0)))
     expect(many.body).toMatchObject({ status: 413, code: 'too_many_rows' })
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.8] cannot reach prototypes', async () => {
+  it('[V6.8] a body cannot change prototypes', async () => {
     const text = `{"__proto__":{"polluted":1},"task_id":"x","client_info":{"__proto__":{"polluted":1}}}`
-    await desk.call('POST', '/pipe/session/', Buffer.from(text))
+    await server.call('POST', '/pipe/session/', Buffer.from(text))
     await sensor.heartbeat(
       JSON.parse('{"agent_status":{"__proto__":{"polluted":1},"constructor":{"prototype":1}}}') as object as Record<
         string,
@@ -116,7 +117,7 @@ describe('bodies', () => {
 })
 
 describe('paths', () => {
-  it('[V6.1] with tricks are refused row by row; deep ones are not', async () => {
+  it('[V6.1] rejects invalid paths row by row and accepts deep ones', async () => {
     const deep = '/d'.repeat(200)
     const bad = [
       '',
@@ -137,12 +138,12 @@ describe('paths', () => {
       batch([...bad.map((path) => file(path)), file(deep), file(`/${'ü'.repeat(127)}`)]),
     )
     expect(answer.body).toMatchObject({ rejected: bad.length, count: 2 })
-    expect((await desk.get(`/views/v/tree?path=${deep}`)).body).toMatchObject({ path: deep })
-    const whole = await desk.get('/views/v/tree')
+    expect((await server.get(`/views/v/tree?path=${deep}`)).body).toMatchObject({ path: deep })
+    const whole = await server.get('/views/v/tree')
     expect(whole.status).toBe(200)
-    // One slash at the end is forgiven, so that `//` names the root; as a file it was refused above.
+    // A trailing slash is allowed, so `//` names the root; as a file it was rejected above.
     for (const path of bad.slice(1).filter((one) => one !== '//')) {
-      const asked = await desk.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
+      const asked = await server.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
       expect([path.slice(0, 20), asked.status]).toEqual([path.slice(0, 20), 400])
     }
     const deletions = await sensor.send('realtime', [{ path: '/../x' }, { path: '/' }, {}], { type: 'delete' })
@@ -150,7 +151,7 @@ describe('paths', () => {
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.1] of the API itself have no tricks either', async () => {
+  it('[V6.1] rejects invalid paths in queries', async () => {
     const odd = [
       '/api/v1/views/../../etc/passwd',
       '/api/v1/views/v/%2e%2e/tree',
@@ -160,7 +161,7 @@ describe('paths', () => {
       `/api/v1/views/${'v'.repeat(3_000)}/tree`,
     ]
     for (const path of odd)
-      expect([path.slice(0, 40), [400, 403, 404, 414].includes((await desk.call('GET', path)).status)]).toEqual([
+      expect([path.slice(0, 40), [400, 403, 404, 414].includes((await server.call('GET', path)).status)]).toEqual([
         path.slice(0, 40),
         true,
       ])
@@ -169,7 +170,7 @@ describe('paths', () => {
 })
 
 describe('clients', () => {
-  it('[V6.8] that trickle their headers or bodies are cut off, and nobody waits for them', async () => {
+  it('[V6.8] cuts off clients that send headers or bodies too slowly, without delaying others', async () => {
     const slow = [
       trickle('POST /api/v1/pipe/session/ HTTP/1.1\r\nHost: x\r\n'),
       trickle(
@@ -183,15 +184,15 @@ describe('clients', () => {
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.8] cannot take more connections than one address may have', async () => {
+  it('[V6.8] limits the connections per address', async () => {
     const sockets = Array.from({ length: 60 }, () => trickle(''))
     await Promise.any(sockets.map(({ closed }) => closed))
     expect(await alive()).toBe(true)
     for (const { socket } of sockets) socket.destroy()
   })
 
-  it('[V1.5] that flood do not keep others from their heartbeats', async () => {
-    const other = await desk.connect('calm', { view: 'other' })
+  it('[V1.5] a flood of one client does not delay heartbeats of others', async () => {
+    const other = await server.connect('calm', { view: 'other' })
     const rows = Array.from({ length: 1_000 }, (_, i) => file(`/flood/${i % 10}/${i}`, old + i))
     let flooding = true
     const floods = Array.from({ length: 8 }, async () => {
@@ -212,12 +213,12 @@ describe('clients', () => {
     expect(Math.max(...took)).toBeLessThan(2_000)
   })
 
-  it('[V6.8] that send more at once than can wait are told to come back', async () => {
+  it('[V6.8] rejects requests above the queue limit with a retry delay', async () => {
     const rows = Array.from({ length: 2_000 }, (_, i) => file(`/f/${i}`))
     const body = Buffer.from(JSON.stringify(batch(rows)))
     const answers = await Promise.all(Array.from({ length: 39 }, () => raw(body)))
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
-    const { pipe } = desk.fusion.view('v').sources.get('default')!
+    const { pipe } = server.fusion.view('v').sources.get('default')!
     let go = () => {}
     const held = pipe.runExclusive(
       () =>
@@ -233,7 +234,7 @@ describe('clients', () => {
     expect(await alive()).toBe(true)
   })
 
-  it('[V6.8] that leave in the middle of a long answer cost nothing', async () => {
+  it('[V6.8] a client that disconnects during a long response leaves nothing behind', async () => {
     await sensor.snapshot(...Array.from({ length: 15_000 }, (_, i) => file(`/big/${i}-with-a-long-name`)))
     for (let i = 0; i < 5; i += 1) {
       const { socket } = trickle(`GET /api/v1/views/v/tree HTTP/1.1\r\nHost: x\r\nX-API-Key: ${keyOf('v')}\r\n\r\n`)
@@ -245,7 +246,7 @@ describe('clients', () => {
 })
 
 function trickle(text: string): { readonly socket: Socket; readonly closed: Promise<void> } {
-  const socket = connect(Number(new URL(desk.url).port), '127.0.0.1')
+  const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
   socket.on('error', () => socket.destroy())
   const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()))
   socket.write(text)

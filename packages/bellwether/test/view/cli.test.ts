@@ -1,4 +1,4 @@
-/** `bellwether view` as a real process. */
+/** Tests `bellwether view` as a real process. */
 import { tmpdir } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
 import { runCli, type Cli } from '../support/process.js'
@@ -17,7 +17,7 @@ afterEach(async () => {
 })
 
 describe('bellwether view', () => {
-  it('[V6.10] serves its views, makes a key where none is given, and stops when told, also in the middle of a wait', async () => {
+  it('[V6.10] serves its views, generates missing keys, and stops on a signal even during a long poll', async () => {
     const cli = run('--port', '0', '--view', 'one', '--view', 'two', '--key', 'one=key-of-one', '--strict', '--json')
     const ready = (await cli.ready()) as { url: string; keys: Record<string, string> }
     expect(Object.keys(ready.keys)).toEqual(['two'])
@@ -44,7 +44,7 @@ describe('bellwether view', () => {
     await waiting
   })
 
-  it('[V6.10] says what is wrong with how it was called', async () => {
+  it('[V6.10] explains invalid options', async () => {
     const wrong: readonly (readonly [readonly string[], string])[] = [
       [[], '--view NAME'],
       [['--view', 'v', '--key', 'w=12345678'], 'which is not served'],

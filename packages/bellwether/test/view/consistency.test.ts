@@ -1,39 +1,48 @@
-/** What becomes of files as sensors tell of them: tombstones, suspects, blind spots, audits and clocks, over real HTTP. */
+/** Tests tombstones, suspects, blind spots, audits and clocks over real HTTP. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { directory, file, old, openDesk, scanned, type Body, type Desk, type Sensor } from './pipe-client.js'
+import {
+  directory,
+  file,
+  old,
+  openViewServer,
+  scanned,
+  type Body,
+  type ViewServer,
+  type Sensor,
+} from './pipe-client.js'
 
-let desk: Desk
+let server: ViewServer
 let leader: Sensor
 beforeEach(async () => {
-  desk = await openDesk()
-  leader = await desk.connect('leader', { timeoutSeconds: 100_000 })
+  server = await openViewServer()
+  leader = await server.connect('leader', { timeoutSeconds: 100_000 })
   await leader.snapshot(directory('/d'))
 })
-afterEach(() => desk.close())
+afterEach(() => server.close())
 
-const nowSeconds = () => desk.clock.wallMs() / 1_000
+const nowSeconds = () => server.clock.wallMs() / 1_000
 const node = async (path: string): Promise<Body | undefined> => {
-  const answer = await desk.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
+  const answer = await server.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
   return answer.status === 404 ? undefined : answer.body
 }
 const isThere = async (path: string) => (await node(path)) !== undefined
-const blind = async () => (await desk.get('/views/v/blind-spots')).body
-const stats = async () => (await desk.get('/views/v/stats')).body
+const blind = async () => (await server.get('/views/v/blind-spots')).body
+const stats = async () => (await server.get('/views/v/stats')).body
 
 describe('tombstones', () => {
-  it('[V6.3] a deleted file is not resurrected by old rows of any look, and a newer file is a new file', async () => {
+  it('[V6.3] old scan rows do not recreate a deleted file, and a newer file is a new file', async () => {
     await leader.realtime(file('/d/f', old))
     await leader.deleted('/d/f')
     await leader.send('snapshot', [file('/d/f', old)])
-    await leader.wholeAudit('a1', ['/d'], file('/d/f', old))
+    await leader.completeAudit('a1', ['/d'], file('/d/f', old))
     await leader.send('on_demand_job', [file('/d/f', old)])
     expect(await isThere('/d/f')).toBe(false)
-    await leader.wholeAudit('a2', ['/d'], file('/d/f', nowSeconds() + 1))
+    await leader.completeAudit('a2', ['/d'], file('/d/f', nowSeconds() + 1))
     expect(await isThere('/d/f')).toBe(true)
     expect((await stats())['tombstone_count']).toBe(0)
   })
 
-  it('[V6.3] neither is what lay in a deleted directory', async () => {
+  it('[V6.3] old scan rows do not recreate files of a deleted directory', async () => {
     await leader.realtime(directory('/d/sub'), file('/d/sub/f', old))
     await leader.deleted('/d/sub')
     await leader.send('snapshot', [file('/d/sub/f', old), directory('/d/sub', old)])
@@ -42,27 +51,27 @@ describe('tombstones', () => {
     expect(await isThere('/d/sub/f')).toBe(true)
   })
 
-  it('[V6.3] a file from 2050 stays deleted too', async () => {
+  it('[V6.3] a file dated 2050 stays deleted', async () => {
     const in2050 = 2_524_608_000
     await leader.realtime(file('/d/f', in2050))
     await leader.deleted('/d/f')
-    await leader.wholeAudit('a1', ['/d'], file('/d/f', in2050))
+    await leader.completeAudit('a1', ['/d'], file('/d/f', in2050))
     expect(await isThere('/d/f')).toBe(false)
   })
 
-  it('[V6.3] go at the end of an audit that began after them, an hour later, and not before', async () => {
+  it('[V6.3] the end of an audit drops tombstones that are older than one hour and older than the audit', async () => {
     await leader.deleted('/d/f')
     await leader.startAudit('a1')
-    await desk.clock.advance(1_800_000)
+    await server.clock.advance(1_800_000)
     await leader.endAudit('a1')
     expect((await stats())['tombstone_count']).toBe(1)
     await leader.startAudit('a2')
-    await desk.clock.advance(1_900_000)
+    await server.clock.advance(1_900_000)
     await leader.endAudit('a2', false)
     expect((await stats())['tombstone_count']).toBe(0)
   })
 
-  it('[V6.3] a realtime row that comes twice or late changes nothing', async () => {
+  it('[V6.3] a realtime row that arrives twice or late changes nothing', async () => {
     await leader.send('realtime', [file('/d/f')], { metadata: { seq: 1 } })
     await leader.send('realtime', [{ path: '/d/f' }], { type: 'delete', metadata: { seq: 2 } })
     const again = await leader.send('realtime', [file('/d/f')], { metadata: { seq: 1 } })
@@ -72,7 +81,7 @@ describe('tombstones', () => {
 })
 
 describe('suspects', () => {
-  it('[V6.4] a partial write makes a suspect, an atomic one clears it', async () => {
+  it('[V6.4] a partial write marks a suspect and an atomic write clears it', async () => {
     await leader.realtime(file('/d/f', old, { is_atomic_write: false }))
     expect((await node('/d/f'))?.['integrity_suspect']).toBe(true)
     await leader.realtime(file('/d/f', old + 1, { is_atomic_write: true }))
@@ -80,30 +89,33 @@ describe('suspects', () => {
     expect((await stats())['suspect_file_count']).toBe(0)
   })
 
-  it('[V6.4] looks make suspects of hot files; at expiry a stable mtime clears them, a changed one renews them', async () => {
+  it('[V6.4] scans mark hot files as suspects; at expiry a stable mtime clears them and a changed one renews them', async () => {
     await leader.send('snapshot', [file('/d/stable', nowSeconds() - 20), file('/d/cold', nowSeconds() - 61)])
     await leader.send('audit', [file('/d/busy', nowSeconds() - 20)])
     expect((await stats())['suspect_file_count']).toBe(2)
     await leader.send('snapshot', [file('/d/busy', nowSeconds() - 10)])
-    await desk.pass(41)
-    expect((await desk.get('/views/v/suspect-list')).body).toMatchObject({ count: 1, suspects: [{ path: '/d/busy' }] })
-    await desk.pass(70)
+    await server.pass(41)
+    expect((await server.get('/views/v/suspect-list')).body).toMatchObject({
+      count: 1,
+      suspects: [{ path: '/d/busy' }],
+    })
+    await server.pass(70)
     expect((await stats())['suspect_file_count']).toBe(0)
     expect((await node('/d/busy'))?.['integrity_suspect']).toBe(false)
   })
 
-  it('[V6.4] a delete takes the mark along', async () => {
+  it('[V6.4] a delete clears the suspect', async () => {
     await leader.realtime(file('/d/f', old, { is_atomic_write: false }))
     await leader.deleted('/d')
-    expect((await desk.get('/views/v/suspect-list')).body).toMatchObject({ count: 0, suspects: [] })
+    expect((await server.get('/views/v/suspect-list')).body).toMatchObject({ count: 0, suspects: [] })
   })
 
-  it('[V6.4] a sentinel is given the suspects, and what it saw speeds the judgement up', async () => {
+  it('[V6.4] a sentinel gets the suspects, and its report clears or renews them early', async () => {
     await leader.realtime(file('/d/f', old, { is_atomic_write: false }), file('/d/g', old, { is_atomic_write: false }))
-    const tasks = (await leader.tell('GET', '/pipe/consistency/sentinel/tasks')).body
+    const tasks = (await leader.request('GET', '/pipe/consistency/sentinel/tasks')).body
     expect(tasks).toMatchObject({ type: 'suspect_check', source_id: 'default' })
     expect(tasks.paths?.toSorted()).toEqual(['/d/f', '/d/g'])
-    const saw = await leader.tell('POST', '/pipe/consistency/sentinel/feedback', {
+    const saw = await leader.request('POST', '/pipe/consistency/sentinel/feedback', {
       type: 'suspect_update',
       updates: [
         { path: '/d/f', mtime: old, status: 'exists' },
@@ -112,20 +124,22 @@ describe('suspects', () => {
       ],
     })
     expect(saw.body).toMatchObject({ status: 'processed', cleared: 1, renewed: 1 })
-    expect((await desk.get('/views/v/suspect-list')).body).toMatchObject({
+    expect((await server.get('/views/v/suspect-list')).body).toMatchObject({
       count: 1,
       suspects: [{ path: '/d/g', mtime: old + 5 }],
     })
-    const put = await desk.call('PUT', '/views/v/suspect-list', { updates: [{ path: '/d/g', current_mtime: old + 5 }] })
+    const put = await server.call('PUT', '/views/v/suspect-list', {
+      updates: [{ path: '/d/g', current_mtime: old + 5 }],
+    })
     expect(put.body).toMatchObject({ cleared: 1 })
-    expect((await leader.tell('GET', '/pipe/consistency/sentinel/tasks')).body).toEqual({})
+    expect((await leader.request('GET', '/pipe/consistency/sentinel/tasks')).body).toEqual({})
   })
 })
 
 describe('blind spots', () => {
-  it('[V6.5] [V6.2] are what an audit found that no sensor had told, and realtime clears them', async () => {
+  it('[V6.5] [V6.2] an audit marks changes that no sensor reported as blind spots, and realtime clears them', async () => {
     await leader.realtime(file('/d/known'), file('/d/lost'))
-    await leader.wholeAudit('a1', ['/d'], file('/d/known'), file('/d/silent'))
+    await leader.completeAudit('a1', ['/d'], file('/d/known'), file('/d/silent'))
     expect(await blind()).toEqual({
       additions_count: 1,
       additions: ['/d/silent'],
@@ -140,19 +154,19 @@ describe('blind spots', () => {
     expect((await node('/d/silent'))?.['agent_missing']).toBe(false)
   })
 
-  it('[V6.5] a changed mtime is one too; seeing a deleted file again lifts its mark; a delete lifts both', async () => {
+  it('[V6.5] a changed mtime is a blind spot; seeing a deleted file again or deleting it clears the mark', async () => {
     await leader.realtime(file('/d/f', old), file('/d/g', old))
-    await leader.wholeAudit('a1', ['/d'], file('/d/f', old + 9))
+    await leader.completeAudit('a1', ['/d'], file('/d/f', old + 9))
     expect(await blind()).toMatchObject({ additions: ['/d/f'], deletions: ['/d/g'] })
-    await leader.wholeAudit('a2', ['/d'], file('/d/f', old + 9), file('/d/g', old))
+    await leader.completeAudit('a2', ['/d'], file('/d/f', old + 9), file('/d/g', old))
     expect(await blind()).toMatchObject({ deletion_count: 0 })
-    await leader.wholeAudit('a3', ['/d'], file('/d/f', old + 9))
+    await leader.completeAudit('a3', ['/d'], file('/d/f', old + 9))
     expect(await blind()).toMatchObject({ additions: ['/d/f'], deletions: ['/d/g'] })
     await leader.deleted('/d/f', '/d/g')
     expect(await blind()).toMatchObject({ additions_count: 0, deletion_count: 0 })
   })
 
-  it('[V6.5] on-demand rows make them and never clear them', async () => {
+  it('[V6.5] on-demand rows mark blind spots and never clear them', async () => {
     await leader.send('on_demand_job', [file('/d/f')])
     await leader.send('on_demand_job', [file('/d/f')])
     expect(await blind()).toMatchObject({ additions: ['/d/f'] })
@@ -160,18 +174,18 @@ describe('blind spots', () => {
     expect(await blind()).toMatchObject({ additions: ['/d/f'] })
   })
 
-  it('[V6.5] are looked for anew when a session starts', async () => {
+  it('[V6.5] a new session clears all blind spots', async () => {
     await leader.send('audit', [file('/d/f')])
     expect((await blind())['additions_count']).toBe(1)
-    await desk.connect('another')
+    await server.connect('another')
     expect(await blind()).toMatchObject({ additions_count: 0, additions: [] })
   })
 })
 
 describe('audits', () => {
-  it('[V2.2] the start is recorded, and only the end deletes what was not seen', async () => {
+  it('[V2.2] records the start of an audit, and only its end deletes missing entries', async () => {
     await leader.realtime(file('/d/f'))
-    await desk.clock.advance(1_000)
+    await server.clock.advance(1_000)
     await leader.startAudit('a1')
     expect(await stats()).toMatchObject({ is_auditing: true, last_audit_start: nowSeconds(), audit_cycle_count: 0 })
     await leader.audit('a1', directory('/d'), scanned('/d'))
@@ -185,15 +199,15 @@ describe('audits', () => {
     })
   })
 
-  it('[V2.2] each audit judges anew: what one saw and the next did not is gone', async () => {
-    await leader.wholeAudit('a1', ['/d'], file('/d/f'), file('/d/g'))
-    await leader.wholeAudit('a2', ['/d'], file('/d/f'))
+  it('[V2.2] an entry that one audit saw and the next did not is deleted', async () => {
+    await leader.completeAudit('a1', ['/d'], file('/d/f'), file('/d/g'))
+    await leader.completeAudit('a2', ['/d'], file('/d/f'))
     expect(await Promise.all(['/d/f', '/d/g'].map(isThere))).toEqual([true, false])
-    await leader.wholeAudit('a3', ['/d'])
+    await leader.completeAudit('a3', ['/d'])
     expect(await isThere('/d/f')).toBe(false)
   })
 
-  it('[V2.2] an audit that did not complete deletes nothing', async () => {
+  it('[V2.2] an incomplete audit deletes nothing', async () => {
     await leader.realtime(file('/d/f'))
     await leader.startAudit('a1')
     await leader.audit('a1', directory('/d'), scanned('/d'))
@@ -205,7 +219,7 @@ describe('audits', () => {
     expect(await isThere('/d/f')).toBe(true)
   })
 
-  it('[V6.6] a directory that was not read to its end, was silent or was not reported keeps what it holds', async () => {
+  it('[V6.6] a directory that was not listed in full, was skipped or was not reported keeps its entries', async () => {
     await leader.realtime(
       ...['/open', '/silent', '/unseen'].flatMap((path) => [directory(path), file(`${path}/f`)]),
       file('/d/f'),
@@ -229,7 +243,7 @@ describe('audits', () => {
     expect((await node('/silent'))?.['audit_skipped']).toBe(true)
   })
 
-  it('[V6.6] a file that came by cp -p while the audit was going on survives it', async () => {
+  it('[V6.6] a file copied with cp -p during the audit survives it', async () => {
     await leader.startAudit('a1')
     await leader.audit('a1', directory('/d'), scanned('/d'))
     await leader.realtime(file('/d/copied', old - 1_000_000))
@@ -237,7 +251,7 @@ describe('audits', () => {
     expect(await isThere('/d/copied')).toBe(true)
   })
 
-  it('[V6.6] a directory that vanished goes with all below it, unless something below was just updated', async () => {
+  it('[V6.6] a missing directory is deleted with everything below it unless an entry below was updated during the audit', async () => {
     await leader.realtime(directory('/gone'), file('/gone/a'), directory('/kept'), file('/kept/deep/b'))
     await leader.startAudit('a1')
     await leader.realtime(file('/kept/deep/new'))
@@ -246,7 +260,7 @@ describe('audits', () => {
     expect(await Promise.all(['/gone/a', '/gone', '/kept/deep/b'].map(isThere))).toEqual([false, false, true])
   })
 
-  it('[V6.6] memory that is newer than an audit row wins; an unknown file in a directory known newer is dropped', async () => {
+  it('[V6.6] newer memory wins over an audit row, and an unknown file is dropped if its directory is newer in memory', async () => {
     await leader.realtime(directory('/d', old + 100), file('/d/f', old + 50))
     await leader.startAudit('a1')
     await leader.audit('a1', file('/d/f', old + 40), file('/d/x', old, { parent_path: '/d', parent_mtime: old + 99 }))
@@ -255,11 +269,11 @@ describe('audits', () => {
     expect(await isThere('/d/x')).toBe(false)
   })
 
-  it('[V6.6] what an audit saw otherwise than memory is settled by a scan that the view asks for', async () => {
+  it('[V6.6] a settling scan decides where an audit contradicts memory', async () => {
     await leader.realtime(file('/d/restored', old + 100, { size: 5 }))
     await leader.deleted('/d/moved-back')
     await leader.commands()
-    await leader.wholeAudit('a1', ['/d'], file('/d/restored', old, { size: 9 }), file('/d/moved-back', old))
+    await leader.completeAudit('a1', ['/d'], file('/d/restored', old, { size: 9 }), file('/d/moved-back', old))
     expect((await node('/d/restored'))?.['size']).toBe(5)
     const commands = await leader.commands()
     expect(commands.map(({ type, path }) => [type, path])).toEqual([
@@ -275,22 +289,24 @@ describe('audits', () => {
     expect(await isThere('/d/moved-back')).toBe(true)
   })
 
-  it('[V2.3] an audit without an end for two intervals is closed with a warning, and deletes nothing', async () => {
+  it('[V2.3] closes an audit without an end after two intervals with a warning and deletes nothing', async () => {
     await leader.realtime(file('/d/f'))
     await leader.startAudit('a1')
     await leader.audit('a1', directory('/d'), scanned('/d'))
-    await desk.pass(1_999)
+    await server.pass(1_999)
     expect((await stats())['is_auditing']).toBe(true)
-    await desk.pass(3)
+    await server.pass(3)
     expect((await stats())['is_auditing']).toBe(false)
-    expect(desk.lines.filter(({ level, message }) => level === 'warn' && message.includes('abandoned'))).toHaveLength(1)
+    expect(server.lines.filter(({ level, message }) => level === 'warn' && message.includes('abandoned'))).toHaveLength(
+      1,
+    )
     expect((await leader.endAudit('a1')).body['status']).toBe('ignored')
     expect(await isThere('/d/f')).toBe(true)
   })
 
-  it('[V2.2] a demoted leader can neither fill nor close the audit of the new one', async () => {
+  it('[V2.2] a demoted leader can neither add to nor end the audit of the new leader', async () => {
     await leader.realtime(file('/d/f'))
-    const next = await desk.connect('next', { timeoutSeconds: 100_000 })
+    const next = await server.connect('next', { timeoutSeconds: 100_000 })
     await leader.startAudit('a1')
     await leader.audit('a1', directory('/d'), scanned('/d'))
     await leader.end()
@@ -306,10 +322,10 @@ describe('audits', () => {
     expect(await isThere('/d/f')).toBe(true)
   })
 
-  it('[V2.2] rows that were on their way when their session ended are not applied', async () => {
-    const next = await desk.connect('next', { timeoutSeconds: 100_000 })
+  it('[V2.2] does not apply rows that were queued when their session ended', async () => {
+    const next = await server.connect('next', { timeoutSeconds: 100_000 })
     await leader.startAudit('a1')
-    const { pipe } = desk.fusion.view('v').sources.get('default')!
+    const { pipe } = server.fusion.view('v').sources.get('default')!
     let go = () => {}
     const held = pipe.runExclusive(
       () =>
@@ -318,7 +334,7 @@ describe('audits', () => {
         }),
     )
     const late = [leader.audit('a1', file('/d/late')), leader.realtime(file('/d/later'))]
-    await desk.get('/views/v/sessions')
+    await server.get('/views/v/sessions')
     await leader.end()
     go()
     await held
@@ -327,15 +343,17 @@ describe('audits', () => {
     expect((await next.heartbeat()).body['role']).toBe('leader')
   })
 
-  it('[V2.2] the older protocol, which names neither session nor id, works: the leader’s end is complete', async () => {
+  it('[V2.2] accepts an audit without session and audit id: the leader’s end is complete', async () => {
     await leader.realtime(file('/d/f'), file('/d/g'))
-    expect((await leader.tell('POST', '/pipe/consistency/audit/start')).body).toMatchObject({ status: 'audit_started' })
+    expect((await leader.request('POST', '/pipe/consistency/audit/start')).body).toMatchObject({
+      status: 'audit_started',
+    })
     await leader.send('audit', [directory('/d'), file('/d/g')])
-    expect((await leader.tell('POST', '/pipe/consistency/audit/end')).body).toEqual({ status: 'audit_ended' })
+    expect((await leader.request('POST', '/pipe/consistency/audit/end')).body).toEqual({ status: 'audit_ended' })
     expect(await Promise.all(['/d/f', '/d/g'].map(isThere))).toEqual([false, true])
   })
 
-  it('[V6.6] a file that was badly described is not taken for missing', async () => {
+  it('[V6.6] a file with an invalid row does not count as missing', async () => {
     await leader.realtime(file('/d/f'))
     await leader.startAudit('a1')
     const answer = await leader.send(
@@ -352,7 +370,7 @@ describe('audits', () => {
 })
 
 describe('clocks', () => {
-  it('[V6.7] the logical clock follows the files of realtime rows only; a file from 2050 moves nothing', async () => {
+  it('[V6.7] the logical clock follows realtime rows only, and a file dated 2050 does not move it', async () => {
     expect((await stats())['logical_now']).toBe(nowSeconds())
     const skewed = nowSeconds() - 7_200
     await leader.realtime(...Array.from({ length: 20 }, (_, i) => file(`/d/${i}`, skewed)))
@@ -369,7 +387,7 @@ describe('clocks', () => {
     expect((await stats())['logical_now']).toBe(skewed)
   })
 
-  it('[V6.7] [V6.4] with a file server two hours behind, hot and cold are told by its clock', async () => {
+  it('[V6.7] [V6.4] with a file server two hours behind, its clock decides which files are hot', async () => {
     const skewed = nowSeconds() - 7_200
     await leader.realtime(...Array.from({ length: 5 }, (_, i) => file(`/d/${i}`, skewed)))
     await leader.send('snapshot', [file('/d/hot', skewed - 5), file('/d/cold', skewed - 100)])
@@ -377,22 +395,22 @@ describe('clocks', () => {
     expect((await node('/d/cold'))?.['integrity_suspect']).toBe(false)
   })
 
-  it('[V6.2] sensors whose clocks are hours apart do not overrule each other by it', async () => {
-    const other = await desk.connect('other', { timeoutSeconds: 100_000 })
-    const at = desk.clock.wallMs()
+  it('[V6.2] sensors whose clocks differ by hours do not override each other', async () => {
+    const other = await server.connect('other', { timeoutSeconds: 100_000 })
+    const at = server.clock.wallMs()
     await leader.send('realtime', [file('/d/f', old)], { index: at + 7_200_000 })
     await other.send('realtime', [file('/d/warm-up', old)], { index: at - 7_200_000 })
-    await desk.clock.advance(1_000)
+    await server.clock.advance(1_000)
     await other.send('realtime', [file('/d/f', old - 50, { size: 3 })], { index: at - 7_200_000 + 1_000 })
     expect(await node('/d/f')).toMatchObject({ size: 3, last_agent_id: 'other' })
   })
 })
 
-it('[V6.1] hosts with different mount points give the same key; realtime, snapshot and audit agree', async () => {
-  const other = await desk.connect('elsewhere')
+it('[V6.1] hosts with different mount points report the same path in realtime, snapshot and audit', async () => {
+  const other = await server.connect('elsewhere')
   await leader.send('snapshot', [file('/d/f', old)])
   await other.realtime(file('/d/f', old + 1))
-  await leader.wholeAudit('a1', ['/d'], file('/d/f', old + 1))
+  await leader.completeAudit('a1', ['/d'], file('/d/f', old + 1))
   const { children } = (await node('/d')) ?? {}
   expect(children).toMatchObject([
     { path: '/d/f', last_agent_id: 'elsewhere', source_uri: '/mnt/elsewhere', agent_missing: false },

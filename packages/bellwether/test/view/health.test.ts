@@ -1,16 +1,16 @@
-/** Failures of parts, and who hears of them, over real HTTP. */
+/** Tests failures of health units and how they are reported, over real HTTP. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { file, openDesk, type Desk } from './pipe-client.js'
+import { file, openViewServer, type ViewServer } from './pipe-client.js'
 
-let desk: Desk
+let server: ViewServer
 beforeEach(async () => {
-  desk = await openDesk({ live: {}, kept: { live: false }, other: {} })
+  server = await openViewServer({ live: {}, persistent: { live: false }, other: {} })
 })
-afterEach(() => desk.close())
+afterEach(() => server.close())
 
-/** Makes the next write into this view's tree fail as a bug would. */
+/** Makes writes to this view's tree fail like a bug would; returns a function that repairs it. */
 function breakTree(view: string): () => void {
-  const { tree } = desk.fusion.view(view).sources.get('default')!
+  const { tree } = server.fusion.view(view).sources.get('default')!
   const put = tree.put.bind(tree)
   tree.put = () => {
     throw new TypeError('a bug')
@@ -21,49 +21,73 @@ function breakTree(view: string): () => void {
 }
 
 describe('a failed fusion pipe', () => {
-  it('[V5.3] stops writes to its view only: a live one is unavailable but passes scans on, others stay readable', async () => {
+  it('[V5.3] stops writes to its view only: a live view is unavailable, a persistent one and others stay readable', async () => {
     const sensors = {
-      live: await desk.connect('h', { view: 'live' }),
-      kept: await desk.connect('h', { view: 'kept' }),
-      other: await desk.connect('h', { view: 'other' }),
+      live: await server.connect('h', { view: 'live' }),
+      persistent: await server.connect('h', { view: 'persistent' }),
+      other: await server.connect('h', { view: 'other' }),
     }
     for (const sensor of Object.values(sensors)) await sensor.snapshot(file('/a'))
     breakTree('live')
-    breakTree('kept')
-    for (const view of ['live', 'kept'] as const) {
+    breakTree('persistent')
+    for (const view of ['live', 'persistent'] as const) {
       expect((await sensors[view].realtime(file('/b'))).status).toBe(500)
-      const refused = await sensors[view].realtime(file('/b'))
-      expect([refused.status, refused.body['code']]).toEqual([503, 'pipe_failed'])
+      const rejected = await sensors[view].realtime(file('/b'))
+      expect([rejected.status, rejected.body['code']]).toEqual([503, 'pipe_failed'])
     }
     expect((await sensors.other.realtime(file('/b'))).status).toBe(200)
-    expect((await desk.get('/views/live/tree', 'live')).body).toMatchObject({ status: 503, code: 'view_unavailable' })
-    expect((await desk.get('/views/live/tree?force-real-time=1', 'live')).body['job_pending']).toBe(true)
-    expect((await desk.get('/views/kept/tree', 'kept')).status).toBe(200)
-    expect((await desk.get('/views/other/tree', 'other')).body.children).toHaveLength(2)
+    expect((await server.get('/views/live/tree', 'live')).body).toMatchObject({ status: 503, code: 'view_unavailable' })
+    expect((await server.get('/views/persistent/tree', 'persistent')).status).toBe(200)
+    expect((await server.get('/views/other/tree', 'other')).body.children).toHaveLength(2)
     expect((await sensors.live.heartbeat()).body.health).toMatchObject({
       status: 'failed',
-      troubled: { 'fusion_pipe:live/default': 'failed', 'view:live': 'failed', 'view:kept': 'degraded' },
+      troubled: { 'fusion_pipe:live/default': 'failed', 'view:live': 'failed', 'view:persistent': 'degraded' },
     })
   })
 
-  it('[V5.4] restarts itself after a pause, counts it, and each change is in the log', async () => {
-    const sensor = await desk.connect('h', { view: 'live' })
+  it('[V5.3] a live view with a failed fusion pipe passes scans on and applies their result after the restart', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
     await sensor.snapshot(file('/a'))
-    const mend = breakTree('live')
+    const repair = breakTree('live')
     await sensor.realtime(file('/b'))
-    mend()
+    repair()
+    expect((await server.get('/views/live/tree', 'live')).status).toBe(503)
+    const { body } = await server.get('/views/live/tree?force-real-time=1', 'live')
+    const jobId = String(body['job_id'])
+    expect(body['job_pending']).toBe(true)
+    expect(await sensor.commands()).toEqual([{ type: 'scan', path: '/', recursive: true, job_id: jobId }])
+    const answer = { metadata: { job_id: jobId } }
+    expect((await sensor.send('on_demand_job', [file('/found')], answer)).status).toBe(503)
+    await server.pass(2)
+    expect((await sensor.send('on_demand_job', [file('/found')], answer)).status).toBe(200)
+    await sensor.send('on_demand_job', [], {
+      sourceType: 'job_complete',
+      isEnd: true,
+      metadata: { job_id: jobId, complete: true },
+    })
+    expect((await server.get(`/views/live/jobs/${jobId}`, 'live')).body['job_state']).toBe('done')
+    const { children } = (await server.get('/views/live/tree', 'live')).body
+    expect(children?.map(({ path }) => path)).toContain('/found')
+  })
+
+  it('[V5.4] a failed fusion pipe restarts after a pause, counts the restart and logs each change', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
+    await sensor.snapshot(file('/a'))
+    const repair = breakTree('live')
+    await sensor.realtime(file('/b'))
+    repair()
     expect((await sensor.realtime(file('/b'))).status).toBe(503)
-    await desk.pass(2)
-    // Nobody has to send anything for it to be back.
-    expect((await desk.get('/views/live/tree', 'live')).status).toBe(200)
+    await server.pass(2)
+    // It restarts without a request.
+    expect((await server.get('/views/live/tree', 'live')).status).toBe(200)
     expect((await sensor.realtime(file('/b'))).status).toBe(200)
-    const { components, summary } = (await desk.get('/health/components')).body
+    const { components, summary } = (await server.get('/health/components')).body
     expect(components?.find(({ name }) => name === 'live/default')).toMatchObject({ state: 'ok', restarts: 1 })
     expect(summary).toMatchObject({ status: 'ok', restarts: 1, changes: 4 })
-    const told = desk.lines
+    const logged = server.lines
       .filter(({ fields }) => fields['health'] === true)
       .map(({ fields }) => [fields['unit'], fields['to']].join(' '))
-    expect(told).toEqual([
+    expect(logged).toEqual([
       'fusion_pipe:live/default failed',
       'view:live failed',
       'fusion_pipe:live/default ok',
@@ -73,8 +97,8 @@ describe('a failed fusion pipe', () => {
 })
 
 describe('a sensor’s units', () => {
-  it('[V5.4] [V5.3] come with its heartbeat, are listed with what they amount to, and go with its session', async () => {
-    const sensor = await desk.connect('h', { view: 'live' })
+  it('[V5.4] [V5.3] registers the units of a heartbeat with their effective state and drops them with the session', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
     const units = (state: string) => ({
       agent_status: {
         units: [
@@ -88,7 +112,7 @@ describe('a sensor’s units', () => {
     expect(answer.body.health).toMatchObject({ status: 'failed' })
     const listed = async () =>
       Object.fromEntries(
-        ((await desk.get('/health/components')).body.components ?? []).map(({ kind, name, state }) => [
+        ((await server.get('/health/components')).body.components ?? []).map(({ kind, name, state }) => [
           `${kind}:${name}`,
           state,
         ]),
@@ -104,24 +128,24 @@ describe('a sensor’s units', () => {
     expect(Object.keys(await listed())).toHaveLength(4)
   })
 
-  it('[V5.4] the receiver’s failure fails every pipe, and its return is told too', async () => {
-    const sensor = await desk.connect('h', { view: 'live' })
-    desk.fusion.receiver('no file descriptors')
+  it('[V5.4] a failed receiver fails every pipe, and heartbeats also report its recovery', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
+    server.fusion.receiver('no file descriptors')
     expect((await sensor.heartbeat()).body.health).toMatchObject({
       status: 'failed',
       troubled: { 'fusion_pipe:live/default': 'failed' },
     })
-    desk.fusion.receiver(undefined)
+    server.fusion.receiver(undefined)
     expect((await sensor.heartbeat()).body.health).toMatchObject({ status: 'ok', restarts: 1 })
   })
 })
 
-it('[V5.4] healthz, readyz and metrics answer without a key', async () => {
-  const sensor = await desk.connect('h', { view: 'live' })
+it('[V5.4] healthz, readyz and metrics need no key', async () => {
+  const sensor = await server.connect('h', { view: 'live' })
   await sensor.snapshot(file('/a'))
-  const ask = (path: string) => desk.call('GET', path, undefined, { key: null })
+  const ask = (path: string) => server.call('GET', path, undefined, { key: null })
   expect((await ask('/healthz')).body).toEqual({ status: 'ok' })
-  const fetched = await fetch(`${desk.url}/metrics`)
+  const fetched = await fetch(`${server.url}/metrics`)
   expect(await fetched.text()).toContain('bellwether_view_entries{view="live",source="default"} 1')
-  expect((await fetch(`${desk.url}/readyz`)).status).toBe(503)
+  expect((await fetch(`${server.url}/readyz`)).status).toBe(503)
 })

@@ -1,6 +1,6 @@
 /**
- * Any history of a small disk, watched by two sensors that lose and delay events, with audits that read it while it
- * changes: after a last audit and the scans that the view asks for, the view equals the disk, entry by entry.
+ * Tests any history of a small disk with two sensors that lose and delay events and audits that read it while it changes:
+ * after a last audit and the settling scans, the view equals the disk, entry by entry.
  */
 import type { FileRow, IngestMetadata, MessageSource, PipeCommand, SourceType } from '@bellwether/protocol'
 import fc from 'fast-check'
@@ -21,7 +21,7 @@ interface Entry {
 const parent = (path: string) => path.slice(0, path.lastIndexOf('/')) || '/'
 const below = (path: string, other: string) => other.startsWith(path === '/' ? '/' : `${path}/`)
 
-/** A disk, with the rule that making and removing an entry touches its directory. */
+/** A disk where creating and removing an entry changes the mtime of its directory. */
 class Disk {
   readonly entries = new Map<string, Entry>([['/', { isDirectory: true, size: 0, mtime: 1 }]])
 
@@ -72,7 +72,7 @@ class Disk {
     return { path, size, modified_time: mtime, is_directory: isDirectory, ...more }
   }
 
-  /** What reading one directory to its end reports. */
+  /** The rows of a full listing of one directory. */
   read(path: string): FileRow[] {
     const own = this.row(path)
     const rows = this.children(path).map((child) =>
@@ -88,7 +88,7 @@ class Disk {
 
 const paths = ['/a', '/b', '/a/x', '/a/y', '/b/x', '/a/d', '/a/d/x', '/b/d/x', '/b/d'] as const
 const path = fc.constantFrom(...paths)
-/** Which sensors see it happen: none, one or both. */
+/** Which sensors see the change: none, one or both. */
 const seen = fc.constantFrom<readonly number[]>([], [0], [1], [0, 1])
 const step = fc.oneof(
   fc.record({ do: fc.constant('write' as const), path, size: fc.integer({ min: 0, max: 3 }), seen }),
@@ -175,7 +175,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
   }
   const looked = (rows: readonly FileRow[]): Sending => ({ type: 'update', rows, index: clock.wallMs() })
 
-  // One audit at a time, read directory by directory while the disk goes on changing.
+  // One audit at a time, directory by directory, while the disk changes.
   let audit: { readonly id: string; open: string[] } | undefined
   let audits = 0
   const stepAudit = async () => {
@@ -250,7 +250,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
     }
   }
 
-  // Everything that is on its way arrives, then one whole audit, then what the view still wants to know.
+  // Delivers all delayed events, runs one complete audit, then the settling scans.
   await clock.advance(10)
   await deliver(0)
   await deliver(1)
@@ -271,7 +271,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
     .filter(([one]) => one !== '/')
     .map(([one, entry]) => [one, entry.isDirectory, entry.size, entry.mtime])
   const inOrder = (all: Line[]) => all.toSorted((a, b) => (String(a[0]) < String(b[0]) ? -1 : 1))
-  // Suspects end by themselves, and are exactly the marked files.
+  // Suspects expire, and they are exactly the marked files.
   for (let i = 0; i < 4; i += 1) {
     await clock.advance(61_000)
     fusion.step()
@@ -280,7 +280,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
 }
 
 describe('after a last audit', () => {
-  it('[V6.6] [V6.3] [V6.4] the view equals the disk, whatever happened before', { timeout: 60_000 }, async () => {
+  it('[V6.6] [V6.3] [V6.4] the view equals the disk after any history', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
         const { view, disk, suspects } = await play(steps)

@@ -1,11 +1,10 @@
 /**
- * The guards of the view, each with what it looks like when it is taken out, and the tests that must then fail. `npx tsx
- * --conditions=@bellwether/source packages/bellwether/bench/view-mutants.ts` takes them out one by one, in a copy; a test
- * says that every one of them can still be taken out.
+ * Mutations that remove one guard of the view each, with the tests that must then fail. `npx tsx
+ * --conditions=@bellwether/source packages/bellwether/bench/view-mutants.ts` applies them one by one to a copy.
  */
 export interface ViewMutation {
   readonly name: string
-  /** Below src. */
+  /** Relative to src. */
   readonly file: string
   readonly from: string
   readonly to: string
@@ -24,21 +23,21 @@ export const viewMutations: readonly ViewMutation[] = [
     tests: ['src/view/arbitration/arbiter.test.ts', ...consistency],
   },
   {
-    name: 'memory that is newer does not win over an audit (rule 2)',
+    name: 'newer memory does not win over an audit (rule 2)',
     file: 'view/arbitration/arbiter.ts',
     from: '    newerMemoryRule(row, context) ??\n',
     to: '',
     tests: ['src/view/arbitration/arbiter.test.ts', ...consistency],
   },
   {
-    name: 'an audit that says complete: false concludes all the same',
+    name: 'an audit with complete: false still deletes',
     file: 'view/ingest/fusion-pipe.ts',
     from: 'const isComplete = complete ?? !audit.markers',
     to: 'const isComplete = complete !== undefined || !audit.markers',
     tests: consistency,
   },
   {
-    name: 'whose audit it is does not matter at its end',
+    name: 'any session may end an audit',
     file: 'view/ingest/fusion-pipe.ts',
     from: 'if (audit === undefined || audit.sessionId !== session.id || (auditId ?? audit.auditId) !== audit.auditId)',
     to: 'if (audit === undefined)',
@@ -52,21 +51,21 @@ export const viewMutations: readonly ViewMutation[] = [
     tests: consistency,
   },
   {
-    name: 'snapshots feed the clock',
+    name: 'snapshots are sampled by the logical clock',
     file: 'view/arbitration/authority.ts',
     from: "    blindSpot: 'leaves',\n    setsLastUpdated: false,\n    knownByAgent: true,\n    samplesClock: false,",
     to: "    blindSpot: 'leaves',\n    setsLastUpdated: false,\n    knownByAgent: true,\n    samplesClock: true,",
     tests: ['src/view/arbitration/arbiter.test.ts', ...consistency],
   },
   {
-    name: 'audits look for nothing that is missing',
+    name: 'audits delete no missing entries',
     file: 'view/ingest/fusion-pipe.ts',
     from: 'const deleted = isComplete ? await runInSlices(audit.detectMissing()) : 0',
     to: 'const deleted = isComplete ? 0 : 0',
     tests: consistency,
   },
   {
-    name: 'a scan that should have settled a dispute and failed is forgotten',
+    name: 'a failed settling scan does not reopen its dispute',
     file: 'view/sessions/scan-jobs.ts',
     from: "    if (state !== 'done') job.scan.reopenDispute(job.path, job.recursive)\n",
     to: '',

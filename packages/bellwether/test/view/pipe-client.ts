@@ -1,10 +1,9 @@
 /**
- * A view over real HTTP with a clock moved by hand, and a client that speaks the pipe protocol as a script says. Everything
- * it opens is closed by `close`.
+ * A view server over real HTTP with a manual clock, and a scripted client of the pipe protocol. `close` closes everything.
  */
 import { Agent, request, type IncomingHttpHeaders } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { type Clock, systemClock, systemRandom } from '@bellwether/base'
+import { type Clock, defined, systemClock, systemRandom } from '@bellwether/base'
 import type { FileEventType, FileRow, MessageSource, SourceType } from '@bellwether/protocol'
 import { viewKeys } from '../../src/http/auth.js'
 import { makeApp, type ServerLimits } from '../../src/http/app.js'
@@ -20,7 +19,7 @@ export interface Answer {
   readonly body: Body
 }
 
-/** What tests look at in answers. */
+/** The response fields that tests read. */
 export interface Body {
   readonly [field: string]: unknown
   readonly children?: readonly Body[]
@@ -62,12 +61,12 @@ export interface LogLine {
   readonly message: string
 }
 
-export interface Desk {
+export interface ViewServer {
   readonly url: string
   readonly fusion: Fusion
   readonly clock: HandClock
   readonly lines: LogLine[]
-  /** Lets time pass in steps short enough for the judge to be watching. */
+  /** Advances the clock in steps short enough to count as continuous sweeps. */
   pass(seconds: number): Promise<void>
   get(path: string, view?: string): Promise<Answer>
   call(method: string, path: string, body?: unknown, options?: CallOptions): Promise<Answer>
@@ -87,10 +86,10 @@ export interface ConnectOptions {
   readonly timeoutSeconds?: number
 }
 
-export async function openDesk(
+export async function openViewServer(
   views: Readonly<Record<string, Partial<ViewSettings>>> = { v: {} },
   limits: Partial<ServerLimits> = {},
-): Promise<Desk> {
+): Promise<ViewServer> {
   const clock = handClock()
   const lines: LogLine[] = []
   const write = (level: LogLine['level']) => (fields: object, message: string) =>
@@ -110,7 +109,7 @@ export async function openDesk(
   const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`
   const agent = new Agent({ keepAlive: true })
   const first = Object.keys(views)[0]!
-  const call: Desk['call'] = (method, path, body, { view = first, key = keyOf(view), headers = {} } = {}) =>
+  const call: ViewServer['call'] = (method, path, body, { view = first, key = keyOf(view), headers = {} } = {}) =>
     send(
       `${url}${path.startsWith('/api') || path.startsWith('/healthz') ? '' : '/api/v1'}${path}`,
       method,
@@ -144,13 +143,13 @@ export async function openDesk(
           client_info: {
             agent_id: taskId,
             source_uri: `/mnt/${taskId}`,
-            ...(source === undefined ? {} : { source_id: source }),
+            ...defined({ source_id: source }),
           },
-          ...(timeoutSeconds === undefined ? {} : { session_timeout_seconds: timeoutSeconds }),
+          ...defined({ session_timeout_seconds: timeoutSeconds }),
         },
         { view },
       )
-      if (answer.status !== 200) throw new Error(`no session: ${answer.status} ${answer.text}`)
+      if (answer.status !== 200) throw new Error(`Cannot create a session: ${answer.status} ${answer.text}`)
       return new Sensor(answer, (method, path, body) => call(method, path, body, { view }), clock)
     },
     async close() {
@@ -162,7 +161,7 @@ export async function openDesk(
   }
 }
 
-/** A sensor by hand. */
+/** A scripted sensor. */
 export class Sensor {
   readonly id: string
   readonly role: string
@@ -232,7 +231,7 @@ export class Sensor {
     )
   }
 
-  /** A whole snapshot, with its end. */
+  /** A complete snapshot with its end. */
   snapshot(...rows: readonly FileRow[]): Promise<Answer> {
     return this.send('snapshot', rows, { isEnd: true })
   }
@@ -249,8 +248,8 @@ export class Sensor {
     return this.send('audit', [], { isEnd: true, metadata: { audit_id: auditId, complete } })
   }
 
-  /** An audit that sees these rows in these directories, from its start to its complete end. */
-  async wholeAudit(auditId: string, directories: readonly string[], ...rows: readonly FileRow[]): Promise<void> {
+  /** A complete audit that sees these rows in these directories, from start to end. */
+  async completeAudit(auditId: string, directories: readonly string[], ...rows: readonly FileRow[]): Promise<void> {
     await this.startAudit(auditId)
     await this.audit(
       auditId,
@@ -261,12 +260,12 @@ export class Sensor {
     await this.endAudit(auditId)
   }
 
-  get tell(): (method: string, path: string, body?: unknown) => Promise<Answer> {
+  get request(): (method: string, path: string, body?: unknown) => Promise<Answer> {
     return this.call
   }
 }
 
-/** Long ago, so that nothing is hot by chance. */
+/** Long ago, so that no file is hot. */
 export const old = 1_600_000_000
 
 export const file = (path: string, modifiedTime = old, more: Partial<FileRow> = {}): FileRow => ({

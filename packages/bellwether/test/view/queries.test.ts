@@ -1,26 +1,26 @@
-/** What readers ask: trees, searches, numbers, several sources, changes and streams. */
+/** Tests queries: trees, searches, statistics, several sources, changes and streams. */
 import { request } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { viewEvidence } from '../../src/view/queries/file-evidence.js'
-import { directory, file, keyOf, old, openDesk, scanned, type Desk, type Sensor } from './pipe-client.js'
+import { directory, file, keyOf, old, openViewServer, scanned, type ViewServer, type Sensor } from './pipe-client.js'
 
-let desk: Desk
+let server: ViewServer
 let sensor: Sensor
 beforeEach(async () => {
-  desk = await openDesk({ v: {}, small: { entryMax: 3 } })
-  sensor = await desk.connect('host')
+  server = await openViewServer({ v: {}, small: { entryMax: 3 } })
+  sensor = await server.connect('host')
 })
-afterEach(() => desk.close())
+afterEach(() => server.close())
 
 const names = (children: readonly { readonly [field: string]: unknown }[] | undefined) =>
   children?.map(({ name }) => name)
 
 describe('trees', () => {
-  it('[V6.8] cannot be asked for before the first snapshot is complete', async () => {
+  it('[V6.8] a view is not readable before its first snapshot is complete', async () => {
     const paths = ['tree', 'search?pattern=a', 'stats', 'blind-spots', 'suspect-list', 'changes']
     await sensor.send('snapshot', [file('/a')])
     for (const path of paths) {
-      const answer = await desk.get(`/views/v/${path}`)
+      const answer = await server.get(`/views/v/${path}`)
       expect([path, answer.status, answer.body['code'], answer.headers['retry-after']]).toEqual([
         path,
         503,
@@ -29,17 +29,17 @@ describe('trees', () => {
       ])
     }
     await sensor.snapshot()
-    for (const path of paths) expect((await desk.get(`/views/v/${path}`)).status).toBe(200)
+    for (const path of paths) expect((await server.get(`/views/v/${path}`)).status).toBe(200)
   })
 
-  it('[V6.8] show an entry with all it has, to the asked depth', async () => {
+  it('[V6.8] returns entries with all fields, to the requested depth', async () => {
     await sensor.snapshot(
       directory('/a'),
       directory('/a/b'),
       file('/a/b/c', old + 0.5, { size: 7, created_time: old }),
       file('/z'),
     )
-    const { body } = await desk.get('/views/v/tree')
+    const { body } = await server.get('/views/v/tree')
     expect(names(body.children)).toEqual(['a', 'z'])
     expect(body.children?.[0]?.children?.[0]?.children?.[0]).toEqual({
       name: 'c',
@@ -54,21 +54,21 @@ describe('trees', () => {
       agent_missing: false,
     })
     expect(body).toMatchObject({ job_id: null, job_pending: false })
-    const flat = (await desk.get('/views/v/tree?recursive=false')).body
+    const flat = (await server.get('/views/v/tree?recursive=false')).body
     expect([names(flat.children), flat.children?.[0]?.children]).toEqual([['a', 'z'], undefined])
-    const deep = (await desk.get('/views/v/tree?path=/a&max_depth=1')).body
+    const deep = (await server.get('/views/v/tree?path=/a&max_depth=1')).body
     expect([names(deep.children), deep.children?.[0]?.children]).toEqual([['b'], undefined])
-    expect((await desk.get('/views/v/tree?path=/z&only_path=true')).body).toMatchObject({
+    expect((await server.get('/views/v/tree?path=/z&only_path=true')).body).toMatchObject({
       path: '/z',
       content_type: 'file',
     })
-    expect((await desk.get('/views/v/tree?path=/nobody')).body).toMatchObject({ status: 404, code: 'unknown_path' })
+    expect((await server.get('/views/v/tree?path=/nobody')).body).toMatchObject({ status: 404, code: 'unknown_path' })
   })
 
-  it('[V6.8] large ones come whole, also while they change', async () => {
+  it('[V6.8] returns a large tree completely, even while it changes', async () => {
     const rows = Array.from({ length: 12_000 }, (_, i) => file(`/d${i % 40}/file-with-a-name-${i}`))
     await sensor.snapshot(...rows)
-    const reading = desk.get('/views/v/tree')
+    const reading = server.get('/views/v/tree')
     const changing = [
       sensor.deleted('/d7', '/d8'),
       sensor.realtime(...rows.slice(0, 3_000).map((row) => ({ ...row, path: `/new${row.path}` }))),
@@ -77,43 +77,43 @@ describe('trees', () => {
     await Promise.all(changing)
     expect(status).toBe(200)
     expect(body.children?.length).toBeGreaterThanOrEqual(38)
-    const after = (await desk.get('/views/v/tree?only_path=1')).body
+    const after = (await server.get('/views/v/tree?only_path=1')).body
     expect(after.children?.flatMap(({ children }) => children).length).toBeGreaterThan(11_000)
   })
 
-  it('[V6.1] names that are not UTF-8 come and go without loss', async () => {
+  it('[V6.1] returns names that are not UTF-8 without loss', async () => {
     await sensor.snapshot(file('/caf\udce9/\udcff.txt'), file('/café'))
-    const { text } = await desk.get('/views/v/tree?path=/caf%E9')
+    const { text } = await server.get('/views/v/tree?path=/caf%E9')
     expect(text).toContain('"path":"/caf\\udce9/\\udcff.txt"')
-    expect((await desk.get('/views/v/tree?path=/caf%C3%A9')).body['name']).toBe('café')
-    expect((await desk.get(`/views/v/search?pattern=${encodeURIComponent('*.txt')}`)).body['count']).toBe(1)
+    expect((await server.get('/views/v/tree?path=/caf%C3%A9')).body['name']).toBe('café')
+    expect((await server.get(`/views/v/search?pattern=${encodeURIComponent('*.txt')}`)).body['count']).toBe(1)
   })
 })
 
 describe('searches and numbers', () => {
-  it('[V6.8] finds by glob and by part of a name, below a path, up to a limit that is told', async () => {
+  it('[V6.8] finds entries by glob and by part of a name, below a path, and reports a cut list', async () => {
     await sensor.snapshot(
       ...Array.from({ length: 50 }, (_, i) => file(`/src/${i}.ts`)),
       file('/doc/read.md'),
       file('/doc/1.ts'),
     )
-    const found = async (query: string) => (await desk.get(`/views/v/search?${query}`)).body
+    const found = async (query: string) => (await server.get(`/views/v/search?${query}`)).body
     expect((await found('pattern=*.ts'))['count']).toBe(51)
     expect((await found('pattern=*.ts&path=/doc')).results).toMatchObject([{ path: '/doc/1.ts', source_id: 'default' }])
     expect((await found('pattern=ead')).results).toMatchObject([{ name: 'read.md' }])
     expect(await found('pattern=*.ts&limit=10')).toMatchObject({ count: 10, truncated: true })
-    expect((await desk.get('/views/v/search')).status).toBe(400)
-    expect((await desk.get('/views/v/search?pattern=x&path=/nobody')).status).toBe(404)
+    expect((await server.get('/views/v/search')).status).toBe(400)
+    expect((await server.get('/views/v/search?pattern=x&path=/nobody')).status).toBe(404)
   })
 
-  it('[V6.8] counts what there is, also below a path', async () => {
+  it('[V6.8] counts entries, also below a path', async () => {
     await sensor.snapshot(
       directory('/a'),
       file('/a/1', old, { size: 5 }),
       file('/a/2', old + 9, { size: 6 }),
       file('/b'),
     )
-    expect((await desk.get('/views/v/stats')).body).toMatchObject({
+    expect((await server.get('/views/v/stats')).body).toMatchObject({
       item_count: 4,
       total_files: 3,
       total_directories: 1,
@@ -124,14 +124,14 @@ describe('searches and numbers', () => {
       audit_cycle_count: 0,
       is_auditing: false,
     })
-    expect((await desk.get('/views/v/stats?path=/a')).body).toMatchObject({ total_files: 2, total_size: 11 })
+    expect((await server.get('/views/v/stats?path=/a')).body).toMatchObject({ total_files: 2, total_size: 11 })
   })
 
-  it('[V6.8] a view that is full says so, goes on with what it holds, and tells when there is room again', async () => {
-    const small = await desk.connect('host', { view: 'small' })
+  it('[V6.8] a full view reports it, stays readable, and reports when there is space again', async () => {
+    const small = await server.connect('host', { view: 'small' })
     const full = await small.snapshot(file('/1'), file('/2'), file('/3'), file('/4'))
     expect(full.body).toMatchObject({ status: 'full', rejected: 1, count: 3 })
-    expect((await desk.get('/views/small/stats', 'small')).body).toMatchObject({ full: true, total_files: 3 })
+    expect((await server.get('/views/small/stats', 'small')).body).toMatchObject({ full: true, total_files: 3 })
     expect((await small.heartbeat()).body.health).toMatchObject({
       status: 'degraded',
       troubled: { 'view:small': 'degraded' },
@@ -139,59 +139,62 @@ describe('searches and numbers', () => {
     await small.realtime(file('/1', old + 1))
     await small.deleted('/1', '/2')
     await small.realtime(file('/5'))
-    expect((await desk.get('/views/small/stats', 'small')).body).toMatchObject({ full: false, total_files: 2 })
+    expect((await server.get('/views/small/stats', 'small')).body).toMatchObject({ full: false, total_files: 2 })
   })
 })
 
-describe('a forest', () => {
-  it('[V6.9] keeps a tree and a leader for each source, and compares them', async () => {
-    const west = await desk.connect('w', { source: 'west' })
-    const east = await desk.connect('e', { source: 'east' })
+describe('several sources', () => {
+  it('[V6.9] each source has a tree and a leader, and sources can be compared', async () => {
+    const west = await server.connect('w', { source: 'west' })
+    const east = await server.connect('e', { source: 'east' })
     await sensor.end()
     expect([west.role, east.role]).toEqual(['leader', 'leader'])
     await west.snapshot(file('/a', old, { size: 1 }), file('/only-west', old, { size: 1 }))
     await east.snapshot(file('/a', old + 5, { size: 100 }))
-    const { body } = await desk.get('/views/v/stats')
+    const { body } = await server.get('/views/v/stats')
     expect(body).toMatchObject({
       total_files: 3,
       sources: { west: { total_files: 2 }, east: { total_files: 1 } },
       best: { file_count: 'west', total_size: 'east', latest_mtime: 'east' },
     })
-    expect((await desk.get('/views/v/tree?path=/a')).body.members).toMatchObject({
+    expect((await server.get('/views/v/tree?path=/a')).body.members).toMatchObject({
       west: { size: 1 },
       east: { size: 100 },
     })
-    expect((await desk.get('/views/v/tree?path=/a&source=east')).body).toMatchObject({ size: 100, source_id: 'east' })
-    expect((await desk.get('/views/v/tree?path=/a&best=file_count')).body).toMatchObject({ size: 1, source_id: 'west' })
-    expect((await desk.get('/views/v/diff?left=west&right=east')).body.differences).toEqual([
+    expect((await server.get('/views/v/tree?path=/a&source=east')).body).toMatchObject({ size: 100, source_id: 'east' })
+    expect((await server.get('/views/v/tree?path=/a&best=file_count')).body).toMatchObject({
+      size: 1,
+      source_id: 'west',
+    })
+    expect((await server.get('/views/v/diff?left=west&right=east')).body.differences).toEqual([
       { path: '/a', kind: 'content' },
       { path: '/only-west', kind: 'only_left' },
     ])
-    expect((await desk.get('/views/v/tree?source=north')).status).toBe(404)
+    expect((await server.get('/views/v/tree?source=north')).status).toBe(404)
     await west.end()
-    expect((await desk.get('/views/v/tree')).body).toMatchObject({ source_id: 'east' })
+    expect((await server.get('/views/v/tree')).body).toMatchObject({ source_id: 'east' })
   })
 })
 
 describe('changes', () => {
-  it('[V6.8] since a token are told once; a token of another run means start again', async () => {
+  it('[V6.8] returns each change since a token once; a token of another run gives a fresh instance', async () => {
     await sensor.snapshot(file('/a'), file('/b'))
-    const start = (await desk.get('/views/v/changes')).body
+    const start = (await server.get('/views/v/changes')).body
     expect(start).toMatchObject({ fresh_instance: true, changes: [] })
     await sensor.realtime(file('/a', old + 1), file('/c'))
     await sensor.deleted('/b')
-    const since = (token: string | undefined) => desk.get(`/views/v/changes?since=${token}`)
+    const since = (token: string | undefined) => server.get(`/views/v/changes?since=${token}`)
     const next = (await since(start.token)).body
     expect(next.changes?.map(({ path, kind }) => `${kind} ${path}`)).toEqual(['put /a', 'put /c', 'removed /b'])
     expect((await since(next.token)).body).toMatchObject({ fresh_instance: false, changes: [], more: false })
     expect((await since('nonsense')).body['fresh_instance']).toBe(true)
     await sensor.end()
-    sensor = await desk.connect('host')
+    sensor = await server.connect('host')
     await sensor.snapshot(file('/a'))
     expect((await since(next.token)).body['fresh_instance']).toBe(true)
   })
 
-  it('[V6.8] stream as events; one who comes back with its last id misses none', async () => {
+  it('[V6.8] streams changes as events; a client that reconnects with its last id misses none', async () => {
     await sensor.snapshot(file('/a'))
     const first = await follow()
     expect((await first.next()).event).toBe('hello')
@@ -212,13 +215,13 @@ describe('changes', () => {
 })
 
 describe('evidence', () => {
-  it('[V4.2] says missing only after a finished look, and not ready as long as nobody can tell', async () => {
-    const view = desk.fusion.view('v')
-    const evidence = viewEvidence({ view, clock: desk.clock, waitMs: 5_000, hash: async () => 'abc' })
+  it('[V4.2] reports missing only after a finished scan, and not_ready until then', async () => {
+    const view = server.fusion.view('v')
+    const evidence = viewEvidence({ view, clock: server.clock, waitMs: 5_000, hash: async () => 'abc' })
     expect(await evidence.checkFiles(['/a'], null)).toEqual([{ path: '/a', found: 'not_ready' }])
     await sensor.snapshot(file('/a'), file('/old'))
     const token = await evidence.changeToken()
-    await desk.clock.advance(2_000)
+    await server.clock.advance(2_000)
     const heard = sensor.heartbeat({ wait_seconds: 9 })
     const looking = evidence.checkFiles(['a', '/old', '/nobody', '../x'], token)
     const [barrier] = (await heard).body.commands ?? []
@@ -244,21 +247,21 @@ describe('evidence', () => {
       { path: '../x', found: 'missing' },
     ])
     const silent = evidence.checkFiles(['/a'], null)
-    await desk.pass(6)
+    await server.pass(6)
     expect(await silent).toEqual([{ path: '/a', found: 'not_ready' }])
   })
 })
 
-it('[V4.2] a scan that finds a path gone deletes it, unless it was updated since', async () => {
+it('[V4.2] a scan that does not find a path deletes it unless it was updated since', async () => {
   await sensor.snapshot(directory('/d'), file('/d/f'), file('/d/g'))
-  const asked = (await desk.get('/views/v/tree?path=/d&force-real-time=1')).body
+  const asked = (await server.get('/views/v/tree?path=/d&force-real-time=1')).body
   await sensor.commands()
   await sensor.realtime(file('/d/g', old + 1))
   const metadata = { job_id: asked.job_id }
   await sensor.send('on_demand_job', [directory('/d'), scanned('/d')], { metadata })
   await sensor.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
-  expect(names((await desk.get('/views/v/tree?path=/d')).body.children)).toEqual(['g'])
-  expect((await desk.get('/views/v/blind-spots')).body['deletions']).toEqual(['/d/f'])
+  expect(names((await server.get('/views/v/tree?path=/d')).body.children)).toEqual(['g'])
+  expect((await server.get('/views/v/blind-spots')).body['deletions']).toEqual(['/d/f'])
 })
 
 interface Told {
@@ -277,7 +280,7 @@ async function follow(lastId?: string): Promise<Following> {
   const told: Told[] = []
   let wake: (() => void) | undefined
   let rest = ''
-  const asked = request(`${desk.url}/api/v1/views/v/events`, {
+  const asked = request(`${server.url}/api/v1/views/v/events`, {
     headers: { 'x-api-key': keyOf('v'), ...(lastId === undefined ? {} : { 'last-event-id': lastId }) },
   })
   asked.on('error', () => wake?.())
@@ -318,7 +321,7 @@ async function follow(lastId?: string): Promise<Following> {
   }
 }
 
-/** The stream gathers for a moment by the hand clock: move it until the event is there. */
+/** The stream batches changes by the manual clock: advance it until the event arrives. */
 async function advanceUntil(stream: Following): Promise<void> {
-  while (stream.heard === 0) await desk.clock.advance(30)
+  while (stream.heard === 0) await server.clock.advance(30)
 }

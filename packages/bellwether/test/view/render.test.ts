@@ -1,4 +1,4 @@
-/** The bytes of an answer: exactly what JSON.stringify would have written, whatever names, numbers and marks there are. */
+/** Tests that the bytes of a response equal JSON.stringify for any names, numbers and flags. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { JsonBytes } from '../../src/view/render/json-bytes.js'
@@ -7,7 +7,7 @@ import { flag, none, root, Tree, type NodeId } from '../../src/view/tree/tree.js
 
 const uriOf = (agent: string | undefined) => (agent === 'known' ? '/mnt/"quoted"' : undefined)
 
-/** The answer as objects. */
+/** The response as objects. */
 function shown(tree: Tree, node: NodeId, depth: number, onlyPath: boolean): Record<string, unknown> {
   const isDirectory = tree.isDirectory(node)
   const kind = isDirectory ? 'directory' : 'file'
@@ -71,8 +71,8 @@ const row = fc.record({
   set: fc.integer({ min: 0, max: 15 }),
 })
 
-describe('an answer', () => {
-  it('[V6.8] [V6.1] is, byte by byte, what JSON.stringify writes', () => {
+describe('a rendered tree', () => {
+  it('[V6.8] [V6.1] equals the output of JSON.stringify byte by byte', () => {
     fc.assert(
       fc.property(
         fc.array(row, { maxLength: 12 }),
@@ -94,7 +94,7 @@ describe('an answer', () => {
     )
   })
 
-  it('[V6.8] has numbers as JavaScript writes them', () => {
+  it('[V6.8] writes numbers like JavaScript', () => {
     const written = (value: number) => {
       const out = new JsonBytes(24)
       out.number(value)
@@ -127,7 +127,7 @@ describe('an answer', () => {
       expect(written(value)).toBe(String(value))
   })
 
-  it('[V6.8] in many pieces is the same, with a tail behind the outermost', () => {
+  it('[V6.8] writes the same bytes in many pieces, with a tail in the outermost object', () => {
     const tree = new Tree({ id: 'r' })
     for (let i = 0; i < 12_000; i += 1)
       tree.put(i < 6_000 ? `/flat/${(i * 7_919) % 6_000}` : `/d${i % 7}/${i}`, {
@@ -141,7 +141,7 @@ describe('an answer', () => {
     expect(text).toBe(`${JSON.stringify(shown(tree, root, Infinity, false)).slice(0, -1)},"job_id":null}`)
   })
 
-  it('[V6.8] shows nothing below a directory that moved away, or whose number is another’s, while it was written', () => {
+  it('[V6.8] leaves out the rest of a directory that was moved or removed during writing', () => {
     const tree = new Tree({ id: 'r' })
     const file = { isDirectory: false, size: 1, modifiedTime: 1 }
     for (let i = 0; i < 3_000; i += 1) tree.put(`/gone/a-file-with-a-long-name-${i}`, file)

@@ -1,31 +1,31 @@
 /**
- * The watched disk: look at one path, list one directory. Always: symbolic links are looked at, never followed; a thing
- * that vanished or is closed to us is a value, not an error; paths are relative to the root with a leading '/', as text
- * that carries any bytes. Blocking on purpose: only threads use it. Who looks where, and when, is left to them.
+ * The watched disk: reads the metadata of one path and lists one directory. Symbolic links are never followed. A missing or
+ * inaccessible entry is a value, not an error. Paths are relative to the root with a leading '/', as text that can carry any
+ * bytes. Calls block, so only worker threads use it.
  */
 import { encodeFileName } from '@bellwether/protocol'
 
-/** One entry. The same object is filled again for the next: copy what you keep. Times in seconds, never negative. */
-export interface Found {
+/** One entry. The next call overwrites the same object, so copy what you need. Times are seconds, never negative. */
+export interface DiskEntry {
   name: string
   isDirectory: boolean
   isRegular: boolean
   size: number
   mtime: number
-  /** When it was made; 0 where the filesystem does not say. */
-  born: number
+  /** 0 if the filesystem does not report it. */
+  createdTime: number
   links: number
 }
 
-/** gone: not there (any more), or no directory; denied: closed to us; failed: the disk has a problem. */
+/** gone: does not exist, or is not a directory; denied: no permission; failed: an I/O error. */
 export type Miss = 'gone' | 'denied' | 'failed'
 
-export interface Listed {
-  /** The directory's own time before its entries were read, and after. */
+export interface Listing {
+  /** The mtime of the directory before its entries were read, and after. */
   readonly mtime: number
   readonly mtimeAfter: number
-  readonly born: number
-  /** Entries that vanished between their name and their look. */
+  readonly createdTime: number
+  /** Entries that were removed after their name was read. */
   readonly vanished: number
   readonly denied: number
 }
@@ -37,25 +37,25 @@ export interface Identity {
 
 export interface Disk {
   readonly kind: 'native' | 'node'
-  look(path: string): Found | Miss
-  list(path: string, each: (found: Found) => void): Listed | Miss
-  /** Device and inode, exactly: what tells a directory from another one that took its place. */
+  stat(path: string): DiskEntry | Miss
+  list(path: string, each: (found: DiskEntry) => void): Listing | Miss
+  /** Device and inode, which distinguish a directory from one that replaced it. */
   identity(path: string): Identity | undefined
-  /** Whether a path is excluded, as a whole or with a directory above it; absent: nothing is. */
-  hides?(path: string): boolean
+  /** Whether a path or one of its parent directories is excluded; absent if nothing is excluded. */
+  isExcluded?(path: string): boolean
 }
 
-export const emptyFound = (): Found => ({
+export const newDiskEntry = (): DiskEntry => ({
   name: '',
   isDirectory: false,
   isRegular: false,
   size: 0,
   mtime: 0,
-  born: 0,
+  createdTime: 0,
   links: 1,
 })
 
-/** Error codes of Linux that say that a path leads nowhere, or that we may not go there. */
+/** Maps an error code of Linux to a miss. */
 export function missOf(errno: number | string | undefined): Miss {
   if (errno === 2 || errno === 20 || errno === 40 || errno === 'ENOENT' || errno === 'ENOTDIR' || errno === 'ELOOP')
     return 'gone'
@@ -70,11 +70,11 @@ const ascii = /^[\u0000-\u007f]*$/
 export function bytesOf(root: Uint8Array, path: string): Buffer {
   const relative = path === '/' ? '' : path
   const tail = ascii.test(relative) ? Buffer.from(relative, 'latin1') : Buffer.from(encodeFileName(relative))
-  const whole = Buffer.concat([root, tail])
-  return whole.length === 0 ? Buffer.from('/') : whole
+  const bytes = Buffer.concat([root, tail])
+  return bytes.length === 0 ? Buffer.from('/') : bytes
 }
 
-/** The root's bytes without a slash at the end; '/' itself is empty. */
+/** The bytes of the root without a trailing slash; empty for '/'. */
 export function rootBytes(root: string): Uint8Array {
   return encodeFileName(root.replace(/\/+$/, ''))
 }
@@ -83,6 +83,6 @@ export const nameOf = (path: string): string => path.slice(path.lastIndexOf('/')
 export const parentOf = (path: string): string => path.slice(0, Math.max(1, path.lastIndexOf('/')))
 export const childOf = (directory: string, name: string): string =>
   directory === '/' ? `/${name}` : `${directory}/${name}`
-/** A path as the wire allows it: absolute within the root, no '.', '..' or empty names, no NUL. */
-export const isPlain = (path: string): boolean =>
+/** Whether the pipe protocol allows a path: absolute within the root, no '.', '..' or empty names, no NUL. */
+export const isValidPath = (path: string): boolean =>
   path === '/' || (/^(?:\/(?!\.{1,2}(?:\/|$))[^/\0]+)+$/.test(path) && path.length <= 4_096)

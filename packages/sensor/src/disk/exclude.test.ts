@@ -4,7 +4,7 @@ import { parseExclude } from './exclude.js'
 const matches = (globs: readonly string[], path: string) =>
   parseExclude(globs)?.(path, path.slice(path.lastIndexOf('/') + 1)) ?? false
 
-describe('what is excluded', () => {
+describe('excluded paths', () => {
   it.each([
     ['node_modules', '/node_modules', '/a/b/node_modules', '/node_modules2', '/a.node_modules'],
     ['*.tmp', '/x.tmp', '/a/.tmp', '/x.tmpl', '/x.tmp/y'],
@@ -20,7 +20,7 @@ describe('what is excluded', () => {
     expect([first, second, third, fourth].map((path) => matches([glob], path))).toEqual([true, true, false, false])
   })
 
-  it('is nothing where no glob is given, and refuses what is none', () => {
+  it('excludes nothing without globs and rejects invalid globs', () => {
     expect(parseExclude(['', ' '])).toBeUndefined()
     for (const wrong of ['!a', '..', '/', 'a/../b', 'x'.repeat(1_001)])
       expect(() => parseExclude([wrong])).toThrow(expect.objectContaining({ code: 'invalid_exclude' }))

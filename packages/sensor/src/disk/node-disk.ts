@@ -1,7 +1,7 @@
-/** The disk through Node alone: for machines where koffi does not load. Names are read as bytes, times to the nanosecond. */
+/** Reads the disk through Node alone, for machines where koffi does not load. Names are bytes, times exact to the nanosecond. */
 import { lstatSync, readdirSync, type BigIntStats } from 'node:fs'
 import { decodeFileName } from '@bellwether/protocol'
-import { bytesOf, emptyFound, missOf, type Disk, type Found, type Miss } from './disk.js'
+import { bytesOf, newDiskEntry, missOf, type Disk, type DiskEntry, type Miss } from './disk.js'
 
 const billion = 1_000_000_000n
 
@@ -14,7 +14,7 @@ function codeOf(error: unknown): string | undefined {
 }
 
 export function nodeDisk(root: Uint8Array): Disk {
-  const found = emptyFound()
+  const found = newDiskEntry()
 
   function stat(bytes: Buffer): BigIntStats | Miss {
     try {
@@ -29,12 +29,12 @@ export function nodeDisk(root: Uint8Array): Disk {
     found.links = Number(from.nlink)
     found.size = Number(from.size)
     found.mtime = seconds(from.mtimeNs)
-    found.born = seconds(from.birthtimeNs)
+    found.createdTime = seconds(from.birthtimeNs)
   }
 
   return {
     kind: 'node',
-    look(path): Found | Miss {
+    stat(path): DiskEntry | Miss {
       const at = stat(bytesOf(root, path))
       if (typeof at === 'string') return at
       fill(at)
@@ -72,7 +72,7 @@ export function nodeDisk(root: Uint8Array): Disk {
       if (typeof after === 'string') return after
       return {
         mtime: seconds(before.mtimeNs),
-        born: seconds(before.birthtimeNs),
+        createdTime: seconds(before.birthtimeNs),
         mtimeAfter: seconds(after.mtimeNs),
         vanished,
         denied,

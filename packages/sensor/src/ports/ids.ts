@@ -1,4 +1,4 @@
-/** Ids of audits: unguessable, so that no other session's end can be taken for ours. */
+/** Ids of audits: unpredictable, so that another session's request cannot end this sensor's audit. */
 import { randomUUID } from 'node:crypto'
 
 export interface Ids {

@@ -1,7 +1,7 @@
 /**
- * The C library, through koffi: the few calls that Node does not offer (inotify, poll) or offers too slowly for a million
- * files (getdents64, statx). koffi brings its binaries inside its package; where they do not load, or this is not Linux,
- * there is no libc and the callers use what Node has. Addresses are plain numbers: passing one costs nothing.
+ * The C library through koffi: the few calls that Node does not offer (inotify, poll) or offers too slowly for a million
+ * files (getdents64, statx). If koffi's binaries do not load, or on another system than Linux, callers fall back to Node.
+ * Addresses are plain numbers, so passing one costs nothing.
  */
 import { createRequire } from 'node:module'
 import { endianness } from 'node:os'
@@ -21,9 +21,9 @@ export interface Libc {
   readonly inotifyInit: Call
   readonly inotifyAdd: Call
   readonly inotifyRemove: Call
-  /** The failure code of the last call of this thread. */
+  /** The error code of the last call of this thread. */
   errno(): number
-  /** Where a buffer's bytes are. It is kept for ever: the collector does not know that somebody holds the number. */
+  /** The address of a buffer. The buffer is never freed, because the garbage collector cannot see the address. */
   pin(bytes: Uint8Array): number
 }
 
@@ -50,16 +50,16 @@ const signatures = {
 const pinned: Uint8Array[] = []
 let opened: Libc | string | undefined
 
-/** The library, or in one sentence why there is none. Asked once; the answer stays. */
+/** The library, or why it is not available. The first result is cached. */
 export function openLibc(): Libc | string {
   opened ??= load()
   return opened
 }
 
 function load(): Libc | string {
-  if (process.platform !== 'linux') return `inotify is Linux's; this is ${process.platform}`
-  if (endianness() !== 'LE') return 'the native reader knows little-endian machines only'
-  if (environment()['BELLWETHER_SENSOR_NATIVE'] === 'off') return 'switched off by BELLWETHER_SENSOR_NATIVE=off'
+  if (process.platform !== 'linux') return `inotify needs Linux (this is ${process.platform})`
+  if (endianness() !== 'LE') return 'the native disk needs a little-endian machine'
+  if (environment()['BELLWETHER_SENSOR_NATIVE'] === 'off') return 'disabled by BELLWETHER_SENSOR_NATIVE=off'
   try {
     const pin = (bytes: Uint8Array) => {
       pinned.push(bytes)

@@ -1,15 +1,15 @@
 /**
- * Starts a worker thread from a module beside the caller. Everything that touches the watched disk runs in such threads:
- * a hung network mount blocks a thread, never the heartbeat. From source the thread gets the TypeScript loader too.
+ * Starts a worker thread from a module beside the caller. Everything that touches the watched disk runs in such threads, so
+ * a hung network mount blocks a thread but never the heartbeat. From source, the thread loads TypeScript through tsx.
  */
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
 
-// Rows are short-lived text: a larger nursery makes scans a third faster, measured on two busy cores.
+// Rows are short-lived text: a larger young generation makes scans one third faster (measured on 2 busy cores).
 const resourceLimits = { maxYoungGenerationSizeMb: 32 }
 
-/** `module`: an import.meta.url-relative path without its extension. */
+/** `module` is a path relative to `base`, without extension. */
 export function startThread(module: string, base: string, data: unknown): Worker {
   if (!base.endsWith('.ts'))
     return new Worker(new URL(`${module}.js`, base), { workerData: data, execArgv: [], resourceLimits })

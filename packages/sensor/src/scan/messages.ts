@@ -1,40 +1,40 @@
-/** What the scanner and its threads say to each other. A thread holds nothing between two messages. */
+/** The messages between the scanner and its threads. A thread keeps no state between two messages. */
 import type { Miss } from '../disk/disk.js'
 import type { RootIdentity } from '../disk/root.js'
 
-/** What an earlier audit learned of a directory: enough to leave it unread when its time has not moved. */
-export interface Memory {
+/** What an earlier audit learned about a directory: enough to skip it if its mtime has not changed. */
+export interface KnownDirectory {
   readonly mtime: number
   readonly subdirectories: readonly string[]
-  /** Files that changed recently: edited in place they leave the directory's time alone, so each is looked at. */
+  /** Recently changed files. Editing a file in place does not change the directory's mtime, so each is read again. */
   readonly hotFiles: readonly string[]
 }
 
 export interface DirectoryTask {
   readonly path: string
-  /** The parent's listing has already told of it. */
-  readonly listed: boolean
-  readonly memory?: Memory
+  /** The listing of its parent already reported it. */
+  readonly isListed: boolean
+  readonly known?: KnownDirectory
 }
 
 /**
- * snapshot · job: rows of everything; a job closes directories. audit: the same with markers, memory and parent times.
- * directories: no rows, only directories and their times. look: single paths.
+ * snapshot: rows of everything. job: the same with closing markers. audit: the same with closing markers, known directories
+ * and parent mtimes. directories: no rows, only directories and their mtimes.
  */
 export type ScanMode = 'snapshot' | 'audit' | 'job' | 'directories'
 
-/** What a thread knows from its start. */
+/** The settings of a thread. */
 export interface ScanSetup {
   readonly root: string
   readonly native: boolean
   readonly exclude: readonly string[]
 }
 
-/** What it needs to know of one scan. */
-export interface ScanOrder {
+/** The settings of one scan. */
+export interface ScanSettings {
   readonly mode: ScanMode
   readonly chunkRows: number
-  /** First word: rows that are out and not yet taken; a thread waits above the limit. Second: 1 once cancelled. */
+  /** First word: rows sent and not yet consumed; a thread waits above the limit. Second word: 1 once the scan is cancelled. */
   readonly outstanding: SharedArrayBuffer
   readonly outstandingMax: number
   /** Files younger than this (seconds since the epoch, on the file server's clock) are hot. */
@@ -42,8 +42,8 @@ export interface ScanOrder {
 }
 
 export type ToScanThread =
-  | { readonly type: 'directories'; readonly order: ScanOrder; readonly tasks: readonly DirectoryTask[] }
-  | { readonly type: 'look'; readonly paths: readonly string[] }
+  | { readonly type: 'directories'; readonly settings: ScanSettings; readonly tasks: readonly DirectoryTask[] }
+  | { readonly type: 'stat'; readonly paths: readonly string[] }
   | { readonly type: 'root' }
   | { readonly type: 'stop' }
 
@@ -52,17 +52,17 @@ export interface DirectoryResult {
   readonly miss?: Miss
   readonly mtime: number
   readonly mtimeAfter: number
-  readonly silent: boolean
+  readonly unchanged: boolean
   readonly subdirectories: readonly string[]
-  /** Mode `audit`; undefined when there are too many to remember. */
+  /** Mode `audit`; undefined if there are too many to remember. */
   readonly hotFiles?: readonly string[]
-  /** Mode `directories`: the times of the sub-directories, in their order. */
+  /** Mode `directories`: the mtimes of the subdirectories, in the same order. */
   readonly subdirectoryTimes?: readonly number[]
   readonly vanished: number
   readonly denied: number
 }
 
-export interface Looked {
+export interface PathStat {
   readonly path: string
   readonly miss?: Miss
   readonly mtime?: number
@@ -75,10 +75,10 @@ export interface Looked {
 export type FromScanThread =
   | { readonly type: 'rows'; readonly count: number; readonly text: Uint8Array }
   | { readonly type: 'done'; readonly results: readonly DirectoryResult[] }
-  /** `roots`: what the root was before the looks and after them. */
+  /** `roots`: the identity of the root before and after the paths were read. */
   | {
-      readonly type: 'looked'
-      readonly looks: readonly Looked[]
+      readonly type: 'stats'
+      readonly stats: readonly PathStat[]
       readonly roots: readonly (RootIdentity | undefined)[]
     }
   | { readonly type: 'root'; readonly root: RootIdentity | undefined }

@@ -1,23 +1,22 @@
 /**
- * The scanner: walks directories with threads and hands rows on in the order they were read. It does the I/O and holds no
- * state: a thread forgets one scan before the next, memory is asked for and given back directory by directory. Always: a directory is
- * handed out only after the rows that announced it have arrived; rows not yet taken are bounded; the root is the pinned
- * one at the start and at the end, or the scan fails; a cancelled scan's threads end as soon as the disk lets go of them.
+ * Walks directories with threads and delivers rows in the order in which they were read. A directory is scanned only after the
+ * rows that reported it have arrived; unconsumed rows are bounded; a scan fails unless the root is the pinned one at its start
+ * and end. Threads of a cancelled scan end as soon as their system call returns. The scanner keeps no state between scans.
  */
 import type { Worker } from 'node:worker_threads'
-import { systemClock } from '@bellwether/base'
+import { onAbort, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { childOf } from '../disk/disk.js'
-import { rootTrouble, type RootIdentity } from '../disk/root.js'
+import { rootProblem, type RootIdentity } from '../disk/root.js'
 import { startThread } from '../ports/thread.js'
 import type {
   DirectoryResult,
   DirectoryTask,
   FromScanThread,
-  Looked,
-  Memory,
+  PathStat,
+  KnownDirectory,
   ScanMode,
-  ScanOrder,
+  ScanSettings,
   ScanSetup,
   ToScanThread,
 } from './messages.js'
@@ -25,25 +24,25 @@ import type {
 export interface ScannerOptions {
   readonly root: string
   readonly native?: boolean
-  /** Two use two cores; a network filesystem with high latency gains from more. */
+  /** Default 2; a network filesystem with high latency benefits from more. */
   readonly threads?: number
   readonly batchRows?: number
-  /** Globs of what is not told. */
+  /** Globs of paths that are not reported. */
   readonly exclude?: readonly string[]
-  /** How long a thread that nobody needs is kept. */
-  readonly restMs?: number
+  /** How long an idle thread is kept. */
+  readonly idleMs?: number
   readonly pinned?: () => RootIdentity | undefined
 }
 
 export interface ScanRequest {
   readonly mode: ScanMode
-  /** Where to begin; every one of them is scanned. */
+  /** The directories to start from. */
   readonly from: readonly string[]
   readonly recursive: boolean
   readonly hotSince?: number
   readonly signal?: AbortSignal
-  readonly memory?: (path: string) => Memory | undefined
-  /** Rows as JSON text, at most `batchRows` of them; the next come when the promise is settled. */
+  readonly knownDirectory?: (path: string) => KnownDirectory | undefined
+  /** At most `batchRows` rows as JSON text; the next batch follows when the promise settles. */
   readonly onRows?: (text: Buffer, count: number) => Promise<void>
   readonly onDirectory?: (result: DirectoryResult) => void
   readonly onProgress?: () => void
@@ -52,7 +51,7 @@ export interface ScanRequest {
 export interface ScanReport {
   rows: number
   directories: number
-  silent: number
+  unchanged: number
   denied: number
   vanished: number
   failed: number
@@ -60,106 +59,106 @@ export interface ScanReport {
 
 export interface Scanner {
   scan(request: ScanRequest): Promise<ScanReport>
-  look(paths: readonly string[], signal?: AbortSignal): Promise<readonly Looked[]>
+  statPaths(paths: readonly string[], signal?: AbortSignal): Promise<readonly PathStat[]>
   root(signal?: AbortSignal): Promise<RootIdentity | undefined>
   close(): void
 }
 
-// What one thread is handed at a time: enough to hide the message's cost, little enough to share the work.
+// Directories per message: enough to hide the cost of a message, few enough to share the work.
 const tasksPerMessage = 32
-// Batches that may wait for the sender before the threads pause.
+// Batches that may wait for the sender before the threads pause themselves.
 const batchesAhead = 16
-// A thread holds some ten megabytes and starts within 50 ms: an idle sensor needs none.
-const restUsualMs = 5_000
+// A thread takes about 10 MB and starts within 50 ms, so an idle sensor keeps none.
+const idleMsDefault = 5_000
 
 export function openScanner(options: ScannerOptions): Scanner {
-  const { root, native = true, threads = 2, batchRows = 1_000, restMs = restUsualMs } = options
+  const { root, native = true, threads = 2, batchRows = 1_000, idleMs = idleMsDefault } = options
   const setup: ScanSetup = { root, native, exclude: options.exclude ?? [] }
-  /** Threads that have nothing to do; they keep no process alive, and are let go when that lasts. */
-  const rested: Worker[] = []
-  const leaving = new Map<Worker, AbortController>()
+  /** Idle threads. They do not keep the process alive and stop after `idleMs`. */
+  const idle: Worker[] = []
+  const retiring = new Map<Worker, AbortController>()
   let isClosed = false
 
-  function hire(): Worker {
-    const worker = rested.pop() ?? startThread('./thread', import.meta.url, setup)
-    stay(worker)
+  function acquire(): Worker {
+    const worker = idle.pop() ?? startThread('./thread', import.meta.url, setup)
+    cancelRetirement(worker)
     worker.ref()
     return worker
   }
-  function stay(worker: Worker): void {
-    leaving.get(worker)?.abort()
-    leaving.delete(worker)
+  function cancelRetirement(worker: Worker): void {
+    retiring.get(worker)?.abort()
+    retiring.delete(worker)
   }
-  async function leave(worker: Worker): Promise<void> {
-    const hired = new AbortController()
-    leaving.set(worker, hired)
-    await systemClock.sleep(restMs, hired.signal)
-    if (!hired.signal.aborted) dismiss(worker)
+  async function retireWhenIdle(worker: Worker): Promise<void> {
+    const acquired = new AbortController()
+    retiring.set(worker, acquired)
+    await systemClock.sleep(idleMs, acquired.signal)
+    if (!acquired.signal.aborted) stopThread(worker)
   }
-  /** One that was interrupted may be stuck in a call to the disk: it is ended, not used again. */
-  function release(worker: Worker, isSound: boolean): void {
+  /** An interrupted thread may be stuck in a system call, so it is stopped instead of reused. */
+  function release(worker: Worker, isReusable: boolean): void {
     worker.removeAllListeners('message').removeAllListeners('error').removeAllListeners('exit')
-    if (isSound && !isClosed && rested.length < threads + 1) {
-      worker.on('error', () => dismiss(worker)).unref()
-      rested.push(worker)
-      void leave(worker)
-    } else dismiss(worker)
+    if (isReusable && !isClosed && idle.length < threads + 1) {
+      worker.on('error', () => stopThread(worker)).unref()
+      idle.push(worker)
+      void retireWhenIdle(worker)
+    } else stopThread(worker)
   }
-  function dismiss(worker: Worker): void {
-    const at = rested.indexOf(worker)
-    if (at >= 0) rested.splice(at, 1)
-    stay(worker)
+  function stopThread(worker: Worker): void {
+    const at = idle.indexOf(worker)
+    if (at >= 0) idle.splice(at, 1)
+    cancelRetirement(worker)
     worker.on('error', () => undefined).unref()
-    // It ends by itself, as soon as the disk lets go of it; ending it by force inside a native call may end us all.
+    // The thread ends when its system call returns. Terminating it inside a native call may crash the process.
     worker.postMessage({ type: 'stop' } satisfies ToScanThread, [])
   }
 
-  /** One question to a thread of its own. */
-  async function ask<T>(message: ToScanThread, signal: AbortSignal | undefined, read: (answer: FromScanThread) => T) {
-    const worker = hire()
-    let isSound = false
-    const cancelling = new AbortController()
+  /** Sends one message to a thread and waits for its reply. */
+  async function ask<T>(message: ToScanThread, signal: AbortSignal | undefined, read: (reply: FromScanThread) => T) {
+    const worker = acquire()
+    let isReusable = false
+    let removeListener = () => {}
     try {
       return await new Promise<T>((resolve, reject) => {
-        const cancel = () => reject(cancelled())
-        if (signal?.aborted === true) cancel()
-        signal?.addEventListener('abort', cancel, { once: true, signal: cancelling.signal })
+        removeListener = onAbort(signal, () => reject(cancelled()))
         worker.removeAllListeners('error').on('error', reject)
         worker.on('exit', (code) => reject(ended(code)))
-        worker.on('message', (answer: FromScanThread) => {
-          isSound = true
-          resolve(read(answer))
+        worker.on('message', (reply: FromScanThread) => {
+          isReusable = true
+          resolve(read(reply))
         })
         worker.postMessage(message, [])
       })
     } finally {
-      cancelling.abort()
-      release(worker, isSound)
+      removeListener()
+      release(worker, isReusable)
     }
   }
   const askRoot = (signal?: AbortSignal) =>
-    ask({ type: 'root' }, signal, (answer) => (answer.type === 'root' ? answer.root : undefined))
+    ask({ type: 'root' }, signal, (reply) => (reply.type === 'root' ? reply.root : undefined))
 
-  function mustBeRoot(now: RootIdentity | undefined): void {
+  function requireRoot(now: RootIdentity | undefined): void {
     const pinned = options.pinned?.()
-    const trouble = pinned === undefined ? undefined : rootTrouble(pinned, now)
-    if (trouble !== undefined) throw new Retryable(trouble, { code: 'root_lost' })
+    const problem = pinned === undefined ? undefined : rootProblem(pinned, now)
+    if (problem !== undefined) throw new Retryable(`Cannot scan: ${problem}`, { code: 'root_lost' })
   }
 
   async function checkRoot(signal: AbortSignal | undefined): Promise<void> {
-    if (options.pinned?.() !== undefined) mustBeRoot(await askRoot(signal))
+    if (options.pinned?.() !== undefined) requireRoot(await askRoot(signal))
   }
 
   return {
     root: askRoot,
     close() {
       isClosed = true
-      for (const worker of [...rested]) dismiss(worker)
+      for (const worker of [...idle]) stopThread(worker)
     },
-    async look(paths, signal) {
-      const answer = await ask({ type: 'look', paths }, signal, (told) => (told.type === 'looked' ? told : undefined))
-      answer?.roots.forEach(mustBeRoot)
-      return answer?.looks ?? []
+    async statPaths(paths, signal) {
+      const reply = await ask({ type: 'stat', paths }, signal, (message) =>
+        message.type === 'stats' ? message : undefined,
+      )
+      reply?.roots.forEach(requireRoot)
+      return reply?.stats ?? []
     },
     async scan(request) {
       await checkRoot(request.signal)
@@ -170,11 +169,11 @@ export function openScanner(options: ScannerOptions): Scanner {
   }
 
   function walk(request: ScanRequest): Promise<ScanReport> {
-    const { mode, from, recursive, signal, memory, onRows, onDirectory, onProgress } = request
-    const report: ScanReport = { rows: 0, directories: 0, silent: 0, denied: 0, vanished: 0, failed: 0 }
+    const { mode, from, recursive, signal, knownDirectory, onRows, onDirectory, onProgress } = request
+    const report: ScanReport = { rows: 0, directories: 0, unchanged: 0, denied: 0, vanished: 0, failed: 0 }
     const outstanding = new SharedArrayBuffer(8)
     const outstandingMax = batchRows * batchesAhead
-    const order: ScanOrder = {
+    const settings: ScanSettings = {
       mode,
       chunkRows: batchRows,
       outstanding,
@@ -182,34 +181,35 @@ export function openScanner(options: ScannerOptions): Scanner {
       hotSince: request.hotSince ?? 0,
     }
     const waiting = new Int32Array(outstanding)
-    const task = (path: string, listed: boolean): DirectoryTask => {
-      const known = memory?.(path)
-      return known === undefined ? { path, listed } : { path, listed, memory: known }
+    const task = (path: string, isListed: boolean): DirectoryTask => {
+      const known = knownDirectory?.(path)
+      return known === undefined ? { path, isListed } : { path, isListed, known }
     }
-    // Last in, first out: the frontier stays as small as the tree is deep.
+    // Last in, first out: this keeps the frontier small.
     const frontier: DirectoryTask[] = from.map((path) => task(path, false)).toReversed()
-    const pool = Array.from({ length: Math.max(1, threads) }, hire)
+    const pool = Array.from({ length: Math.max(1, threads) }, acquire)
     const free = [...pool]
     const chunks: { text: Uint8Array; count: number }[] = []
     let delivering: Promise<void> | undefined
 
     return new Promise<ScanReport>((resolve, reject) => {
-      let over = false
-      const finish = (end: () => void, isSound = false) => {
-        if (over) return
-        over = true
-        signal?.removeEventListener('abort', cancel)
-        if (!isSound) Atomics.store(waiting, 1, 1)
+      let isOver = false
+      let removeListener = () => {}
+      const finish = (end: () => void, isReusable = false) => {
+        if (isOver) return
+        isOver = true
+        removeListener()
+        if (!isReusable) Atomics.store(waiting, 1, 1)
         Atomics.notify(waiting, 0)
-        for (const worker of pool) release(worker, isSound)
+        for (const worker of pool) release(worker, isReusable)
         end()
       }
       const fail = (error: unknown) => finish(() => reject(error))
       const cancel = () => fail(cancelled())
 
-      /** Takes chunks, joins small ones, and hands them on one batch after the other. */
+      /** Joins small chunks and delivers them batch by batch. */
       async function deliver(): Promise<void> {
-        while (chunks.length > 0 && !over) {
+        while (chunks.length > 0 && !isOver) {
           const texts: Uint8Array[] = []
           let count = 0
           for (let next = chunks[0]; next !== undefined && count + next.count <= batchRows; next = chunks[0]) {
@@ -229,7 +229,7 @@ export function openScanner(options: ScannerOptions): Scanner {
         while (free.length > 0 && frontier.length > 0) {
           const share = Math.max(1, Math.min(tasksPerMessage, Math.ceil(frontier.length / free.length)))
           const tasks = frontier.splice(-share).toReversed()
-          free.pop()!.postMessage({ type: 'directories', order, tasks } satisfies ToScanThread, [])
+          free.pop()!.postMessage({ type: 'directories', settings, tasks } satisfies ToScanThread, [])
         }
         if (chunks.length > 0 && delivering === undefined) {
           delivering = deliver().then(() => {
@@ -244,23 +244,23 @@ export function openScanner(options: ScannerOptions): Scanner {
         report.directories += 1
         report.vanished += result.vanished
         report.denied += result.denied
-        if (result.silent) report.silent += 1
+        if (result.unchanged) report.unchanged += 1
         if (result.miss === 'gone') report.vanished += 1
         else if (result.miss === 'denied') report.denied += 1
         else if (result.miss !== undefined) report.failed += 1
         onDirectory?.(result)
         if (!recursive) return
-        // The names of a silent directory come from memory: nobody has told of these directories in this scan.
-        for (const name of result.subdirectories) frontier.push(task(childOf(result.path, name), !result.silent))
+        // The names below an unchanged directory come from the last audit; this scan has not reported them yet.
+        for (const name of result.subdirectories) frontier.push(task(childOf(result.path, name), !result.unchanged))
       }
 
-      if (signal?.aborted === true) return cancel()
-      signal?.addEventListener('abort', cancel, { once: true })
+      removeListener = onAbort(signal, cancel)
+      if (isOver) return
       for (const thread of pool) {
         thread.removeAllListeners('error').on('error', fail)
         thread.on('exit', (code) => fail(ended(code)))
         thread.on('message', (message: FromScanThread) => {
-          if (over) return
+          if (isOver) return
           onProgress?.()
           if (message.type === 'rows') chunks.push(message)
           else if (message.type === 'done') {
@@ -278,7 +278,7 @@ export function openScanner(options: ScannerOptions): Scanner {
 const comma = Buffer.from(',')
 
 function ended(code: number): Retryable {
-  return new Retryable(`a scanning thread ended (${code})`, { code: 'thread_ended' })
+  return new Retryable(`A scan thread exited with code ${code}`, { code: 'thread_ended' })
 }
 
 function cancelled(): Error {

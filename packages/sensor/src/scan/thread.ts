@@ -1,10 +1,10 @@
 /**
- * One scanning thread: reads the directories it is handed and answers with rows as JSON text, in the order
- * children → closing marker. Stateless: nothing of one directory is kept for the next. Waits while too many of its rows
- * have not been taken, so that a slow server slows the scan instead of filling the memory.
+ * One scan thread: reads the directories of a message and replies with rows as JSON text, children first and then the closing
+ * marker. It keeps no state between directories. It waits while too many of its rows are unconsumed, so that a slow server
+ * slows the scan instead of filling the memory.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { childOf, isPlain, parentOf, type Disk, type Found, type Listed, type Miss } from '../disk/disk.js'
+import { childOf, isValidPath, parentOf, type Disk, type DiskEntry, type Listing, type Miss } from '../disk/disk.js'
 import { openDisk } from '../disk/open.js'
 import { rootIdentity } from '../disk/root.js'
 import { directoryRow, rowText } from '../disk/row.js'
@@ -12,35 +12,35 @@ import type {
   DirectoryResult,
   DirectoryTask,
   FromScanThread,
-  Looked,
-  Memory,
-  ScanOrder,
+  PathStat,
+  KnownDirectory,
+  ScanSettings,
   ScanSetup,
   ToScanThread,
 } from './messages.js'
 
-// A directory with more recent files than this is read in full by every audit rather than remembered.
+// Every audit reads a directory with more recent files in full instead of remembering it.
 const hotFilesMax = 1_000
 const waitMs = 1_000
 
 const setup = workerData as ScanSetup
 const disk: Disk = openDisk(setup.root, setup.native, setup.exclude)
-let order: ScanOrder
+let settings: ScanSettings
 let texts: string[] = []
 
-const say = (message: FromScanThread, move: ArrayBuffer[] = []) => parentPort!.postMessage(message, move)
+const post = (message: FromScanThread, move: ArrayBuffer[] = []) => parentPort!.postMessage(message, move)
 
-const isCancelled = () => Atomics.load(new Int32Array(order.outstanding), 1) === 1
+const isCancelled = () => Atomics.load(new Int32Array(settings.outstanding), 1) === 1
 
 function flush(): void {
   if (texts.length === 0) return
   const text = new TextEncoder().encode(texts.join(','))
   const count = texts.length
   texts = []
-  const outstanding = new Int32Array(order.outstanding)
+  const outstanding = new Int32Array(settings.outstanding)
   Atomics.add(outstanding, 0, count)
-  say({ type: 'rows', count, text }, [text.buffer as ArrayBuffer])
-  for (let rows = Atomics.load(outstanding, 0); rows > order.outstandingMax; rows = Atomics.load(outstanding, 0)) {
+  post({ type: 'rows', count, text }, [text.buffer as ArrayBuffer])
+  for (let rows = Atomics.load(outstanding, 0); rows > settings.outstandingMax; rows = Atomics.load(outstanding, 0)) {
     if (isCancelled()) return
     Atomics.wait(outstanding, 0, rows, waitMs)
   }
@@ -48,19 +48,23 @@ function flush(): void {
 
 function add(row: string): void {
   texts.push(row)
-  if (texts.length >= order.chunkRows) flush()
+  if (texts.length >= settings.chunkRows) flush()
 }
 
-const unread = { mtime: 0, mtimeAfter: 0, silent: false, subdirectories: [], vanished: 0, denied: 0 }
+const unread = { mtime: 0, mtimeAfter: 0, unchanged: false, subdirectories: [], vanished: 0, denied: 0 }
 const missed = (path: string, miss: Miss): DirectoryResult => ({ ...unread, path, miss })
 
-/** The rows of a directory that has not changed: its own, and those of its hot files. Undefined: it must be read. */
-function silently(task: DirectoryTask, memory: Memory, self: { mtime: number; born: number }): string[] | undefined {
+/** The rows of an unchanged directory: its own and those of its hot files. Undefined if it must be read. */
+function rowsIfUnchanged(
+  task: DirectoryTask,
+  known: KnownDirectory,
+  self: { mtime: number; createdTime: number },
+): string[] | undefined {
   const rows = [directoryRow(task.path, self, { skipped: true })]
-  for (const name of memory.hotFiles) {
+  for (const name of known.hotFiles) {
     const path = childOf(task.path, name)
-    const file = disk.look(path)
-    // A name that went while the directory's time stood still: that time cannot be trusted.
+    const file = disk.stat(path)
+    // A file disappeared although the directory's mtime is the same, so the mtime cannot be trusted.
     if (typeof file === 'string') return undefined
     rows.push(rowText(path, file, { parentMtime: self.mtime }))
   }
@@ -68,76 +72,76 @@ function silently(task: DirectoryTask, memory: Memory, self: { mtime: number; bo
 }
 
 function scan(task: DirectoryTask): DirectoryResult {
-  const { path, memory } = task
-  if (memory !== undefined) {
-    const self = disk.look(path)
+  const { path, known } = task
+  if (known !== undefined) {
+    const self = disk.stat(path)
     if (typeof self === 'string') return missed(path, self)
     if (!self.isDirectory) return missed(path, 'gone')
-    const { mtime, born } = self
-    const rows = mtime === memory.mtime ? silently(task, memory, { mtime, born }) : undefined
+    const { mtime, createdTime } = self
+    const rows = mtime === known.mtime ? rowsIfUnchanged(task, known, { mtime, createdTime }) : undefined
     if (rows !== undefined) {
       rows.forEach(add)
-      const { subdirectories, hotFiles } = memory
-      return { ...unread, path, mtime, mtimeAfter: mtime, silent: true, subdirectories, hotFiles }
+      const { subdirectories, hotFiles } = known
+      return { ...unread, path, mtime, mtimeAfter: mtime, unchanged: true, subdirectories, hotFiles }
     }
   }
   return read(task)
 }
 
-/** A directory that changes while it is read may hide an entry that is there: it is read once more. */
+/** Reads a directory that changed during the listing once more, because the listing may have missed an entry. */
 function read(task: DirectoryTask): DirectoryResult {
   const first = readOnce(task)
-  const again = first.miss === undefined && first.mtime !== first.mtimeAfter && order.mode !== 'directories'
-  return again ? readOnce({ ...task, listed: true }) : first
+  const again = first.miss === undefined && first.mtime !== first.mtimeAfter && settings.mode !== 'directories'
+  return again ? readOnce({ ...task, isListed: true }) : first
 }
 
-function readOnce({ path, listed }: DirectoryTask): DirectoryResult {
+function readOnce({ path, isListed }: DirectoryTask): DirectoryResult {
   const subdirectories: string[] = []
   const subdirectoryTimes: number[] = []
   const hotFiles: string[] = []
-  const rowsWanted = order.mode !== 'directories'
-  const auditing = order.mode === 'audit'
-  if (rowsWanted && !listed) {
-    const self = disk.look(path)
+  const rowsWanted = settings.mode !== 'directories'
+  const auditing = settings.mode === 'audit'
+  if (rowsWanted && !isListed) {
+    const self = disk.stat(path)
     if (typeof self === 'string') return missed(path, self)
     add(rowText(path, self))
   }
-  // The parent's time goes with each row; it is read once more than the listing does, because rows come first.
-  const parent = auditing ? disk.look(path) : 'gone'
+  // Each row carries the parent's mtime, which must be known before the listing starts.
+  const parent = auditing ? disk.stat(path) : 'gone'
   const extras = typeof parent === 'string' ? {} : { parentMtime: parent.mtime }
-  const each = (found: Found) => {
+  const each = (found: DiskEntry) => {
     if (found.isDirectory) {
       subdirectories.push(found.name)
       subdirectoryTimes.push(found.mtime)
-    } else if (auditing && found.mtime >= order.hotSince && hotFiles.length <= hotFilesMax) hotFiles.push(found.name)
+    } else if (auditing && found.mtime >= settings.hotSince && hotFiles.length <= hotFilesMax) hotFiles.push(found.name)
     if (rowsWanted) add(rowText(childOf(path, found.name), found, extras))
   }
-  const outcome: Listed | Miss = disk.list(path, each)
+  const outcome: Listing | Miss = disk.list(path, each)
   if (typeof outcome === 'string') return missed(path, outcome)
-  // An entry that could not be looked at is there, though nobody can say what it is, and one may have been missed while
-  // the directory changed: it stays open, and nothing is concluded from what was not seen.
-  if ((auditing || order.mode === 'job') && outcome.denied === 0 && outcome.mtime === outcome.mtimeAfter) {
-    add(directoryRow(path, { mtime: outcome.mtime, born: outcome.born }, { closed: true }))
+  // An unreadable entry exists although its type is unknown, and a listing of a changing directory may miss an entry: then no
+  // closing marker is sent, and the server deletes nothing in this directory.
+  if ((auditing || settings.mode === 'job') && outcome.denied === 0 && outcome.mtime === outcome.mtimeAfter) {
+    add(directoryRow(path, { mtime: outcome.mtime, createdTime: outcome.createdTime }, { complete: true }))
   }
   const { mtime, mtimeAfter, vanished, denied } = outcome
-  const base = { path, mtime, mtimeAfter, silent: false, subdirectories, vanished, denied }
-  if (order.mode === 'directories') return { ...base, subdirectoryTimes }
+  const base = { path, mtime, mtimeAfter, unchanged: false, subdirectories, vanished, denied }
+  if (settings.mode === 'directories') return { ...base, subdirectoryTimes }
   return hotFiles.length > hotFilesMax ? base : { ...base, hotFiles }
 }
 
-/** Only what can be reached without passing through a symbolic link is in the tree. */
-function reachable(path: string): boolean {
-  if (!isPlain(path)) return false
+/** Paths behind a symbolic link are not part of the tree. */
+function isReachable(path: string): boolean {
+  if (!isValidPath(path)) return false
   for (let up = parentOf(path); up !== '/'; up = parentOf(up)) {
-    const found = disk.look(up)
+    const found = disk.stat(up)
     if (typeof found === 'string' || !found.isDirectory) return false
   }
   return true
 }
 
-function look(path: string): Looked {
-  if (!reachable(path)) return { path, miss: 'gone' }
-  const found = disk.look(path)
+function statPath(path: string): PathStat {
+  if (!isReachable(path)) return { path, miss: 'gone' }
+  const found = disk.stat(path)
   if (typeof found === 'string') return { path, miss: found }
   const { mtime, size, isDirectory } = found
   return { path, mtime, size, isDirectory, row: rowText(path, found) }
@@ -149,17 +153,17 @@ parentPort!.on('message', (message: ToScanThread) => {
     return
   }
   if (message.type === 'root') {
-    say({ type: 'root', root: rootIdentity(disk) })
+    post({ type: 'root', root: rootIdentity(disk) })
     return
   }
-  if (message.type === 'look') {
+  if (message.type === 'stat') {
     const before = rootIdentity(disk)
-    const looks = message.paths.map(look)
-    say({ type: 'looked', looks, roots: [before, rootIdentity(disk)] })
+    const stats = message.paths.map(statPath)
+    post({ type: 'stats', stats, roots: [before, rootIdentity(disk)] })
     return
   }
-  order = message.order
+  settings = message.settings
   const results = message.tasks.map((task) => (isCancelled() ? missed(task.path, 'failed') : scan(task)))
   flush()
-  say({ type: 'done', results })
+  post({ type: 'done', results })
 })

@@ -1,4 +1,4 @@
-/** What an audit remembers, and what it must not (hazard 23). */
+/** Tests what an audit remembers and what it must not (hazard 23). */
 import { describe, expect, it } from 'vitest'
 import type { DirectoryResult } from '../scan/messages.js'
 import { AuditMemory } from './audit-memory.js'
@@ -8,7 +8,7 @@ const read = (path: string, mtime: number, more: Partial<DirectoryResult> = {}):
   path,
   mtime,
   mtimeAfter: mtime,
-  silent: false,
+  unchanged: false,
   subdirectories: ['s'],
   hotFiles: ['h'],
   vanished: 0,
@@ -23,7 +23,7 @@ function after(memory: AuditMemory, results: readonly DirectoryResult[], { serve
 }
 
 describe('the audit’s memory', () => {
-  it('[V2.1] keeps the time, the sub-directories and the recent files of what was read', () => {
+  it('[V2.1] remembers the mtime, subdirectories and recent files of a directory', () => {
     const memory = new AuditMemory()
     after(memory, [read('/a', now - 100)])
     expect(memory.get('/a')).toMatchObject({ mtime: now - 100, subdirectories: ['s'], hotFiles: ['h'] })
@@ -31,13 +31,13 @@ describe('the audit’s memory', () => {
     expect(memory.get('/a')).toBeUndefined()
   })
 
-  it('[V2.1] does not trust a time fresher than the clock’s granularity, nor one from the future', () => {
+  it('[V2.1] does not trust an mtime within the clock resolution or in the future', () => {
     const memory = new AuditMemory()
     after(memory, [read('/fresh', now - 1), read('/future', now + 7_200), read('/old', now - 3)])
     expect(['/fresh', '/future', '/old'].map((path) => memory.get(path) !== undefined)).toEqual([false, false, true])
   })
 
-  it('[V2.1] trusts it, whatever the clocks say, once it was seen a while before the directory was read', () => {
+  it('[V2.1] trusts an mtime that was seen some time before the directory was read, whatever the clocks say', () => {
     const memory = new AuditMemory()
     after(memory, [read('/a', now + 10)], { nowMs: 0 })
     after(memory, [read('/a', now + 10)], { nowMs: 1_000 })
@@ -48,7 +48,7 @@ describe('the audit’s memory', () => {
     expect(memory.get('/a')).toBeUndefined()
   })
 
-  it('[V2.1] forgets what changed while it was read, could not be read in full, or has too many recent files', () => {
+  it('[V2.1] does not remember a directory that changed during the read, was not fully readable, or has too many recent files', () => {
     const memory = new AuditMemory()
     const { hotFiles: _, ...crowded } = read('/crowded', 1)
     after(memory, [
@@ -60,7 +60,7 @@ describe('the audit’s memory', () => {
     expect(memory.size).toBe(0)
   })
 
-  it('[V2.1] [V2.2] an audit that was overtaken by a new session, or never adopted, leaves nothing', () => {
+  it('[V2.1] [V2.2] an audit that was not adopted, or was overtaken by a new session, leaves nothing', () => {
     const memory = new AuditMemory()
     const learned = memory.learn(now, 0)
     learned.note(read('/a', 1))

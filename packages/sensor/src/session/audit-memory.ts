@@ -1,20 +1,17 @@
 /**
- * What the last complete audit learned, so that the next one can leave silent directories unread. In memory only. Always:
- * it is taken over only from an audit whose end the server has taken (one that failed half-way told nobody what is
- * missing); a time so fresh that the directory could change again within the same tick is not trusted; it is bounded.
- *
- * A time is old enough when it lies behind both clocks, or, whatever the clocks say, when it had already been seen a
- * while before the directory was read: the file server's clock has moved on since.
+ * Remembers the directories of the last complete audit, so that the next one can skip unchanged directories. Only an audit
+ * whose end the server accepted is adopted. An mtime so recent that the directory could change again within the same clock
+ * tick is not trusted: it must be older than both clocks, or have been seen some time before the directory was read.
  */
-import type { DirectoryResult, Memory } from '../scan/messages.js'
+import type { DirectoryResult, KnownDirectory } from '../scan/messages.js'
 
-// Directories and hot files together; about 300 MB of names at worst. Beyond it directories are read every time.
+// Directories and hot files together; at most about 300 MB. Further directories are read by every audit.
 const entriesMax = 2_000_000
-/** Coarser than the clock of any filesystem in use (FAT: 2 s). */
+/** At least the time resolution of every filesystem in use (FAT: 2 s). */
 export const granularitySeconds = 2
 
-interface Entry extends Memory {
-  /** When this time was first seen, on the monotonic clock. */
+interface Entry extends KnownDirectory {
+  /** When this mtime was first seen, in monotonic ms. */
   readonly sinceMs: number
   readonly isTrusted: boolean
 }
@@ -27,7 +24,7 @@ export class AuditMemory {
     for (const { isTrusted } of this.#known.values()) if (isTrusted) trusted += 1
     return trusted
   }
-  get(path: string): Memory | undefined {
+  get(path: string): KnownDirectory | undefined {
     const entry = this.#known.get(path)
     return entry?.isTrusted === true ? entry : undefined
   }
@@ -35,7 +32,7 @@ export class AuditMemory {
     this.#known = new Map()
   }
 
-  /** Collects for the next audit. `serverNow`: seconds on the earlier of the two clocks, when the audit began. */
+  /** Collects directories for the next audit. `serverNow`: the start of the audit in seconds, on the earlier of the two clocks. */
   learn(serverNow: number, nowMs: number): { note(result: DirectoryResult): void; adopt(): void } {
     const next = new Map<string, Entry>()
     const before = this.#known
@@ -52,7 +49,7 @@ export class AuditMemory {
         const isTrusted = isPast || nowMs - sinceMs >= granularitySeconds * 1_000
         next.set(path, { mtime, subdirectories, hotFiles, sinceMs, isTrusted })
       },
-      // Cleared in between (another session, another role): what was learned belongs to the past.
+      // If it was cleared in between (another session or role), the collected directories are obsolete.
       adopt: () => {
         if (this.#known === before) this.#known = next
       },

@@ -1,16 +1,16 @@
 /**
- * One audit: start, rows, end. Always: the end is sent whatever happened in between, and says whether everything readable
- * was scanned; start, rows and end carry the session and the audit's id, so that nobody else's end is taken for ours.
+ * Runs one audit: start, rows, end. The end is sent even after a failure and reports whether everything readable was scanned.
+ * Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
  */
 import { auditAnswer } from '@bellwether/protocol'
 import type { ScanReport } from '../scan/scanner.js'
 import type { AuditMemory } from './audit-memory.js'
 import { endBody, rowsBody, type PipeContext, type Session } from './context.js'
 import { ingest } from './ingest.js'
-import { SessionObsolete, textOf } from './recovery.js'
+import { SessionObsolete, shortMessage } from './recovery.js'
 import type { Progress } from './task.js'
 
-// The end of an audit that was cancelled is still sent, within this time.
+// The time limit for sending the end of a cancelled audit.
 const endTimeoutMs = 10_000
 const hotAtLeastMs = 3_600_000
 
@@ -20,10 +20,10 @@ export async function runAudit(
   memory: AuditMemory,
   progress: Progress,
 ): Promise<ScanReport> {
-  const { clock, sender, source, scanner, key, log } = context
+  const { clock, sender, watcher, scanner, key, log } = context
   const auditId = context.ids.next()
   const metadata = { audit_id: auditId }
-  const serverNow = clock.wallMs() / 1_000 + Math.min(0, source.drift())
+  const serverNow = clock.wallMs() / 1_000 + Math.min(0, watcher.drift())
   const learned = memory.learn(serverNow, clock.monotonicMs())
   const path = 'pipe/consistency/audit/start'
   const start = { session_id: session.id, ...metadata }
@@ -35,10 +35,10 @@ export async function runAudit(
       mode: 'audit',
       from: ['/'],
       recursive: true,
-      // Twice the interval: what changed since the audit before the last may well be written to again.
+      // Twice the interval: a file that changed since the audit before the last may change again.
       hotSince: serverNow - Math.max(hotAtLeastMs, 2 * session.auditMs) / 1_000,
       signal: progress.signal,
-      memory: (directory) => memory.get(directory),
+      knownDirectory: (directory) => memory.get(directory),
       onDirectory: (result) => learned.note(result),
       onProgress: () => progress.moved(),
       onRows: async (rows) => {
@@ -47,27 +47,27 @@ export async function runAudit(
     })
     complete = true
   } catch (error) {
-    failure = textOf(error)
+    failure = shortMessage(error)
     throw error
   } finally {
-    const said = complete ? { ...metadata, complete } : { ...metadata, complete, error: failure }
-    await end(said).catch((error: unknown) => {
-      log.warn({ pipe: context.name, audit_id: auditId, error: textOf(error) }, 'the end of an audit did not arrive')
-      // A complete audit whose end is lost has achieved nothing: the next one must not build on it.
+    const endMetadata = complete ? { ...metadata, complete } : { ...metadata, complete, error: failure }
+    await end(endMetadata).catch((error: unknown) => {
+      log.warn({ pipe: context.name, audit_id: auditId, error: shortMessage(error) }, 'audit end not delivered')
+      // Without its end a complete audit has no effect, so the next one must not skip directories because of it.
       if (complete || error instanceof SessionObsolete) throw error
     })
   }
   learned.adopt()
-  log.info({ pipe: context.name, audit_id: auditId, ...report }, 'audit done')
+  log.info({ pipe: context.name, audit_id: auditId, ...report }, 'audit sent')
   return report
 
-  /** On a signal of its own: the audit's has perhaps fired. */
-  async function end(said: Readonly<Record<string, unknown>>): Promise<void> {
+  /** Uses its own signal, because the audit's signal may have aborted. */
+  async function end(endMetadata: Readonly<Record<string, unknown>>): Promise<void> {
     const limit = new AbortController()
     const over = new AbortController()
     const timer = clock.sleep(complete ? 4 * endTimeoutMs : endTimeoutMs, over.signal).then(() => limit.abort())
     try {
-      await ingest(context, session, endBody('audit', said), limit.signal, complete ? undefined : 1)
+      await ingest(context, session, endBody('audit', endMetadata), limit.signal, complete ? undefined : 1)
     } finally {
       over.abort()
       await timer

@@ -1,25 +1,26 @@
 /**
- * Commands from the heartbeat's answer. Always: each runs at once, beside everything else, in whatever state the pipe is,
- * and answers directly, past the bus; its failure is its own. A type that nobody knows is skipped.
+ * Runs the commands of heartbeat responses. Each command runs at once and concurrently, in any state of the pipe, and sends its
+ * rows directly instead of through the bus. Its failure affects nothing else. Unknown commands are logged and skipped.
  */
+import { defined, linkAbort } from '@bellwether/base'
 import { pipeCommand, type PipeCommand } from '@bellwether/protocol'
-import { isPlain, parentOf } from '../disk/disk.js'
+import { isValidPath, parentOf } from '../disk/disk.js'
 import { endBody, rowsBody, type PipeContext, type Session } from './context.js'
 import { ingest } from './ingest.js'
 import type { Realtime } from './realtime.js'
-import { textOf } from './recovery.js'
+import { shortMessage } from './recovery.js'
 
-export interface CommandDoors {
+export interface CommandActions {
   readonly realtime: Realtime
-  readonly wantSnapshot: () => void
-  readonly wantAudit: () => void
+  readonly requestSnapshot: () => void
+  readonly requestAudit: () => void
 }
 
-// A barrier that the source cannot pass within this time is not confirmed; the reader's own limit is shorter.
+// A barrier is not confirmed after this time; the reader's own limit is shorter.
 const barrierMs = 60_000
-// Scans at the same time, each with threads of its own: more would only take the disk from each other.
+// Concurrent scans, each with its own threads: more would only compete for the disk.
 const scansMax = 4
-// Scans that wait for their turn: as many as a server has open. One more gets the answer that it was refused.
+// Queued scans: as many as a server may have open. Further scans are rejected.
 const waitingMax = 256
 
 export interface Commands {
@@ -27,77 +28,74 @@ export interface Commands {
   readonly active: number
 }
 
-export function openCommands(context: PipeContext, doors: CommandDoors): Commands {
-  const { clock, log, scanner, source } = context
+export function openCommands(context: PipeContext, actions: CommandActions): Commands {
+  const { clock, log, scanner, watcher } = context
   let scans = 0
   const waiting: (() => void)[] = []
 
-  /** Runs it when fewer than `scansMax` others are under way, in the order of asking. */
-  async function inTurn(task: () => Promise<void>): Promise<void> {
+  /** Runs a task when fewer than `scansMax` others run, in the order of arrival. */
+  async function withScanSlot(task: () => Promise<void>): Promise<void> {
     if (scans < scansMax) scans += 1
-    else if (waiting.length >= waitingMax) throw new Error(`${waitingMax} scans are waiting`)
+    else if (waiting.length >= waitingMax) throw new Error(`${waitingMax} scans are already waiting`)
     else await new Promise<void>((resolve) => waiting.push(resolve))
     try {
       await task()
     } finally {
-      // The next one takes over this one's place.
+      // The next task takes over this slot.
       const next = waiting.shift()
       if (next === undefined) scans -= 1
       else next()
     }
   }
 
-  /** Looks at the path itself, then walks what is below. One that is gone is shown to be gone by what is around it. */
+  /** Reports the path and what is below. For a missing path, the listing of its nearest directory shows that it is missing. */
   async function walk(session: Session, command: PipeCommand & { type: 'scan' }, signal: AbortSignal): Promise<void> {
     const metadata = { job_id: command.job_id }
     const send = (rows: Buffer) =>
       ingest(context, session, rowsBody('on_demand_job', rows, clock.wallMs(), metadata), signal)
-    const [found] = await scanner.look([command.path], signal)
+    const [found] = await scanner.statPaths([command.path], signal)
     if (found?.row !== undefined && found.isDirectory !== true) return void (await send(Buffer.from(found.row)))
     const isThere = found?.row !== undefined
     await scanner.scan({
       mode: 'job',
-      from: [isThere ? command.path : await nearest(command.path, signal)],
+      from: [isThere ? command.path : await nearestDirectory(command.path, signal)],
       recursive: isThere && command.recursive,
       signal,
       onRows: async (rows) => void (await send(rows)),
     })
   }
 
-  /** The directory whose listing shows that the path is not there. */
-  async function nearest(path: string, signal: AbortSignal): Promise<string> {
+  /** The nearest existing directory above a missing path. */
+  async function nearestDirectory(path: string, signal: AbortSignal): Promise<string> {
     const ups: string[] = []
     for (let up = parentOf(path); up !== '/'; up = parentOf(up)) ups.push(up)
-    const looks = await scanner.look(ups, signal)
-    return looks.find((look) => look.isDirectory === true)?.path ?? '/'
+    const stats = await scanner.statPaths(ups, signal)
+    return stats.find(({ isDirectory }) => isDirectory === true)?.path ?? '/'
   }
 
   async function scan(session: Session, command: PipeCommand & { type: 'scan' }, signal: AbortSignal): Promise<void> {
     let error: string | undefined
     try {
-      if (!isPlain(command.path)) throw new Error('no such path can be under the root')
-      await inTurn(() => walk(session, command, signal))
+      if (!isValidPath(command.path)) throw new Error(`invalid path ${JSON.stringify(command.path.slice(0, 200))}`)
+      await withScanSlot(() => walk(session, command, signal))
     } catch (problem) {
-      error = textOf(problem)
+      error = shortMessage(problem)
       throw problem
     } finally {
-      const said = { job_id: command.job_id, complete: error === undefined, ...(error === undefined ? {} : { error }) }
-      await ingest(context, session, endBody('job_complete', said), signal)
+      const metadata = { job_id: command.job_id, complete: error === undefined, ...defined({ error }) }
+      await ingest(context, session, endBody('job_complete', metadata), signal)
     }
   }
 
   async function barrier(id: string, signal: AbortSignal): Promise<void> {
-    const limit = new AbortController()
-    const stop = () => limit.abort()
-    signal.addEventListener('abort', stop, { once: true })
-    const timer = clock.sleep(barrierMs, limit.signal).then(stop)
+    const limit = linkAbort(signal)
+    const timer = clock.sleep(barrierMs, limit.signal).then(() => limit.abort())
     try {
-      await source.watching(limit.signal)
-      await source.sync(limit.signal)
-      doors.realtime.barrier(id)
+      await watcher.watching(limit.signal)
+      await watcher.sync(limit.signal)
+      actions.realtime.barrier(id)
     } finally {
-      signal.removeEventListener('abort', stop)
-      stop()
+      limit.abort()
       await timer
     }
   }
@@ -109,17 +107,17 @@ export function openCommands(context: PipeContext, doors: CommandDoors): Command
     async run(session, raw, signal) {
       const read = pipeCommand.safeParse(raw)
       if (!read.success) {
-        log.warn({ pipe: context.name, command: JSON.stringify(raw)?.slice(0, 200) }, 'a command was not understood')
+        log.warn({ pipe: context.name, command: JSON.stringify(raw)?.slice(0, 200) }, 'unknown command skipped')
         return
       }
       const command = read.data
       try {
         if (command.type === 'scan') await scan(session, command, signal)
         else if (command.type === 'barrier') await barrier(command.barrier_id, signal)
-        else if (command.type === 'snapshot') doors.wantSnapshot()
-        else doors.wantAudit()
+        else if (command.type === 'snapshot') actions.requestSnapshot()
+        else actions.requestAudit()
       } catch (error) {
-        log.warn({ pipe: context.name, command: command.type, error: textOf(error) }, 'a command failed')
+        log.warn({ pipe: context.name, command: command.type, error: shortMessage(error) }, 'command failed')
       }
     },
   }

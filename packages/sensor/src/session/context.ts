@@ -1,21 +1,21 @@
-/** What the tasks of one pipe share: where to send, what to read, whose session it is. */
+/** The dependencies that the tasks of one pipe share, the session type, and the bodies of ingest requests. */
 import type { Clock, Log } from '@bellwether/base'
 import type { MessageSource, PipeRole, SourceType } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import type { Scanner } from '../scan/scanner.js'
-import type { Source } from '../watch/root-watcher.js'
+import type { RootWatcher } from '../watch/root-watcher.js'
 import type { Sender } from './sender.js'
 
 export interface PipeContext {
-  /** The sensor's name; the server shows it as the agent. */
+  /** The id of the sensor; the server shows it as the agent. */
   readonly id: string
-  /** What tells the pipes of one sensor apart in logs and health. */
+  /** Distinguishes the pipes of one sensor in logs and health units. */
   readonly name: string
   readonly key: string
   readonly root: string
   readonly sourceId?: string
   readonly sender: Sender
-  readonly source: Source
+  readonly watcher: RootWatcher
   readonly scanner: Scanner
   readonly clock: Clock
   readonly log: Log
@@ -33,10 +33,10 @@ export interface Session {
   readonly sentinelMs: number
 }
 
-const head = (source: MessageSource, type: string, indexMs: number) =>
+const requestHead = (source: MessageSource, type: string, indexMs: number) =>
   `{"events":[{"event_type":"${type}","event_schema":"fs","table":"files","index":${Math.round(indexMs)},"message_source":"${source}","rows":[`
 
-/** An ingest request around rows that are already text. */
+/** An ingest request with rows that are already JSON text. */
 export function rowsBody(
   source: Exclude<MessageSource, 'realtime'>,
   rows: Buffer,
@@ -45,10 +45,10 @@ export function rowsBody(
 ): Buffer {
   const type = source === 'snapshot' ? 'insert' : 'update'
   const tail = `]}],"source_type":"${source}","is_end":false,"metadata":${JSON.stringify(metadata)}}`
-  return Buffer.concat([Buffer.from(head(source, type, indexMs)), rows, Buffer.from(tail)])
+  return Buffer.concat([Buffer.from(requestHead(source, type, indexMs)), rows, Buffer.from(tail)])
 }
 
-/** An empty request that ends something. */
+/** An ingest request without rows that ends a snapshot, audit or job. */
 export const endBody = (type: SourceType, metadata: Readonly<Record<string, unknown>>) => ({
   events: [],
   source_type: type,

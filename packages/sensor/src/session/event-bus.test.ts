@@ -1,4 +1,4 @@
-/** The bus: bounded, in order, each reader at its own pace. */
+/** Tests that the bus is bounded and ordered, with each reader at its own pace. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { EventBus } from './event-bus.js'
@@ -40,7 +40,7 @@ describe('the event bus', () => {
     )
   })
 
-  it('[V5.1] a pipe that falls behind by more than the bus holds is told once that it lost its position; others are not', () => {
+  it('[V5.1] a pipe that falls behind by more than the bus holds loses its position once; others do not', () => {
     const bus = new EventBus(10, () => undefined)
     const [slow, fast] = [bus.subscribe(), bus.subscribe()]
     for (let at = 0; at < 5; at += 1) {
@@ -53,7 +53,7 @@ describe('the event bus', () => {
     expect(rest).toMatchObject({ end: 20 })
   })
 
-  it('[V5.1] the source is held while nobody keeps up, and let go once somebody does', () => {
+  it('[V5.1] pauses the watcher while no pipe keeps up', () => {
     const holds: boolean[] = []
     const bus = new EventBus(10, (on) => void holds.push(on))
     const [reader] = [bus.subscribe(), bus.subscribe()]
@@ -65,7 +65,7 @@ describe('the event bus', () => {
     expect(holds.at(-1)).toBe(false)
   })
 
-  it('[V5.1] after an interruption of the source every pipe has lost its position', () => {
+  it('[V5.1] after an interruption of the watcher every pipe loses its position', () => {
     const bus = new EventBus(10, () => undefined)
     const readers = [bus.subscribe(), bus.subscribe()]
     bus.interrupt()

@@ -1,10 +1,11 @@
 /**
- * The events of one source on their way to several pipes. Always: bounded in rows; each pipe reads at its own pace, in
- * order; one that falls behind by more than the bus holds has lost its position and is told so once; while even the
- * fastest is far behind, the source is held. What a lost position costs is left to the pipe.
+ * Passes the realtime events of one source to several pipes. The bus is bounded in rows. Each pipe reads in order at its own
+ * pace; a pipe that falls behind by more than the bus holds loses its position and learns so once. While even the fastest
+ * pipe is far behind, the bus pauses the watcher. The pipe decides how to recover from a lost position.
  */
+import { onAbort } from '@bellwether/base'
 import { eventText } from '../disk/row.js'
-import type { Part } from '../watch/messages.js'
+import type { RowGroup } from '../watch/messages.js'
 
 interface Item {
   readonly text: string
@@ -13,8 +14,8 @@ interface Item {
   readonly from: number
 }
 
-export interface Taken {
-  /** Events as JSON text, to stand between the brackets. */
+export interface EventBatch {
+  /** Events as JSON text, without the list brackets. */
   readonly text: string
   readonly count: number
   /** The position after them. */
@@ -22,36 +23,36 @@ export interface Taken {
 }
 
 export interface Subscription {
-  /** The next events, at most `maxRows` rows; `lost` once after rows were dropped unread; undefined: nothing new. */
-  peek(maxRows: number): Taken | 'lost' | undefined
-  /** They have arrived: go on behind them. */
+  /** The next events, at most `maxRows` rows; `lost` once after unread rows were dropped; undefined if there are none. */
+  peek(maxRows: number): EventBatch | 'lost' | undefined
+  /** Moves the position behind delivered events. */
   advance(end: number): void
-  /** Rows that wait. */
+  /** Rows that this subscription has not read. */
   lag(): number
   position(): number
-  /** Resolves when there is something to peek at, or the signal fires. */
+  /** Resolves when there are events to peek at, or the signal aborts. */
   arrival(signal: AbortSignal): Promise<void>
   close(): void
 }
 
 export class EventBus {
   readonly #capacity: number
-  readonly #hold: (on: boolean) => void
+  readonly #setPaused: (on: boolean) => void
   #items: Item[] = []
   #end = 0
   readonly #readers = new Set<Reader>()
 
-  /** `hold`: told whenever the source should stop, or may go on. */
-  constructor(capacityRows: number, hold: (on: boolean) => void) {
+  /** Calls `setPaused` when the watcher should stop, and when it may continue. */
+  constructor(capacityRows: number, setPaused: (on: boolean) => void) {
     this.#capacity = capacityRows
-    this.#hold = hold
+    this.#setPaused = setPaused
   }
 
   get end(): number {
     return this.#end
   }
 
-  publish(parts: readonly Part[], indexMs: number): void {
+  publish(parts: readonly RowGroup[], indexMs: number): void {
     for (const { type, rows, count } of parts) {
       this.#items.push({ text: eventText(type, 'realtime', indexMs, rows), count, from: this.#end })
       this.#end += count
@@ -63,9 +64,9 @@ export class EventBus {
     for (const reader of this.#readers) reader.ring()
   }
 
-  /** The source was away: every pipe has lost its position. */
+  /** The watcher was interrupted: every pipe loses its position. */
   interrupt(): void {
-    for (const reader of this.#readers) reader.lose()
+    for (const reader of this.#readers) reader.markLost()
   }
 
   subscribe(): Subscription {
@@ -74,12 +75,12 @@ export class EventBus {
     return reader
   }
 
-  leave(reader: Reader): void {
+  unsubscribe(reader: Reader): void {
     this.#readers.delete(reader)
     this.#settle()
   }
 
-  /** Forgets what everybody has read; holds the source while nobody keeps up. */
+  /** Drops what every pipe has read; pauses the watcher while no pipe keeps up. */
   settle(): void {
     this.#settle()
   }
@@ -98,7 +99,7 @@ export class EventBus {
     while (read < this.#items.length && this.#items[read]!.from + this.#items[read]!.count <= slowest) read += 1
     if (read > 0) this.#items = this.#items.slice(read)
     const fastest = Math.max(...positions, positions.length === 0 ? this.#end : 0)
-    this.#hold(this.#end - fastest >= this.#capacity / 2)
+    this.#setPaused(this.#end - fastest >= this.#capacity / 2)
   }
 }
 
@@ -113,7 +114,7 @@ class Reader implements Subscription {
     this.#position = position
   }
 
-  peek(maxRows: number): Taken | 'lost' | undefined {
+  peek(maxRows: number): EventBatch | 'lost' | undefined {
     if (this.#lost || this.#position < this.#bus.start) {
       this.#lost = false
       this.#position = Math.max(this.#position, this.#bus.start)
@@ -146,27 +147,27 @@ class Reader implements Subscription {
     if (signal.aborted || this.#lost || this.lag() > 0) return Promise.resolve()
     return new Promise((resolve) => {
       const done = () => {
-        signal.removeEventListener('abort', done)
+        release()
         resolve()
       }
-      signal.addEventListener('abort', done, { once: true })
+      const release = onAbort(signal, done)
       this.#waiting.push(done)
     })
   }
   ring(): void {
     for (const wake of this.#waiting.splice(0)) wake()
   }
-  lose(): void {
+  markLost(): void {
     this.#lost = true
     this.ring()
   }
   close(): void {
-    this.#bus.leave(this)
+    this.#bus.unsubscribe(this)
     this.ring()
   }
 }
 
-/** Where the items at or behind a position begin. */
+/** The index of the first item at or after a position. */
 function firstFrom(items: readonly Item[], position: number): number {
   let [low, high] = [0, items.length]
   while (low < high) {

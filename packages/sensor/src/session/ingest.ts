@@ -1,12 +1,12 @@
 /**
- * Sends the batches of a scan, one after the other. A scan is long and a hiccup short: each batch is tried a few times
- * before the whole scan fails. Rows say what is there, so that a batch that arrives twice does no harm.
+ * Sends one batch of a scan. A scan is long and most failures are short, so each batch is retried before the scan fails. Rows
+ * are idempotent: a batch that arrives twice does no harm.
  */
 import { ingestAnswer, Retryable, type IngestAnswer } from '@bellwether/protocol'
 import type { PipeContext, Session } from './context.js'
 import { SessionObsolete } from './recovery.js'
 
-// 1 + 2 + 4 + 8 s: longer than a restart of the server takes.
+// Pauses of 1 + 2 + 4 + 8 s: longer than a restart of the server takes.
 const triesMax = 5
 const firstPauseMs = 1_000
 

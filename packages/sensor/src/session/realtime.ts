@@ -1,8 +1,9 @@
 /**
- * The realtime stream of one pipe: takes events from the bus and sends them in order. Always: a request that may have
- * arrived is sent again as it was, under the same number, until the server has answered; a barrier is confirmed by the
- * first request whose end has passed it. Survives sessions: what the last one did not take, the next one gets.
+ * The realtime stream of one pipe: sends the events of the bus in order. A request without a response is sent again unchanged
+ * with the same sequence number until the server responds. The first request whose end is past a barrier confirms it. The
+ * stream outlives sessions: the next session gets what the last one did not accept.
  */
+import { linkAbort } from '@bellwether/base'
 import { ingestAnswer } from '@bellwether/protocol'
 import type { PipeContext, Session } from './context.js'
 import type { Subscription } from './event-bus.js'
@@ -15,35 +16,35 @@ interface InFlight {
 }
 
 export interface Realtime {
-  /** Sends what there is, then waits for more. */
+  /** Sends available events and waits for more, until the signal aborts. */
   step(session: Session, progress: Progress): Promise<number>
-  /** Confirms the id once everything published so far has been sent. */
+  /** Confirms the barrier once everything published so far has been sent. */
   barrier(id: string): void
   lag(): number
   sent(): number
 }
 
-// More barriers than a server has open; the oldest waits in vain, and its reader's time limit says so.
+// More than a server has open. Above it the oldest barrier is dropped, and its reader times out.
 const barriersMax = 1_000
 
 export function openRealtime(context: PipeContext, subscription: Subscription, onLost: () => void): Realtime {
-  const { source, sender, key, batchRows } = context
+  const { watcher, sender, key, batchRows } = context
   let inFlight: InFlight | undefined
   let barriers: { id: string; position: number }[] = []
   let [sessionId, seq, sent] = ['', 0, 0]
-  let ring = () => {}
+  let wakeUp = () => {}
 
   function next(): InFlight | undefined {
-    const taken = subscription.peek(batchRows)
-    if (taken === 'lost') {
+    const batch = subscription.peek(batchRows)
+    if (batch === 'lost') {
       onLost()
       return undefined
     }
-    const end = taken?.end ?? subscription.position()
+    const end = batch?.end ?? subscription.position()
     const passed = barriers.filter(({ position }) => position <= end)
-    if (taken === undefined && passed.length === 0) return undefined
+    if (batch === undefined && passed.length === 0) return undefined
     barriers = barriers.filter(({ position }) => position > end)
-    return { text: taken?.text ?? '', end, barriers: passed }
+    return { text: batch?.text ?? '', end, barriers: passed }
   }
 
   async function send(session: Session, { text, end, barriers: passed }: InFlight, signal: AbortSignal): Promise<void> {
@@ -59,9 +60,9 @@ export function openRealtime(context: PipeContext, subscription: Subscription, o
     lag: () => subscription.lag(),
     sent: () => sent,
     barrier(id) {
-      barriers.push({ id, position: source.bus.end })
+      barriers.push({ id, position: watcher.bus.end })
       if (barriers.length > barriersMax) barriers.shift()
-      ring()
+      wakeUp()
     },
     async step(session, progress) {
       if (session.id !== sessionId) [sessionId, seq] = [session.id, 0]
@@ -71,12 +72,10 @@ export function openRealtime(context: PipeContext, subscription: Subscription, o
           inFlight = next()
           if (inFlight === undefined) {
             if (progress.signal.aborted) return 0
-            const rung = new AbortController()
-            const wake = () => rung.abort()
-            ring = wake
-            progress.signal.addEventListener('abort', wake, { once: true })
-            await progress.rest(subscription.arrival(rung.signal))
-            progress.signal.removeEventListener('abort', wake)
+            const wake = linkAbort(progress.signal)
+            wakeUp = wake.abort
+            await progress.idle(subscription.arrival(wake.signal))
+            wake.release()
             continue
           }
           seq += 1

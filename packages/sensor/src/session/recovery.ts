@@ -1,12 +1,11 @@
 /**
- * What happens after a failure: one table. Pure. Always: nothing leads to an exit but a wish to stop; waits grow from
- * 5 s to 60 s; from the fifth failure in a row on it is called persistent, said loudly, and tried at the longest pause
- * for ever.
+ * The recovery table: what follows each kind of failure. Pure. Only a request to stop ends a sensor. Pauses grow from 5 s to
+ * 60 s; from the fifth consecutive failure on the failure is persistent, logged as critical, and retried every 60 s.
  */
 import { errorMessage } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 
-/** The server ended this session: another one must be made. */
+/** The server ended this session; the sensor must create another one. */
 export class SessionObsolete extends Retryable {
   constructor(message: string) {
     super(message, { code: 'session_obsolete' })
@@ -17,15 +16,14 @@ export type FailureKind = 'session_obsolete' | 'cancelled' | 'task_crash' | 'run
 
 export interface Failure {
   readonly kind: FailureKind
-  /** Somebody asked the sensor to stop. */
+  /** The sensor was asked to stop. */
   readonly stopping: boolean
-  /** This failure and those right before it. */
+  /** The number of consecutive failures, including this one. */
   readonly consecutive: number
 }
 
 export interface Recovery {
-  /** end: leave; go_on: as if nothing had happened; retry: once more, after the pause. */
-  readonly next: 'end' | 'go_on' | 'retry'
+  readonly next: 'end' | 'continue' | 'retry'
   readonly pauseMs: number
   readonly isCritical: boolean
 }
@@ -44,10 +42,10 @@ function backOff({ consecutive }: Failure): Recovery {
   return { next: 'retry', pauseMs, isCritical }
 }
 
-/** V1.6 and V5.2, at one glance. */
+/** V1.6 and V5.2. */
 const table: Readonly<Record<FailureKind, Rule>> = {
   session_obsolete: () => at('retry'),
-  cancelled: ({ stopping }) => at(stopping ? 'end' : 'go_on'),
+  cancelled: ({ stopping }) => at(stopping ? 'end' : 'continue'),
   task_crash: backOff,
   runtime_error: backOff,
 }
@@ -57,10 +55,10 @@ export function recoveryFor(failure: Failure): Recovery {
   return table[failure.kind](failure)
 }
 
-export function kindOf(error: unknown, inTask: boolean): FailureKind {
+export function failureKind(error: unknown, inTask: boolean): FailureKind {
   if (error instanceof SessionObsolete) return 'session_obsolete'
   if (error instanceof Error && error.name === 'AbortError') return 'cancelled'
   return inTask ? 'task_crash' : 'runtime_error'
 }
 
-export const textOf = (error: unknown): string => errorMessage(error).slice(0, 500)
+export const shortMessage = (error: unknown): string => errorMessage(error).slice(0, 500)

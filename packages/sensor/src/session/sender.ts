@@ -1,16 +1,17 @@
 /**
- * The way to the server, shared by all pipes of one sensor. Always: every request has a time limit; what is large goes
- * zipped; an answer is one of three things: fine, "your session is over", or a failure that says whether trying again
- * may help. Order is kept by whoever sends: one request after the other. Retrying is left to the tasks.
+ * Sends requests to the server, for all pipes of one sensor. Every request has a time limit; large bodies are compressed. The
+ * result is a response, SessionObsolete, or an error that says whether a retry may help. Tasks retry, and keep the order by
+ * sending one request at a time.
  */
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import { defined } from '@bellwether/base'
 import { pipeLimits, Retryable, sessionObsolete, Terminal } from '@bellwether/protocol'
 import type { Http } from '../ports/http.js'
-import { SessionObsolete, textOf, persistentAt } from './recovery.js'
+import { SessionObsolete, shortMessage, persistentAt } from './recovery.js'
 
 export interface SenderOptions {
-  /** The server, with or without `/api/v1`. */
+  /** The URL of the server, with or without `/api/v1`. */
   readonly server: string
   readonly http: Http
   readonly timeoutMs?: number
@@ -25,12 +26,12 @@ export interface SendOptions {
 
 export interface Sender {
   send(method: 'GET' | 'POST' | 'DELETE', path: string, body: unknown, options: SendOptions): Promise<unknown>
-  /** Failures in a row, how often it got over them, and the last one. */
+  /** Consecutive failures, recoveries from persistent failure, and the last error. */
   health(): { readonly failures: number; readonly restarts: number; readonly error: string | undefined }
 }
 
 const zip = promisify(gzip)
-// Below it the zipping costs more than the bytes it saves.
+// Below it compression costs more than it saves.
 const zipAboveDefault = 32_768
 const timeoutDefaultMs = 30_000
 
@@ -44,7 +45,7 @@ export function openSender(options: SenderOptions): Sender {
     method: 'GET' | 'POST' | 'DELETE',
     path: string,
     body: unknown,
-    { key, signal, timeoutMs: longer }: SendOptions,
+    { key, signal, timeoutMs: override }: SendOptions,
   ): Promise<unknown> {
     const headers: Record<string, string> = { 'x-api-key': key, accept: 'application/json' }
     let bytes = Buffer.isBuffer(body) ? body : body === undefined ? undefined : Buffer.from(JSON.stringify(body))
@@ -53,31 +54,27 @@ export function openSender(options: SenderOptions): Sender {
       bytes = await zip(bytes, { level: 1 })
       headers['content-encoding'] = 'gzip'
       if (bytes.length > pipeLimits.bodyBytesMax)
-        throw new Terminal('a batch is too large', { code: 'batch_too_large' })
+        throw new Terminal(`The batch is larger than ${pipeLimits.bodyBytesMax} bytes`, { code: 'batch_too_large' })
     }
     const url = new URL(path, base)
-    const asked = { method, url, headers, timeoutMs: longer ?? timeoutMs }
-    const answer = await http.ask({
-      ...asked,
-      ...(bytes === undefined ? {} : { body: bytes }),
-      ...(signal === undefined ? {} : { signal }),
-    })
-    return read(answer.status, answer.body, path)
+    const request = { method, url, headers, timeoutMs: override ?? timeoutMs, ...defined({ body: bytes, signal }) }
+    const { status, body: responseBody } = await http.request(request)
+    return readResponse(status, responseBody, path)
   }
 
   return {
     health: () => ({ failures, restarts, error }),
-    async send(method, path, body, how) {
+    async send(method, path, body, options) {
       try {
-        const answer = await send(method, path, body, how)
+        const response = await send(method, path, body, options)
         if (failures >= persistentAt) restarts += 1
         ;[failures, error] = [0, undefined]
-        return answer
+        return response
       } catch (problem) {
-        // A refusal by the server shows that the way to it is fine.
+        // A rejection by the server proves that it is reachable.
         if (problem instanceof Retryable && problem.code === 'unreachable') {
           failures += 1
-          error = textOf(problem)
+          error = shortMessage(problem)
         }
         throw problem
       }
@@ -85,15 +82,15 @@ export function openSender(options: SenderOptions): Sender {
   }
 }
 
-function read(status: number, body: Buffer, path: string): unknown {
+function readResponse(status: number, body: Buffer, path: string): unknown {
   if (status >= 200 && status < 300) return body.length === 0 ? {} : (JSON.parse(body.toString()) as unknown)
-  const told = body.toString('utf8', 0, 300).replaceAll(/\s+/g, ' ')
-  const message = `${path} answered ${status}: ${told}`
-  // A server that was started anew knows nothing of the sessions before.
+  const text = body.toString('utf8', 0, 300).replaceAll(/\s+/g, ' ')
+  const message = `${path} returned status ${status}: ${text}`
+  // A restarted server does not know earlier sessions.
   const unknownSession = (status === 404 || status === 410) && /^pipe\/(?:session|ingest)\/./.test(path)
   if (status === sessionObsolete || unknownSession) throw new SessionObsolete(message)
   if (status === 401 || status === 403)
-    throw new Terminal(message, { code: 'refused', hint: 'is the key one of a sensor, for this view?' })
+    throw new Terminal(message, { code: 'refused', hint: 'Use a key with the role sensor for this view.' })
   if (status >= 500 || status === 408 || status === 409 || status === 429)
     throw new Retryable(message, { code: 'server_refused' })
   throw new Terminal(message, { code: 'bad_request' })

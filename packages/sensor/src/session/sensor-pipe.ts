@@ -1,26 +1,26 @@
 /**
- * One pipe: from the source to one view. The shell that nothing inside can break: it makes a session, keeps its heartbeat,
- * runs commands, follows its role, and restarts whatever fails. Always: once started it ends only when told to; no error
- * of a task reaches the heartbeat; a role is what the last answer said. What a task does is in its own file.
+ * The sensor end of a pipe, which feeds one view: creates a session, sends heartbeats, runs commands, follows the role that the
+ * last response assigned, and restarts failed tasks. Once started it ends only when its signal aborts; no error of a task
+ * reaches the heartbeat. Each task has its own file; `view/ingest/fusion-pipe.ts` of the server is the other end.
  */
-import { critical } from '@bellwether/base'
+import { critical, defined, linkAbort } from '@bellwether/base'
 import { heartbeatAnswer, pipeLimits, sessionAnswer, type HealthUnit, type SessionRequest } from '@bellwether/protocol'
 import { runAudit } from './audit.js'
 import { AuditMemory } from './audit-memory.js'
 import { openCommands } from './commands.js'
 import type { PipeContext, Session } from './context.js'
 import { openRealtime } from './realtime.js'
-import { kindOf, pauseMinMs, recoveryFor, SessionObsolete, textOf } from './recovery.js'
+import { failureKind, pauseMinMs, recoveryFor, SessionObsolete, shortMessage } from './recovery.js'
 import { runSentinel } from './sentinel.js'
 import { runSnapshot } from './snapshot.js'
 import { startTask, type Progress, type Task } from './task.js'
 import { makeWake } from './wake.js'
 
-export interface PipeStatus {
+export interface SensorPipeStatus {
   readonly session: Session | undefined
-  /** Once true, true until the process ends: this pipe has been connected to a source that watched. */
+  /** True once this pipe has sent realtime events; it stays true until the process ends. */
   readonly isRealtimeReady: boolean
-  /** What runs at this moment. */
+  /** The running tasks. */
   readonly active: readonly string[]
   readonly restarts: number
   readonly sessions: number
@@ -33,20 +33,22 @@ export interface PipeStatus {
   readonly memory: number
 }
 
-export interface Pipe {
+export interface SensorPipe {
   readonly name: string
-  status(): PipeStatus
-  /** Ends when the signal fires; never rejects. */
+  status(): SensorPipeStatus
+  /** Resolves after the signal aborts; never rejects. */
   run(signal: AbortSignal): Promise<void>
-  wantAudit(): void
+  requestAudit(): void
 }
 
-// Between two heartbeats of a sensor that does not watch yet.
-const untoldMs = 1_000
+// Heartbeat interval until the server knows that this sensor reports realtime events.
+const firstBeatsMs = 1_000
 
-/** `units`: the health of everything in this process, for the heartbeat. */
-export function openPipe(context: PipeContext, units: () => readonly HealthUnit[]): Pipe {
-  const { clock, log, sender, source, key } = context
+const newSnapshot = () => ({ isDone: false, done: () => {}, after: Promise.resolve() })
+
+/** `units`: the health units of this sensor, for heartbeats. */
+export function openSensorPipe(context: PipeContext, units: () => readonly HealthUnit[]): SensorPipe {
+  const { clock, log, sender, watcher, key } = context
   const memory = new AuditMemory()
   const auditWake = makeWake(clock)
   const tasks = new Map<string, Task>()
@@ -55,19 +57,23 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
   let [isRealtimeReady, sessions, consecutive, restarts, audits, snapshots] = [false, 0, 0, 0, 0, 0]
   let error: string | undefined
   let role = new AbortController()
-  /** Ends the present session: a task was told that it is over while the heartbeat still waits. */
+  /** Ends the current session: a task learned that it is obsolete while the heartbeat still waits. */
   let endSession: (problem: unknown) => void = () => {}
-  /** Of this session: whether the snapshot is done, and what waits for it. */
-  let snapshot = { isDone: false, done: () => {}, after: Promise.resolve() }
+  /** The snapshot of the current session: whether it is done, and a promise that resolves then. */
+  let snapshot = newSnapshot()
 
-  const realtime = openRealtime(context, source.bus.subscribe(), () => {
-    log.warn({ pipe: context.name }, 'events were lost on their way: everything is told again')
-    if (session?.role === 'leader') wantSnapshot()
-    else source.rescan()
+  const realtime = openRealtime(context, watcher.bus.subscribe(), () => {
+    log.warn({ pipe: context.name }, 'events lost; sending everything again')
+    if (session?.role === 'leader') requestSnapshot()
+    else watcher.rescan()
     auditWake.now()
   })
-  source.onOverflow(() => auditWake.now())
-  const commands = openCommands(context, { realtime, wantSnapshot, wantAudit: () => auditWake.now() })
+  watcher.onOverflow(() => auditWake.now())
+  const commands = openCommands(context, {
+    realtime,
+    requestSnapshot: requestSnapshot,
+    requestAudit: () => auditWake.now(),
+  })
 
   function launch(
     name: string,
@@ -92,14 +98,14 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
     return task
   }
 
-  function wantSnapshot(): void {
+  function requestSnapshot(): void {
     if (session === undefined) return
     tasks.get('snapshot')?.cancel()
     startSnapshot(session)
   }
 
   function startSnapshot(of: Session): void {
-    const mine = { isDone: false, done: () => {}, after: Promise.resolve() }
+    const mine = newSnapshot()
     mine.after = new Promise((resolve) => (mine.done = resolve))
     snapshot = mine
     launch('snapshot', of, role.signal, async (progress) => {
@@ -112,17 +118,17 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
   }
 
   function promote(of: Session): void {
-    log.info({ pipe: context.name, session_id: of.id }, 'this sensor leads')
+    log.info({ pipe: context.name, session_id: of.id }, 'became leader')
     role = new AbortController()
     const { signal } = role
     memory.clear()
     if (!snapshot.isDone) startSnapshot(of)
     let isFirst = true
     launch('audit', of, signal, async (progress) => {
-      if (isFirst) await progress.rest(snapshot.after)
-      else await progress.rest(auditWake.wait(of.auditMs, progress.signal))
+      if (isFirst) await progress.idle(snapshot.after)
+      else await progress.idle(auditWake.wait(of.auditMs, progress.signal))
       if (progress.signal.aborted) return undefined
-      // Not again at once when it fails: the pause is the recovery table's.
+      // A failed audit is retried after the pause of the recovery table.
       isFirst = false
       await runAudit(context, of, memory, progress).catch((problem: unknown) => {
         auditWake.now()
@@ -138,7 +144,7 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
   }
 
   function demote(of: Session): void {
-    log.info({ pipe: context.name, session_id: of.id }, 'this sensor follows')
+    log.info({ pipe: context.name, session_id: of.id }, 'became follower')
     role.abort()
   }
 
@@ -148,16 +154,14 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
       client_info: {
         agent_id: context.id,
         source_uri: context.root,
-        ...(context.sourceId === undefined ? {} : { source_id: context.sourceId }),
+        ...defined({ source_id: context.sourceId }),
       },
-      ...(context.sessionTimeoutSeconds === undefined
-        ? {}
-        : { session_timeout_seconds: context.sessionTimeoutSeconds }),
+      ...defined({ session_timeout_seconds: context.sessionTimeoutSeconds }),
     }
     const answer = sessionAnswer.parse(await sender.send('POST', 'pipe/session/', request, { key, signal }))
     sessions += 1
     memory.clear()
-    snapshot = { isDone: false, done: () => {}, after: Promise.resolve() }
+    snapshot = newSnapshot()
     return {
       id: answer.session_id,
       role: answer.role,
@@ -174,42 +178,42 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
       active: [...active],
       tasks: [...tasks.values()].map(({ health }) => ({ ...health, error: health.error ?? null })),
       lag: realtime.lag(),
-      source: source.stats(),
+      source: watcher.stats(),
       sessions,
     }
   }
 
-  /** One exchange; answers whether the server kept us waiting, or had something to say. */
-  async function beat(of: Session, intervalMs: number, signal: AbortSignal): Promise<boolean> {
+  /** Sends one heartbeat; returns whether the response changed the role or carried commands. */
+  async function heartbeat(of: Session, intervalMs: number, signal: AbortSignal): Promise<boolean> {
     const waitSeconds = Math.min(pipeLimits.waitSecondsMax, Math.floor(intervalMs / 10) / 100)
     const path = `pipe/session/${encodeURIComponent(of.id)}/heartbeat`
     const body = { can_realtime: isRealtimeReady, agent_status: agentStatus(), wait_seconds: waitSeconds }
-    // Longer than the wait, shorter than the session: a beat that hangs must leave time for another.
+    // Longer than the server's wait, shorter than the session timeout: a hung request must leave time for another.
     const timeoutMs = Math.max(1_000, Math.min(of.timeoutMs * 0.8, waitSeconds * 1_000 + 10_000))
     const answer = heartbeatAnswer.parse(await sender.send('POST', path, body, { key, signal, timeoutMs }))
-    const turned = answer.role !== of.role
-    if (turned) {
+    const roleChanged = answer.role !== of.role
+    if (roleChanged) {
       of.role = answer.role
       if (answer.role === 'leader') promote(of)
       else demote(of)
     }
     const list = (answer.commands ?? []).slice(0, pipeLimits.commandsMax)
     for (const command of list) void commands.run(of, command, signal)
-    return turned || list.length > 0
+    return roleChanged || list.length > 0
   }
 
-  /** Beats until the session is over. No other error ends it. */
+  /** Sends heartbeats until the session is obsolete. No other error ends it. */
   async function keepAlive(of: Session, signal: AbortSignal): Promise<void> {
-    let [lastOkMs, failures, late, isTold] = [clock.monotonicMs(), 0, 0, false]
+    let [lastOkMs, failures, failuresAfterTimeout, serverKnowsRealtime] = [clock.monotonicMs(), 0, 0, false]
     while (!signal.aborted) {
       const beganMs = clock.monotonicMs()
-      // Until the server knows that we follow changes, no barrier waits for us: it should not take long to learn it.
-      const intervalMs = Math.min(of.timeoutMs / 3, isTold ? Infinity : untoldMs)
-      const tells = isRealtimeReady
+      // The server sends barriers only to sensors that it knows to be realtime, so it must learn this soon.
+      const intervalMs = Math.min(of.timeoutMs / 3, serverKnowsRealtime ? Infinity : firstBeatsMs)
+      const reportsRealtime = isRealtimeReady
       let pauseMs: number
       try {
-        const busy = await beat(of, intervalMs, signal)
-        isTold = tells
+        const busy = await heartbeat(of, intervalMs, signal)
+        serverKnowsRealtime = reportsRealtime
         ;[lastOkMs, failures, consecutive, error] = [clock.monotonicMs(), 0, 0, undefined]
         pauseMs = busy ? 0 : Math.max(0, intervalMs - (clock.monotonicMs() - beganMs))
       } catch (problem) {
@@ -217,33 +221,34 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
         if (signal.aborted) return
         failures += 1
         consecutive = failures
-        error = textOf(problem)
-        const kind = kindOf(problem, false)
+        error = shortMessage(problem)
+        const kind = failureKind(problem, false)
         const recovery = recoveryFor({ kind, stopping: false, consecutive: failures })
         const fields = { pipe: context.name, session_id: of.id, error, failures }
-        if (recovery.isCritical) critical(log, fields, 'heartbeats keep failing; they go on for ever')
-        else log.warn(fields, 'a heartbeat failed')
-        // While the session may still be alive, it is worth more than a quiet network.
+        if (recovery.isCritical) critical(log, fields, 'heartbeats keep failing and are retried')
+        else log.warn(fields, 'heartbeat failed')
+        // Retry quickly while the session may still be alive.
         const mayLive = clock.monotonicMs() - lastOkMs < of.timeoutMs
-        // Once it cannot, the pauses begin anew: what was tried in haste before says nothing about when the server is back.
-        late = mayLive ? 0 : late + 1
+        // After the session timeout the pauses start at their minimum again: the quick retries before do not count.
+        failuresAfterTimeout = mayLive ? 0 : failuresAfterTimeout + 1
         pauseMs = mayLive
           ? Math.min(intervalMs, Math.max(recovery.pauseMs, pauseMinMs) / 5)
-          : recoveryFor({ kind, stopping: false, consecutive: late }).pauseMs
+          : recoveryFor({ kind, stopping: false, consecutive: failuresAfterTimeout }).pauseMs
       }
       await clock.sleep(pauseMs, signal)
     }
   }
 
-  async function live(of: Session, signal: AbortSignal): Promise<void> {
-    const scope = new AbortController()
-    const stop = () => scope.abort()
-    signal.addEventListener('abort', stop, { once: true })
+  async function runSession(of: Session, signal: AbortSignal): Promise<void> {
+    const scope = linkAbort(signal)
     session = of
     const ended = new Promise<never>((_, reject) => (endSession = reject))
-    log.info({ pipe: context.name, session_id: of.id, session_role: of.role, timeoutMs: of.timeoutMs }, 'session made')
+    log.info(
+      { pipe: context.name, session_id: of.id, session_role: of.role, timeoutMs: of.timeoutMs },
+      'session created',
+    )
     launch('realtime', of, scope.signal, async (progress) => {
-      await progress.rest(source.watching(progress.signal))
+      await progress.idle(watcher.watching(progress.signal))
       isRealtimeReady = true
       return realtime.step(of, progress)
     })
@@ -251,7 +256,6 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
     try {
       await Promise.race([keepAlive(of, scope.signal), ended])
     } finally {
-      signal.removeEventListener('abort', stop)
       session = undefined
       role.abort()
       scope.abort()
@@ -267,36 +271,40 @@ export function openPipe(context: PipeContext, units: () => readonly HealthUnit[
         const made = await connect(signal)
         failures = 0
         ;[consecutive, error] = [0, undefined]
-        await live(made, signal)
-        if (signal.aborted) await farewell(made)
+        await runSession(made, signal)
+        if (signal.aborted) await disconnect(made)
         continue
       } catch (problem) {
-        const kind = kindOf(problem, false)
+        const kind = failureKind(problem, false)
         if (kind === 'runtime_error') failures += 1
         consecutive = failures
-        error = textOf(problem)
+        error = shortMessage(problem)
         recovery = recoveryFor({ kind, stopping: signal.aborted, consecutive: failures })
         const fields = { pipe: context.name, error, failures, pauseMs: recovery.pauseMs }
-        if (recovery.isCritical) critical(log, fields, 'no session can be made; it is tried again for ever')
-        else log.warn(fields, kind === 'session_obsolete' ? 'the session is over; making another' : 'no session')
+        if (recovery.isCritical) critical(log, fields, 'cannot create a session; still retrying')
+        else
+          log.warn(
+            fields,
+            kind === 'session_obsolete' ? 'session obsolete; creating another' : 'cannot create a session',
+          )
       }
       restarts += 1
       await clock.sleep(recovery.pauseMs, signal)
     }
   }
 
-  /** Says goodbye, so that a follower leads at once; the server's time limit does it otherwise. */
-  async function farewell(of: Session): Promise<void> {
+  /** Ends the session, so that a follower becomes leader at once instead of after the session timeout. */
+  async function disconnect(of: Session): Promise<void> {
     const path = `pipe/session/${encodeURIComponent(of.id)}`
     await sender.send('DELETE', path, undefined, { key, timeoutMs: 2_000 }).catch((problem: unknown) => {
-      log.info({ pipe: context.name, error: textOf(problem) }, 'the server did not hear our goodbye')
+      log.info({ pipe: context.name, error: shortMessage(problem) }, 'cannot end the session on the server')
     })
   }
 
   return {
     name: context.name,
     run,
-    wantAudit: () => auditWake.now(),
+    requestAudit: () => auditWake.now(),
     status: () => ({
       session,
       isRealtimeReady,

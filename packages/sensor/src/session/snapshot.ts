@@ -1,13 +1,13 @@
-/** One snapshot: everything that is there, told once; the last request says that it was all. Deletes nothing. */
+/** Runs one snapshot: reports every entry once and marks the end with a last request. A snapshot deletes nothing. */
 import type { ScanReport } from '../scan/scanner.js'
 import { endBody, rowsBody, type PipeContext, type Session } from './context.js'
 import { ingest } from './ingest.js'
 import type { Progress } from './task.js'
 
 export async function runSnapshot(context: PipeContext, session: Session, progress: Progress): Promise<ScanReport> {
-  const { clock, source, scanner, log } = context
-  // Watches first, then the scan: what changes meanwhile is seen by one of them.
-  await progress.rest(source.watching(progress.signal))
+  const { clock, watcher, scanner, log } = context
+  // Start the watches before the scan, so that one of them sees every change during the scan.
+  await progress.idle(watcher.watching(progress.signal))
   const report = await scanner.scan({
     mode: 'snapshot',
     from: ['/'],
@@ -19,6 +19,6 @@ export async function runSnapshot(context: PipeContext, session: Session, progre
     },
   })
   await ingest(context, session, endBody('snapshot', {}), progress.signal)
-  log.info({ pipe: context.name, ...report }, 'snapshot done')
+  log.info({ pipe: context.name, ...report }, 'snapshot sent')
   return report
 }

@@ -1,9 +1,9 @@
-/** Tasks that fail, hang and are paused. */
+/** Tests tasks that fail, hang and are paused. */
 import type { Clock } from '@bellwether/base'
 import { describe, expect, it } from 'vitest'
 import { startTask, type Progress } from './task.js'
 
-/** Time passes only in sleeps, and only when told to: each sleep takes what it says, or a jump instead. */
+/** Time passes only in sleeps: each sleep takes its duration, or a jump instead. */
 function steppedClock() {
   let nowMs = 0
   const jumps: number[] = []
@@ -20,7 +20,7 @@ function steppedClock() {
 
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
-/** One look of the judge. */
+/** One progress check. */
 const judgedMs = 1_000
 
 describe('a task', () => {
@@ -39,7 +39,7 @@ describe('a task', () => {
     return { health: task.health, attempts, elapsedMs: stepped.clock.monotonicMs() }
   }
 
-  it('[V5.1] that crashes is counted and started again after its pause', async () => {
+  it('[V5.1] a crashed task is counted and started again after a pause', async () => {
     const { health, attempts, elapsedMs } = await run(async (_, attempt) => {
       if (attempt < 3) throw new Error('broken')
       return undefined
@@ -49,7 +49,7 @@ describe('a task', () => {
     expect(elapsedMs).toBeGreaterThanOrEqual(15_000)
   })
 
-  it('[V5.5] that shows no progress for 60 s is cancelled and started again, even if it ignores the cancelling', async () => {
+  it('[V5.5] a task without progress for 60 s is cancelled and started again, even if it ignores the cancellation', async () => {
     let cancelled = false
     const { health, attempts } = await run(async (progress, attempt) => {
       if (attempt > 1) return undefined
@@ -61,20 +61,20 @@ describe('a task', () => {
     expect(health).toMatchObject({ stuck: 1, restarts: 1 })
   })
 
-  it('[V5.5] that makes progress, or rests as it should, is left alone', async () => {
+  it('[V5.5] a task that makes progress or idles is not cancelled', async () => {
     const { clock } = steppedClock()
     const { health } = await run(async (progress) => {
       for (let turn = 0; turn < 100; turn += 1) {
         await clock.sleep(judgedMs)
         progress.moved()
       }
-      await progress.rest(clock.sleep(judgedMs))
+      await progress.idle(clock.sleep(judgedMs))
       return undefined
     })
     expect(health).toMatchObject({ stuck: 0, restarts: 0 })
   })
 
-  it('[V5.5] is not blamed for a pause of the whole process', async () => {
+  it('[V5.5] a pause of the process does not count as a lack of progress', async () => {
     const { health } = await run(async () => {
       for (let turn = 0; turn < 6; turn += 1) await new Promise((resolve) => setImmediate(resolve))
       return undefined
@@ -82,7 +82,7 @@ describe('a task', () => {
     expect(health).toMatchObject({ stuck: 0, restarts: 0 })
   })
 
-  it('[V1.6] whose step was cancelled, while nobody stops, goes on', async () => {
+  it('[V1.6] a task whose step was cancelled continues unless it is stopping', async () => {
     const { attempts, health } = await run(async (_, attempt) => {
       if (attempt === 1) throw new DOMException('cancelled', 'AbortError')
       return undefined
@@ -91,7 +91,7 @@ describe('a task', () => {
     expect(health.consecutive).toBe(0)
   })
 
-  it('[V5.2] fails for ever without an end: loud from the fifth time on', async () => {
+  it('[V5.2] a task that always fails never ends and logs critical from the fifth time on', async () => {
     const { clock } = steppedClock()
     const loud: string[] = []
     const over = new AbortController()

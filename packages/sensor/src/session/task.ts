@@ -1,29 +1,29 @@
 /**
- * A restartable task: runs a step again and again, and survives whatever the step does. Always: a step that fails is
- * counted and tried again after a pause from the recovery table; one that shows no progress for `stuckMs` is cancelled
- * and started again, even if it ignores the cancelling; the time in which this process was itself paused does not count.
+ * A restartable task: repeats a step and survives its failures. A failed step is counted and retried after the pause of the
+ * recovery table. A step without progress for `stuckMs` is cancelled and started again, even if it ignores the cancellation;
+ * time during which this process was paused does not count.
  */
-import { type Clock, critical, type Log } from '@bellwether/base'
-import { kindOf, recoveryFor, textOf } from './recovery.js'
+import { type Clock, critical, linkAbort, type Log } from '@bellwether/base'
+import { failureKind, recoveryFor, shortMessage } from './recovery.js'
 
 export interface TaskOptions {
   readonly name: string
   readonly clock: Clock
   readonly log: Log
-  /** Ends the task for good. */
+  /** Ends the task. */
   readonly signal: AbortSignal
   readonly stuckMs: number
-  /** Told of a session that the server has ended; the task then ends. */
+  /** Called when the server has ended the session; the task then ends. */
   readonly onObsolete?: (error: unknown) => void
 }
 
-/** What a step may say of itself. */
+/** How a step reports its progress. */
 export interface Progress {
   readonly signal: AbortSignal
-  /** Something moved. */
+  /** The step made progress. */
   moved(): void
-  /** Nothing will move until the promise settles, and that is as it should be. */
-  rest<T>(promise: Promise<T>): Promise<T>
+  /** The step waits for a promise; the wait does not count as a lack of progress. */
+  idle<T>(promise: Promise<T>): Promise<T>
 }
 
 export interface TaskHealth {
@@ -34,7 +34,7 @@ export interface TaskHealth {
   error: string | undefined
 }
 
-const judgeMs = 1_000
+const checkMs = 1_000
 
 export interface Task {
   readonly health: TaskHealth
@@ -43,24 +43,19 @@ export interface Task {
   cancel(): void
 }
 
-/** `step` answers after how many milliseconds it wants to be called again; undefined: it is finished. */
+/** `step` returns the ms until its next call, or undefined when it is finished. */
 export function startTask(options: TaskOptions, step: (progress: Progress) => Promise<number | undefined>): Task {
   const { name, clock, log } = options
   const health: TaskHealth = { name, restarts: 0, consecutive: 0, stuck: 0, error: undefined }
-  const over = new AbortController()
-  const end = () => over.abort()
-  if (options.signal.aborted) end()
-  options.signal.addEventListener('abort', end, { once: true })
+  const over = linkAbort(options.signal)
 
   async function attempt(): Promise<number | undefined> {
-    const run = new AbortController()
-    const cancel = () => run.abort()
-    over.signal.addEventListener('abort', cancel, { once: true })
+    const run = linkAbort(over.signal)
     let [silentMs, resting] = [0, 0]
     const progress: Progress = {
       signal: run.signal,
       moved: () => void (silentMs = 0),
-      async rest(promise) {
+      async idle(promise) {
         resting += 1
         try {
           return await promise
@@ -70,13 +65,13 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
         }
       },
     }
-    /** Counts only what it saw itself: a jump of the clock is a pause of this process, not of the step. */
-    async function judge(): Promise<never> {
+    /** Counts at most two checks per wake-up: a longer gap is a pause of this process, not of the step. */
+    async function watchProgress(): Promise<never> {
       for (let beforeMs = clock.monotonicMs(); ;) {
-        await clock.sleep(judgeMs, run.signal)
+        await clock.sleep(checkMs, run.signal)
         if (run.signal.aborted) throw new DOMException('cancelled', 'AbortError')
         const nowMs = clock.monotonicMs()
-        silentMs += resting > 0 ? 0 : Math.min(nowMs - beforeMs, 2 * judgeMs)
+        silentMs += resting > 0 ? 0 : Math.min(nowMs - beforeMs, 2 * checkMs)
         beforeMs = nowMs
         if (silentMs < options.stuckMs) continue
         health.stuck += 1
@@ -84,9 +79,8 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
       }
     }
     try {
-      return await Promise.race([step(progress), judge()])
+      return await Promise.race([step(progress), watchProgress()])
     } finally {
-      over.signal.removeEventListener('abort', cancel)
       run.abort()
     }
   }
@@ -100,7 +94,7 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
         health.error = undefined
         if (pauseMs === undefined) return
       } catch (error) {
-        const kind = kindOf(error, true)
+        const kind = failureKind(error, true)
         if (kind === 'session_obsolete') {
           options.onObsolete?.(error)
           return
@@ -110,16 +104,16 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
         const recovery = recoveryFor({ kind, stopping, consecutive: health.consecutive })
         if (recovery.next === 'end') return
         health.restarts += 1
-        health.error = textOf(error)
+        health.error = shortMessage(error)
         pauseMs = recovery.pauseMs
         const fields = { task: name, error: health.error, restarts: health.restarts, pauseMs }
-        if (recovery.isCritical) critical(log, fields, 'a task keeps failing; it is tried again for ever')
-        else log.warn(fields, 'a task failed and is started again')
+        if (recovery.isCritical) critical(log, fields, 'task keeps failing and is retried every minute')
+        else log.warn(fields, 'task failed and will be retried')
       }
       await clock.sleep(pauseMs, over.signal)
     }
   }
 
-  const ended = run().finally(() => options.signal.removeEventListener('abort', end))
-  return { health, ended, cancel: end }
+  const ended = run().finally(() => over.release())
+  return { health, ended, cancel: () => over.abort() }
 }

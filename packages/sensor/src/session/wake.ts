@@ -1,5 +1,5 @@
-/** A wait that somebody may end early. A ring while nobody waits ends the next wait at once: none is lost. */
-import type { Clock } from '@bellwether/base'
+/** A wait that can be ended early. A call of `now` while no wait is active ends the next one at once, so none is lost. */
+import { linkAbort, type Clock } from '@bellwether/base'
 
 export interface Wake {
   now(): void
@@ -7,24 +7,22 @@ export interface Wake {
 }
 
 export function makeWake(clock: Clock): Wake {
-  let rung = false
+  let called = false
   let end: (() => void) | undefined
   return {
     now() {
-      rung = true
+      called = true
       end?.()
     },
     async wait(ms, signal) {
-      if (!rung && !signal.aborted) {
-        const over = new AbortController()
-        const stop = () => over.abort()
-        end = stop
-        signal.addEventListener('abort', stop, { once: true })
+      if (!called && !signal.aborted) {
+        const over = linkAbort(signal)
+        end = over.abort
         await clock.sleep(ms, over.signal)
-        signal.removeEventListener('abort', stop)
-        if (end === stop) end = undefined
+        over.release()
+        if (end === over.abort) end = undefined
       }
-      rung = false
+      called = false
     },
   }
 }

@@ -1,31 +1,30 @@
 /**
- * What the kernel reported and nobody has looked at yet, one entry a name: a file that was created, written a hundred
- * times and closed is looked at once. Pure. Always: entries keep the order of their first report; nothing is lost by
- * merging, because a look says what is there now and the entry remembers what the look cannot: that the old one went,
- * and whether the last writer has closed.
+ * Collects kernel events until the watcher handles them, one change per name: a file that was created, written a hundred times
+ * and closed is read once. Pure. Changes keep the order of their first event. Merging loses nothing: reading the file shows
+ * its current state, and the change records what the read cannot show, such as a deletion or an open writer.
  */
 import type { RawEvent } from './inotify.js'
 import { mask } from './inotify.js'
 
 export interface Change {
-  /** Where it was when the kernel reported it. */
+  /** The directory at the time of the event. */
   readonly directory: string
   readonly name: string
-  /** Deleted or moved away at some time in between. */
+  /** Deleted or moved away since the first event. */
   gone: boolean
-  /** The last of them was a move: what was below lives on elsewhere. */
+  /** The last removal was a move: everything below still exists elsewhere. */
   movedAway: boolean
   goneDirectory: boolean
   /** Created or moved here. */
   arrived: boolean
-  /** open: written and not closed; closed: written and closed, or moved here whole; same: neither. */
+  /** open: written and not closed; closed: written and closed, or moved here complete; same: not written. */
   writing: 'open' | 'closed' | 'same'
   sinceMs: number
 }
 
 export class Changes {
   readonly #ready = new Map<string, Change>()
-  /** Written and not closed, nothing else: told after a pause, because a busy writer reports every write. */
+  /** Only written and not closed: reported after a pause, because a busy writer causes an event per write. */
   readonly #partial = new Map<string, Change>()
   readonly #pauseMs: number
 
@@ -50,7 +49,7 @@ export class Changes {
     this.#ready.set(key, change)
   }
 
-  /** Takes the next ones, oldest first; `all` takes also those that would wait. */
+  /** Takes the next changes, oldest first; `all` includes those that would wait. */
   take(max: number, nowMs: number, all: boolean): Change[] {
     const taken: Change[] = []
     for (const [key, change] of this.#partial) {

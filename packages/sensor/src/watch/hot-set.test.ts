@@ -1,4 +1,4 @@
-/** Which directories are watched, on clocks that disagree. */
+/** Tests the selection of watched directories with clocks that differ. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { driftOf, hottest, watchLimit } from './hot-set.js'
@@ -7,7 +7,7 @@ const day = 86_400
 const now = 1_700_000_000
 
 describe('the hot watch set', () => {
-  it('[V3.1] the newest directories are chosen, the oldest of them first to go', () => {
+  it('[V3.1] selects the newest directories, the oldest of them first to be evicted', () => {
     const directories = [
       { path: '/new', mtime: now - 1 },
       { path: '/old', mtime: now - 100 * day },
@@ -16,7 +16,7 @@ describe('the hot watch set', () => {
     expect(hottest(directories, 2, 0, now).map(({ path }) => path)).toEqual(['/mid', '/new'])
   })
 
-  it('[V3.1] drift is the 99th percentile of the times: a few files from 2050 move nothing', () => {
+  it('[V3.1] the drift is the 99th percentile of mtimes: a few files dated 2050 do not move it', () => {
     const times = Array.from({ length: 1_000 }, (_, at) => now + 7_200 - at)
     const honest = driftOf(times, now)
     expect(honest).toBeCloseTo(7_200, -2)
@@ -24,7 +24,7 @@ describe('the hot watch set', () => {
     expect(Math.abs(driftOf(forged, now) - honest)).toBeLessThan(60)
   })
 
-  it('[V3.1] a server two hours ahead or behind gives the same order, and no stamp is in the future', () => {
+  it('[V3.1] a file server two hours ahead or behind gives the same order and no time in the future', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(fc.integer({ min: 1, max: 1_000_000 }), { minLength: 1, maxLength: 200 }),
@@ -41,7 +41,7 @@ describe('the hot watch set', () => {
             .sort((a, b) => a - b)
             .slice(0, limit)
             .map((age) => `/${age}`)
-          // Those from the future are all "now", so that their order among themselves does not matter.
+          // Times in the future all become "now", so their order does not matter.
           expect(new Set(chosen.map(({ path }) => path)).size).toBe(expected.length)
           for (const { at } of chosen) expect(at).toBeLessThanOrEqual(now)
           const coldest = Math.min(...chosen.map(({ at }) => at))
@@ -52,7 +52,7 @@ describe('the hot watch set', () => {
     )
   })
 
-  it('[V3.1] the limit is 50,000, or what was asked for, and never more than 80 % of the kernel’s', () => {
+  it('[V3.1] the limit is 50,000 or the requested number, at most 80 % of the kernel’s', () => {
     expect(watchLimit(undefined, 1_000_000)).toBe(50_000)
     expect(watchLimit(undefined, 8_192)).toBe(6_553)
     expect(watchLimit(100, 8_192)).toBe(100)

@@ -1,17 +1,17 @@
 /**
- * From kernel events to rows. Always: what is told is what a look shows now, never what an event supposes; a new watch is
- * followed by a listing, so that nothing made before the watch goes unseen; a directory that moved is a delete there and
- * a new directory here; after an overflow every watched directory is listed again. Deletes that an overflow swallowed
- * are left to the audit that the overflow asks for. Works in slices: between two of them the kernel's queue is emptied.
+ * Turns kernel events into rows. A row always reports what the disk shows now, never what an event implies. A new watch is
+ * followed by a listing, so that entries created before the watch are seen. A moved directory is a delete and a new directory.
+ * After an overflow every watched directory is listed again; the audit that follows finds lost deletes. The watcher works in
+ * slices and reads the kernel's queue between them.
  */
-import { childOf, nameOf, parentOf, type Disk, type Found } from '../disk/disk.js'
-import { goneRow, rowText } from '../disk/row.js'
+import { childOf, nameOf, parentOf, type Disk, type DiskEntry } from '../disk/disk.js'
+import { deletedRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
 import { Changes, type Change } from './changes.js'
 import { mask, type Inotify, type RawEvent } from './inotify.js'
 import { RowCollector } from './row-collector.js'
 import { WatchSet } from './watch-set.js'
-import { noStats, type Part, type Watcher, type WatchStats } from './messages.js'
+import { noStats, type RowGroup, type Watcher, type WatchStats } from './messages.js'
 
 export interface InotifyWatcherOptions {
   readonly disk: Disk
@@ -20,16 +20,16 @@ export interface InotifyWatcherOptions {
   /** Seconds since the epoch on the file server's clock. */
   readonly serverNow: () => number
   readonly monotonicMs: () => number
-  /** A file that nobody touched for this long is taken for complete. */
+  /** A file without changes for this long counts as complete. */
   readonly hotSeconds: number
   readonly partialPauseMs: number
 }
 
-// About 10 ms of looking: the kernel's queue of 16,384 events does not fill in that time.
+// About 10 ms of work: the kernel's queue of 16,384 events does not fill in that time.
 const sliceMax = 2_000
-// Reported and not looked at; more stay in the kernel's queue, whose overflow says so.
+// Unhandled changes; further events stay in the kernel's queue, which reports its overflow.
 const pendingMax = 400_000
-// Files that are being written; beyond it the oldest is taken for closed.
+// Files being written; above it the oldest counts as closed.
 const openMax = 100_000
 const rowsPerPart = 1_000
 
@@ -39,13 +39,13 @@ export class InotifyWatcher implements Watcher {
   readonly #set: WatchSet
   readonly #changes: Changes
   readonly #rows = new RowCollector(rowsPerPart)
-  /** Directories to watch and list, unless their time is still the one given. Those before `#listed` are done. */
+  /** Directories to watch, and to list unless their mtime equals `unless`. Those before `#listed` are done. */
   #listings: { readonly path: string; readonly unless?: number }[] = []
   #listed = 0
-  /** Given up while events of theirs were still under way. */
+  /** Evicted watches whose events may still be in the queue. */
   readonly #evicted = new Map<number, string>()
   readonly #open = new Set<string>()
-  /** Directories whose own time may have moved. */
+  /** Directories whose mtime may have changed. */
   readonly #touched = new Set<string>()
   #overflowed = false
 
@@ -55,8 +55,8 @@ export class InotifyWatcher implements Watcher {
     this.#changes = new Changes(options.partialPauseMs)
   }
 
-  watch(directories: readonly DirectoryTime[], tell: boolean): void {
-    for (const { path, mtime } of directories) this.#listings.push(tell ? { path } : { path, unless: mtime })
+  watch(directories: readonly DirectoryTime[], report: boolean): void {
+    for (const { path, mtime } of directories) this.#listings.push(report ? { path } : { path, unless: mtime })
   }
 
   rescan(): void {
@@ -75,13 +75,13 @@ export class InotifyWatcher implements Watcher {
 
   step(all: boolean): boolean {
     const changes = this.#changes.take(sliceMax, this.#options.monotonicMs(), all)
-    for (const change of changes) this.#look(change)
+    for (const change of changes) this.#report(change)
     for (let rows = changes.length; rows < sliceMax && this.#listed < this.#listings.length; this.#listed += 1) {
       const next = this.#listings[this.#listed]!
       rows += 1 + this.#list(next.path, next.unless)
     }
     if (this.#listed === this.#listings.length) [this.#listings, this.#listed] = [[], 0]
-    for (const path of this.#touched) this.#tellDirectory(path)
+    for (const path of this.#touched) this.#reportDirectory(path)
     this.#touched.clear()
     this.stats.watches = this.#set.size
     return this.#listings.length > 0 || this.#changes.hasReady || (all && this.#changes.hasPartial)
@@ -90,7 +90,7 @@ export class InotifyWatcher implements Watcher {
   get hasDeletes(): boolean {
     return this.#rows.hasDeletes
   }
-  take(): Part[] {
+  take(): RowGroup[] {
     return this.#rows.take()
   }
   wait(ms: number): void {
@@ -105,7 +105,7 @@ export class InotifyWatcher implements Watcher {
     else if ((event.mask & mask.ignored) !== 0) {
       this.#set.forget(event.watch)
       this.#evicted.delete(event.watch)
-    } else if ((event.mask & (mask.deletedSelf | mask.movedSelf)) !== 0) this.#selfWent(event.watch)
+    } else if ((event.mask & (mask.deletedSelf | mask.movedSelf)) !== 0) this.#directoryRemoved(event.watch)
     else {
       const directory = this.#set.pathOf(event.watch) ?? this.#evicted.get(event.watch)
       if (directory === undefined) return
@@ -114,23 +114,23 @@ export class InotifyWatcher implements Watcher {
     }
   }
 
-  /** A watched directory went; where its parent is watched too, that says so as well, and twice does no harm. */
-  #selfWent(watch: number): void {
+  /** A watched directory was removed. If its parent is watched too, the parent's event reports it. */
+  #directoryRemoved(watch: number): void {
     const path = this.#set.pathOf(watch)
     if (path === undefined || path === '/' || this.#set.has(parentOf(path))) return
     this.#forgetUnder(path)
-    if (this.#options.disk.look(path) === 'gone') this.#rows.add('delete', goneRow(path))
+    if (this.#options.disk.stat(path) === 'gone') this.#rows.add('delete', deletedRow(path))
     else this.#listings.push({ path })
   }
 
-  #look(change: Change): void {
+  #report(change: Change): void {
     const { directory } = change
     this.#set.touch(directory)
     const path = childOf(directory, change.name)
     if (change.gone || change.arrived) this.#touched.add(directory)
-    if (this.#options.disk.hides?.(path) === true) return
-    if (change.gone) this.#tellGone(path, change)
-    const found = this.#options.disk.look(path)
+    if (this.#options.disk.isExcluded?.(path) === true) return
+    if (change.gone) this.#reportDeleted(path, change)
+    const found = this.#options.disk.stat(path)
     if (typeof found === 'string') {
       if (found === 'gone') this.stats.vanished += change.gone ? 0 : 1
       else this.stats.denied += 1
@@ -139,27 +139,27 @@ export class InotifyWatcher implements Watcher {
     const isNew = change.gone || change.arrived
     if (found.isDirectory) {
       this.#rows.add(isNew ? 'insert' : 'update', rowText(path, found, { atomic: true }))
-      // One that was created since, and found by its parent's listing, is watched and listed already.
+      // A directory that its parent's listing has found is already watched and listed.
       const isListed = !change.gone && change.writing === 'open' && this.#set.has(path)
       if (isNew && !isListed) this.#listings.push({ path })
       return
     }
-    const atomic = this.#isWhole(path, found, change.writing)
+    const atomic = this.#isComplete(path, found, change.writing)
     this.#rows.add(isNew ? 'insert' : 'update', rowText(path, found, { atomic }))
   }
 
-  #tellGone(path: string, change: Change): void {
+  #reportDeleted(path: string, change: Change): void {
     this.#open.delete(path)
-    this.#rows.add('delete', goneRow(path))
+    this.#rows.add('delete', deletedRow(path))
     if (!change.goneDirectory) return
-    // A directory can be removed only when it is empty: what was below has said so. One that moved took it along.
+    // Only an empty directory can be deleted, so its entries were reported before. A moved one takes its entries along.
     if (change.movedAway || change.arrived) this.#forgetUnder(path)
     else this.#unwatch(path)
   }
 
-  #isWhole(path: string, found: Found, writing: Change['writing']): boolean {
+  #isComplete(path: string, found: DiskEntry, writing: Change['writing']): boolean {
     if (writing === 'closed') this.#open.delete(path)
-    // Links, sockets and further names of a file are made whole.
+    // Links, sockets and additional hard links are complete at once.
     else if (writing === 'open' && found.isRegular && found.links < 2) {
       this.#open.add(path)
       if (this.#open.size > openMax) for (const oldest of this.#open) return this.#open.delete(oldest) && false
@@ -167,13 +167,13 @@ export class InotifyWatcher implements Watcher {
     return !this.#open.has(path)
   }
 
-  /** Watches, then lists: in this order nothing falls between. Answers how many entries it saw. */
+  /** Watches, then lists, so that no change is missed in between. Returns how many entries it saw. */
   #list(path: string, unless: number | undefined): number {
     const { disk, serverNow, hotSeconds } = this.#options
     const known = this.#set.has(path)
     if (!this.#addWatch(path)) {
       if (known) this.#forgetUnder(path)
-      if (known) this.#rows.add('delete', goneRow(path))
+      if (known) this.#rows.add('delete', deletedRow(path))
       return 0
     }
     if (unless !== undefined && this.#timeOf(path) === unless) return 0
@@ -194,13 +194,13 @@ export class InotifyWatcher implements Watcher {
   }
 
   /**
-   * False: there is nothing to list. Adding again is how a directory that took another's place gets its own watch. One
-   * that cannot be watched is still told of, and left to the audit.
+   * Returns false if there is nothing to list. Adding a watch again gives a directory that replaced another its own watch. A
+   * directory that cannot be watched is still reported; audits cover it.
    */
   #addWatch(path: string): boolean {
     const { inotify } = this.#options
     const before = this.#set.watchOf(path)
-    if (before === undefined) this.#evict(this.#set.crowded())
+    if (before === undefined) this.#evict(this.#set.toEvict())
     let watch = inotify.add(path)
     if (watch === 'full') {
       this.#evict(this.#set.quietest())
@@ -234,12 +234,12 @@ export class InotifyWatcher implements Watcher {
   }
 
   #timeOf(path: string): number | undefined {
-    const found = this.#options.disk.look(path)
+    const found = this.#options.disk.stat(path)
     return typeof found === 'string' ? undefined : found.mtime
   }
 
-  #tellDirectory(path: string): void {
-    const found = this.#options.disk.look(path)
+  #reportDirectory(path: string): void {
+    const found = this.#options.disk.stat(path)
     if (typeof found === 'string' || !found.isDirectory) return
     found.name = nameOf(path)
     this.#rows.add('update', rowText(path, found, { atomic: true }))

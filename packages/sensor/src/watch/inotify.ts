@@ -1,6 +1,6 @@
 /**
- * inotify as the kernel gives it: one descriptor, watches on directories only, events in blocks. Reads never block: the
- * caller waits in poll, together with a descriptor that wakes it. What events mean is left to the watcher.
+ * The inotify calls of the kernel: one descriptor, watches on directories only, events read in blocks. Reads never block;
+ * `wait` polls the descriptor together with one that wakes the thread. The watcher interprets the events.
  */
 import { decodeFileName } from '@bellwether/protocol'
 import { bytesOf, missOf, type Miss } from '../disk/disk.js'
@@ -22,11 +22,11 @@ export const mask = {
   isDirectory: 0x40000000,
 } as const
 
-/** Also: only directories, never through a symbolic link, nothing more of a file that was unlinked while open. */
+/** The last three bits: only directories, no symbolic links, no events of files that were unlinked while open. */
 const wanted = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x01000000 | 0x02000000 | 0x04000000
 const nonBlockCloseOnExec = 0o4000 | 0o2000000
 const noSpace = 28
-// About 5,000 events of usual names.
+// About 5,000 events with typical names.
 const blockBytes = 262_144
 const pathBytes = 8_192
 const pollIn = 1
@@ -38,17 +38,17 @@ export interface RawEvent {
 }
 
 export interface Inotify {
-  /** A descriptor; `full`: the kernel gives this user no more watches. */
+  /** The watch descriptor; `full` if the kernel's limit for this user is reached. */
   add(path: string): number | Miss | 'full'
   remove(watch: number): void
-  /** Hands over what one read gives; false when there is nothing to read. */
+  /** Passes on the events of one read; false if there was nothing to read. */
   drain(each: (event: RawEvent) => void): boolean
-  /** Waits until there is something to read, somebody wakes us, or the time is over. */
+  /** Waits until there is something to read, the wake descriptor fires, or the time is up. */
   wait(ms: number): void
   close(): void
 }
 
-/** Undefined where the kernel refuses one (no inotify, or too many instances). */
+/** Undefined if the kernel rejects it (no inotify, or too many instances). */
 export function openInotify(root: Uint8Array, libc: Libc, wakeFd: number): Inotify | undefined {
   const fd = libc.inotifyInit(nonBlockCloseOnExec)
   if (fd < 0) return undefined

@@ -1,10 +1,10 @@
-/** What the source and its watching thread say to each other, and what a watcher of either kind does for the thread. */
+/** The messages between the root watcher and its thread, and the interface of the inotify and polling watchers. */
 import type { FileEventType } from '@bellwether/protocol'
 import type { RootIdentity } from '../disk/root.js'
 import type { DirectoryTime } from './hot-set.js'
 
-/** Rows of one kind, in order, as JSON text. */
-export interface Part {
+/** Consecutive rows of one event type, as JSON text. */
+export interface RowGroup {
   readonly type: FileEventType
   readonly rows: string
   readonly count: number
@@ -12,7 +12,7 @@ export interface Part {
 
 export interface WatchStats {
   watches: number
-  /** Directories that should be watched and are not: the set or the kernel's limit is full. */
+  /** Directories that are not watched because the watch set or the kernel's limit is full. */
   unwatched: number
   evictions: number
   denied: number
@@ -27,30 +27,30 @@ export interface WatchSetup {
   readonly pinned: RootIdentity
   readonly limit: number
   readonly wakeFd: number
-  /** What this host's clock, as the sensor sees it, is ahead of the system's. */
+  /** Ms that the sensor's clock is ahead of the system clock (tests skew it). */
   readonly wallOffsetMs: number
-  /** Seconds that the file server's clock is ahead of ours. */
+  /** Seconds that the file server's clock is ahead of this host's. */
   readonly drift: number
   readonly hotSeconds: number
   readonly pollMs: number
   readonly partialPauseMs: number
-  /** First word: 1 while nobody takes what we send. */
-  readonly held: SharedArrayBuffer
+  /** First word: 1 while no pipe keeps up with the events. */
+  readonly backpressure: SharedArrayBuffer
 }
 
 export type ToWatchThread =
-  /** Oldest first. `tell`: report what is in them; else only where the time has moved since it was read. */
-  | { readonly type: 'watch'; readonly directories: readonly DirectoryTime[]; readonly tell: boolean }
+  /** Oldest first. `report`: report their entries; otherwise only those of directories whose mtime has changed. */
+  | { readonly type: 'watch'; readonly directories: readonly DirectoryTime[]; readonly report: boolean }
   | { readonly type: 'sync'; readonly id: number }
-  /** Report again whatever is in the watched directories. */
+  /** Report the entries of all watched directories again. */
   | { readonly type: 'rescan' }
-  /** Reads nothing until told to go on; the kernel's queue fills meanwhile. */
+  /** Stop or continue reading; while stopped, the kernel's queue fills. */
   | { readonly type: 'pause'; readonly on: boolean }
   | { readonly type: 'stop' }
 
 export type FromWatchThread =
   | { readonly type: 'ready'; readonly kind: 'inotify' | 'polling'; readonly reason?: string }
-  | { readonly type: 'parts'; readonly parts: readonly Part[]; readonly stats: WatchStats }
+  | { readonly type: 'parts'; readonly parts: readonly RowGroup[]; readonly stats: WatchStats }
   | { readonly type: 'alive'; readonly stats: WatchStats }
   | { readonly type: 'watching'; readonly stats: WatchStats }
   | { readonly type: 'synced'; readonly id: number }
@@ -59,15 +59,15 @@ export type FromWatchThread =
 
 export interface Watcher {
   readonly stats: WatchStats
-  watch(directories: readonly DirectoryTime[], tell: boolean): void
+  watch(directories: readonly DirectoryTime[], report: boolean): void
   rescan(): void
-  /** Reads what the kernel has; true when an overflow was among it. */
+  /** Reads the kernel's queue; true if it had overflowed. */
   drain(): boolean
-  /** Looks at a slice of what was reported; `all`: also at what would better wait. True while there is more. */
+  /** Handles a slice of the changes; `all` includes those that would wait. True if there are more. */
   step(all: boolean): boolean
   readonly hasDeletes: boolean
-  /** Hands over the rows so far. */
-  take(): Part[]
+  /** Returns the rows so far and clears them. */
+  take(): RowGroup[]
   wait(ms: number): void
   close(): void
 }

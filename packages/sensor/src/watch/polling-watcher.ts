@@ -1,13 +1,13 @@
 /**
- * Where there is no inotify: the hot directories are listed again and again, and what differs is told. It cannot see a
- * close, so a change of a young file is told as still being written; it misses what came and went between two rounds. Memory
- * is bounded by entries: directories beyond it are left to the audit.
+ * The watcher without inotify: lists the hot directories repeatedly and reports differences. It cannot see a file being closed,
+ * so a recent change counts as a partial write, and it misses entries that exist only between two rounds. The number of
+ * remembered entries is bounded; audits cover the other directories.
  */
 import { childOf, type Disk } from '../disk/disk.js'
-import { goneRow, rowText } from '../disk/row.js'
+import { deletedRow, rowText } from '../disk/row.js'
 import type { DirectoryTime } from './hot-set.js'
 import { RowCollector } from './row-collector.js'
-import { noStats, type Part, type Watcher, type WatchStats } from './messages.js'
+import { noStats, type RowGroup, type Watcher, type WatchStats } from './messages.js'
 
 export interface PollingWatcherOptions {
   readonly disk: Disk
@@ -19,7 +19,7 @@ export interface PollingWatcherOptions {
   readonly sleep: (ms: number) => void
 }
 
-// 1,000,000 names with their marks are about 150 MB.
+// 1,000,000 names with mtime and size take about 150 MB.
 const entriesMax = 1_000_000
 const sliceMax = 2_000
 const rowsPerPart = 1_000
@@ -27,9 +27,10 @@ const rowsPerPart = 1_000
 export class PollingWatcher implements Watcher {
   readonly stats: WatchStats = noStats()
   readonly #options: PollingWatcherOptions
-  /** What each directory held when it was last listed; undefined: not listed yet, and `tell` says whether to report. */
+  /** The entries of each directory at its last listing; undefined if it was not listed yet. */
   readonly #known = new Map<string, Map<string, string> | undefined>()
-  readonly #quiet = new Set<string>()
+  /** Directories whose first listing is not reported. */
+  readonly #unreported = new Set<string>()
   readonly #rows = new RowCollector(rowsPerPart)
   #round: string[] = []
   #entries = 0
@@ -39,24 +40,24 @@ export class PollingWatcher implements Watcher {
     this.#options = options
   }
 
-  watch(directories: readonly DirectoryTime[], tell: boolean): void {
-    for (const { path } of directories) this.#add(path, tell)
+  watch(directories: readonly DirectoryTime[], report: boolean): void {
+    for (const { path } of directories) this.#add(path, report)
   }
 
-  #add(path: string, tell: boolean): void {
+  #add(path: string, report: boolean): void {
     if (this.#known.has(path)) return
     if (this.#known.size >= this.#options.limit || this.#entries >= entriesMax) {
       this.stats.unwatched += 1
       return
     }
     this.#known.set(path, undefined)
-    if (!tell) this.#quiet.add(path)
+    if (!report) this.#unreported.add(path)
     this.#round.push(path)
   }
 
   rescan(): void {
     for (const path of this.#known.keys()) this.#known.set(path, undefined)
-    this.#quiet.clear()
+    this.#unreported.clear()
     this.#round = [...this.#known.keys()]
   }
 
@@ -79,7 +80,7 @@ export class PollingWatcher implements Watcher {
     const { disk, serverNow, hotSeconds } = this.#options
     if (!this.#known.has(path)) return 0
     const before = this.#known.get(path)
-    const tell = !this.#quiet.delete(path)
+    const report = !this.#unreported.delete(path)
     const now = new Map<string, string>()
     const hotSince = serverNow() - hotSeconds
     const found: string[] = []
@@ -89,14 +90,14 @@ export class PollingWatcher implements Watcher {
       const child = childOf(path, entry.name)
       if (entry.isDirectory && !this.#known.has(child)) found.push(child)
       const old = before?.get(entry.name)
-      if (old === mark || !tell) return
-      if (old !== undefined && old[0] !== mark[0]) this.#rows.add('delete', goneRow(child))
+      if (old === mark || !report) return
+      if (old !== undefined && old[0] !== mark[0]) this.#rows.add('delete', deletedRow(child))
       const atomic = !entry.isRegular || entry.mtime < hotSince
       this.#rows.add(old === undefined ? 'insert' : 'update', rowText(child, entry, { atomic }))
     })
     if (listed === 'gone') {
       this.#forget(path)
-      if (path !== '/') this.#rows.add('delete', goneRow(path))
+      if (path !== '/') this.#rows.add('delete', deletedRow(path))
       return 0
     }
     if (typeof listed === 'string') {
@@ -105,10 +106,10 @@ export class PollingWatcher implements Watcher {
     }
     for (const [name, mark] of before ?? []) {
       if (now.has(name)) continue
-      this.#rows.add('delete', goneRow(childOf(path, name)))
+      this.#rows.add('delete', deletedRow(childOf(path, name)))
       if (mark.startsWith('d')) this.#forget(childOf(path, name))
     }
-    for (const child of found) this.#add(child, tell)
+    for (const child of found) this.#add(child, report)
     this.#entries += now.size - (before?.size ?? 0)
     this.#known.set(path, now)
     return now.size
@@ -122,7 +123,7 @@ export class PollingWatcher implements Watcher {
   get hasDeletes(): boolean {
     return this.#rows.hasDeletes
   }
-  take(): Part[] {
+  take(): RowGroup[] {
     return this.#rows.take()
   }
   wait(ms: number): void {

@@ -1,14 +1,13 @@
 /**
- * The filesystem source, seen from the main thread: pins the root, chooses the hot directories, runs the watching thread,
- * and publishes its rows. One source serves every pipe. Always: its failure is its own to mend (counted, with a growing
- * pause, for ever); what happened while it was away is announced as an interruption, never guessed; the policy is here,
- * the I/O in threads.
+ * Watches one root from the main thread: pins it, selects the hot directories, runs the watch thread and publishes its rows on
+ * the bus for all pipes. A failure ends `run`; the task around it starts it again. After a gap it interrupts the bus, so that
+ * the pipes report everything again. Threads do all I/O.
  */
 import { readFileSync } from 'node:fs'
 import type { Worker } from 'node:worker_threads'
-import { type Clock, type Log, systemClock } from '@bellwether/base'
+import { type Clock, type Log, onAbort, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { rootTrouble, type RootIdentity } from '../disk/root.js'
+import { rootProblem, type RootIdentity } from '../disk/root.js'
 import { openLibc } from '../ports/libc.js'
 import { startThread } from '../ports/thread.js'
 import type { Scanner } from '../scan/scanner.js'
@@ -16,59 +15,58 @@ import { EventBus } from '../session/event-bus.js'
 import { driftOf, hottest, watchLimit, type DirectoryTime } from './hot-set.js'
 import { noStats, type FromWatchThread, type ToWatchThread, type WatchSetup, type WatchStats } from './messages.js'
 
-export interface SourceOptions {
+export interface RootWatcherOptions {
   readonly root: string
   readonly scanner: Scanner
   readonly clock: Clock
   readonly log: Log
   readonly native?: boolean
-  /** Globs of what is neither watched nor told. */
+  /** Globs of paths that are neither watched nor reported. */
   readonly exclude?: readonly string[]
-  /** The most directories to watch; absent: 50,000, at most 80 % of the kernel's limit. */
+  /** Maximum watched directories; default 50,000, at most 80 % of the kernel's limit. */
   readonly watchMax?: number
   readonly hotSeconds?: number
   readonly pollSeconds?: number
   readonly busRows?: number
-  /** The root must be a mount point: an unmounted one is refused at the start too. */
+  /** Requires the root to be a mount point, also at the start. */
   readonly mustBeMounted?: boolean
 }
 
-export interface Source {
+export interface RootWatcher {
   readonly bus: EventBus
-  /** Pins, scans and watches until the thread fails or the signal fires; whoever supervises calls it again. */
+  /** Pins, scans and watches until the thread fails (rejects) or the signal aborts. */
   run(signal: AbortSignal, onProgress: () => void): Promise<void>
   pinned(): RootIdentity | undefined
   /** Seconds that the file server's clock is ahead of this host's. */
   drift(): number
   stats(): WatchStats & { readonly kind: string }
-  /** Watching at this moment. */
   isWatching(): boolean
   /** Resolves once the directories are watched. */
   watching(signal: AbortSignal): Promise<void>
-  /** Resolves when everything that happened before now has been published. */
+  /** Resolves when everything that happened before the call is published. */
   sync(signal: AbortSignal): Promise<void>
   rescan(): void
-  /** Stops reading the kernel's queue, for tests of what follows. */
+  /** Stops or continues reading the kernel's queue, for overflow tests. */
   pause(on: boolean): void
-  onOverflow(tell: () => void): void
+  onOverflow(listener: () => void): void
 }
 
-// Rows that wait for the slowest pipe: about 40 MB.
+// Rows waiting for the slowest pipe: about 40 MB.
 const busRowsDefault = 200_000
 const watchChunk = 5_000
 const threadEndMs = 2_000
 const nonBlockCloseOnExec = 0o4000 | 0o2000000
 
-export function openSource(options: SourceOptions): Source {
+export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
   const { root, scanner, clock, log } = options
-  const held = new SharedArrayBuffer(4)
-  const hold = (on: boolean) => void Atomics.store(new Int32Array(held), 0, on ? 1 : 0)
-  const bus = new EventBus(options.busRows ?? busRowsDefault, hold)
-  const libc = options.native === false ? 'switched off' : openLibc()
+  const backpressure = new SharedArrayBuffer(4)
+  const setPaused = (on: boolean) => void Atomics.store(new Int32Array(backpressure), 0, on ? 1 : 0)
+  const bus = new EventBus(options.busRows ?? busRowsDefault, setPaused)
+  const libc = options.native === false ? 'disabled' : openLibc()
   const wakeFd = typeof libc === 'string' ? -1 : libc.eventfd(0, nonBlockCloseOnExec)
   const one = new Uint8Array(new BigUint64Array([1n]).buffer)
   const oneAt = typeof libc === 'string' ? 0 : libc.pin(one)
-  const overflowed: (() => void)[] = []
+  const overflowListeners: (() => void)[] = []
   const syncs = new Map<number, () => void>()
   const waiting: (() => void)[] = []
   let pinned: RootIdentity | undefined
@@ -78,7 +76,7 @@ export function openSource(options: SourceOptions): Source {
   let ranBefore = false
   let [kind, stats, syncId] = ['none', noStats(), 0]
 
-  function say(message: ToWatchThread): void {
+  function post(message: ToWatchThread): void {
     thread?.postMessage(message, [])
     if (typeof libc !== 'string') libc.write(wakeFd, oneAt, one.length)
   }
@@ -86,15 +84,15 @@ export function openSource(options: SourceOptions): Source {
   async function pin(signal: AbortSignal): Promise<RootIdentity> {
     const now = await scanner.root(signal)
     if (pinned === undefined && now !== undefined) {
-      if (options.mustBeMounted === true && !now.isMount) throw lost('the root is not mounted')
+      if (options.mustBeMounted === true && !now.isMount) throw watcherFailed('the root is not mounted')
       pinned = now
     }
-    const trouble = pinned === undefined ? 'the root is gone' : rootTrouble(pinned, now)
-    if (pinned === undefined || trouble !== undefined) throw lost(trouble ?? 'the root is gone')
+    const problem = pinned === undefined ? 'the root is gone' : rootProblem(pinned, now)
+    if (pinned === undefined || problem !== undefined) throw watcherFailed(problem ?? 'the root is gone')
     return pinned
   }
 
-  /** The scan before the watches: directories and their times, nothing else. */
+  /** The scan before the watches: reads only directories and their mtimes. */
   async function preScan(signal: AbortSignal, onProgress: () => void): Promise<DirectoryTime[]> {
     const directories: DirectoryTime[] = []
     await scanner.scan({
@@ -118,18 +116,19 @@ export function openSource(options: SourceOptions): Source {
   function take(message: FromWatchThread, fail: (error: Error) => void): void {
     if (message.type === 'ready') {
       kind = message.kind
-      if (message.reason !== undefined) log.warn({ root, reason: message.reason }, 'polling instead of inotify')
+      if (message.reason !== undefined)
+        log.warn({ root, reason: message.reason }, 'inotify unavailable; polling instead')
     } else if (message.type === 'parts') {
       stats = message.stats
-      // Files newer than our clock prove that it is behind; old ones prove nothing.
+      // Files newer than this host's clock prove that it is behind; older files prove nothing.
       bus.publish(message.parts, clock.wallMs() + Math.max(0, drift) * 1_000)
     } else if (message.type === 'synced') {
       syncs.get(message.id)?.()
       syncs.delete(message.id)
     } else if (message.type === 'overflow') {
-      log.warn({ root }, 'the kernel dropped events: watched directories are read again, and an audit follows')
-      for (const tell of overflowed) tell()
-    } else if (message.type === 'failed') fail(lost(message.reason))
+      log.warn({ root }, 'inotify queue overflowed; listing watched directories again before an audit')
+      for (const listener of overflowListeners) listener()
+    } else if (message.type === 'failed') fail(watcherFailed(message.reason))
     else stats = message.stats
     if (message.type === 'watching') {
       isWatching = true
@@ -143,16 +142,16 @@ export function openSource(options: SourceOptions): Source {
     drift: () => drift,
     stats: () => ({ ...stats, kind }),
     isWatching: () => isWatching,
-    onOverflow: (tell) => void overflowed.push(tell),
-    rescan: () => say({ type: 'rescan' }),
-    pause: (on) => say({ type: 'pause', on }),
+    onOverflow: (listener) => void overflowListeners.push(listener),
+    rescan: () => post({ type: 'rescan' }),
+    pause: (on) => post({ type: 'pause', on }),
     watching: (signal) => (isWatching ? Promise.resolve() : until(signal, (done) => void waiting.push(done))),
     async sync(signal) {
-      if (thread === undefined) throw lost('the source is not watching')
+      if (thread === undefined) throw watcherFailed('the watch thread is not running')
       const id = (syncId += 1)
       await until(signal, (done) => {
         syncs.set(id, done)
-        say({ type: 'sync', id })
+        post({ type: 'sync', id })
       })
     },
     async run(signal, onProgress) {
@@ -161,7 +160,10 @@ export function openSource(options: SourceOptions): Source {
       const limit = watchLimit(options.watchMax, kernelWatches())
       const hot = hottest(directories, limit, drift, clock.wallMs() / 1_000)
       if (hot.length < directories.length) {
-        log.info({ watched: hot.length, directories: directories.length }, 'only the newest directories are watched')
+        log.info(
+          { watched: hot.length, directories: directories.length },
+          'watch limit reached; watching the newest directories only',
+        )
       }
       const times = new Map(directories.map(({ path, mtime }) => [path, mtime]))
       const setup: WatchSetup = {
@@ -172,47 +174,47 @@ export function openSource(options: SourceOptions): Source {
         limit,
         wakeFd,
         wallOffsetMs: clock.wallMs() - systemClock.wallMs(),
-        // The earlier of the two clocks: a file taken for young by mistake is only looked at once more.
+        // The earlier of the two clocks: a file that wrongly counts as recent is only checked once more.
         drift: Math.min(0, drift),
         hotSeconds: options.hotSeconds ?? 60,
         pollMs: (options.pollSeconds ?? 2) * 1_000,
         partialPauseMs: 200,
-        held,
+        backpressure,
       }
       const worker = startThread('./thread', import.meta.url, setup)
       thread = worker
+      let removeListener = () => {}
       try {
         if (ranBefore) bus.interrupt()
         ranBefore = true
         await new Promise<void>((resolve, reject) => {
-          const stop = () => resolve()
-          if (signal.aborted) stop()
-          signal.addEventListener('abort', stop, { once: true })
+          removeListener = onAbort(signal, resolve)
           worker.on('error', reject)
-          worker.on('exit', () => reject(lost('the watching thread ended')))
+          worker.on('exit', () => reject(watcherFailed('the watch thread exited')))
           worker.on('message', (message: FromWatchThread) => {
             onProgress()
             take(message, reject)
           })
           for (let from = 0; from < hot.length; from += watchChunk) {
             const chunk = hot.slice(from, from + watchChunk)
-            say({
+            post({
               type: 'watch',
-              tell: false,
+              report: false,
               directories: chunk.map(({ path }) => ({ path, mtime: times.get(path) ?? 0 })),
             })
           }
         })
       } finally {
+        removeListener()
         isWatching = false
         worker
           .removeAllListeners('message')
           .removeAllListeners('exit')
           .on('error', () => undefined)
-        say({ type: 'stop' })
+        post({ type: 'stop' })
         thread = undefined
         syncs.clear()
-        await gone(worker)
+        await exited(worker)
       }
     },
   }
@@ -220,29 +222,31 @@ export function openSource(options: SourceOptions): Source {
 
 function until(signal: AbortSignal, start: (done: () => void) => void): Promise<void> {
   return new Promise((resolve, reject) => {
-    const cancel = () => reject(new DOMException('cancelled', 'AbortError'))
-    if (signal.aborted) return cancel()
-    signal.addEventListener('abort', cancel, { once: true })
+    const release = onAbort(signal, () => reject(new DOMException('cancelled', 'AbortError')))
+    if (signal.aborted) return
     start(() => {
-      signal.removeEventListener('abort', cancel)
+      release()
       resolve()
     })
   })
 }
 
-function lost(reason: string): Retryable {
-  return new Retryable(reason, { code: 'source_lost', hint: 'the sensor goes on by itself when the root is back' })
+function watcherFailed(reason: string): Retryable {
+  return new Retryable(`Cannot watch: ${reason}`, {
+    code: 'source_lost',
+    hint: 'The sensor continues by itself when the root is available again.',
+  })
 }
 
-/** It ends by itself within a quarter of a second, unless the disk holds it: then it is left to end when it can. */
-async function gone(worker: Worker): Promise<void> {
+/** Waits for the thread to exit, usually within 250 ms. A thread that is stuck in a system call exits later on its own. */
+async function exited(worker: Worker): Promise<void> {
   const over = new AbortController()
   worker.once('exit', () => over.abort())
   await systemClock.sleep(threadEndMs, over.signal)
   if (!over.signal.aborted) worker.unref()
 }
 
-/** What the kernel allows this user; a generous guess where it does not say. */
+/** The kernel's limit of watches per user; a generous guess if it is unknown. */
 function kernelWatches(): number {
   try {
     return Number(readFileSync('/proc/sys/fs/inotify/max_user_watches', 'utf8'))

@@ -1,15 +1,15 @@
-/** Collects rows in order and joins neighbours of one kind, so that a burst becomes few events. */
+/** Collects rows in order and joins neighbours of the same event type, so that a burst becomes few events. */
 import type { FileEventType } from '@bellwether/protocol'
-import type { Part } from './messages.js'
+import type { RowGroup } from './messages.js'
 
 export class RowCollector {
-  #parts: Part[] = []
+  #parts: RowGroup[] = []
   #texts: string[] = []
   #type: FileEventType | undefined
   readonly #perPart: number
   #deletes = false
 
-  /** `perPart`: a part never has more rows, so that it always fits into a batch. */
+  /** `perPart`: the maximum rows per group, so that a group fits into a batch. */
   constructor(perPart: number) {
     this.#perPart = perPart
   }
@@ -28,7 +28,7 @@ export class RowCollector {
     this.#texts.push(row)
   }
 
-  take(): Part[] {
+  take(): RowGroup[] {
     this.#close()
     const parts = this.#parts
     this.#parts = []

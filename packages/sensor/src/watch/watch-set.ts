@@ -1,7 +1,7 @@
 /**
- * The watched directories: path ↔ watch descriptor, in the order of their last activity. Pure bookkeeping. Always: one
- * path has one descriptor and one descriptor one path; the set never grows past its limit: whoever adds is told which
- * one to give up, the one that has been quiet for longest.
+ * The watched directories: path ↔ watch descriptor, in the order of their last activity. Pure bookkeeping. A path has one
+ * descriptor and a descriptor one path. Before adding to a full set, callers evict the directory that `toEvict` returns: the
+ * one without activity for the longest time.
  */
 export class WatchSet {
   readonly limit: number
@@ -28,7 +28,7 @@ export class WatchSet {
     return this.#byWatch.get(watch)
   }
 
-  /** Notes a watch; the kernel gives the same descriptor for a directory that moved, which then has its new path. */
+  /** Adds a watch. The kernel returns the same descriptor for a moved directory; it then gets its new path. */
   add(path: string, watch: number): void {
     const before = this.#byWatch.get(watch)
     if (before !== undefined) this.#byPath.delete(before)
@@ -39,7 +39,7 @@ export class WatchSet {
     this.#byWatch.set(watch, path)
   }
 
-  /** Something happened there: it is now the last to be given up. */
+  /** Records activity: the directory becomes the last to be evicted. */
   touch(path: string): void {
     const watch = this.#byPath.get(path)
     if (watch === undefined) return
@@ -47,8 +47,8 @@ export class WatchSet {
     this.#byPath.set(path, watch)
   }
 
-  /** The quietest directory but the root, while the set is full. */
-  crowded(): string | undefined {
+  /** The directory to evict if the set is full; never the root. */
+  toEvict(): string | undefined {
     return this.#byPath.size < this.limit ? undefined : this.quietest()
   }
 
@@ -57,7 +57,7 @@ export class WatchSet {
     return undefined
   }
 
-  /** Forgets a path; answers with its descriptor. */
+  /** Removes a path and returns its descriptor. */
   remove(path: string): number | undefined {
     const watch = this.#byPath.get(path)
     if (watch === undefined) return undefined
@@ -72,7 +72,7 @@ export class WatchSet {
     return path
   }
 
-  /** Forgets a directory and everything below it; answers with the descriptors. */
+  /** Removes a directory and everything below it; returns their descriptors. */
   removeUnder(path: string): number[] {
     const below = path === '/' ? '/' : `${path}/`
     const gone = [...this.#byPath.keys()].filter((each) => each === path || each.startsWith(below))

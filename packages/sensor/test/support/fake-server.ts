@@ -1,28 +1,29 @@
 /**
- * A small server that speaks the pipe protocol, for tests of the sensor alone: it believes every row, closes audits the
- * way the view does (only what a closed directory did not report is missing), and can be told to fail in every way.
+ * A small server of the pipe protocol for tests of the sensor alone: it accepts every row, ends audits like the view does (an
+ * entry is missing only if its directory was listed in full without it), and can be made to fail.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
+import { defined } from '@bellwether/base'
 import type { FileRow, IngestRequest, PipeRole } from '@bellwether/protocol'
 
-export interface Seen {
+export interface RecordedRequest {
   readonly route: string
   readonly session: string
   readonly atMs: number
   readonly body: Readonly<Record<string, unknown>>
 }
 
-export interface FusionOptions {
+export interface FakeServerOptions {
   readonly sessionTimeoutSeconds?: number
   readonly auditSeconds?: number
   readonly sentinelSeconds?: number
   readonly role?: PipeRole
 }
 
-export class Fusion {
-  readonly seen: Seen[] = []
+export class FakeServer {
+  readonly requests: RecordedRequest[] = []
   readonly tree = new Map<string, FileRow>()
   /** Rows of the realtime stream alone. */
   readonly realtime: { type: string; row: FileRow }[] = []
@@ -31,7 +32,7 @@ export class Fusion {
   readonly jobs = new Map<string, { rows: FileRow[]; complete?: boolean; error?: string }>()
   snapshots = 0
   role: PipeRole
-  /** Answers with this status instead, where `METHOD path session` matches. */
+  /** Returns this status instead for requests whose `METHOD path session` matches. */
   fail: { readonly route: RegExp; readonly status: number; times: number } | undefined
   suspects: string[] = []
   readonly feedback: { path: string; status?: string; mtime?: number }[] = []
@@ -41,11 +42,11 @@ export class Fusion {
   #open = new Map<string, { rows: FileRow[]; reported: Set<string>; closed: Set<string> }>()
   #sessions = 0
   #server: Server | undefined
-  readonly #options: FusionOptions
+  readonly #options: FakeServerOptions
   readonly #lastSeq = new Map<string, number>()
   port = 0
 
-  constructor(options: FusionOptions = {}) {
+  constructor(options: FakeServerOptions = {}) {
     this.#options = options
     this.role = options.role ?? 'leader'
   }
@@ -59,8 +60,8 @@ export class Fusion {
   get session(): string {
     return `s${this.#sessions}`
   }
-  of(route: string): Seen[] {
-    return this.seen.filter((each) => each.route === route)
+  of(route: string): RecordedRequest[] {
+    return this.requests.filter((each) => each.route === route)
   }
 
   async start(port = 0): Promise<this> {
@@ -83,7 +84,7 @@ export class Fusion {
     this.#commands.push(command)
     this.#wake()
   }
-  turn(role: PipeRole): void {
+  setRole(role: PipeRole): void {
     this.role = role
     this.#wake()
   }
@@ -105,7 +106,7 @@ export class Fusion {
     const path = url.pathname.replace('/api/v1/pipe/', '')
     const session = /^(?:session|ingest)\/([^/]+)/.exec(path)?.[1] ?? ''
     const route = `${request.method} ${session === '' ? path : path.replace(session, ':id')}`
-    this.seen.push({ route, session, atMs: performance.now(), body })
+    this.requests.push({ route, session, atMs: performance.now(), body })
     const answer = (status: number, value: unknown) => {
       if (response.writableEnded) return
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
@@ -113,9 +114,9 @@ export class Fusion {
     const { fail } = this
     if (fail !== undefined && fail.times > 0 && fail.route.test(`${route} ${session}`)) {
       fail.times -= 1
-      return answer(fail.status, { title: 'told to fail' })
+      return answer(fail.status, { title: 'made to fail' })
     }
-    if (this.#ended.has(session)) return answer(419, { title: 'session is over' })
+    if (this.#ended.has(session)) return answer(419, { title: 'session has ended' })
     answer(200, await this.#answer(route, session, body, url, answer))
   }
 
@@ -206,7 +207,7 @@ export class Fusion {
       this.#open.delete(id)
       if (complete) this.#dropMissing(audit)
       const error = metadata?.error
-      this.audits.push({ id, complete, rows: audit.rows, ...(error === undefined ? {} : { error }) })
+      this.audits.push({ id, complete, rows: audit.rows, ...defined({ error }) })
     }
     return { status: 'ok', count: rows.length }
   }

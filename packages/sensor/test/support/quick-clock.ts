@@ -1,4 +1,4 @@
-/** A clock on which everything happens `speed` times as fast, and whose wall may be wrong by hours. */
+/** A clock that runs `speed` times as fast and whose wall time is off by `skewMs`. */
 import { type Clock, systemClock } from '@bellwether/base'
 
 export const quickClock = (speed: number, skewMs = 0): Clock => ({

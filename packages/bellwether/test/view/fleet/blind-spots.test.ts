@@ -1,23 +1,23 @@
-/** What no sensor saw happen: found by the audit, listed, and cleared by the sensor that tells of it after all. */
+/** Tests changes that no sensor saw: an audit finds and lists them, and a later realtime event clears them. */
 import { appendFileSync, chmodSync, mkdirSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../../support/until.js'
-import { Fleet, said } from './fleet.js'
+import { Fleet, countLogged } from './fleet.js'
 
 const longAgo = 1_500_000_000
 
-describe('changes that nobody saw', () => {
+describe('blind spots', () => {
   let fleet: Fleet
   beforeEach(() => (fleet = new Fleet({ session: 60 })))
   afterEach(() => fleet.end())
 
-  it('[V6.5] [V6.6] [V3.1] created, changed and deleted without an agent: the audit finds them, the list names them, realtime clears them', async () => {
+  it('[V6.5] [V6.6] [V3.1] an audit finds unseen creations, changes and deletions, lists them, and realtime clears them', async () => {
     mkdirSync(fleet.at('hot'))
     mkdirSync(fleet.at('cold'))
     for (const name of ['changed', 'deleted', 'untouched']) writeFileSync(fleet.at('cold', name), 'old')
     utimesSync(fleet.at('cold'), longAgo, longAgo)
     await fleet.serve()
-    fleet.sensor('few', { words: ['--watch-max', '2'] })
+    fleet.sensor('few', { args: ['--watch-max', '2'] })
     await fleet.leads('few')
     const all = fleet.sensor('all')
     await fleet.connected('few', 'all')
@@ -25,7 +25,7 @@ describe('changes that nobody saw', () => {
     await fleet.equal()
     expect(await fleet.blindSpots()).toMatchObject({ additions: [], deletions: [] })
 
-    // The only one who watches /cold sleeps, and its session is long.
+    // The only sensor that watches /cold is paused, and its session is long.
     all.signal('SIGSTOP')
     writeFileSync(fleet.at('cold', 'created'), 'new')
     appendFileSync(fleet.at('cold', 'changed'), ' and more')
@@ -38,7 +38,7 @@ describe('changes that nobody saw', () => {
     await fleet.equal()
     expect((await fleet.node('/cold/created'))!.agent_missing).toBe(true)
     expect((await fleet.node('/cold/untouched'))!.agent_missing).toBe(false)
-    // Asking again, on demand, is a look as well: it clears nothing.
+    // An on-demand scan clears nothing.
     await fleet.ask('/views/v/tree?path=/cold&force-real-time=true&wait=10')
     expect((await fleet.blindSpots())!.deletions).toEqual(['/cold/deleted'])
 
@@ -51,17 +51,17 @@ describe('changes that nobody saw', () => {
     expect((await fleet.node('/cold/created'))!.agent_missing).toBe(false)
     await fleet.audited()
     await fleet.equal()
-    // A file that was written and closed is nobody's suspect for long.
+    // A file that was written and closed does not stay a suspect.
     await until('no suspects', async () => (await fleet.stats())?.suspect_file_count === 0 || undefined)
   }, 60_000)
 
-  it('[V6.6] [V5.1] a directory that may not be read any more is skipped and counted, and nothing below it is concluded to be gone', async () => {
+  it('[V6.6] [V5.1] skips and counts an unreadable directory, and deletes nothing below it', async () => {
     for (const name of ['locked', 'open']) {
       mkdirSync(fleet.at(name))
       writeFileSync(fleet.at(name, 'inside'), name)
     }
     await fleet.serve()
-    // Root may read everything, so the sensor is somebody else.
+    // Root can read everything, so the sensor runs as another user.
     const sensor = fleet.sensor('a', process.getuid?.() === 0 ? { uid: 65_534 } : {})
     await fleet.connected('a')
     await fleet.audited()
@@ -75,10 +75,10 @@ describe('changes that nobody saw', () => {
     await fleet.audited(2)
     expect(await fleet.node('/locked/inside')).toMatchObject({ size: 'locked'.length })
     expect(await fleet.node('/new')).toBeDefined()
-    expect(sensor.stderr()).toMatch(/"denied":[1-9]\d*,[^\n]*"msg":"audit done"/)
+    expect(sensor.stderr()).toMatch(/"denied":[1-9]\d*,[^\n]*"msg":"audit sent"/)
     chmodSync(fleet.at('locked'), 0o755)
     unlinkSync(fleet.at('locked', 'inside'))
     await fleet.equal()
-    expect(said(sensor, 'a task failed and is started again')).toBe(0)
+    expect(countLogged(sensor, 'a task failed and is started again')).toBe(0)
   }, 60_000)
 })

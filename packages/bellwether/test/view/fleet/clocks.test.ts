@@ -1,4 +1,4 @@
-/** Hosts whose clocks are hours apart, feeding one view. */
+/** Tests hosts whose clocks differ by hours, feeding one view. */
 import { mkdirSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs'
 import { systemClock } from '@bellwether/base'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -12,7 +12,7 @@ describe('sensors with wrong clocks', () => {
   const fleet = new Fleet({ session: 2 })
   afterEach(() => fleet.end())
 
-  it('[V6.7] [V6.4] [V6.3] two hours ahead and two hours behind: the view equals the disk, its clock stays the files', async () => {
+  it('[V6.7] [V6.4] [V6.3] with clocks two hours ahead and behind, the view equals the disk and the logical clock follows the files', async () => {
     mkdirSync(fleet.at('d'))
     for (let f = 0; f < 20; f += 1) writeFileSync(fleet.at('d', `f${f}`), 'x')
     await fleet.serve()
@@ -32,7 +32,7 @@ describe('sensors with wrong clocks', () => {
       unlinkSync(fleet.at('d', 'f1'))
       await fleet.equal()
       await fleet.audited(2)
-      // Neither did an audit bring the deleted file back, nor does anybody doubt what was written and closed.
+      // No audit recreates the deleted file, and no closed file is a suspect.
       await fleet.equal()
       await until('no suspects', async () => (await fleet.stats())?.suspect_file_count === 0 || undefined)
       expect(await told()).toBeLessThan(60)

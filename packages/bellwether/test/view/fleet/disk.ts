@@ -1,6 +1,6 @@
 /**
- * The view held against the disk, entry by entry: path, kind, size and mtime, of directories too. Always: the disk is read
- * by plain lstat, by nothing of the product; names are compared as the wire carries them.
+ * Compares the view with the disk, entry by entry: path, kind, size and mtime, directories included. It reads the disk with
+ * plain lstat and no code of the product, and compares names in their JSON form.
  */
 import { lstatSync, readdirSync } from 'node:fs'
 import { decodeFileName } from '@bellwether/protocol'
@@ -60,7 +60,7 @@ export interface Difference {
   readonly view: Entry | undefined
 }
 
-/** What the two disagree about; empty when they are equal. */
+/** The differences; empty if view and disk are equal. */
 export function differences(disk: ReadonlyMap<string, Entry>, view: ReadonlyMap<string, Entry>): Difference[] {
   const wrong: Difference[] = []
   for (const [path, entry] of disk) {

@@ -1,6 +1,6 @@
 /**
- * One `bellwether view` and any number of `bellwether sensor`, as real processes on one real directory, and what a client
- * asks them. Always: whoever waits, waits for an answer over HTTP, with a bound; `end` leaves no process and no file.
+ * One `bellwether view` and any number of `bellwether sensor` processes on one real directory, with a client for them. Every
+ * wait polls HTTP with a time limit; `end` leaves no process and no file.
  */
 import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,11 +18,11 @@ export interface FleetOptions {
   readonly hot?: number
   readonly tombstones?: number
   readonly views?: readonly string[]
-  readonly words?: readonly string[]
+  readonly args?: readonly string[]
 }
 
 export interface SensorOptions {
-  readonly words?: readonly string[]
+  readonly args?: readonly string[]
   readonly root?: string
   readonly views?: readonly string[]
   /** Seconds that its clock is ahead. */
@@ -30,7 +30,7 @@ export interface SensorOptions {
   readonly uid?: number
 }
 
-export interface SessionFacts {
+export interface SessionInfo {
   readonly session_id: string
   readonly agent_id: string
   readonly source_id: string
@@ -91,13 +91,13 @@ export class Fleet {
     return join(this.root, ...names)
   }
 
-  /** Started again, it listens where it did before. */
+  /** A restarted server listens on the same port. */
   async serve(): Promise<void> {
     const { session = 3, audit = 1, sentinel = 1, hot = 2, tombstones = 3_600, views = ['v'] } = this.#options
     const port = this.url === '' ? '0' : new URL(this.url).port
     const each = views.flatMap((view) => ['--view', view, '--key', `${view}=${keyOf(view)}`])
     this.server = this.#keep(
-      runCli(['view', '--json', '--parent-pipe', '--port', port, ...each, ...(this.#options.words ?? [])], {
+      runCli(['view', '--json', '--parent-pipe', '--port', port, ...each, ...(this.#options.args ?? [])], {
         cwd: this.folder,
         program: fleetProgram,
         env: {
@@ -112,13 +112,13 @@ export class Fleet {
     this.url = String((await this.server.ready())['url'])
   }
 
-  sensor(id: string, { words = [], root = this.root, views, skew, uid }: SensorOptions = {}): Cli {
+  sensor(id: string, { args = [], root = this.root, views, skew, uid }: SensorOptions = {}): Cli {
     const keys = (views ?? [this.#options.views?.[0] ?? 'v']).map(keyOf)
     const how = { cwd: this.folder, ...(uid === undefined ? {} : { uid }) }
     const given = ['--root', root, '--server', this.url, '--id', id, ...keys.flatMap((key) => ['--key', key])]
     const cli =
       skew === undefined
-        ? runCli(['sensor', '--json', '--parent-pipe', ...given, ...words], { ...how, program: fleetProgram })
+        ? runCli(['sensor', '--json', '--parent-pipe', ...given, ...args], { ...how, program: fleetProgram })
         : runCli([root, this.url, keys[0]!, id, String(skew)], { ...how, program: fleetScript(skewed) })
     this.sensors.set(id, cli)
     return this.#keep(cli)
@@ -133,7 +133,7 @@ export class Fleet {
     return { status: answer.status, body: (await answer.json()) as T }
   }
 
-  /** The answer, once there is a good one. */
+  /** Polls until the response is successful. */
   async good<T>(path: string, view = 'v'): Promise<T | undefined> {
     const answer = await this.ask<T>(path, { view }).catch(() => undefined) // a server that is away answers later
     return answer?.status === 200 ? answer.body : undefined
@@ -142,20 +142,20 @@ export class Fleet {
   stats = () => this.good<Stats>('/views/v/stats')
   blindSpots = () => this.good<BlindSpots>('/views/v/blind-spots')
 
-  /** Everything that the sensors have seen by now has arrived. */
+  /** Waits until everything that the sensors have seen is applied. */
   async synced(): Promise<true | undefined> {
     return (await this.good<{ synced: boolean }>('/views/v/sync?wait=20'))?.synced === true ? true : undefined
   }
 
-  async sessions(): Promise<readonly SessionFacts[]> {
-    return (await this.good<{ sessions: SessionFacts[] }>('/views/v/sessions'))?.sessions ?? []
+  async sessions(): Promise<readonly SessionInfo[]> {
+    return (await this.good<{ sessions: SessionInfo[] }>('/views/v/sessions'))?.sessions ?? []
   }
 
   leader(): Promise<string | undefined> {
     return this.sessions().then((all) => all.find(({ role }) => role === 'leader')?.agent_id)
   }
 
-  /** These sensors are connected and follow changes, and the first of them leads. */
+  /** Waits until these sensors are connected and realtime, and one of them leads. */
   async connected(...ids: readonly string[]): Promise<void> {
     await until(
       `${ids.join(', ')} are connected`,
@@ -184,7 +184,7 @@ export class Fleet {
     return top === undefined ? undefined : differences(onDisk(this.root), inView(top))
   }
 
-  /** Waits until the view and the disk are equal; says where they are not when the time is over. */
+  /** Waits until view and disk are equal; reports the differences at the time limit. */
   async equal(withinMs = 20_000): Promise<void> {
     let last: readonly Difference[] | undefined
     const same = async () => {
@@ -196,12 +196,12 @@ export class Fleet {
     })
   }
 
-  /** Another `count` audits have begun and ended. */
+  /** Waits until another `count` audits have begun and ended. */
   async audited(count = 1): Promise<void> {
     const { audit_cycle_count: before } = await until('stats', this.stats)
     await until(`${count} more audits`, async () => {
       const now = await this.stats()
-      // The one that was under way at the beginning does not count.
+      // An audit that was already running does not count.
       return (now !== undefined && now.audit_cycle_count > before + count) || undefined
     })
   }
@@ -220,5 +220,5 @@ export class Fleet {
 
 const keyOf = (view: string) => `key-of-view-${view}`
 
-/** How often a process said it in its log. */
-export const said = (cli: Cli, sentence: string): number => cli.stderr().split(`"msg":"${sentence}"`).length - 1
+/** How often a process logged a message. */
+export const countLogged = (cli: Cli, message: string): number => cli.stderr().split(`"msg":"${message}"`).length - 1

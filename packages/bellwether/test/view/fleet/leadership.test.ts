@@ -1,8 +1,8 @@
-/** Several sensor processes on one directory: who leads, who takes over, and what a dead server or session costs. */
+/** Tests several sensor processes on one directory: leadership, takeover, and recovery after a dead server or session. */
 import { mkdirSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { afterEach, describe, expect, it } from 'vitest'
 import { until } from '../../support/until.js'
-import { Fleet, said, type FleetOptions } from './fleet.js'
+import { Fleet, countLogged, type FleetOptions } from './fleet.js'
 
 const fleets: Fleet[] = []
 async function fleetOf(options: FleetOptions, ...ids: readonly string[]): Promise<Fleet> {
@@ -15,9 +15,9 @@ async function fleetOf(options: FleetOptions, ...ids: readonly string[]): Promis
   await fleet.serve()
   for (const id of ids) {
     fleet.sensor(id)
-    // One after the other: the first to connect leads.
+    // One after the other, because the first to connect leads.
     await until(`session of ${id}`, async () => (await fleet.sessions()).some((s) => s.agent_id === id) || undefined)
-    // Long before the next heartbeat of a long session is due: barriers ask only those that are known to follow changes.
+    // The server must know that it is realtime before the next regular heartbeat: barriers go to realtime sensors only.
     await until(`${id} follows changes`, async () => (await ofAgent(fleet, id))?.can_realtime || undefined)
   }
   await fleet.connected(...ids)
@@ -30,7 +30,7 @@ afterEach(async () => {
 })
 
 describe('sensors on one directory', () => {
-  it('[V1.1] [V1.2] [V1.3] [V1.7] [V2.2] the first leads, followers read nothing; killed in the middle of an audit or frozen, it is replaced, and nothing is lost', async () => {
+  it('[V1.1] [V1.2] [V1.3] [V1.7] [V2.2] the first sensor leads and followers scan nothing; a leader that is killed during an audit or frozen is replaced without loss', async () => {
     const fleet = await fleetOf({ session: 2 }, 'a', 'b', 'c')
     expect(await fleet.leader()).toBe('a')
     await fleet.audited()
@@ -38,9 +38,9 @@ describe('sensors on one directory', () => {
       const cli = fleet.sensors.get(id)!
       const { agent_status: status } = (await ofAgent(fleet, id))!
       expect(status!.tasks.map(({ name }) => name)).toEqual(['pipe-1/realtime'])
-      expect([said(cli, 'snapshot done'), said(cli, 'audit done')]).toEqual([0, 0])
+      expect([countLogged(cli, 'snapshot sent'), countLogged(cli, 'audit sent')]).toEqual([0, 0])
     }
-    expect(said(fleet.sensors.get('a')!, 'snapshot done')).toBe(1)
+    expect(countLogged(fleet.sensors.get('a')!, 'snapshot sent')).toBe(1)
 
     await until('an audit is under way', async () => ((await fleet.stats())?.is_auditing ? true : undefined))
     fleet.sensors.get('a')!.signal('SIGKILL')
@@ -50,7 +50,7 @@ describe('sensors on one directory', () => {
     const third = second === 'b' ? 'c' : 'b'
     await fleet.equal()
     await fleet.audited()
-    expect(said(fleet.sensors.get(second)!, 'snapshot done')).toBe(1)
+    expect(countLogged(fleet.sensors.get(second)!, 'snapshot sent')).toBe(1)
     expect(await fleet.leader()).toBe(second)
 
     fleet.sensors.get(second)!.signal('SIGSTOP')
@@ -59,16 +59,16 @@ describe('sensors on one directory', () => {
     await fleet.leads(third)
     await fleet.equal()
     fleet.sensors.get(second)!.signal('SIGCONT')
-    // Woken, it learns that its session is over, and follows: a lead is not taken back.
+    // After SIGCONT it learns that its session has ended and follows; it does not become leader again.
     await until(`${second} follows`, async () => (await ofAgent(fleet, second))?.role === 'follower' || undefined)
     await fleet.audited()
     expect(await fleet.leader()).toBe(third)
-    expect(said(fleet.sensors.get(third)!, 'snapshot done')).toBe(1)
+    expect(countLogged(fleet.sensors.get(third)!, 'snapshot sent')).toBe(1)
     await fleet.equal()
   }, 60_000)
 
-  it('[V1.4] [V1.6] [V5.1] [V6.8] a server killed and started again is filled by its sensors; a session ended by force is made anew at once', async () => {
-    // Silence alone would take 20 s to be noticed.
+  it('[V1.4] [V1.6] [V5.1] [V6.8] sensors fill a restarted server again, and replace a session that was ended by force at once', async () => {
+    // A regular heartbeat would notice it only after 20 s.
     const fleet = await fleetOf({ session: 60 }, 'a', 'b')
     await fleet.equal()
     const before = (await ofAgent(fleet, 'a'))!.session_id

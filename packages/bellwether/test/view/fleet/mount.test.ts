@@ -1,6 +1,6 @@
 /**
- * A root that is a mount point, unmounted under a running sensor and mounted again (hazard 24). With real mounts where the
- * machine lets us make them (root in a container may); elsewhere directories that are renamed stand in for them.
+ * Tests a mount point that is unmounted under a running sensor and mounted again (hazard 24). It uses real mounts if the
+ * machine allows them (root in a container), and renamed directories otherwise.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { Fleet } from './fleet.js'
 
 interface Mounted {
   readonly isReal: boolean
-  /** Where the files are, mounted or not. */
+  /** The path of the files, mounted or not. */
   readonly store: string
   mount(): void
   unmount(): void
@@ -20,7 +20,7 @@ interface Mounted {
 
 const does = (command: string, ...words: string[]) => spawnSync(command, words, { timeout: 10_000 }).status === 0
 
-/** The files live in a tmpfs of their own, which is bound to the root: the same device and inode each time. */
+/** The files are in their own tmpfs, which is bind-mounted to the root: the same device and inode each time. */
 function mountedAt(root: string, folder: string): Mounted {
   const store = join(folder, 'store')
   mkdirSync(store)
@@ -30,7 +30,7 @@ function mountedAt(root: string, folder: string): Mounted {
       isReal: true,
       store,
       mount: () => must(does('mount', '--bind', store, root)),
-      // Lazily: a thread of the sensor may just be reading it.
+      // Lazily, because a thread of the sensor may be reading it.
       unmount: () => must(does('umount', '-l', root)),
       end() {
         does('umount', '-l', root)
@@ -67,13 +67,13 @@ describe('a mounted root', () => {
     await fleet.end()
   })
 
-  it('[V5.3] [V5.1] that is unmounted deletes nothing and tells nothing of what is under it; mounted again, everything is found', async () => {
+  it('[V5.3] [V5.1] an unmounted root deletes nothing and reports nothing below it; after a remount the view equals the disk', async () => {
     for (let f = 0; f < 30; f += 1) writeFileSync(join(mounted.store, `f${f}`), 'x'.repeat(f))
     mkdirSync(join(mounted.store, 'd'))
     writeFileSync(join(mounted.store, 'd', 'inside'), 'x')
     mounted.mount()
     await fleet.serve()
-    fleet.sensor('a', { words: mounted.isReal ? ['--mounted'] : [] })
+    fleet.sensor('a', { args: mounted.isReal ? ['--mounted'] : [] })
     await fleet.connected('a')
     await fleet.equal()
     const { item_count: before } = (await fleet.stats())!
@@ -87,7 +87,7 @@ describe('a mounted root', () => {
     await until('the source failed', async () => (await source()).state === 'failed' || undefined)
     expect((await source()).error).toMatch(mounted.isReal ? /unmounted/ : /another directory|gone/)
     writeFileSync(fleet.at('under-the-mount'), 'not ours')
-    // What somebody else does to the filesystem meanwhile.
+    // Another host changes the filesystem in between.
     writeFileSync(join(mounted.store, 'd', 'new'), 'from another host')
     unlinkSync(join(mounted.store, 'f7'))
     const asked = await fleet.ask('/views/v/tree?path=/under-the-mount&force-real-time=true&wait=5')

@@ -1,6 +1,6 @@
 /**
- * What node runs to be a process of a fleet: as built where the build is as new as the source, since a thread from source
- * takes a second to start; from source otherwise, so that no test ever sees a stale build.
+ * The program of fleet processes: the build if it is up to date, because a thread from source takes one second to start;
+ * otherwise the source, so that no test runs a stale build.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import { program, programOf } from '../../support/process.js'
 const packages = fileURLToPath(new URL('../../../..', import.meta.url))
 const built = join(packages, 'bellwether/dist/cli/main.js')
 
-/** The compiler leaves alone what would not change, and notes in this file when it looked. */
+/** The compiler does not rewrite unchanged files; it records in this file when it last checked. */
 function isBuilt(name: string): boolean {
   const at = statSync(join(packages, name, 'tsconfig.tsbuildinfo'), { throwIfNoEntry: false })?.mtimeMs ?? 0
   return readdirSync(join(packages, name, 'src'), { recursive: true, encoding: 'utf8' }).every(
@@ -22,6 +22,6 @@ const isNew = existsSync(built) && ['protocol', 'sensor', 'bellwether'].every(is
 
 export const fleetProgram: readonly string[] = isNew ? [built] : program
 
-/** A script beside the tests; what it imports of the sensor is as built, too. */
+/** A script beside the tests; it imports the built sensor, too. */
 export const fleetScript = (script: string): readonly string[] =>
   isNew ? programOf(script).filter((word) => !word.startsWith('--conditions')) : programOf(script)

@@ -1,4 +1,4 @@
-/** A sensor whose host's clock is wrong: `skewed-sensor.ts ROOT SERVER KEY ID SECONDS`. Ends when its stdin does. */
+/** A sensor with a wrong clock: `skewed-sensor.ts ROOT SERVER KEY ID SECONDS`. It exits when its stdin closes. */
 import { systemClock } from '@bellwether/base'
 import { startSensor } from '@bellwether/sensor'
 import { openLog } from '../../../src/runtime/logger.js'

@@ -1,4 +1,4 @@
-/** A short soak, as a process of its own: everything that the long one does, for as long as it takes to do the worst once. */
+/** Runs a short soak as a separate process: the same steps as the long one, once each. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -8,7 +8,7 @@ import { programOf } from '../../support/process.js'
 const soak = fileURLToPath(new URL('../../../bench/soak.ts', import.meta.url))
 
 describe('a soak', () => {
-  it('[V6.6] [V2.2] [V2.3] [V1.2] leaves the view equal to the disk, after an overflow of the kernel’s queue and the death of an auditor', async () => {
+  it('[V6.6] [V2.2] [V2.3] [V1.2] a soak leaves the view equal to the disk after a queue overflow and a killed auditor', async () => {
     const child = spawn(process.execPath, [
       ...programOf(soak),
       '--seconds',

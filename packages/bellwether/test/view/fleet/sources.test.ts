@@ -1,4 +1,4 @@
-/** A source that comes later, one that goes and comes back, and questions that are asked meanwhile. */
+/** Tests a source that is added later, one that fails and recovers, and queries during the failure. */
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -29,13 +29,13 @@ describe('sources', () => {
     writeFileSync(join(other, 'f1'), 'x')
     writeFileSync(join(other, 'only-here'), 'other')
     await fleet.serve()
-    fleet.sensor('a', { views: ['v', 'w'], words: ['--source', 'one'] })
+    fleet.sensor('a', { views: ['v', 'w'], args: ['--source', 'one'] })
     await fleet.connected('a')
     await fleet.equal()
     const second = await until('the second view', () => fleet.good<Node>('/views/w/tree', 'w'))
     expect(differences(onDisk(fleet.root), inView(second))).toEqual([])
 
-    fleet.sensor('b', { root: other, words: ['--source', 'two'] })
+    fleet.sensor('b', { root: other, args: ['--source', 'two'] })
     await until('two sources', async () => {
       const stats = await fleet.stats()
       return Object.keys(stats?.sources ?? {}).length === 2 || undefined
@@ -51,7 +51,7 @@ describe('sources', () => {
     expect(answer.body.best['file_count']).toBe('one')
   }, 60_000)
 
-  it('[V5.3] [V4.1] [V4.2] [V5.4] a root that goes away, or is another one, deletes nothing; scans on demand work while the pipe is failed; it goes on when the root is back', async () => {
+  it('[V5.3] [V4.1] [V4.2] [V5.4] a missing or replaced root deletes nothing, on-demand scans work while the pipe has failed, and the sensor recovers with the root', async () => {
     const fleet = newFleet({})
     await fleet.serve()
     const sensor = fleet.sensor('a')
@@ -71,7 +71,7 @@ describe('sources', () => {
     await isThere()
     const health = await fleet.good<Components>('/health/components')
     expect(JSON.stringify(health)).toContain('the root is gone')
-    // Another, empty directory in its place: as an unmounted root looks.
+    // An empty directory in its place, like an unmounted root.
     mkdirSync(fleet.root)
     await until(
       'seen again',
@@ -83,7 +83,7 @@ describe('sources', () => {
     renameSync(fleet.root, join(fleet.folder, 'impostor'))
     renameSync(away, fleet.root)
 
-    // The source still waits for its next try; who asks is answered all the same.
+    // The watcher still waits for its next retry; on-demand scans work in that time.
     writeFileSync(fleet.at('asked-for'), 'now')
     const asked = await fleet.ask<Node & { job_pending: boolean }>(
       '/views/v/tree?path=/asked-for&force-real-time=true&wait=10',

@@ -1,4 +1,4 @@
-/** What a tree does at its edges: full, huge, emptied, asked by somebody who has been away. */
+/** Tests a tree at its limits: full, huge, emptied, and read by a reader that is far behind. */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { search } from '../../../src/view/tree/search.js'
@@ -17,7 +17,7 @@ function picture(tree: Tree): unknown {
 }
 
 describe('a tree with a limit', () => {
-  it('[V6.8] refuses what does not fit, says so, and is unchanged', () => {
+  it('[V6.8] rejects entries above the limit and stays unchanged', () => {
     const tree = make(3)
     tree.put('/a/b', file())
     const before = picture(tree)
@@ -42,7 +42,7 @@ describe('a tree with a limit', () => {
     ['no number as creation time', { ...file(), createdTime: Number.NaN }],
     ['a time before all times', { ...file(), lastUpdatedAt: -1 }],
   ]
-  it.each(bad)('refuses a row with %s and is unchanged', (_, row) => {
+  it.each(bad)('rejects a row with %s and stays unchanged', (_, row) => {
     const tree = make()
     tree.put('/a', file())
     const before = picture(tree)
@@ -50,7 +50,7 @@ describe('a tree with a limit', () => {
     expect(picture(tree)).toEqual(before)
   })
 
-  it('refuses to remove, move or change the root into a file, and entries that are not there', () => {
+  it('rejects removing, moving or retyping the root, and unknown entries', () => {
     const tree = make()
     tree.put('/a/b', file())
     const before = picture(tree)
@@ -64,7 +64,7 @@ describe('a tree with a limit', () => {
     expect(picture(tree)).toEqual(before)
   })
 
-  it('refuses a move that would pile directories up without end', () => {
+  it('rejects a move that would make a path too deep', () => {
     const tree = make()
     tree.put('/a'.repeat(800), directory)
     tree.put('/b'.repeat(800), directory)
@@ -74,7 +74,7 @@ describe('a tree with a limit', () => {
 })
 
 describe('what an entry carries', () => {
-  it('keeps what a row leaves out, and sizes and times to the last bit', () => {
+  it('keeps fields that a row omits, and exact sizes and times', () => {
     const tree = make()
     const node = tree.put('/f', {
       isDirectory: false,
@@ -96,14 +96,14 @@ describe('what an entry carries', () => {
     expect(tree.auditMark(node)).toBe(7)
   })
 
-  it('adds huge sizes up and takes them away again without a rounding error', () => {
+  it('adds and subtracts huge sizes without rounding', () => {
     const tree = make()
     for (let i = 0; i < 1_000; i += 1) tree.put(`/d/${i}`, file(Number.MAX_SAFE_INTEGER - i))
     for (let i = 0; i < 999; i += 1) tree.remove(tree.find(`/d/${i}`))
     expect(tree.stats(root).size).toBe(Number.MAX_SAFE_INTEGER - 999)
   })
 
-  it('is a change only when a reader can see it', () => {
+  it('counts a change only if a reader can see it', () => {
     const tree = make()
     const node = tree.put('/f', file())
     const seq = tree.changeSeq(node)
@@ -119,7 +119,7 @@ describe('what an entry carries', () => {
     expect(tree.changeSeq(node)).toBe(seq + 2)
   })
 
-  it('carries no mark of an audit that is long over', () => {
+  it('carries no mark of an old audit', () => {
     const tree = make()
     const node = tree.put('/f', { ...file(), auditMark: tree.nextAuditMark() })
     expect(tree.auditMark(node)).toBe(1)
@@ -129,7 +129,7 @@ describe('what an entry carries', () => {
     expect(tree.auditMark(node)).toBe(0)
   })
 
-  it('forgets agents that no entry names when numbers run out, and never those that one does', () => {
+  it('reuses numbers of sensors that no entry names, and only those', () => {
     const tree = make()
     tree.put('/kept', { ...file(), agent: 'kept' })
     for (let i = 0; i < 70_000; i += 1) tree.put('/f', { ...file(), agent: `agent-${i}` })
@@ -139,7 +139,7 @@ describe('what an entry carries', () => {
 })
 
 describe('a large tree', () => {
-  it('gives its memory back after a mass removal, and changes nothing visible by that', () => {
+  it('frees memory after a mass removal without a visible change', () => {
     const tree = make()
     const empty = tree.bytes
     const at = (i: number) => `/d${i % 40}/s${i % 7}/a-rather-long-name-of-a-file-${i}`
@@ -149,7 +149,7 @@ describe('a large tree', () => {
     expect((full - empty) / total).toBeLessThan(130)
     for (let d = 1; d < 40; d += 1) tree.remove(tree.find(`/d${d}`))
     expect(tree.stats(root).files).toBe(total / 40)
-    // Entries were made in turns, so every page keeps one of forty: names, lists and the table must still shrink.
+    // Entries were created in rotation, so every page keeps 1 of 40: names, lists and the table must still shrink.
     expect(tree.bytes - empty).toBeLessThan((full - empty) * 0.7)
     for (let i = 0; i < total; i += 40) {
       const node = tree.find(at(i))
@@ -158,14 +158,14 @@ describe('a large tree', () => {
     }
     expect([...search(tree, { pattern: '*-file-40' })].flat().map((node) => tree.pathOf(node))).toEqual([at(40)])
     tree.remove(tree.find('/d0'))
-    // One page of entries is kept for the next ones.
+    // One spare page of entries is kept.
     expect(tree.bytes - empty).toBeLessThan((full - empty) * 0.25)
     for (let i = 0; i < total; i += 1) tree.put(at(i), file(i, i))
     expect(tree.bytes).toBeLessThan(full * 1.3)
     expect(tree.count).toBe(total + 40 + 40 * 7)
   })
 
-  it('takes and loses fifty thousand children of one directory in any order, quickly', () => {
+  it('adds and removes 50,000 children of one directory in any order', () => {
     const tree = make()
     const total = 50_000
     for (let i = 0; i < total; i += 1) tree.put(`/d/${(i * 7_919) % total}`, file())
@@ -174,7 +174,7 @@ describe('a large tree', () => {
     expect(tree.stats(root)).toEqual({ files: 0, directories: 1, size: 0 })
   })
 
-  it('keeps the numbers of entries while names and lists are tidied up', () => {
+  it('keeps entry numbers while names and lists are compacted', () => {
     const tree = make()
     const kept = tree.put('/kept/file', file(42))
     for (let round = 0; round < 4; round += 1) {
@@ -186,7 +186,7 @@ describe('a large tree', () => {
     expect(tree.pathOf(kept)).toBe('/kept/file')
   })
 
-  it('may be searched while it changes: what stays is found once', () => {
+  it('finds an unmoved entry once in a search during changes', () => {
     const tree = make()
     for (let i = 0; i < 140_000; i += 1) tree.put(`/d${i % 100}/${i % 2 ? 'odd' : 'even'}-${i}`, file())
     const found: string[] = []
@@ -203,7 +203,7 @@ describe('a large tree', () => {
 })
 
 describe('changes since a token', () => {
-  it('[V6.8] answer a fresh instance to the token of another tree, of before a clear, and to nonsense', () => {
+  it('[V6.8] a token of another tree, from before a clear or malformed gives a fresh instance', () => {
     const tree = make()
     tree.put('/a', file())
     const old = tree.token()
@@ -217,7 +217,7 @@ describe('changes since a token', () => {
     expect(tree.changesSince(tree.token()).freshInstance).toBe(false)
   })
 
-  it('[V6.8] are all found by a reader further behind than the latest ones reach', () => {
+  it('[V6.8] a reader behind the recent changes still finds all of them', () => {
     const tree = make()
     const token = tree.token()
     for (let i = 0; i < 70_000; i += 1) tree.put(`/f${i}`, file())
@@ -232,7 +232,7 @@ describe('changes since a token', () => {
     expect(paths).toEqual(Array.from({ length: 70_000 }, (_, i) => `/f${i}`))
   })
 
-  it('[V6.8] are a fresh instance once removals are forgotten, and only for those who missed one', () => {
+  it('[V6.8] dropped removals give a fresh instance only to readers that missed one', () => {
     const tree = make()
     tree.put('/f', file())
     const before = tree.token()

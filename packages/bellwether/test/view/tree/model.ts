@@ -1,6 +1,6 @@
 /**
- * The simplest tree there is: a Map from path to entry, every question answered by going over all of it. Slow and obviously
- * right, so that the compact tree can be held against it. Also the arbitrary sequences of writes that are held against it.
+ * A reference model of the tree: a Map from path to entry that answers every query by a full pass, slow but obviously correct.
+ * Also the arbitrary sequences of writes that tests apply to both.
  */
 import fc from 'fast-check'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
@@ -28,7 +28,7 @@ const nameOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
 const isBelow = (path: string, directory: string): boolean =>
   path !== '/' && path !== directory && (directory === '/' || path.startsWith(`${directory}/`))
 
-/** Bytes of a name, as the wire says them. */
+/** The bytes of a name. */
 function bytes(text: string): Buffer {
   return Buffer.concat(
     Array.from(text, (character) => {
@@ -75,7 +75,7 @@ export class Model {
     if (this.entries.size - 1 + parents > this.entryMax) return 'full'
     const moved = [...this.entries].filter(([path]) => path === from || isBelow(path, from))
     for (const [path] of moved) this.entries.delete(path)
-    // Parents are made while the moved ones are away; what stood in the new place goes.
+    // Parents are created while the moved entries are absent; the entry at the new path is removed.
     this.removeBelow(to)
     this.entries.delete(to)
     this.makeParents(to)
@@ -157,7 +157,7 @@ function attempt(write: () => void): Outcome {
   }
 }
 
-// Names that repeat, that sort differently as UTF-16 and as bytes, and that are no UTF-8 at all.
+// Names that repeat, that sort differently as UTF-16 and as bytes, and that are not UTF-8.
 const names = fc.constantFrom('a', 'b', 'ab', 'é', '\u{1f600}', '\uff5e', 'x\udcff', '\udc80', 'index.js', 'A.b')
 const paths = fc.array(names, { minLength: 1, maxLength: 4 }).map((parts) => `/${parts.join('/')}`)
 const anyPath = fc.oneof({ weight: 30, arbitrary: paths }, { weight: 1, arbitrary: fc.constant('/') })

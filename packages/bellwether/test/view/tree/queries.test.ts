@@ -1,4 +1,4 @@
-/** The differences of two trees. */
+/** Tests the comparison of two trees. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { diff, type Difference } from '../../../src/view/tree/diff.js'
@@ -17,7 +17,7 @@ const differences = (left: Tree, right: Tree): Difference[] =>
   [...diff(left, right)].filter((difference) => difference !== undefined)
 
 describe('the difference of two trees', () => {
-  it('[V6.9] is nothing for the same tree, and names each difference once', () => {
+  it('[V6.9] equal trees have no differences, and each difference is reported once', () => {
     const left = filled()
     const right = filled()
     expect(differences(left, right)).toEqual([])
@@ -32,7 +32,7 @@ describe('the difference of two trees', () => {
     )
   })
 
-  it('[V6.9] of any two trees, carried over, makes them the same', () => {
+  it('[V6.9] applying the differences of any two trees makes them equal', () => {
     fc.assert(
       fc.property(operations, operations, (one, other) => {
         const [left, right] = [one, other].map((steps) => {
@@ -57,7 +57,7 @@ describe('the difference of two trees', () => {
     )
   })
 
-  it('the model of these tests refuses when it is full, as the tree does', () => {
+  it('the reference model rejects entries when full, like the tree', () => {
     expect(new Model(1).put('/a/b', file)).toBe('full')
   })
 })

@@ -1,4 +1,4 @@
-/** The tree against the simplest model of it: a Map of paths. Any sequence of writes, then everything a reader can ask. */
+/** Tests the tree against a reference model: any sequence of writes, then every query. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Model, operations, type Operation } from './model.js'
@@ -37,7 +37,7 @@ function sameAsModel(tree: Tree, model: Model): void {
 }
 
 describe('a tree', () => {
-  it('[V6.8] agrees with a map of paths after any sequence of writes', () => {
+  it('[V6.8] agrees with the reference model after any sequence of writes', () => {
     fc.assert(
       fc.property(operations, (steps) => {
         const { tree, model } = run(steps, () => {})
@@ -48,7 +48,7 @@ describe('a tree', () => {
     )
   })
 
-  it('agrees with it after every single write', () => {
+  it('agrees with the reference model after every write', () => {
     fc.assert(
       fc.property(operations, (steps) => {
         const { tree, model } = run(steps, sameAsModel)
@@ -58,7 +58,7 @@ describe('a tree', () => {
     )
   })
 
-  it('[V6.8] finds by text and by glob what a walk over all names finds', () => {
+  it('[V6.8] finds by text and glob what a walk over all names finds', () => {
     const patterns = fc.constantFrom('a', 'é', 'b*', '*a', '?', '[a-c]*', 'a*b', '/a/', '/a/*', '**/b', 'a/**/b')
     fc.assert(
       fc.property(operations, patterns, (steps, pattern) => {
@@ -75,7 +75,7 @@ describe('a tree', () => {
     )
   })
 
-  it('a reader that asks for changes now and then always arrives at what the tree holds', () => {
+  it('a reader that polls changes always reaches the state of the tree', () => {
     fc.assert(
       fc.property(operations, fc.integer({ min: 1, max: 7 }), fc.integer({ min: 1, max: 9 }), (steps, every, max) => {
         const known = new Map<string, boolean>()
@@ -110,7 +110,7 @@ describe('a tree', () => {
     )
   })
 
-  it('numbers changes upwards, and gives no number twice', () => {
+  it('change numbers increase and are never repeated', () => {
     fc.assert(
       fc.property(operations, (steps) => {
         let last = 0

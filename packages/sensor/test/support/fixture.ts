@@ -1,11 +1,11 @@
-/** A directory, a server and sensors for one test; everything ends with it. */
+/** A directory, a fake server and sensors for one test; `end` removes and stops all of them. */
 import { lstatSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Log, systemClock } from '@bellwether/base'
 import { decodeFileName } from '@bellwether/protocol'
 import { startSensor, type Sensor, type SensorOptions } from '../../src/sensor.js'
-import { Fusion, type FusionOptions } from './fake-server.js'
+import { FakeServer, type FakeServerOptions } from './fake-server.js'
 
 export interface Line {
   readonly level: string
@@ -13,9 +13,9 @@ export interface Line {
   readonly message: string
 }
 
-export interface World {
+export interface Fixture {
   readonly root: string
-  readonly fusion: Fusion
+  readonly server: FakeServer
   readonly lines: Line[]
   readonly log: Log
   sensor(options?: Partial<SensorOptions>): Sensor
@@ -39,32 +39,32 @@ export function recordingLog(lines: Line[]): Log {
   return { info: at('info'), warn: at('warn'), error: at('error'), fatal: at('fatal') }
 }
 
-export async function makeWorld(options: FusionOptions = {}): Promise<World> {
+export async function openFixture(options: FakeServerOptions = {}): Promise<Fixture> {
   const root = mkdtempSync(join(tmpdir(), 'bw-sensor-'))
-  const fusion = await new Fusion(options).start()
+  const server = await new FakeServer(options).start()
   const sensors: Sensor[] = []
   const lines: Line[] = []
   const log = recordingLog(lines)
   return {
     root,
-    fusion,
+    server,
     lines,
     log,
     at: (...names) => join(root, ...names),
     sensor(more = {}) {
-      const sensor = startSensor({ root, server: fusion.url, keys: ['k'], id: 'host-1', log, scanThreads: 1, ...more })
+      const sensor = startSensor({ root, server: server.url, keys: ['k'], id: 'host-1', log, scanThreads: 1, ...more })
       sensors.push(sensor)
       return sensor
     },
     async end() {
       await Promise.all(sensors.map((sensor) => sensor.stop()))
-      await fusion.stop()
+      await server.stop()
       rmSync(root, { recursive: true, force: true })
     },
   }
 }
 
-/** What is on disk, the way `ls -la` sees it: path → kind, size and mtime. */
+/** The entries on disk: path → kind, size and mtime. */
 export function onDisk(root: string): Map<string, string> {
   const found = new Map<string, string>()
   const walk = (bytes: Buffer, path: string) => {
@@ -80,9 +80,9 @@ export function onDisk(root: string): Map<string, string> {
   return found
 }
 
-export function inView(fusion: Fusion): Map<string, string> {
+export function inView(server: FakeServer): Map<string, string> {
   const found = new Map<string, string>()
-  for (const [path, row] of fusion.tree) {
+  for (const [path, row] of server.tree) {
     if (path === '/') continue
     const time = (row.modified_time ?? 0).toFixed(2)
     found.set(path, row.is_directory === true ? 'directory' : `file ${row.size} ${time}`)
@@ -90,26 +90,26 @@ export function inView(fusion: Fusion): Map<string, string> {
   return found
 }
 
-/** What the two disagree about; empty when they are equal. */
-export function differences(fusion: Fusion, root: string): string[] {
-  const [disk, view] = [onDisk(root), inView(fusion)]
+/** The differences between disk and view; empty if they are equal. */
+export function differences(server: FakeServer, root: string): string[] {
+  const [disk, view] = [onDisk(root), inView(server)]
   const wrong: string[] = []
   for (const [path, entry] of disk) if (view.get(path) !== entry) wrong.push(`${path}: ${entry} ≠ ${view.get(path)}`)
   for (const path of view.keys()) if (!disk.has(path)) wrong.push(`${path}: not on disk`)
   return wrong
 }
 
-export const same = (world: World, withinMs?: number): Promise<true> =>
-  until('view equals disk', () => differences(world.fusion, world.root).length === 0, withinMs).catch(
+export const same = (fixture: Fixture, withinMs?: number): Promise<true> =>
+  until('view equals disk', () => differences(fixture.server, fixture.root).length === 0, withinMs).catch(
     (error: unknown) => {
-      throw new Error(`${String(error)}\n${differences(world.fusion, world.root).slice(0, 10).join('\n')}`)
+      throw new Error(`${String(error)}\n${differences(fixture.server, fixture.root).slice(0, 10).join('\n')}`)
     },
   )
 
-/** Confirmed once everything that happened before has arrived. */
 let barriers = 0
-export async function barrier(fusion: Fusion): Promise<void> {
+/** Resolves when everything that happened before the call has arrived at the server. */
+export async function barrier(server: FakeServer): Promise<void> {
   const id = `b${(barriers += 1)}`
-  fusion.command({ type: 'barrier', barrier_id: id })
-  await until(`barrier ${id}`, () => fusion.confirmed.includes(id))
+  server.command({ type: 'barrier', barrier_id: id })
+  await until(`barrier ${id}`, () => server.confirmed.includes(id))
 }
