@@ -2,7 +2,7 @@
 import { systemClock } from '@bellwether/base'
 import { setLimits } from '../kernel/verbs/roster.js'
 import { runPmo } from '../pmo/loop.js'
-import { pmoSettings } from './parts/part-settings.js'
+import { kernelLimits, pmoSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
@@ -26,8 +26,7 @@ export async function runPmoPart(context: PartContext, onReady?: ProcessOptions[
 export async function startPmo(context: Omit<PartContext, 'env'>): Promise<{ readonly ended: Promise<void> }> {
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
-  const { turn_deadline_seconds: turnDeadlineSeconds, max_recursion_depth: maxRecursionDepth } = settings.pmo
-  await setLimits(kernel.db, { turnDeadlineSeconds, maxRecursionDepth })
+  await setLimits(kernel.db, kernelLimits(settings))
   const stream = runtime.stream()
   return { ended: runPmo({ kernel, bell, stream, clock: systemClock, log, signal, settings: pmoSettings(settings) }) }
 }

@@ -1,9 +1,11 @@
-/** W4.1: every timing is a named setting, from the file and from the environment, and it is the one that the watchdogs obey. */
+/** W4.1: every timing is a named setting of the file and the environment, and reaches the process that uses it. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import { kernelLimits, pmoSettings, workerLoopSettings, workerSettings } from '../../src/runtime/parts/part-settings.js'
 import { loadSettings } from '../../src/settings/load.js'
+import type { Settings } from '../../src/settings/schema.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { guardOn, headOf, rowOf } from '../support/watchdog.js'
 
@@ -41,35 +43,37 @@ const timings = {
   },
 } as const
 
-it('[W4.1] has the defaults of the requirement', async () => {
+it('[W4.1] loads the defaults of the requirement', async () => {
   expect(loadSettings({ folder, env: {} })).toMatchObject(timings)
 })
 
+const pmoOptions = (settings: Settings) => ({ ...pmoSettings(settings), ...kernelLimits(settings) })
+const workerOptions = (settings: Settings) => ({ ...workerSettings(settings), ...workerLoopSettings(settings) })
+
 for (const [section, keys] of Object.entries(timings)) {
   for (const key of Object.keys(keys)) {
-    it(`[W4.1] reads ${section}.${key} from the file, and the environment wins over it`, async () => {
+    it(`[W4.1] reads ${section}.${key} from the file and the environment, and hands it to the process`, async () => {
       await writeFile(join(folder, 'bellwether.toml'), `[${section}]\n${key} = 7\n`)
       expect(loadSettings({ folder, env: {} })).toMatchObject({ [section]: { [key]: 7 } })
-      const env = { [`BELLWETHER__${section}__${key}`.toUpperCase()]: '8' }
-      expect(loadSettings({ folder, env })).toMatchObject({ [section]: { [key]: 8 } })
+      const env = { [`BELLWETHER__${section}__${key}`.toUpperCase()]: '77' }
+      const settings = loadSettings({ folder, env })
+      expect(settings).toMatchObject({ [section]: { [key]: 77 } })
+      const composed = section === 'pmo' ? pmoOptions(settings) : workerOptions(settings)
+      // suspend_timeout_seconds → suspendTimeoutSeconds
+      const name = key.replace(/_(.)/g, (_match, letter: string) => letter.toUpperCase())
+      expect(composed).toMatchObject({ [name]: 77 })
       await rm(join(folder, 'bellwether.toml'))
     })
   }
 }
 
-it('[W4.1] the guard obeys what the environment says', async () => {
+it('[W4.1] makes the guard use the timings of the environment', async () => {
   const env = {
     BELLWETHER__PMO__DISPATCHED_TIMEOUT_SECONDS: '3',
     BELLWETHER__PMO__ACTIVE_REAP_SECONDS: '8',
     BELLWETHER__PMO__WATCHDOG_INTERVAL_SECONDS: '1',
   }
-  const { pmo, worker } = loadSettings({ folder, env })
-  const guard = guardOn(t, {
-    watchdogIntervalSeconds: pmo.watchdog_interval_seconds,
-    dispatchedTimeoutSeconds: pmo.dispatched_timeout_seconds,
-    activeReapSeconds: pmo.active_reap_seconds,
-    inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-  })
+  const guard = guardOn(t, pmoSettings(loadSettings({ folder, env })))
   await t.agents('started', 'not-started')
   const started = await t.running('started')
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'not-started', instruction: 'x' })

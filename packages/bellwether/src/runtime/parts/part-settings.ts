@@ -1,4 +1,5 @@
 /** Maps the sections of the settings to the options of the worker, the PMO and the tool host. */
+import type { KernelLimits } from '../../kernel/verbs/roster.js'
 import type { PmoOptions } from '../../pmo/loop.js'
 import type { Settings } from '../../settings/schema.js'
 import type { LoopSettings } from '../../worker/loop.js'
@@ -7,7 +8,7 @@ import type { ToolHostSettings } from '../../worker/tools/host.js'
 
 // The longest time a tool command waits for the relay. An idle poll costs one indexed read.
 const relayPollMs = 100
-// Tools wait for the network: more of them than turns may run at the same time.
+// Tools mostly wait for the network, so more of them than turns may run at the same time.
 const toolConcurrencyMin = 32
 
 export function workerSettings({ worker }: Settings, concurrency = worker.concurrency): WorkerSettings {
@@ -54,4 +55,9 @@ export function pmoSettings({ pmo, worker }: Settings): PmoOptions['settings'] {
     retentionDays: pmo.retention_days,
     relayPollMs,
   }
+}
+
+/** The limits that the PMO stores in the database, where the kernel's verbs read them. */
+export function kernelLimits({ pmo }: Settings): KernelLimits {
+  return { turnDeadlineSeconds: pmo.turn_deadline_seconds, maxRecursionDepth: pmo.max_recursion_depth }
 }
