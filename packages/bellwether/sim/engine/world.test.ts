@@ -30,7 +30,9 @@ describe('a world', () => {
     const fresh = await freshDatabase()
     await fresh.db.query({ text: toySchema })
     const world = await openWorld({ url: fresh.url, schemas: ['toy'] })
-    await expect(openWorld({ url: fresh.url, schemas: ['toy'] })).rejects.toThrow('another world runs in this database')
+    await expect(openWorld({ url: fresh.url, schemas: ['toy'] })).rejects.toThrow(
+      'Another simulation world uses this database',
+    )
     await run(world, bumping, { seed: 1 })
     await world.close()
     const next = await openWorld({ url: fresh.url, schemas: ['toy'] })
