@@ -28,3 +28,18 @@ export const systemClock: Clock = {
       const release = onAbort(signal, done)
     }),
 }
+
+/** Reads until there is a value or the time is over (then undefined): for files and pids, which send no events. */
+export async function poll<T>(
+  clock: Clock,
+  { everyMs, withinMs }: { readonly everyMs: number; readonly withinMs: number },
+  read: () => Promise<T | undefined>,
+): Promise<T | undefined> {
+  const untilMs = clock.monotonicMs() + withinMs
+  for (;;) {
+    const value = await read()
+    if (value !== undefined) return value
+    if (clock.monotonicMs() >= untilMs) return undefined
+    await clock.sleep(everyMs)
+  }
+}

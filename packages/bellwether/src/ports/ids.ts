@@ -1,6 +1,6 @@
 /**
- * Ids are UUIDv7 text: they sort by the time of minting, also within one millisecond of one process (a counter fills the
- * twelve bits after the time), so that rows land next to each other in their index.
+ * Mints UUIDv7 ids as text. They sort by creation time, within one process also inside one millisecond (a counter fills the
+ * twelve bits after the time), so that new rows are neighbours in an index.
  */
 import type { Clock, Random } from '@bellwether/base'
 
@@ -32,7 +32,7 @@ export function uuidv7(clock: Pick<Clock, 'wallMs'>, random: Pick<Random, 'bytes
       } else if (counter < counterMax) {
         counter += 1
       } else {
-        // 4,096 ids in one millisecond, or a clock that stepped back: borrow from the future, stay monotonic.
+        // 4,096 ids in one millisecond, or the clock stepped back: use the next millisecond to stay monotonic.
         lastMs += 1
         counter = 0
       }

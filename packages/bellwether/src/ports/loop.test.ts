@@ -2,15 +2,15 @@ import type { Clock } from '@bellwether/base'
 import { expect, it } from 'vitest'
 import { loop, makeWake } from './loop.js'
 
-/** A clock that never waits, and remembers how long it was asked to. */
-function hurried(): Clock & { slept: number[] } {
+/** A clock that does not wait and records the requested times. */
+function recordingClock(): Clock & { slept: number[] } {
   const slept: number[] = []
   return { slept, wallMs: () => 0, monotonicMs: () => 0, sleep: async (ms) => void slept.push(ms) }
 }
 const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
 
 async function failing(steady: boolean, times: number): Promise<number[]> {
-  const clock = hurried()
+  const clock = recordingClock()
   const stop = new AbortController()
   let steps = 0
   await loop({ name: 'it', intervalMs: 1_000, clock, log, signal: stop.signal, steady }, async () => {
@@ -21,16 +21,16 @@ async function failing(steady: boolean, times: number): Promise<number[]> {
   return clock.slept
 }
 
-it('comes back after a growing pause while its step fails', async () => {
+it('retries a failing step after a growing pause', async () => {
   expect(await failing(false, 4)).toEqual([1_000, 2_000, 3_000])
 })
 
-it('[W2.10] keeps a watchdog at its interval while a rule fails: one that stays away would judge nothing', async () => {
+it('[W2.10] runs a watchdog at its interval while its step fails', async () => {
   expect(await failing(true, 4)).toEqual([1_000, 1_000, 1_000])
 })
 
-it('does not wait when it was woken before or during the wait', async () => {
-  const clock = hurried()
+it('does not wait if it was woken before the wait', async () => {
+  const clock = recordingClock()
   const wake = makeWake(clock)
   const { signal } = new AbortController()
   wake.now()

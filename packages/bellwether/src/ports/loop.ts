@@ -1,8 +1,8 @@
 /**
- * Step, then loop: the step is a function that tests call; this only waits and calls it. A step that throws is reported and
- * tried again after a growing pause; the loop ends when its signal fires, and never of an error.
+ * Calls a step again and again until the signal aborts. If the step throws, the loop logs the error and retries after a
+ * growing pause. Tests call the step directly.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { type Clock, linkAbort, type Log } from '@bellwether/base'
 import { backoffMs } from './retry.js'
 
 export interface LoopOptions {
@@ -11,40 +11,39 @@ export interface LoopOptions {
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
-  /** No growing pause after failures: a watchdog that stays away is one that was away (W2.10). */
+  /** No growing pause after failures: a watchdog that pauses too long has to start its watch window again (W2.10). */
   readonly steady?: boolean
 }
 
-/** What a loop waits on besides its interval. */
+/** Ends a loop's wait early. */
 export interface Wake {
-  /** Ends the present wait, or the next one if none is going on. */
+  /** Ends the current wait, or the next one if the loop is not waiting. */
   now(): void
   wait(ms: number, signal: AbortSignal): Promise<void>
 }
 
 export function makeWake(clock: Clock): Wake {
-  let rung = false
+  let woken = false
   let end: (() => void) | undefined
   return {
     now() {
-      rung = true
+      woken = true
       end?.()
     },
     async wait(ms, signal) {
-      if (!rung && !signal.aborted) {
-        const over = new AbortController()
-        end = () => over.abort()
-        signal.addEventListener('abort', end, { once: true })
-        await clock.sleep(ms, over.signal)
-        signal.removeEventListener('abort', end)
+      if (!woken && !signal.aborted) {
+        const wait = linkAbort(signal)
+        end = wait.abort
+        await clock.sleep(ms, wait.signal)
+        wait.release()
         end = undefined
       }
-      rung = false
+      woken = false
     },
   }
 }
 
-// After repeated failures a loop comes back at least this often: the first success must not wait for long.
+// The longest pause after failures: a step that can succeed again does not wait longer.
 const pauseMaxMs = 10_000
 
 export async function loop(
@@ -59,7 +58,7 @@ export async function loop(
       failures = 0
     } catch (error) {
       failures += 1
-      options.log.error({ err: error, loop: options.name, failures }, `${options.name} failed and will be tried again`)
+      options.log.error({ err: error, loop: options.name, failures }, `${options.name} failed and will be retried`)
     }
     const { intervalMs: baseMs, steady } = options
     const backoff = { mode: 'linear', baseMs, multiplier: 1, maxMs: pauseMaxMs, jitterPct: 0 } as const

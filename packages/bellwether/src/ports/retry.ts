@@ -1,10 +1,9 @@
 /**
- * Trying again: the one place of the product that decides whether a failed call is repeated, when, and how long each try may
- * take. Always: the decision is pure; a refusal that repetition cannot mend is never repeated; every try has its timeout and
- * an abort signal; tries are bounded in number, or in time, or by a signal. Every growing pause in the house is `pauseMs`, those
- * of loops that never end too (a tidy rule finds others). What is called is left to the caller, as is what its loss means.
+ * Decides for the whole product whether a failed call is retried, when, and how long each attempt may take. The decision is
+ * pure. Every attempt has a timeout and an abort signal, and attempts are limited by number, by time or by a signal. Every
+ * growing pause comes from `backoffMs`; a tidy rule finds others.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { type Clock, linkAbort, type Log, onAbort, type Random } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 
 export const callKinds = ['command_routing', 'local_state', 'external_message', 'synthesis'] as const
@@ -17,7 +16,7 @@ export interface Backoff {
   readonly baseMs: number
   readonly multiplier: number
   readonly maxMs: number
-  /** The wait is spread by this many percent to both sides, so that those who failed together do not return together. */
+  /** Spreads the wait by this percentage in both directions, so that callers that failed together do not retry together. */
   readonly jitterPct: number
 }
 
@@ -31,7 +30,7 @@ export interface CallPolicy {
   readonly retry: RetryPolicy
 }
 
-/** What the product does where no task root says otherwise (H1.1, H1.2). */
+/** The policy if a task root does not configure one (H1.1, H1.2). */
 export const defaultCallPolicy: CallPolicy = {
   timeoutMs: { command_routing: 5_000, local_state: 3_000, external_message: 10_000, synthesis: 15_000 },
   retry: {
@@ -40,21 +39,21 @@ export const defaultCallPolicy: CallPolicy = {
   },
 }
 
-/** One exchange with a server of the house: connecting, a question, a flush. */
+/** The timeout of one exchange with PostgreSQL or NATS: connecting, a query, a flush. */
 export const exchangeTimeoutMs = defaultCallPolicy.timeoutMs.command_routing
-/** Letting go of what is open; whoever takes longer is left behind. */
+/** The timeout of closing a connection; after it the connection is abandoned. */
 export const closeTimeoutMs = defaultCallPolicy.timeoutMs.local_state
 
-/** A connection that is kept for ever: as the shipped policy, but back within ten seconds of the server. */
+/** For connections that are always reopened: a server that is available again is reconnected within ten seconds. */
 export const reconnectBackoff: Backoff = { ...defaultCallPolicy.retry.backoff, maxMs: 10_000 }
 
-/** Why a call failed, as far as repeating it is concerned. */
+/** Why a call failed, as far as a retry depends on it. */
 export interface Failure {
   readonly retryable: boolean
   readonly why: 'timeout' | 'network' | 'server_error' | 'contention' | 'refused' | 'invalid' | 'unknown'
-  /** The least wait that the failing side asked for. */
+  /** The shortest wait that the failing side requested. */
   readonly afterMs: number
-  /** Whether the call may have had its effect all the same. */
+  /** Whether the call may have taken effect although it failed. */
   readonly inDoubt: boolean
 }
 
@@ -63,7 +62,7 @@ const networkCodes = new Set(
     ' ',
   ),
 )
-// Before any byte was sent: the other side cannot have acted.
+// Errors before any byte was sent: the call cannot have taken effect.
 const beforeSending = new Set(['ECONNREFUSED', 'EAI_AGAIN', 'ENETDOWN', 'ENETUNREACH', 'EHOSTDOWN', 'EHOSTUNREACH'])
 const timeoutCodes = new Set(
   'timeout ETIMEDOUT ESOCKETTIMEDOUT UND_ERR_CONNECT_TIMEOUT UND_ERR_HEADERS_TIMEOUT UND_ERR_BODY_TIMEOUT'.split(' '),
@@ -78,12 +77,12 @@ const failed = (why: Failure['why'], retryable: boolean, afterMs = 0, inDoubt = 
   inDoubt,
 })
 
-/** By HTTP status: the server's trouble passes, the caller's does not. */
+/** By HTTP status: server errors are temporary, client errors are not. */
 export function classifyStatus(status: number, retryAfterMs = 0): Failure {
   if (status === 408) return failed('timeout', true, retryAfterMs, true)
   if (status === 429) return failed('contention', true, retryAfterMs)
   if (status === 401 || status === 403) return failed('refused', false)
-  // 501 and 505 are no passing state: this server does not do it, and will not the next time.
+  // 501 and 505 are permanent: the server does not support the request.
   if (status >= 500 && status !== 501 && status !== 505) return failed('server_error', true, retryAfterMs, true)
   return failed(status >= 400 ? 'invalid' : 'unknown', false)
 }
@@ -92,10 +91,10 @@ function property(error: object, name: string): unknown {
   return name in error ? (error as Record<string, unknown>)[name] : undefined
 }
 
-// Errors wrap errors (fetch hides the network's behind its own); a chain that leads back to itself must end.
+// Errors wrap errors (fetch wraps the network error); the limit ends a cyclic chain.
 const causesMax = 8
 
-/** Retryable: network timeout, temporary 5xx, contention. Never: validation, credentials, permission, or what nobody knows. */
+/** Retryable: network timeout, temporary 5xx, contention. Not retryable: validation, credentials, permission, unknown errors. */
 export function classify(error: unknown): Failure {
   let at: unknown = error
   for (let depth = 0; depth < causesMax && typeof at === 'object' && at !== null; depth += 1) {
@@ -117,12 +116,12 @@ export function classify(error: unknown): Failure {
   return failed('unknown', false)
 }
 
-// Past any bound, and far from where a number becomes infinite: 0 ms times infinity would be no number.
+// Far beyond every maxMs, and small enough to stay finite: 0 ms times Infinity would be NaN.
 const doublingsMax = 64
-/** The chance that spreads nothing. */
+/** The jitter value that leaves the wait unchanged. */
 const middle = 0.5
 
-/** The pause before the try after `attempt` (1 is the first); `chance` is in [0, 1). */
+/** The pause after failed attempt number `attempt` (the first is 1); `chance` is in [0, 1). */
 export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: number, chance = middle): number {
   const { mode, baseMs, multiplier, maxMs, jitterPct } = backoff
   const grown =
@@ -136,7 +135,7 @@ export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: nu
 
 export type RetryDecision = { readonly retry: true; readonly waitMs: number } | { readonly retry: false }
 
-/** The decision: is the call that failed for the `attempt`th time tried again, and after which wait? */
+/** Decides whether a call is retried after failed attempt number `attempt`, and after which wait. */
 export function decideRetry(
   policy: RetryPolicy,
   attempt: number,
@@ -145,7 +144,7 @@ export function decideRetry(
   idempotent = true,
 ): RetryDecision {
   if (!failure.retryable || attempt >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { retry: false }
-  // Asked to come back much later, nobody is kept waiting here: the caller has a loop for that.
+  // A long requested wait is left to the caller's loop.
   if (failure.afterMs > policy.backoff.maxMs) return { retry: false }
   return { retry: true, waitMs: Math.max(failure.afterMs, backoffMs(policy, attempt, chance)) }
 }
@@ -154,7 +153,7 @@ export interface Call {
   readonly kind: CallKind
   /** Names the call in errors and the log. */
   readonly name: string
-  /** False: a try that may have had its effect (a timeout, a lost connection) is not repeated. Absent: true. */
+  /** False: an attempt that may have taken effect (a timeout, a lost connection) is not retried. Default: true. */
   readonly idempotent?: boolean
 }
 
@@ -165,7 +164,7 @@ export interface RetryPorts {
   readonly log?: Log
 }
 
-/** Calls until it succeeds, must not be repeated, or was tried often enough; then throws the last error. */
+/** Calls until it succeeds, must not be retried, or has used its attempts; then throws the last error. */
 export async function retryCall<T>(
   policy: CallPolicy,
   what: Call,
@@ -173,16 +172,16 @@ export async function retryCall<T>(
   ports: RetryPorts,
 ): Promise<T> {
   const { clock, random, log, signal } = ports
-  const calledOff = () => signal?.aborted === true
+  const isAborted = () => signal?.aborted === true
   for (let attempt = 1; ; attempt += 1) {
-    if (calledOff()) throw aborted(what, signal?.reason)
+    if (isAborted()) throw abortedCall(what, signal?.reason)
     try {
-      return await once(policy.timeoutMs[what.kind], what, call, attempt, ports)
+      return await attemptOnce(policy.timeoutMs[what.kind], what, call, attempt, ports)
     } catch (error) {
-      if (calledOff()) throw aborted(what, error)
+      if (isAborted()) throw abortedCall(what, error)
       const next = decideRetry(policy.retry, attempt, classify(error), random.next(), what.idempotent)
       if (!next.retry) throw error
-      log?.warn({ err: error, call: what.name, attempt, waitMs: next.waitMs }, 'a call failed and will be tried again')
+      log?.warn({ err: error, call: what.name, attempt, waitMs: next.waitMs }, 'call failed and will be retried')
       await clock.sleep(next.waitMs, signal)
     }
   }
@@ -190,22 +189,22 @@ export async function retryCall<T>(
 
 export interface RetryWindow {
   readonly backoff: Backoff
-  /** For all tries together, on the clock that cannot jump. */
+  /** For all attempts together, on the monotonic clock. */
   readonly maxMs: number
 }
 
 export interface RetryUntilPorts {
   readonly clock: Clock
-  /** Absent: pauses are not spread. */
+  /** Absent: no jitter. */
   readonly random?: Pick<Random, 'next'>
   readonly signal: AbortSignal
-  /** Told of every failure that is not the last. */
+  /** Called before each retry. */
   readonly onRetry?: (error: unknown, attempt: number, leftMs: number) => void
 }
 
 /**
- * For a call that somebody can wait for, and whose tries are bounded by their own timeouts: repeated while its failure may
- * pass, the time is not over and the signal has not fired; then throws the last error.
+ * Retries a call while its failure is temporary, the time is not used up and the signal has not aborted; then throws the
+ * last error. Each attempt must have its own timeout.
  */
 export async function retryUntil<T>(
   { backoff, maxMs }: RetryWindow,
@@ -218,7 +217,7 @@ export async function retryUntil<T>(
     try {
       return await call()
     } catch (error) {
-      // Asked for only here: a signal may be dear, and most calls succeed.
+      // Read only after a failure: creating the signal may be expensive, and most calls succeed.
       const { signal } = ports
       const { retryable, afterMs } = classify(error)
       const leftMs = startedMs + maxMs - clock.monotonicMs()
@@ -243,40 +242,37 @@ export async function withTimeout<T>(clock: Clock, ms: number, what: string, wor
   }
 }
 
-function aborted(what: Call, cause: unknown): Terminal {
-  return new Terminal(`${what.name} was called off`, { code: 'aborted', cause })
+function abortedCall(what: Call, cause: unknown): Terminal {
+  return new Terminal(`${what.name} was aborted`, { code: 'aborted', cause })
 }
 
-/** One try: its signal fires at the timeout, and whoever does not heed it is no longer waited for. */
-async function once<T>(
+/** One attempt. At the timeout its signal aborts, and a call that ignores the signal is abandoned. */
+async function attemptOnce<T>(
   timeoutMs: number,
   what: Call,
   call: (signal: AbortSignal, attempt: number) => Promise<T>,
   attempt: number,
   { clock, signal: outer }: RetryPorts,
 ): Promise<T> {
-  const stop = new AbortController()
+  const stop = linkAbort(outer)
   const settled = new AbortController()
-  const callOff = () => stop.abort(outer?.reason)
-  outer?.addEventListener('abort', callOff, { once: true })
-  const ended = new Promise<never>((_resolve, reject) => {
-    const lose = () => {
+  const stopped = new Promise<never>((_resolve, reject) => {
+    onAbort(stop.signal, () => {
       const reason: unknown = stop.signal.reason
       reject(reason)
-    }
-    stop.signal.addEventListener('abort', lose, { once: true })
+    })
   })
-  // Only one of the racers is awaited; the other's end is nobody's surprise.
-  ended.catch(() => undefined)
+  // If the call settles first, a later rejection has no reader.
+  stopped.catch(() => undefined)
   const timer = clock.sleep(timeoutMs, settled.signal).then(() => {
     if (!settled.signal.aborted)
       stop.abort(new Retryable(`${what.name} took longer than ${timeoutMs} ms`, { code: 'timeout' }))
   })
   try {
-    return await Promise.race([call(stop.signal, attempt), ended])
+    return await Promise.race([call(stop.signal, attempt), stopped])
   } finally {
     settled.abort()
-    outer?.removeEventListener('abort', callOff)
+    stop.release()
     await timer
   }
 }

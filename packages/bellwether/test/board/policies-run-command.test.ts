@@ -73,9 +73,9 @@ describe('verify commands', () => {
     const result = run('echo $$ >child; exec sleep 300', { signal: stop.signal })
     const child = await pidIn('child')
     stop.abort()
-    expect(await result).toMatchObject({ exitCode: null, timedOut: false, failure: 'it was called off' })
+    expect(await result).toMatchObject({ exitCode: null, timedOut: false, failure: 'the command was aborted' })
     await gone(child)
-    expect(await run('echo x >late', { signal: stop.signal })).toMatchObject({ failure: 'it was called off' })
+    expect(await run('echo x >late', { signal: stop.signal })).toMatchObject({ failure: 'the command was aborted' })
     expect(existsSync(join(root, 'late'))).toBe(false)
   })
 

@@ -1,6 +1,6 @@
 /**
- * One suite for every bell, each against its real server. What a bell must do is little: wake whoever listens, tell them
- * when rings may have been missed, and never harm anyone, whatever is rung and whatever breaks.
+ * One suite for all bells, each against its real server: a bell calls its listeners, also when rings may have been missed, and
+ * never throws, whatever is rung and whatever fails.
  */
 import type { Log } from '@bellwether/base'
 import { connect } from '@nats-io/transport-node'
@@ -110,7 +110,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(ear.rings()).toEqual([ring])
   })
 
-  it('tells every listener once to look at the truth when it starts to hear', async () => {
+  it('calls every listener once without a ring after it connects', async () => {
     const bell = open()
     const first = await hearing(bell, 'bw.>')
     await eventually('the first look', () => first.looks() > 0)
@@ -134,7 +134,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(rest.rings().map((ring) => ring.subject)).toEqual([wakeup('coder'), wakeup('writer'), 'bw.v1.p1.end'])
   })
 
-  it('reads forged and malformed rings as empty ones and goes on (T1.7)', async () => {
+  it('delivers forged and malformed rings with an empty payload (T1.7)', async () => {
     const bell = open()
     const ear = await hearing(bell, 'bw.v1.*.*.cmd.agent.forged.wakeup')
     const readable = await adapter.forge(server.url, wakeup('forged'))
@@ -144,7 +144,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(forged).toEqual(Array.from({ length: readable }, () => ({ subject: wakeup('forged'), payload: {} })))
   })
 
-  it('survives a listener that throws, and wakes the others', async () => {
+  it('calls the other listeners if one throws', async () => {
     const bell = open()
     await bell.listen('bw.>', () => {
       throw new Error('a bug of the listener')
@@ -155,7 +155,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(lines.some((line) => line.level === 'error' && line.message.includes('threw'))).toBe(true)
   })
 
-  it('rings without the payload when it is too large or not JSON, and drops unfit subjects', async () => {
+  it('rings without a payload that is too large or not JSON, and drops invalid subjects', async () => {
     const bell = open()
     const ear = await hearing(bell, 'bw.>')
     const circular: Record<string, unknown> = {}
@@ -178,7 +178,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(bell.status().dropped).toBe(3)
   })
 
-  it('carries 1,000 concurrent rings in a few round trips', async () => {
+  it('sends 1,000 concurrent rings in a few round trips', async () => {
     const ear = await hearing(open(), 'bw.v1.*.*.cmd.agent.many.wakeup')
     const bell = open()
     await bell.ring([{ subject: wakeup('many'), payload: { n: -1 } }])
@@ -191,7 +191,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(bell.status().trips - before).toBeLessThanOrEqual(5)
   })
 
-  it('stops calling a listener that stopped, and keeps the others', async () => {
+  it('calls only the listeners that have not stopped', async () => {
     const bell = open()
     const gone = await hearing(bell, 'bw.>')
     const stays = await hearing(bell, 'bw.>')
@@ -202,18 +202,18 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(gone.rings()).toEqual([])
   })
 
-  it('starts, rings and closes while its server has never been up', async () => {
+  it('starts, rings and closes without a server', async () => {
     const bell = open(await adapter.unreachable())
     const ear = await hearing(bell, 'bw.>')
     await bell.ring([{ subject: wakeup('coder'), payload: {} }])
     expect([ear.looks(), bell.status().connected]).toEqual([0, false])
   })
 
-  it('refuses a pattern that is none', async () => {
+  it('rejects an invalid pattern', async () => {
     await expect(open().listen('bw.v1 .>', () => {})).rejects.toMatchObject({ code: 'invalid_subject' })
   })
 
-  it('neither throws nor blocks while the server is dead, and says "look" when it hears again (hazard 13)', async () => {
+  it('neither throws nor blocks while the server is down, and calls its listeners after it reconnects (hazard 13)', async () => {
     const bell = open()
     const ear = await hearing(bell, 'bw.>')
     await eventually('the first look', () => ear.looks() === 1)
@@ -229,7 +229,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
     expect(ear.looks()).toBe(2)
   })
 
-  it('bounds what it holds for a dead server, and counts the rest', async () => {
+  it('limits its queue while the server is down and counts dropped rings', async () => {
     const bell = open(await adapter.unreachable())
     const rings = Array.from({ length: 12_000 }, (_, n) => ({ subject: wakeup('flood'), payload: { n } }))
     await bell.ring(rings)
@@ -238,7 +238,7 @@ describe.each(adapters)('the $name bell', (adapter) => {
 })
 
 describe('the notify bell behind a pooler', () => {
-  it('says once that rings do not come back, and reports itself unhealthy (hazard 13)', async () => {
+  it('warns once that rings do not arrive and reports itself unhealthy (hazard 13)', async () => {
     const server = await startOwnPostgres()
     const admin = new pg.Client({ connectionString: server.url })
     await admin.connect()
@@ -255,7 +255,7 @@ describe('the notify bell behind a pooler', () => {
     await eventually('the finding', () => !bell.status().healthy)
     const trips = bell.status().trips
     await eventually('three more probes', () => bell.status().trips >= trips + 3)
-    expect(lines.filter((line) => line.message.includes('do not come back'))).toHaveLength(1)
+    expect(lines.filter((line) => line.message.includes('do not arrive'))).toHaveLength(1)
     expect([bell.status().connected, healthy.status().healthy]).toEqual([true, true])
     await Promise.all([bell.close(), healthy.close()])
     await server.stop()

@@ -1,4 +1,4 @@
-/** The embedded server from outside: made, refused, adopted, restarted, stopped. Every test has a folder of its own. */
+/** Tests the embedded server from outside: creation, rejection, adoption, restart, stop. Every test has its own folder. */
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, chown, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
@@ -17,7 +17,7 @@ import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
 const asRoot = process.getuid?.() === 0
-const nobody = 65_534
+const nobodyUid = 65_534
 const childScript = fileURLToPath(new URL('../support/embedded-child.ts', import.meta.url))
 
 let template: string
@@ -59,14 +59,14 @@ async function start(options: { port?: number; settings?: Settings } = {}): Prom
   return embedded
 }
 
-interface ChildSaid {
+interface ChildReport {
   readonly url: string
   readonly pid: number
   readonly adopted: boolean
 }
 
 /** A real process of its own, so that it can be killed without its last words. */
-async function startInChild(uid?: number): Promise<{ child: ChildProcess; said: ChildSaid }> {
+async function startInChild(uid?: number): Promise<{ child: ChildProcess; server: ChildReport }> {
   const child = spawn(process.execPath, ['--import', 'tsx', '--conditions=@bellwether/source', childScript, dataDir], {
     stdio: ['ignore', 'pipe', 'inherit'],
     cwd: fileURLToPath(new URL('../..', import.meta.url)),
@@ -75,7 +75,7 @@ async function startInChild(uid?: number): Promise<{ child: ChildProcess; said: 
   children.push(child)
   const lines = createInterface({ input: child.stdout! })
   const [line] = (await Promise.race([once(lines, 'line'), once(child, 'exit').then(failed)])) as [string]
-  return { child, said: JSON.parse(line) as ChildSaid }
+  return { child, server: JSON.parse(line) as ChildReport }
 }
 
 function failed(): never {
@@ -94,8 +94,8 @@ async function ask<Row extends object>(url: string, text: string): Promise<Row[]
 const gone = (pid: number) =>
   until(`process ${pid} is gone`, async () => ((await processStart(pid)) ? undefined : true))
 
-describe('a first start', () => {
-  it('makes a durable, checksummed, private cluster that answers only with its password', async () => {
+describe('the first start', () => {
+  it('creates a durable, checksummed, private cluster that requires its password', async () => {
     const { url } = await start({ settings: {} })
     const [row] = await ask<Record<string, string>>(
       url,
@@ -119,13 +119,13 @@ describe('a first start', () => {
     })
   })
 
-  it('clears away what a start that died in initdb left, and leaves nothing half-made itself', async () => {
+  it('removes the files of a start that crashed in initdb and leaves no partial files', async () => {
     await mkdir(join(dataDir, 'cluster.new-dead'), { recursive: true })
     await start()
     expect((await readdir(dataDir)).filter((name) => name.startsWith('cluster'))).toEqual(['cluster'])
   })
 
-  it('refuses a folder that holds other things, and does not touch it', async () => {
+  it('rejects a folder with other files and does not change it', async () => {
     await mkdir(dataDir)
     await chmod(dataDir, 0o755)
     await writeFile(join(dataDir, 'thesis.txt'), 'years')
@@ -134,27 +134,27 @@ describe('a first start', () => {
     expect(await readdir(dataDir)).toEqual(['thesis.txt'])
   })
 
-  it.runIf(asRoot)('names the folder that keeps the server’s account out', async () => {
+  it.runIf(asRoot)('names the folder that the server’s account cannot enter', async () => {
     await chmod(folder, 0o700)
     await expect(start()).rejects.toMatchObject({
       code: 'folder_unreachable',
-      message: expect.stringContaining(`${folder} is closed`) as string,
+      message: expect.stringContaining(`cannot enter "${folder}"`) as string,
     })
   })
 
   it.runIf(asRoot)('works for an ordinary user too', async () => {
-    await chown(folder, nobody, nobody)
-    const { child, said } = await startInChild(nobody)
-    expect(await ask(said.url, 'select 1 as one')).toEqual([{ one: 1 }])
-    expect((await stat(join(dataDir, 'cluster'))).uid).toBe(nobody)
+    await chown(folder, nobodyUid, nobodyUid)
+    const { child, server } = await startInChild(nobodyUid)
+    expect(await ask(server.url, 'select 1 as one')).toEqual([{ one: 1 }])
+    expect((await stat(join(dataDir, 'cluster'))).uid).toBe(nobodyUid)
     child.kill('SIGTERM')
     await once(child, 'exit')
-    await gone(said.pid)
+    await gone(server.pid)
   })
 })
 
 describe('one process per folder', () => {
-  it('refuses a second start and names the process that holds the folder', async () => {
+  it('rejects a second start and names the process that uses the folder', async () => {
     await copyTemplate()
     const first = await start()
     await expect(start()).rejects.toMatchObject({
@@ -165,17 +165,17 @@ describe('one process per folder', () => {
     expect(await ask(first.url, 'select 1 as one')).toEqual([{ one: 1 }])
   })
 
-  it('lets exactly one of several simultaneous first starts in', async () => {
+  it('lets exactly one of several simultaneous first starts succeed', async () => {
     const outcomes = await Promise.allSettled([start(), start(), start()])
     const refused = outcomes.filter((outcome) => outcome.status === 'rejected')
     expect(refused.map(({ reason }) => (reason as Terminal).code)).toEqual(['folder_in_use', 'folder_in_use'])
   })
 })
 
-describe('a lock whose holder was killed', () => {
+describe('a folder lock whose child was killed', () => {
   beforeEach(copyTemplate)
 
-  it('is told as an unexpected end; the server stays, and the next start takes the lock and adopts it', async () => {
+  it('reports an unexpected end, keeps the server running, and lets the next start adopt it', async () => {
     const first = await start()
     process.kill(-(await holderOf(join(dataDir, 'lock'))), 'SIGKILL')
     expect(await first.exited).toEqual({ unexpected: true, reason: 'the folder lock was lost' })
@@ -197,33 +197,33 @@ describe('after the parent was killed', () => {
   beforeEach(copyTemplate)
 
   it('adopts the server that was left running, with its data, and can stop it', async () => {
-    const { child, said } = await startInChild()
-    await ask(said.url, 'create table kept as select 7 as n')
+    const { child, server } = await startInChild()
+    await ask(server.url, 'create table kept as select 7 as n')
     child.kill('SIGKILL')
     await once(child, 'exit')
     const adopter = await until('the kernel releases the lock', () => start().catch(inUse))
-    expect(adopter).toMatchObject({ adopted: true, pid: said.pid, url: said.url })
+    expect(adopter).toMatchObject({ adopted: true, pid: server.pid, url: server.url })
     expect(await ask(adopter.url, 'select n from kept')).toEqual([{ n: 7 }])
     await adopter.stop()
-    expect(await processStart(said.pid)).toBeUndefined()
+    expect(await processStart(server.pid)).toBeUndefined()
   })
 
   it('replaces an adopted server that must move to another port', async () => {
-    const { child, said } = await startInChild()
+    const { child, server } = await startInChild()
     child.kill('SIGKILL')
     await once(child, 'exit')
-    const port = Number(new URL(said.url).port) === 50_321 ? 50_322 : 50_321
+    const port = Number(new URL(server.url).port) === 50_321 ? 50_322 : 50_321
     const moved = await until('the kernel releases the lock', () => start({ port }).catch(inUse))
     expect(moved).toMatchObject({ adopted: false, port })
-    expect(await processStart(said.pid)).toBeUndefined()
+    expect(await processStart(server.pid)).toBeUndefined()
   })
 
-  it('hears of the death of an adopted server', async () => {
-    const { child, said } = await startInChild()
+  it('reports the end of an adopted server', async () => {
+    const { child, server } = await startInChild()
     child.kill('SIGKILL')
     await once(child, 'exit')
     const adopter = await until('the kernel releases the lock', () => start().catch(inUse))
-    process.kill(said.pid, 'SIGKILL')
+    process.kill(server.pid, 'SIGKILL')
     expect(await adopter.exited).toMatchObject({ unexpected: true })
   })
 })
@@ -235,12 +235,12 @@ function inUse(error: unknown): undefined {
 describe('after the server was killed', () => {
   beforeEach(copyTemplate)
 
-  it('says so, frees the folder, and the next start recovers on the same port', async () => {
+  it('reports the end, releases the folder, and recovers on the same port at the next start', async () => {
     const first = await start()
     const db = await openDatabase({ url: first.url, poolSize: 2 })
     await db.query({ text: 'create table kept as select 7 as n' })
     process.kill(first.pid, 'SIGKILL')
-    expect(await first.exited).toMatchObject({ unexpected: true, reason: 'it was ended by SIGKILL' })
+    expect(await first.exited).toMatchObject({ unexpected: true, reason: 'killed by SIGKILL' })
     await expect(
       until('calls fail', () =>
         db.query({ text: 'select n from kept' }).then(
@@ -255,7 +255,7 @@ describe('after the server was killed', () => {
     await db.close()
   })
 
-  it('waits for sessions that have not noticed yet, since they still write to the shared memory', async () => {
+  it('waits for backends that still use the shared memory', async () => {
     const first = await start()
     const db = await openDatabase({ url: first.url, poolSize: 1 })
     const busy = db.query({
@@ -277,7 +277,7 @@ describe('after the server was killed', () => {
     await db.close()
   })
 
-  it('is not fooled by a pid file whose pid now belongs to another program of the same user', async () => {
+  it('ignores a pid file whose pid now belongs to another program of the same user', async () => {
     const first = await start()
     process.kill(first.pid, 'SIGKILL')
     await first.exited
@@ -298,7 +298,7 @@ describe('after the server was killed', () => {
 describe('stopping', () => {
   beforeEach(copyTemplate)
 
-  it('leaves nothing running and the folder free, and may be asked twice', async () => {
+  it('leaves no process and releases the folder, also if it is called twice', async () => {
     const first = await start()
     await Promise.all([first.stop(), first.stop()])
     expect(await first.exited).toMatchObject({ unexpected: false })
@@ -307,7 +307,7 @@ describe('stopping', () => {
     expect((await start()).port).toBe(first.port)
   })
 
-  it('does not wait for sessions that are still open', async () => {
+  it('does not wait for open sessions', async () => {
     const first = await start()
     const db = await openDatabase({ url: first.url, poolSize: 1 })
     const slow = db.query({ text: 'select pg_sleep(60)' })
@@ -321,7 +321,7 @@ describe('stopping', () => {
   })
 })
 
-describe('a cluster that does not fit', () => {
+describe('a cluster that cannot start', () => {
   beforeEach(copyTemplate)
 
   it.each([
@@ -333,7 +333,7 @@ describe('a cluster that does not fit', () => {
     await expect(start()).rejects.toMatchObject({ name: 'Terminal', code })
   })
 
-  it('shows the end of the server’s log when it does not start, and frees the folder', async () => {
+  it('shows the end of the server log and releases the folder', async () => {
     await (await start()).stop()
     const options = { dataDir, log: quietLog, settings: { shared_buffers: 'plenty' } }
     await expect(startEmbedded(options)).rejects.toMatchObject({
@@ -343,7 +343,7 @@ describe('a cluster that does not fit', () => {
     await start()
   })
 
-  it('says which port is taken when a port was asked for', async () => {
+  it('names the requested port if it is in use', async () => {
     const first = await start()
     const other = startEmbedded({ dataDir: join(folder, 'other'), log: quietLog, port: first.port })
     await expect(other).rejects.toMatchObject({ code: 'port_in_use' })

@@ -54,7 +54,7 @@ async function pretend(settings: { version: string; idle: string; pooler: boolea
 }
 
 describe('opening', () => {
-  it('refuses PostgreSQL before 15 and says which one it met', async () => {
+  it('rejects PostgreSQL before 15 and names the version', async () => {
     const url = await pretend({ version: '140011', idle: '30s', pooler: false })
     await expect(openDatabase({ url })).rejects.toMatchObject({
       name: 'InvalidInput',
@@ -63,14 +63,14 @@ describe('opening', () => {
     })
   })
 
-  it('works through a pooler that refuses start-up parameters, if the role carries the bounds', async () => {
+  it('works through a pooler that rejects start-up parameters if the role sets the timeouts', async () => {
     const url = await pretend({ version: '160004', idle: '30s', pooler: true })
     const db = await openDatabase({ url })
     expect(await db.query({ text: 'select' })).toEqual([{ version: '160004', idle: '30s' }])
     await db.close()
   })
 
-  it('refuses a database where a forgotten transaction would hold back all events', async () => {
+  it('rejects a database without a limit on idle transactions', async () => {
     const url = await pretend({ version: '160004', idle: '0', pooler: true })
     await expect(openDatabase({ url })).rejects.toMatchObject({ code: 'database_unbounded' })
   })

@@ -17,7 +17,7 @@ const kill = { text: 'select pg_terminate_backend($1)' }
 const whoami = { text: 'select pg_backend_pid() as pid' }
 
 describe('values', () => {
-  it('gives int8 as a number while it is exact and as text beyond, timestamps as dates, JSON as objects', async () => {
+  it('returns int8 as a number if exact and else as text, timestamps as dates, JSON as objects', async () => {
     const rows = await fresh.db.query({
       name: 'values',
       text: `select $1::int8 as small, '9007199254740993'::int8 as large, array[[1, null]]::int8[] as list,
@@ -29,35 +29,35 @@ describe('values', () => {
     expect(pg.types.getTypeParser(20)('7')).toBe('7')
   })
 
-  it('leaves the caller’s statement as it was, so that one constant serves many calls', async () => {
+  it('does not change the caller’s statement', async () => {
     const statement = Object.freeze({ name: 'frozen', text: 'select $1::int as n', values: Object.freeze([3]) })
     const answers = await Promise.all([1, 2, 3].map(() => fresh.db.query(statement)))
     expect(answers).toEqual([[{ n: 3 }], [{ n: 3 }], [{ n: 3 }]])
   })
 })
 
-describe('a pooler that keeps no prepared statements', () => {
+describe('a pooler that drops prepared statements', () => {
   const counted = { name: 'counted', text: 'select $1::int as n', values: [1] }
 
   async function behindPooler() {
-    const told: Error[] = []
-    const db = await openDatabase({ url: fresh.url, poolSize: 1, onUnprepared: (error) => told.push(error) })
+    const reported: Error[] = []
+    const db = await openDatabase({ url: fresh.url, poolSize: 1, onUnprepared: (error) => reported.push(error) })
     await db.query(counted)
     // What it looks like from here when the next transaction gets another server connection.
     await db.query({ text: 'deallocate all' })
-    return { db, told }
+    return { db, reported }
   }
 
-  it('is noticed once, loses no call, and is not asked to prepare again', async () => {
-    const { db, told } = await behindPooler()
+  it('is reported once, loses no call, and gets unprepared statements from then on', async () => {
+    const { db, reported } = await behindPooler()
     expect(await db.query(counted)).toEqual([{ n: 1 }])
     expect(await db.query({ ...counted, name: 'another' })).toEqual([{ n: 1 }])
     expect(await db.query({ text: `select name from pg_prepared_statements where name <> ''` })).toEqual([])
-    expect(told).toHaveLength(1)
+    expect(reported).toHaveLength(1)
     await db.close()
   })
 
-  it('costs a transaction one more attempt', async () => {
+  it('makes a transaction fail once as retryable', async () => {
     const { db } = await behindPooler()
     const twice = () => db.transaction(async (tx) => [await tx.query(counted), await tx.query(counted)])
     await expect(twice()).rejects.toMatchObject({ name: 'Retryable', code: 'unprepared' })
@@ -67,19 +67,19 @@ describe('a pooler that keeps no prepared statements', () => {
 })
 
 describe('errors', () => {
-  it('calls a statement that takes too long a timeout', async () => {
+  it('reports a statement that takes too long as a timeout', async () => {
     const db = await openDatabase({ url: fresh.url, statementTimeoutMs: 50 })
     const slow = db.query({ text: 'select pg_sleep(10)' })
     await expect(slow).rejects.toMatchObject({ name: 'Retryable', code: 'database_timeout' })
     await db.close()
   })
 
-  it('calls a serialization failure a conflict', async () => {
+  it('reports a serialization failure as a conflict', async () => {
     const fail = { text: `do $$ begin raise exception 'again' using errcode = '40001'; end $$` }
     await expect(fresh.db.query(fail)).rejects.toMatchObject({ name: 'Retryable', code: 'database_conflict' })
   })
 
-  it('calls a prepared statement whose table changed a conflict, and the repetition works', async () => {
+  it('reports a prepared statement whose table changed as a conflict, and a retry works', async () => {
     const db = await openDatabase({ url: fresh.url, poolSize: 1 })
     const read = { name: 'read changed', text: 'select * from changed' }
     await db.query({ text: 'create table changed (a int)' })
@@ -90,7 +90,7 @@ describe('errors', () => {
     await db.close()
   })
 
-  it('passes a constraint violation on as the driver gave it', async () => {
+  it('passes a constraint violation unchanged', async () => {
     await fresh.db.query({ text: 'create table once (id int primary key)' })
     await fresh.db.query({ text: 'insert into once values (1)' })
     const again = fresh.db.query({ text: 'insert into once values (1)' })
@@ -106,14 +106,14 @@ describe('opening', () => {
     return openDatabase({ url: url.href, connectTimeoutMs: 2_000 })
   }
 
-  it('names what is wrong with a URL, and never repeats the password in it', async () => {
+  it('explains an invalid URL without repeating its password', async () => {
     const opening = openDatabase({ url: 'postgresql://u:s3cret@host:port/name' })
     await expect(opening).rejects.toMatchObject({ name: 'InvalidInput', code: 'database_url' })
     await expect(opening).rejects.not.toThrow(/s3cret/)
     await expect(openDatabase({ url: 'mysql://host/name' })).rejects.toMatchObject({ code: 'database_url' })
   })
 
-  it('tells a wrong password, a missing database and an absent server apart', async () => {
+  it('distinguishes a wrong password, a missing database and a missing server', async () => {
     await expect(wrong((url) => (url.password = 'no'))).rejects.toMatchObject({
       name: 'InvalidInput',
       code: 'database_login',
@@ -129,8 +129,8 @@ describe('opening', () => {
   })
 })
 
-describe('a pool that is fully lent', () => {
-  it('fails as retryable after the connect timeout, instead of waiting for ever', async () => {
+describe('a pool without free connections', () => {
+  it('fails as retryable after the connect timeout', async () => {
     const db = await openDatabase({ url: fresh.url, poolSize: 1, connectTimeoutMs: 200 })
     await db.transaction(async () => {
       await expect(db.query(whoami)).rejects.toMatchObject({ name: 'Retryable', code: 'database_unavailable' })
@@ -140,8 +140,8 @@ describe('a pool that is fully lent', () => {
   })
 })
 
-describe('connections that die', () => {
-  it('survives the loss of idle connections, and the next query has a new one', async () => {
+describe('lost connections', () => {
+  it('are replaced at the next query if they were idle', async () => {
     const lost: Error[] = []
     const db = await openDatabase({ url: fresh.url, poolSize: 1, onLost: (error) => lost.push(error) })
     const [before] = await db.query<{ pid: number }>(whoami)
@@ -152,7 +152,7 @@ describe('connections that die', () => {
     await db.close()
   })
 
-  it('fails a transaction as retryable when its connection is killed between two statements', async () => {
+  it('fail a transaction as retryable between two statements', async () => {
     const lost: Error[] = []
     const db = await openDatabase({ url: fresh.url, poolSize: 1, onLost: (error) => lost.push(error) })
     const broken = db.transaction(async (tx) => {
@@ -166,7 +166,7 @@ describe('connections that die', () => {
     await db.close()
   })
 
-  it('tells a listener’s owner once that the connection is gone', async () => {
+  it('are reported once to the owner of a listener', async () => {
     const lost: Error[] = []
     const listener = await openListener({
       url: fresh.url,
@@ -183,7 +183,7 @@ describe('connections that die', () => {
 })
 
 describe('transactions', () => {
-  it('commits what returns and rolls back what throws, on the same clean connection', async () => {
+  it('commit if the function returns and roll back if it throws, on the same clean connection', async () => {
     const db = await openDatabase({ url: fresh.url, poolSize: 1 })
     await db.query({ text: 'create table kept (id int)' })
     const [before] = await db.query<{ pid: number }>(whoami)
@@ -198,7 +198,7 @@ describe('transactions', () => {
     await db.close()
   })
 
-  it('drops a connection whose transaction broke it, instead of lending it again', async () => {
+  it('drop a broken connection instead of reusing it', async () => {
     const db = await openDatabase({ url: fresh.url, poolSize: 1 })
     const [before] = await db.query<{ pid: number }>(whoami)
     const suicide = db.transaction((tx) => tx.query({ text: 'select pg_terminate_backend(pg_backend_pid())' }))
@@ -207,14 +207,14 @@ describe('transactions', () => {
     await db.close()
   })
 
-  it('does not report a commit when a failed statement was caught inside', async () => {
+  it('do not report a commit if a failed statement was caught inside', async () => {
     const swallowed = fresh.db.transaction(async (tx) => {
       await tx.query({ text: 'select 1 / 0' }).catch(() => undefined)
     })
     await expect(swallowed).rejects.toMatchObject({ name: 'Terminal', code: 'transaction_aborted' })
   })
 
-  it('refuses a statement after the end, so that it cannot land in somebody else’s transaction', async () => {
+  it('reject a statement after their end, so that it cannot run in another transaction', async () => {
     const kept = await fresh.db.transaction(async (tx) => tx)
     await expect(kept.query({ text: 'select 1' })).rejects.toMatchObject({ code: 'transaction_over' })
   })

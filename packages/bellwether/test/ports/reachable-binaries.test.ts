@@ -7,8 +7,8 @@ import type { Account } from '../../src/ports/database/program.js'
 import { reachableBinaries } from '../../src/ports/database/reachable-binaries.js'
 import { testFolder } from '../support/postgres.js'
 
-/** Programs in a folder that nobody but us may enter, and a database folder beside it. */
-async function house() {
+/** Programs in a private folder, and a database folder next to it. */
+async function scene() {
   const folder = await testFolder()
   onTestFinished(() => rm(folder, { recursive: true, force: true }))
   const bin = join(folder, 'private/native/bin')
@@ -25,15 +25,15 @@ async function house() {
   return { binaries, layout }
 }
 
-it('programs that we run as ourselves stay where they are', async () => {
-  const { binaries, layout } = await house()
+it('uses the installed programs if they run as the current account', async () => {
+  const { binaries, layout } = await scene()
   expect(await reachableBinaries({ name: 'me' }, layout, binaries)).toBe(binaries)
 })
 
-it('as root, programs in a private home are copied to where their account can run them, once', async () => {
+it('copies programs from a private folder once, so that the account of the server can run them', async () => {
   // Only root can hand work to another account; for anyone else the rule above is the whole rule.
   if (process.getuid?.() !== 0) return
-  const { binaries, layout } = await house()
+  const { binaries, layout } = await scene()
   const account: Account = { name: 'nobody', ids: { uid: 65_534, gid: 65_534 } }
   await grantFolder(account, layout)
   expect(await canAccess(account, binaries.postgres, ['-x'])).toBe(false)

@@ -46,8 +46,8 @@ async function relay(stream: EventStream, outbox: readonly StreamEvent[], batch 
   }
 }
 
-/** A way to the server that stops once, before the second `mark` of a burst, and lets `meanwhile` happen. */
-async function startCutter(to: number, mark: string, meanwhile: () => Promise<void>) {
+/** A proxy that pauses once, before the second `mark` of a burst, and awaits `betweenWrites`. */
+async function startPausingProxy(to: number, mark: string, betweenWrites: () => Promise<void>) {
   let cut = false
   const sockets: Socket[] = []
   const proxy = createServer((client) => {
@@ -60,7 +60,7 @@ async function startCutter(to: number, mark: string, meanwhile: () => Promise<vo
       cut = true
       client.pause()
       onward.write(data.subarray(0, second))
-      void meanwhile().then(() => {
+      void betweenWrites().then(() => {
         onward.write(data.subarray(second))
         client.resume()
       })
@@ -112,7 +112,7 @@ describe('the NATS stream', () => {
   const numbers = async () => (await held()).map((message) => message.json<{ n?: number }>().n)
   const upTo = (n: number) => Array.from({ length: n }, (_, index) => index + 1)
 
-  it('creates the stream with its bounds and is empty at first', async () => {
+  it('creates an empty stream with its limits', async () => {
     expect(await open().lastCursor()).toBeUndefined()
     const manager = await jetstreamManager(observer)
     const { config } = await manager.streams.info(eventStream)
@@ -131,11 +131,11 @@ describe('the NATS stream', () => {
     expect(await open().lastCursor()).toBe('700:600')
   })
 
-  it('asks for the position first: publishing blindly is a conflict', async () => {
+  it('reports a conflict if the position was not read before publishing', async () => {
     expect(await open().publish(events(1, 2))).toBe('conflict')
   })
 
-  it('refuses a sleeper that wakes with an old position: nothing doubled, nothing lost (hazard 10)', async () => {
+  it('rejects a relay with an old position: no event is duplicated or lost (hazard 10)', async () => {
     const outbox = events(1, 30)
     const [sleeper, other] = [open(), open()]
     await sleeper.lastCursor()
@@ -147,20 +147,20 @@ describe('the NATS stream', () => {
     expect(await numbers()).toEqual(upTo(30))
   })
 
-  it('lets several relays race over one outbox without a double or a gap (hazard 10)', async () => {
+  it('lets several relays race over one outbox without a duplicate or a gap (hazard 10)', async () => {
     const outbox = events(1, 1_000)
     await Promise.all([13, 29, 97].map((batch) => relay(open(), outbox, batch)))
     expect(await numbers()).toEqual(upTo(1_000))
   })
 
-  it('leaves no gap when a stranger publishes into the middle of a batch', async () => {
+  it('leaves no gap if another client publishes during a batch', async () => {
     const stranger = async () => {
       await until('the first event', async () => (await held()).length === 1 || undefined)
       observer.publish('bw.v1.p1.public.evt.agent.stranger.task', '{"n":0}')
       await observer.flush()
     }
     // Between event 1 and event 2: event 2 is refused, and event 3 must not take the place that 2 was to have.
-    const proxy = await startCutter(server.port, 'HPUB bw.v1.', stranger)
+    const proxy = await startPausingProxy(server.port, 'HPUB bw.v1.', stranger)
     const stream = open({ servers: `nats://127.0.0.1:${proxy.port}` })
     await stream.lastCursor()
     expect(await stream.publish(events(1, 5))).toBe('conflict')
@@ -171,7 +171,7 @@ describe('the NATS stream', () => {
     await proxy.stop()
   })
 
-  it('knows its position after the server was killed and started again', async () => {
+  it('finds its position after the server was killed and restarted', async () => {
     const stream = open()
     await relay(stream, events(1, 50))
     await server.restart()
@@ -189,7 +189,7 @@ describe('the NATS stream', () => {
     expect(await numbers()).toEqual(upTo(80))
   })
 
-  it('says stream_unavailable during an outage, and then a conflict rather than a guess', async () => {
+  it('throws stream_unavailable during an outage and then reports a conflict', async () => {
     const stream = open({ timeoutMs: 1_000 })
     await relay(stream, events(1, 5))
     await server.kill()
@@ -198,7 +198,7 @@ describe('the NATS stream', () => {
     expect(await stream.publish(events(6, 8))).toBe('conflict')
   })
 
-  it('says stream_unavailable when there is no server, or one without JetStream', async () => {
+  it('throws stream_unavailable without a server or without JetStream', async () => {
     const nowhere = open({ servers: `nats://127.0.0.1:${await freePort()}` })
     await expect(nowhere.lastCursor()).rejects.toMatchObject({ code: 'stream_unavailable' })
     const plain = await startNats({ jetstream: false })
@@ -206,7 +206,7 @@ describe('the NATS stream', () => {
     await plain.stop()
   })
 
-  it('does not hang on a server that stopped answering', async () => {
+  it('does not hang if the server stops responding', async () => {
     const stream = open({ timeoutMs: 300 })
     await stream.lastCursor()
     await server.freeze()
@@ -216,7 +216,7 @@ describe('the NATS stream', () => {
     expect(await numbers()).toEqual(upTo(9))
   })
 
-  it('sends commands without storing them, and remembers that they were sent', async () => {
+  it('sends commands without storing them and saves the position behind them', async () => {
     const heard: string[] = []
     observer.subscribe(call, { callback: (_, message) => void heard.push(message.string()) })
     await observer.flush()
@@ -230,7 +230,7 @@ describe('the NATS stream', () => {
     expect(await open().lastCursor()).toBe('700:5')
   })
 
-  it('knows its position when every event has aged out or been purged', async () => {
+  it('finds its position if every event has expired or been purged', async () => {
     const stream = open()
     await relay(stream, events(1, 10))
     const manager = await jetstreamManager(observer)
@@ -240,7 +240,7 @@ describe('the NATS stream', () => {
     expect(await numbers()).toEqual([11, 12])
   })
 
-  it('starts over when the stream was deleted, and does not believe an old position', async () => {
+  it('starts over if the stream was deleted, and ignores the old position', async () => {
     const stream = open()
     await relay(stream, events(1, 10))
     const manager = await jetstreamManager(observer)
@@ -251,7 +251,7 @@ describe('the NATS stream', () => {
     expect(await numbers()).toEqual(upTo(12))
   })
 
-  it('finds its own last event behind strangers, also without a remembered position', async () => {
+  it('finds its own last event behind those of other clients, also without a saved position', async () => {
     const stream = open()
     await relay(stream, events(1, 3))
     for (let n = 0; n < 5; n += 1) observer.publish('bw.v1.p1.public.evt.agent.stranger.task', 'noise')
@@ -269,7 +269,7 @@ describe('the NATS stream', () => {
     expect((await held())[0]?.json()).toEqual({ event_id: '1', cursor: '700:1', payload_omitted: true })
   })
 
-  it('refuses an event that no stream would take, before anything is sent', async () => {
+  it('rejects an event that the server would refuse, before anything is sent', async () => {
     const stream = open()
     await stream.lastCursor()
     const bad = [
@@ -285,7 +285,7 @@ describe('the NATS stream', () => {
 })
 
 describe('the notify stream', () => {
-  it('rings with pointers for events, with their payload for commands, and remembers nothing', async () => {
+  it('rings with pointers for events and payloads for commands, and stores no position', async () => {
     const rung: Ring[] = []
     const bell: Bell = {
       kind: 'notify',

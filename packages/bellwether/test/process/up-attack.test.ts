@@ -130,7 +130,7 @@ it(
   async () => {
     const { start, data } = await testProject()
     // While the database is created, before the runtime is open, and while the parts open.
-    for (const line of ['creating the embedded database', 'the embedded database is ready', 'server is ready']) {
+    for (const line of ['creating the embedded database', 'embedded database ready', 'server is ready']) {
       const cli = start()
       await until(line, async () => (cli.stderr().includes(line) || !cli.alive() ? true : undefined), 30_000)
       cli.signal('SIGTERM')

@@ -1,10 +1,10 @@
 /**
- * The doorbell: it only wakes. A lost, late, repeated or lying ring changes nothing, because whoever is woken reads the
- * inbox. Rings are sent after the commit that they announce, never from inside a transaction.
+ * The bell wakes processes that wait for work. A lost, late, repeated or forged ring changes nothing, because a woken process
+ * reads the inbox. A ring is sent after the commit that it announces, never inside the transaction.
  */
 export interface Ring {
   readonly subject: string
-  /** Pointers only; bounded by the adapter (a notify payload holds less than 8,000 bytes). */
+  /** Pointers only; the adapter limits the size (a notify payload must stay below 8,000 bytes). */
   readonly payload: Readonly<Record<string, unknown>>
   readonly traceparent?: string
 }
@@ -15,11 +15,11 @@ export interface Listening {
 
 export interface Bell {
   readonly kind: 'notify' | 'nats'
-  /** Best effort: a failure is counted and logged, and never reaches the caller's work. */
+  /** Best effort: counts and logs failures, never throws. */
   ring(rings: readonly Ring[]): Promise<void>
   /**
-   * Calls `onRing` for each ring whose subject matches (`*` one token, `>` the rest). After every (re)connection
-   * `onRing(undefined)` is called once: rings may have been missed, so look at the truth.
+   * Calls `onRing` for each ring whose subject matches (`*` one token, `>` the rest). After every connection it calls
+   * `onRing(undefined)` once: rings may have been missed, so the listener must read the database.
    */
   listen(pattern: string, onRing: (ring: Ring | undefined) => void): Promise<Listening>
   close(): Promise<void>

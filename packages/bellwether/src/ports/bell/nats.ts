@@ -1,7 +1,7 @@
 /**
- * The doorbell on core NATS, for many hosts. Always: it starts whether or not the server is up; rings while disconnected,
- * or faster than the server reads them, are dropped and counted, never piled up; after every connection, once the server
- * has the subscriptions, the listeners are told to look at the truth. Durable events are left to ports/stream.
+ * The bell on core NATS, for many hosts. It starts even if the server is down. Rings while it is disconnected, or faster than
+ * the server reads them, are dropped and counted instead of buffered. After every connection, once the server has the
+ * subscriptions, all listeners are called without a ring. ports/stream publishes durable events.
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -23,12 +23,12 @@ export interface NatsBellOptions {
   readonly random?: Random
 }
 
-// What one unanswered flush may leave in the client's buffer: 10,000 rings of some 300 bytes are 3 MB.
+// The most rings in the client's buffer during one flush: 10,000 rings of about 300 bytes are 3 MB.
 const unreadMax = 10_000
-// A forged message may be as large as the server allows; ours never are, so larger ones are not even parsed.
+// Our messages are smaller; a larger one is forged and is not parsed.
 const parseMaxBytes = 64 * 1024
 
-/** One connection's rings; `unread` of them are not yet confirmed by the server. */
+/** The rings sent on one connection; the server has not confirmed `unread` of them. */
 interface Outgoing {
   readonly session: NatsSession
   unread: number
@@ -42,11 +42,11 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   let outgoing: Outgoing | undefined
   let announced = Promise.resolve()
   let closed = false
-  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
-  // Rings before the outcome of the first attempt wait for it, and only for it.
-  const firstAttempt = link.settled()
+  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
+  // Rings sent before the first connection attempt has ended wait for its end.
+  const firstAttempt = keeper.settled()
 
-  function hear(listener: Listener, message: Msg): void {
+  function receive(listener: Listener, message: Msg): void {
     const payload = message.data.length <= parseMaxBytes ? parseJson(Buffer.from(message.data).toString()) : undefined
     notifyListener(listener, makeRing(message.subject, payload, message.headers?.get('traceparent')), log)
   }
@@ -54,30 +54,30 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   function subscribe(session: NatsSession, listener: Listener): void {
     const subscription = session.nats.subscribe(listener.pattern, {
       callback(error, message) {
-        if (error === null) hear(listener, message)
-        else log.warn({ err: error, pattern: listener.pattern }, 'a subscription to the bell failed')
+        if (error === null) receive(listener, message)
+        else log.warn({ err: error, pattern: listener.pattern }, 'bell subscription failed')
       },
     })
     listeners.set(listener, subscription)
   }
 
-  async function announce(session: NatsSession, told: readonly Listener[]): Promise<void> {
+  async function announce(session: NatsSession, added: readonly Listener[]): Promise<void> {
     try {
       await session.flush(exchangeTimeoutMs)
     } catch (error) {
-      log.warn({ err: error }, 'the NATS server did not confirm the subscriptions')
-      // Without its confirmation we cannot know what is heard: a new connection will say.
+      log.warn({ err: error }, 'NATS server did not confirm the subscriptions')
+      // Unconfirmed subscriptions may not receive rings: reconnect.
       await session.close()
       return
     }
-    for (const listener of told) if (listeners.has(listener)) notifyListener(listener, undefined, log)
+    for (const listener of added) if (listeners.has(listener)) notifyListener(listener, undefined, log)
   }
 
   function onOpen(session: NatsSession): void {
     outgoing = { session, unread: 0, confirming: undefined }
-    const told = [...listeners.keys()]
-    for (const listener of told) subscribe(session, listener)
-    announced = announce(session, told)
+    const added = [...listeners.keys()]
+    for (const listener of added) subscribe(session, listener)
+    announced = announce(session, added)
   }
 
   function publish(session: NatsSession, ring: Ring): void {
@@ -86,7 +86,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
     session.nats.publish(ring.subject, payloadText(ring, log), trace === undefined ? {} : { headers: trace })
   }
 
-  /** Asks the server, one question at a time, whether it has read what was sent. */
+  /** Waits until the server has read everything sent, with one flush at a time. */
   async function confirm(to: Outgoing): Promise<void> {
     while (to.unread > 0) {
       const rings = to.unread
@@ -96,7 +96,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
         counts.sent += rings
       } catch (error) {
         counts.failed += rings
-        log.warn({ err: error, rings }, 'rings may have been lost')
+        log.warn({ err: error, rings }, 'rings may be lost')
       }
       to.unread -= rings
     }
@@ -114,7 +114,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
         to.unread += 1
       } catch (error) {
         counts.failed += 1
-        log.warn({ err: error, subject: ring.subject }, 'a ring was lost')
+        log.warn({ err: error, subject: ring.subject }, 'ring lost')
       }
     }
     to.confirming ??= confirm(to)
@@ -124,17 +124,17 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
     kind: 'nats',
     async ring(rings) {
       await firstAttempt
-      if (outgoing === undefined || link.current() !== outgoing.session) counts.dropped += rings.length
+      if (outgoing === undefined || keeper.current() !== outgoing.session) counts.dropped += rings.length
       else send(outgoing, rings)
     },
     async listen(pattern, onRing) {
       checkPattern(pattern)
-      if (closed) throw new InvalidInput('this bell is closed', { code: 'bell_closed' })
+      if (closed) throw new InvalidInput('The bell is closed', { code: 'bell_closed' })
       const listener = { pattern, onRing }
       listeners.set(listener, undefined)
-      const session = link.current()
+      const session = keeper.current()
       if (session === undefined) {
-        await link.settled()
+        await keeper.settled()
         await announced
       } else {
         subscribe(session, listener)
@@ -149,14 +149,14 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
       }
     },
     status() {
-      const connected = link.current() !== undefined
+      const connected = keeper.current() !== undefined
       return { ...counts, connected, healthy: connected }
     },
     async close() {
       closed = true
       await outgoing?.confirming
       listeners.clear()
-      await link.close()
+      await keeper.close()
     },
   }
 }

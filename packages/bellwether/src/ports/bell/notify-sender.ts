@@ -1,21 +1,20 @@
 /**
- * Sends letters with pg_notify, on a connection of its own. Always: one round trip at a time; what arrives meanwhile
- * waits and goes together in the next one, identical letters once; the waiting room is bounded; nothing throws. What a
- * letter says is left to the bell.
+ * Sends messages with pg_notify on its own connection. One round trip runs at a time; messages that arrive during it wait in
+ * a bounded queue and go in the next one, identical messages once. Nothing throws. The bell encodes the messages.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { keepConnected } from '../connections/connection-keeper.js'
 import type { DedicatedClient } from '../connections/postgres.js'
 import { openDedicatedClient } from '../connections/postgres.js'
 
-// 5,000 distinct wakeups of some 300 bytes are 1.5 MB; whoever is behind by more than that is reached by polling.
+// 5,000 distinct messages of about 300 bytes are 1.5 MB; the rest is dropped, and polling finds the work.
 const waitingMax = 5_000
 
 export interface Sender {
-  /** Resolves when the letters have been tried; at once when there is no connection (they then wait for one). */
+  /** Resolves after the attempt to send; at once if there is no connection (the messages then wait for one). */
   send(messages: readonly string[]): Promise<void>
-  /** Sends one letter that is no ring; true when it was handed to the server. */
-  sendProbe(letter: string): Promise<boolean>
+  /** Sends one message that is not a ring; true if the server accepted it. */
+  sendProbe(message: string): Promise<boolean>
   settled(): Promise<void>
   drop(count: number): void
   counts(): { sent: number; dropped: number; failed: number; trips: number; connected: boolean }
@@ -30,39 +29,39 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
   let next: Promise<void> | undefined
   let closing = false
 
-  const link = keepConnected<DedicatedClient>({
+  const keeper = keepConnected<DedicatedClient>({
     ...options,
     what: 'bell sender (PostgreSQL)',
     async open() {
       const client = await openDedicatedClient(options.url, 'bellwether bell sender')
-      // A ring only wakes and may be lost: it need not wait for the disk, nor make others wait for it.
+      // A ring may be lost, so its commit need not wait for the disk.
       await client.query('set synchronous_commit = off')
       return client
     },
     onOpen: () => void trip(),
   })
 
-  async function deliver(client: DedicatedClient, letters: readonly string[]): Promise<boolean> {
+  async function deliver(client: DedicatedClient, messages: readonly string[]): Promise<boolean> {
     try {
-      await client.query("select pg_notify('bw', x) from unnest($1::text[]) x", [letters])
+      await client.query("select pg_notify('bw', x) from unnest($1::text[]) x", [messages])
       counts.trips += 1
       return true
     } catch (error) {
-      if (!closing) log.warn({ err: error, letters: letters.length }, 'rings were lost on their way to PostgreSQL')
+      if (!closing) log.warn({ err: error, messages: messages.length }, 'rings lost while sending to PostgreSQL')
       return false
     }
   }
 
   async function empty(): Promise<void> {
-    const client = link.current()
+    const client = keeper.current()
     if (client === undefined || waiting.size === 0) return
-    const letters = [...waiting]
+    const messages = [...waiting]
     waiting.clear()
-    if (await deliver(client, letters)) counts.sent += letters.length
-    else counts.failed += letters.length
+    if (await deliver(client, messages)) counts.sent += messages.length
+    else counts.failed += messages.length
   }
 
-  /** The next round trip that will carry everything waiting now. */
+  /** The round trip that sends everything that is waiting now. */
   function trip(): Promise<void> {
     const start = (): Promise<void> => {
       running = empty().finally(() => {
@@ -79,26 +78,26 @@ export function notifySender(options: { url: string; log: Log; clock: Clock; ran
   }
 
   return {
-    async send(letters) {
-      for (const letter of letters) {
-        if (waiting.size < waitingMax || waiting.has(letter)) waiting.add(letter)
+    async send(messages) {
+      for (const message of messages) {
+        if (waiting.size < waitingMax || waiting.has(message)) waiting.add(message)
         else counts.dropped += 1
       }
-      if (link.current() !== undefined) await trip()
+      if (keeper.current() !== undefined) await trip()
     },
-    async sendProbe(letter) {
-      const client = link.current()
-      return client !== undefined && (await deliver(client, [letter]))
+    async sendProbe(message) {
+      const client = keeper.current()
+      return client !== undefined && (await deliver(client, [message]))
     },
-    settled: () => link.settled(),
+    settled: () => keeper.settled(),
     drop(count) {
       counts.dropped += count
     },
-    counts: () => ({ ...counts, connected: link.current() !== undefined }),
+    counts: () => ({ ...counts, connected: keeper.current() !== undefined }),
     async close() {
-      if (link.current() !== undefined) await trip()
+      if (keeper.current() !== undefined) await trip()
       closing = true
-      await link.close()
+      await keeper.close()
     },
   }
 }

@@ -1,8 +1,7 @@
 /**
- * The doorbell on PostgreSQL's LISTEN and NOTIFY: channel `bw`, letters {s: subject, p: payload, t?: traceparent}.
- * Always: after every LISTEN the listeners are told to look at the truth; a probe sent to ourselves shows whether
- * letters really arrive (a pooler in transaction mode swallows them), and when they do not we say so once. Sending is
- * left to notify-sender.ts, reconnecting to the link.
+ * The bell on PostgreSQL's LISTEN and NOTIFY: channel `bw`, messages {s: subject, p: payload, t?: traceparent}. After every
+ * LISTEN all listeners are called without a ring, so that they read the database. A probe to this process shows whether
+ * messages arrive (a pooler in transaction mode drops them) and logs one warning if they do not. notify-sender.ts sends.
  */
 import { type Clock, deferred, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -27,9 +26,9 @@ import {
 import type { Listener, MonitoredBell } from './ring.js'
 
 export interface NotifyBellOptions {
-  /** Used for ringing; may lead through a pooler. */
+  /** For sending; may lead through a pooler. */
   readonly url: string
-  /** Used for LISTEN; must lead to the server itself. Absent: `url`. */
+  /** For LISTEN; must lead to the server itself. Default: `url`. */
   readonly directUrl?: string
   readonly log: Log
   readonly clock?: Clock
@@ -56,11 +55,11 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
   const sender = notifySender({ url: options.url, log, clock, random })
   const listeners = new Set<Listener>()
   const probes = new Map<string, () => void>()
-  let link: ConnectionKeeper<DedicatedClient> | undefined
+  let keeper: ConnectionKeeper<DedicatedClient> | undefined
   let healthy = true
   let closed = false
 
-  function hear(text: string): void {
+  function receive(text: string): void {
     const { s, p, t, probe } = payloadFrom(parseJson(text))
     if (typeof probe === 'string') probes.get(probe)?.()
     if (typeof s !== 'string') return
@@ -68,22 +67,22 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
     for (const listener of [...listeners]) notifyListener(listener, ring, log)
   }
 
-  async function probe(): Promise<'heard' | 'silent' | 'unsent'> {
+  async function probe(): Promise<'arrived' | 'lost' | 'not sent'> {
     const id = Buffer.from(random.bytes(8)).toString('hex')
-    const heard = deferred<'heard'>()
+    const arrived = deferred<'arrived'>()
     const done = new AbortController()
-    probes.set(id, () => heard.resolve('heard'))
+    probes.set(id, () => arrived.resolve('arrived'))
     try {
       await sender.settled()
-      if (!(await sender.sendProbe(JSON.stringify({ probe: id })))) return 'unsent'
-      return await Promise.race([heard.promise, clock.sleep(probeWaitMs, done.signal).then(() => 'silent' as const)])
+      if (!(await sender.sendProbe(JSON.stringify({ probe: id })))) return 'not sent'
+      return await Promise.race([arrived.promise, clock.sleep(probeWaitMs, done.signal).then(() => 'lost' as const)])
     } finally {
       done.abort()
       probes.delete(id)
     }
   }
 
-  /** Probes one connection until it is over. */
+  /** Probes one connection until it closes. */
   async function watch(client: DedicatedClient): Promise<void> {
     let proven = false
     const over = new AbortController()
@@ -91,18 +90,18 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
     while (!over.signal.aborted) {
       const answer = await probe()
       if (over.signal.aborted) break
-      if (answer === 'heard') {
-        if (!healthy) log.info({}, 'the bell is heard again')
+      if (answer === 'arrived') {
+        if (!healthy) log.info({}, 'bell works again')
         healthy = proven = true
-      } else if (answer === 'silent' && proven) {
-        // It worked on this very connection before: the connection is dead, though nobody told us.
-        client.destroy(new Error('a probe of the bell did not come back'))
-      } else if (answer === 'silent' && healthy) {
+      } else if (answer === 'lost' && proven) {
+        // An earlier probe arrived on this connection, so the connection itself is dead.
+        client.destroy(new Error('The bell probe did not arrive'))
+      } else if (answer === 'lost' && healthy) {
         healthy = false
-        const hint = 'LISTEN needs a direct connection: set database.direct_url if database.url leads through a pooler'
-        log.warn({ hint }, 'rings through PostgreSQL do not come back; work goes on by polling')
+        const hint = 'LISTEN needs a direct connection. Set database.direct_url if database.url leads through a pooler.'
+        log.warn({ hint }, 'rings through PostgreSQL do not arrive, workers find work by polling')
       }
-      await clock.sleep(answer === 'unsent' ? Math.min(probeEveryMs, 5_000) : probeEveryMs, over.signal)
+      await clock.sleep(answer === 'not sent' ? Math.min(probeEveryMs, 5_000) : probeEveryMs, over.signal)
     }
   }
 
@@ -111,7 +110,7 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
       what: 'bell listener (PostgreSQL)',
       async open() {
         const client = await openDedicatedClient(options.directUrl ?? options.url, 'bellwether bell listener')
-        client.onNotification(hear)
+        client.onNotification(receive)
         try {
           await client.query('listen bw')
         } catch (error) {
@@ -136,19 +135,19 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
       const fit = rings.filter((ring) => isSubject(ring.subject))
       if (fit.length < rings.length) {
         sender.drop(rings.length - fit.length)
-        log.warn({ rings: rings.length - fit.length }, 'rings with an unfit subject were dropped')
+        log.warn({ rings: rings.length - fit.length }, 'rings with an invalid subject dropped')
       }
       await sender.send(fit.map((ring) => encodeRing(ring, log)))
     },
     async listen(pattern, onRing) {
       checkPattern(pattern)
-      if (closed) throw new InvalidInput('this bell is closed', { code: 'bell_closed' })
+      if (closed) throw new InvalidInput('The bell is closed', { code: 'bell_closed' })
       const listener = { pattern, onRing }
-      const late = link?.current() !== undefined
+      const late = keeper?.current() !== undefined
       listeners.add(listener)
-      link ??= startListening()
+      keeper ??= startListening()
       if (late) notifyListener(listener, undefined, log)
-      await link.settled()
+      await keeper.settled()
       return {
         async stop() {
           listeners.delete(listener)
@@ -157,12 +156,12 @@ export function notifyBell(options: NotifyBellOptions): MonitoredBell {
     },
     status() {
       const { connected, ...counts } = sender.counts()
-      return { ...counts, connected: connected && (link === undefined || link.current() !== undefined), healthy }
+      return { ...counts, connected: connected && (keeper === undefined || keeper.current() !== undefined), healthy }
     },
     async close() {
       closed = true
       listeners.clear()
-      await Promise.all([sender.close(), link?.close()])
+      await Promise.all([sender.close(), keeper?.close()])
     },
   }
 }

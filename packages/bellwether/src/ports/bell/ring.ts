@@ -1,23 +1,23 @@
 /**
- * Rings on their way in and out, the same for every adapter. Always: what others sent is never trusted (a payload that is
- * not an object reads as an empty one, a bad traceparent as none), what we send is bounded, and neither an unfit ring nor
- * a listener that throws reaches the caller. Carrying rings is left to the adapters.
+ * Checks rings that are sent or received, for every adapter. Received data is not trusted: a payload that is not an object
+ * becomes an empty one, and an invalid traceparent is dropped. Neither an invalid ring nor a throwing listener reaches the
+ * caller.
  */
 import type { Log } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
 import type { Bell, Ring } from './bell.js'
 
-/** How a bell is doing; the counts only grow. */
+/** The state of a bell; the counts only grow. */
 export interface BellStatus {
   readonly connected: boolean
-  /** False while rings are known not to arrive: workers then live by polling. */
+  /** False while rings are known not to arrive; workers then find work by polling. */
   readonly healthy: boolean
   readonly sent: number
-  /** Refused before sending: full queue, no connection, unfit subject. */
+  /** Rejected before sending: full queue, no connection, invalid subject. */
   readonly dropped: number
   /** Lost while being sent. */
   readonly failed: number
-  /** Round trips made for them, probes included. */
+  /** Round trips to the server, probes included. */
   readonly trips: number
 }
 
@@ -30,7 +30,7 @@ export interface Listener {
   readonly onRing: (ring: Ring | undefined) => void
 }
 
-// A notify payload must stay below 8,000 bytes; the rest is room for the server's own accounting.
+// PostgreSQL limits a notify payload to less than 8,000 bytes.
 export const messageMaxBytes = 7_900
 
 const subjectPattern = /^[^\s.*>]+(\.[^\s.*>]+)*$/
@@ -47,19 +47,19 @@ export function isTraceparent(text: unknown): text is string {
 
 export function checkPattern(pattern: string): void {
   if (listenPattern.test(pattern)) return
-  throw new InvalidInput(`${JSON.stringify(pattern)} is not a subject pattern`, {
+  throw new InvalidInput(`Invalid subject pattern ${JSON.stringify(pattern)}`, {
     code: 'invalid_subject',
-    hint: 'tokens joined by dots; * stands for one token, > for the rest',
+    hint: 'Join tokens with dots; use * for one token and > for the rest.',
   })
 }
 
-/** The payload as JSON, or `{}` when it is too large or cannot be written: the bell only wakes. */
+/** The payload as JSON, or `{}` if it is too large or not JSON: a ring without a payload still wakes. */
 export function payloadText(ring: Ring, log: Log): string {
   try {
     const text = JSON.stringify(ring.payload)
     return Buffer.byteLength(text) <= messageMaxBytes ? text : '{}'
   } catch (error) {
-    log.warn({ err: error, subject: ring.subject }, 'a ring has a payload that is not JSON; ringing without it')
+    log.warn({ err: error, subject: ring.subject }, 'ring payload is not JSON, ringing without it')
     return '{}'
   }
 }
@@ -74,22 +74,22 @@ export function makeRing(subject: string, payload: unknown, traceparent: unknown
   return isTraceparent(traceparent) ? { ...ring, traceparent } : ring
 }
 
-/** `undefined` when the text is not JSON. */
+/** Undefined if the text is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch {
-    // Anyone may ring: text that is not JSON is expected, and carries nothing.
+    // Any client of the database may ring, so text that is not JSON is expected.
     return undefined
   }
 }
 
-/** Calls one listener; what it throws is its own bug and must not stop the others. */
+/** Calls one listener; if it throws, the error is logged and the other listeners still run. */
 export function notifyListener(listener: Listener, ring: Ring | undefined, log: Log): void {
   if (ring !== undefined && !matches(listener.pattern, ring.subject)) return
   try {
     listener.onRing(ring)
   } catch (error) {
-    log.error({ err: error, pattern: listener.pattern }, 'a listener of the bell threw')
+    log.error({ err: error, pattern: listener.pattern }, 'bell listener threw an error')
   }
 }

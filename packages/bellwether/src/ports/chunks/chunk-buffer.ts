@@ -1,7 +1,6 @@
 /**
- * Pieces on their way out, put together: what comes within a moment goes as one chunk, in the order of each turn. Always: memory is
- * bounded whatever comes in and however slow the way is; what does not fit is dropped from the oldest end and counted. The way
- * itself is the adapter's.
+ * Collects pieces of output and sends what arrives within `waitMs` as one chunk, in order per turn. Memory is bounded: text
+ * that does not fit is dropped from the oldest end and counted. The adapter sends the chunks.
  */
 import type { Clock, Log } from '@bellwether/base'
 import { chunkSubject, type Chunk, type ChunkCounts, type ChunkTurn, type OutgoingChunk } from './chunks.js'
@@ -9,28 +8,28 @@ import { chunkSubject, type Chunk, type ChunkCounts, type ChunkTurn, type Outgoi
 export interface ChunkBufferOptions {
   readonly clock: Clock
   readonly log: Log
-  /** How long a piece may wait for company. */
+  /** How long a piece waits for more text. */
   readonly waitMs: number
-  /** The most that one chunk's text takes as JSON. */
+  /** The limit for one chunk's text as JSON. */
   readonly textMaxBytes: number
-  /** The most chunks that go at once; the rest goes next time. */
+  /** The most chunks per call of `send`. */
   readonly batchMax: number
-  /** False: they are lost. */
-  readonly send: (parcels: readonly OutgoingChunk[]) => Promise<boolean>
+  /** Returns false if the chunks are lost. */
+  readonly send: (batch: readonly OutgoingChunk[]) => Promise<boolean>
 }
 
 export interface ChunkBuffer {
   add(turn: ChunkTurn, piece: { readonly kind: string; readonly text: string }): void
   counts(): ChunkCounts
-  /** Sends what is left, once. */
+  /** Sends the rest, once. */
   close(): Promise<void>
 }
 
-// One turn that prints without end keeps its last words, and takes no room from the others.
+// A turn that prints without end keeps its last 64 KB and takes no room from the others.
 const turnMaxChars = 65_536
-// A thousand busy turns within 16 MB (two bytes a character); past it the oldest words of the talker go.
+// 16 MB at two bytes per character, enough for a thousand busy turns; beyond it the sending turn loses its oldest text.
 const bufferMaxChars = 8_388_608
-// Turns whose numbering is remembered; one that was silent for so long starts again at 1.
+// Turns whose numbering is remembered; a turn that was dropped from the list starts again at 1.
 const turnsMax = 4_096
 
 interface TurnBuffer {
@@ -43,7 +42,7 @@ interface TurnBuffer {
 
 export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
   const { clock, log } = options
-  /** The longest silent comes first. */
+  /** The turn that was silent longest comes first. */
   const buffers = new Map<string, TurnBuffer>()
   const waiting = new Set<TurnBuffer>()
   const counts = { sent: 0, dropped: 0 }
@@ -53,73 +52,73 @@ export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
 
   function bufferOf(turn: ChunkTurn): TurnBuffer {
     const key = `${turn.agentTurnId} ${turn.turnEpoch}`
-    const heap = buffers.get(key) ?? { turn, pieces: [], chars: 0, seq: 0, dropped: 0 }
+    const buffer = buffers.get(key) ?? { turn, pieces: [], chars: 0, seq: 0, dropped: 0 }
     buffers.delete(key)
-    buffers.set(key, heap)
+    buffers.set(key, buffer)
     for (const [oldest, silent] of buffers) {
       if (buffers.size <= turnsMax) break
       if (waiting.has(silent)) drop(silent, silent.chars)
       waiting.delete(silent)
       buffers.delete(oldest)
     }
-    return heap
+    return buffer
   }
 
-  /** From the oldest end. */
-  function drop(heap: TurnBuffer, count: number): void {
-    let left = Math.min(count, heap.chars)
-    heap.chars -= left
+  /** Drops text from the oldest end. */
+  function drop(buffer: TurnBuffer, count: number): void {
+    let left = Math.min(count, buffer.chars)
+    buffer.chars -= left
     chars -= left
-    heap.dropped += left
+    buffer.dropped += left
     counts.dropped += left
-    for (let [first] = heap.pieces; left > 0 && first !== undefined; [first] = heap.pieces) {
+    for (let [first] = buffer.pieces; left > 0 && first !== undefined; [first] = buffer.pieces) {
       const gone = Math.min(left, first.text.length)
       first.text = first.text.slice(gone)
-      if (first.text === '') heap.pieces.shift()
+      if (first.text === '') buffer.pieces.shift()
       left -= gone
     }
   }
 
   function take(): OutgoingChunk[] {
-    const parcels: OutgoingChunk[] = []
-    for (const heap of waiting) {
-      for (let piece = heap.pieces[0]; piece !== undefined; piece = heap.pieces[0]) {
-        if (parcels.length >= options.batchMax) return parcels
+    const batch: OutgoingChunk[] = []
+    for (const buffer of waiting) {
+      for (let piece = buffer.pieces[0]; piece !== undefined; piece = buffer.pieces[0]) {
+        if (batch.length >= options.batchMax) return batch
         const text = head(piece.text, options.textMaxBytes)
-        if (text.length === piece.text.length) heap.pieces.shift()
+        if (text.length === piece.text.length) buffer.pieces.shift()
         else piece.text = piece.text.slice(text.length)
-        heap.chars -= text.length
+        buffer.chars -= text.length
         chars -= text.length
-        heap.seq += 1
-        parcels.push({ subject: chunkSubject(heap.turn), chunk: chunkOf(heap, piece.kind, text) })
-        heap.dropped = 0
+        buffer.seq += 1
+        batch.push({ subject: chunkSubject(buffer.turn), chunk: chunkOf(buffer, piece.kind, text) })
+        buffer.dropped = 0
       }
-      waiting.delete(heap)
+      waiting.delete(buffer)
     }
-    return parcels
+    return batch
   }
 
-  async function carry(): Promise<void> {
-    const parcels = take()
-    const arrived = await options.send(parcels).catch((error: unknown) => {
-      log.warn({ err: error, chunks: parcels.length }, 'chunks were lost on their way out')
+  async function sendBatch(): Promise<void> {
+    const batch = take()
+    const arrived = await options.send(batch).catch((error: unknown) => {
+      log.warn({ err: error, chunks: batch.length }, 'chunks lost while sending')
       return false
     })
-    if (arrived) counts.sent += parcels.length
-    else for (const { chunk } of parcels) lost(chunk)
+    if (arrived) counts.sent += batch.length
+    else for (const { chunk } of batch) lost(chunk)
   }
 
   function lost(chunk: Chunk): void {
     const count = chunk.text.length + (chunk.dropped ?? 0)
     counts.dropped += chunk.text.length
-    const heap = buffers.get(`${chunk.agent_turn_id} ${chunk.turn_epoch}`)
-    if (heap !== undefined) heap.dropped += count
+    const buffer = buffers.get(`${chunk.agent_turn_id} ${chunk.turn_epoch}`)
+    if (buffer !== undefined) buffer.dropped += count
   }
 
   async function run(): Promise<void> {
     while (waiting.size > 0) {
       await clock.sleep(options.waitMs, closing.signal)
-      await carry()
+      await sendBatch()
       if (closing.signal.aborted) break
     }
     running = undefined
@@ -128,15 +127,15 @@ export function openChunkBuffer(options: ChunkBufferOptions): ChunkBuffer {
   return {
     add(turn, { kind, text }) {
       if (text === '' || closing.signal.aborted) return
-      const heap = bufferOf(turn)
-      const last = heap.pieces.at(-1)
+      const buffer = bufferOf(turn)
+      const last = buffer.pieces.at(-1)
       if (last?.kind === kind) last.text += text
-      else heap.pieces.push({ kind, text })
-      heap.chars += text.length
+      else buffer.pieces.push({ kind, text })
+      buffer.chars += text.length
       chars += text.length
-      waiting.add(heap)
-      if (heap.chars > turnMaxChars) drop(heap, heap.chars - turnMaxChars)
-      if (chars > bufferMaxChars) drop(heap, chars - bufferMaxChars)
+      waiting.add(buffer)
+      if (buffer.chars > turnMaxChars) drop(buffer, buffer.chars - turnMaxChars)
+      if (chars > bufferMaxChars) drop(buffer, chars - bufferMaxChars)
       running ??= run()
     },
     counts: () => ({ ...counts }),
@@ -159,7 +158,7 @@ function chunkOf({ turn, seq, dropped }: TurnBuffer, kind: string, text: string)
   }
 }
 
-/** The longest beginning that fits as JSON; at least one character, and no half of one. */
+/** The longest prefix that fits as JSON: at least one character, never half of a surrogate pair. */
 function head(text: string, maxBytes: number): string {
   let part = text.slice(0, maxBytes)
   for (;;) {

@@ -1,12 +1,12 @@
 /**
- * What a turn says while it works: a model's words, a program's output, as they come. Always lossy, and nothing may depend on it:
- * sending never waits, never throws and never grows; what was left out is counted in the next chunk that arrives. What counts
- * is on the cards.
+ * Streams the output of a running turn: a model's text, a program's output. It is lossy and nothing may depend on it; the
+ * cards hold the result. Sending never waits, never throws and uses bounded memory; the next chunk that arrives counts the
+ * characters that were dropped before it.
  */
 import { defaultChannel, subjects } from '@bellwether/protocol'
 import { payloadFrom } from '../bell/ring.js'
 
-/** Whose words they are. */
+/** The turn that produced the text. */
 export interface ChunkTurn {
   readonly projectId: string
   readonly channelId?: string
@@ -15,17 +15,17 @@ export interface ChunkTurn {
   readonly turnEpoch: number
 }
 
-/** As it is heard: the payload of `str.agent.{agent_id}.chunk`. */
+/** The payload of `str.agent.{agent_id}.chunk`. */
 export interface Chunk {
   readonly agent_id: string
   readonly agent_turn_id: string
   readonly turn_epoch: number
-  /** `text`, `reasoning`, `stdout`, `stderr`: whatever the executor calls it. */
+  /** `text`, `reasoning`, `stdout`, `stderr`: named by the executor. */
   readonly kind: string
   readonly text: string
-  /** Counts the chunks of one turn and epoch, from 1: a hole means that some were lost on the way. */
+  /** Numbers the chunks of one turn and epoch from 1; a gap means that chunks were lost. */
   readonly seq: number
-  /** Characters that were left out before this one, because the way was slow or closed. */
+  /** Characters dropped before this chunk because the connection was slow or closed. */
   readonly dropped?: number
 }
 
@@ -41,11 +41,11 @@ export interface Chunks {
   /** `pattern`: a subject with wildcards, such as `subjects.chunk({ project: '*', channel: '*' }, 'ann')`. */
   listen(pattern: string, onChunk: (chunk: Chunk, subject: string) => void): Promise<{ stop(): Promise<void> }>
   counts(): ChunkCounts
-  /** Sends what is left, as far as the way is open. */
+  /** Sends the rest if connected. */
   close(): Promise<void>
 }
 
-/** A chunk on its way out. */
+/** A chunk to send. */
 export interface OutgoingChunk {
   readonly subject: string
   readonly chunk: Chunk
@@ -55,7 +55,7 @@ export function chunkSubject({ projectId, channelId = defaultChannel, agentId }:
   return subjects.chunk({ project: projectId, channel: channelId }, agentId)
 }
 
-/** Anybody may have sent it: undefined when it is none. */
+/** Undefined if the value is not a chunk: any client may have sent it. */
 export function readChunk(value: unknown): Chunk | undefined {
   const { agent_id, agent_turn_id, turn_epoch, kind, text, seq, dropped } = payloadFrom(value)
   if (typeof agent_id !== 'string' || typeof agent_turn_id !== 'string' || typeof kind !== 'string') return undefined

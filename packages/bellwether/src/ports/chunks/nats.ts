@@ -1,6 +1,6 @@
 /**
- * Chunks on core NATS: published on their own subject, kept by nobody. Always: while the server is away, or does not read, they are
- * dropped and counted, never piled up in the client; a new connection listens again by itself.
+ * Sends chunks on core NATS without storing them. While the server is unavailable or does not read, chunks are dropped and
+ * counted instead of buffered. Subscriptions are renewed after every reconnection.
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -18,13 +18,13 @@ export interface NatsChunksOptions {
   readonly random?: Random
 }
 
-// Words that come within a twentieth of a second look like one to a reader.
+// Short enough that a reader sees a continuous stream.
 const waitMs = 50
 const textMaxBytes = 4_096
-// One flush confirms them all: 1 MB, well below what the client may buffer.
-const parcelsMax = 256
+// One flush confirms a batch: at most 1 MB, well below the client's buffer limit.
+const batchMax = 256
 const flushMs = 5_000
-// A forged message may be as large as the server allows; ours are not.
+// Our messages are smaller; a larger one is forged and is not parsed.
 const parseMaxBytes = 64 * 1_024
 
 interface Subscriber {
@@ -37,44 +37,44 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
   const subscribers = new Set<Subscriber>()
   let closed = false
-  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
+  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
 
   function onOpen(session: NatsSession): void {
-    for (const ear of subscribers) subscribe(session, ear)
+    for (const subscriber of subscribers) subscribe(session, subscriber)
   }
 
-  function subscribe(session: NatsSession, ear: Subscriber): void {
-    ear.subscription = session.nats.subscribe(ear.pattern, {
+  function subscribe(session: NatsSession, subscriber: Subscriber): void {
+    subscriber.subscription = session.nats.subscribe(subscriber.pattern, {
       callback(error, message) {
-        if (error !== null) return log.warn({ err: error, pattern: ear.pattern }, 'a subscription to chunks failed')
+        if (error !== null) return log.warn({ err: error, pattern: subscriber.pattern }, 'chunk subscription failed')
         const small = message.data.length <= parseMaxBytes
         const chunk = small ? readChunk(parseJson(Buffer.from(message.data).toString())) : undefined
-        if (chunk !== undefined) hear(ear, chunk, message.subject)
+        if (chunk !== undefined) deliver(subscriber, chunk, message.subject)
       },
     })
   }
 
-  function hear(ear: Subscriber, chunk: Chunk, subject: string): void {
+  function deliver(subscriber: Subscriber, chunk: Chunk, subject: string): void {
     try {
-      ear.onChunk(chunk, subject)
+      subscriber.onChunk(chunk, subject)
     } catch (error) {
-      log.error({ err: error, pattern: ear.pattern }, 'a listener of chunks threw')
+      log.error({ err: error, pattern: subscriber.pattern }, 'chunk listener threw an error')
     }
   }
 
-  const pile = openChunkBuffer({
+  const buffer = openChunkBuffer({
     clock,
     log,
     waitMs,
     textMaxBytes,
-    batchMax: parcelsMax,
-    async send(parcels) {
-      const session = link.current()
+    batchMax,
+    async send(chunks) {
+      const session = keeper.current()
       if (session === undefined) return false
-      for (const { subject, chunk } of parcels) {
+      for (const { subject, chunk } of chunks) {
         if (isSubject(subject)) session.nats.publish(subject, JSON.stringify(chunk))
       }
-      // The next ones wait until the server has read these: a server that does not read fills no buffer.
+      // The next batch waits until the server has read this one, so a slow server does not fill the buffer.
       await session.flush(flushMs)
       return true
     },
@@ -82,31 +82,31 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
 
   return {
     kind: 'nats',
-    send: (turn, piece) => pile.add(turn, piece),
-    counts: () => pile.counts(),
+    send: (turn, piece) => buffer.add(turn, piece),
+    counts: () => buffer.counts(),
     async listen(pattern, onChunk) {
       checkPattern(pattern)
-      if (closed) throw new InvalidInput('these chunks are closed', { code: 'chunks_closed' })
-      const ear: Subscriber = { pattern, onChunk }
-      subscribers.add(ear)
-      await link.settled()
-      const session = link.current()
+      if (closed) throw new InvalidInput('The chunk stream is closed', { code: 'chunks_closed' })
+      const subscriber: Subscriber = { pattern, onChunk }
+      subscribers.add(subscriber)
+      await keeper.settled()
+      const session = keeper.current()
       if (session !== undefined) {
-        if (ear.subscription === undefined || ear.subscription.isClosed()) subscribe(session, ear)
+        if (subscriber.subscription === undefined || subscriber.subscription.isClosed()) subscribe(session, subscriber)
         await session.flush(flushMs).catch((error: unknown) => log.warn({ err: error }, 'NATS did not confirm in time'))
       }
       return {
         async stop() {
-          subscribers.delete(ear)
-          if (ear.subscription?.isClosed() === false) ear.subscription.unsubscribe()
+          subscribers.delete(subscriber)
+          if (subscriber.subscription?.isClosed() === false) subscriber.subscription.unsubscribe()
         },
       }
     },
     async close() {
       closed = true
-      await pile.close()
+      await buffer.close()
       subscribers.clear()
-      await link.close()
+      await keeper.close()
     },
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Chunks on PostgreSQL notify, for a house without NATS: on a channel of their own, so that only who listens pays for them, and slow
- * by intent: every notification is a transaction of the one database that everything depends on. Always: at most 80 letters of
- * 6 kB a second from one process, however much is said; the rest is dropped and counted.
+ * Sends chunks on PostgreSQL notify, for an installation without NATS. A separate channel spares other listeners. The rate is
+ * low on purpose, because every notification is a transaction in the one database: a process sends at most 80 messages of
+ * 6 kB per second; the rest is dropped and counted.
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, matches } from '@bellwether/protocol'
@@ -13,7 +13,7 @@ import { openChunkBuffer } from './chunk-buffer.js'
 
 export interface NotifyChunksOptions {
   readonly url: string
-  /** Used for LISTEN; must lead to the server itself. Absent: `url`. */
+  /** For LISTEN; must lead to the server itself. Default: `url`. */
   readonly directUrl?: string
   readonly log: Log
   readonly clock?: Clock
@@ -22,24 +22,24 @@ export interface NotifyChunksOptions {
 
 const channel = 'bw_chunk'
 const waitMs = 250
-// With its subject and ids a letter stays below the 8,000 bytes that a notification may have.
+// With subject and ids a message stays below PostgreSQL's limit of 8,000 bytes.
 const textMaxBytes = 6_000
-const parcelsMax = 20
+const batchMax = 20
 
-interface Ear {
+interface Subscriber {
   readonly pattern: string
   readonly onChunk: (chunk: Chunk, subject: string) => void
 }
 
 export function notifyChunks(options: NotifyChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom } = options
-  const ears = new Set<Ear>()
+  const subscribers = new Set<Subscriber>()
   let closed = false
   let sender: ConnectionKeeper<DedicatedClient> | undefined
   let listener: ConnectionKeeper<DedicatedClient> | undefined
 
-  /** Opened by the first who needs it: a worker that only talks has one connection, and one that is silent none. */
-  const openLink = (what: string, url: string, prepare: (client: DedicatedClient) => Promise<void>) =>
+  /** Called on first use: a worker that only sends has one connection, and one that does neither has none. */
+  const connect = (what: string, url: string, prepare: (client: DedicatedClient) => Promise<void>) =>
     keepConnected<DedicatedClient>({
       what,
       log,
@@ -57,65 +57,65 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
       },
     })
 
-  function hear(letter: string): void {
-    const { s: subject, c } = payloadFrom(parseJson(letter))
+  function receive(message: string): void {
+    const { s: subject, c } = payloadFrom(parseJson(message))
     const chunk = readChunk(c)
     if (typeof subject !== 'string' || chunk === undefined) return
-    for (const ear of ears) {
-      if (!matches(ear.pattern, subject)) continue
+    for (const subscriber of subscribers) {
+      if (!matches(subscriber.pattern, subject)) continue
       try {
-        ear.onChunk(chunk, subject)
+        subscriber.onChunk(chunk, subject)
       } catch (error) {
-        log.error({ err: error, pattern: ear.pattern }, 'a listener of chunks threw')
+        log.error({ err: error, pattern: subscriber.pattern }, 'chunk listener threw an error')
       }
     }
   }
 
-  const pile = openChunkBuffer({
+  const buffer = openChunkBuffer({
     clock,
     log,
     waitMs,
     textMaxBytes,
-    batchMax: parcelsMax,
-    async send(parcels) {
-      // They may be lost: they need not wait for the disk, nor make others wait for it.
-      sender ??= openLink('chunks (PostgreSQL)', options.url, (one) => one.query('set synchronous_commit = off'))
+    batchMax,
+    async send(chunks) {
+      // A chunk may be lost, so its commit need not wait for the disk.
+      sender ??= connect('chunks (PostgreSQL)', options.url, (one) => one.query('set synchronous_commit = off'))
       await sender.settled()
       const client = sender.current()
       if (client === undefined) return false
-      const letters = parcels
+      const messages = chunks
         .filter(({ subject }) => isSubject(subject))
         .map(({ subject, chunk }) => JSON.stringify({ s: subject, c: chunk }))
-        .filter((letter) => Buffer.byteLength(letter) <= messageMaxBytes)
-      await client.query(`select pg_notify('${channel}', x) from unnest($1::text[]) x`, [letters])
+        .filter((message) => Buffer.byteLength(message) <= messageMaxBytes)
+      await client.query(`select pg_notify('${channel}', x) from unnest($1::text[]) x`, [messages])
       return true
     },
   })
 
   return {
     kind: 'notify',
-    send: (turn, piece) => pile.add(turn, piece),
-    counts: () => pile.counts(),
+    send: (turn, piece) => buffer.add(turn, piece),
+    counts: () => buffer.counts(),
     async listen(pattern, onChunk) {
       checkPattern(pattern)
-      if (closed) throw new InvalidInput('these chunks are closed', { code: 'chunks_closed' })
-      const ear = { pattern, onChunk }
-      ears.add(ear)
-      listener ??= openLink('listener of chunks (PostgreSQL)', options.directUrl ?? options.url, async (client) => {
-        client.onNotification(hear)
+      if (closed) throw new InvalidInput('The chunk stream is closed', { code: 'chunks_closed' })
+      const subscriber = { pattern, onChunk }
+      subscribers.add(subscriber)
+      listener ??= connect('chunk listener (PostgreSQL)', options.directUrl ?? options.url, async (client) => {
+        client.onNotification(receive)
         await client.query(`listen ${channel}`)
       })
       await listener.settled()
       return {
         async stop() {
-          ears.delete(ear)
+          subscribers.delete(subscriber)
         },
       }
     },
     async close() {
       closed = true
-      await pile.close()
-      ears.clear()
+      await buffer.close()
+      subscribers.clear()
       await Promise.all([sender?.close(), listener?.close()])
     },
   }

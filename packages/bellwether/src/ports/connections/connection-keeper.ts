@@ -1,8 +1,6 @@
 /**
- * A link keeps one connection to a server alive: it tries until it connects, notices the loss, waits and tries again,
- * for the first connection and for every later one alike. Always: at most one connection at a time, every attempt
- * bounded by its opener's own timeout, no error kept from the log. What the connection is, and what to do once it
- * stands, is left to the opener.
+ * Keeps one connection to a server open: connects in the background, detects the loss and reconnects with backoff. There is
+ * at most one connection at a time, and every failure is logged. The caller's `open` sets its own timeout.
  */
 import { type Clock, deferred, type Log, type Random } from '@bellwether/base'
 import { backoffMs, reconnectBackoff } from '../retry.js'
@@ -15,7 +13,7 @@ export interface Connection {
 
 export interface ConnectionKeeper<C extends Connection> {
   current(): C | undefined
-  /** Resolves when connected, or when the attempt under way has failed. Never rejects. */
+  /** Resolves when connected, or when the current attempt has failed. Never rejects. */
   settled(): Promise<void>
   close(): Promise<void>
 }
@@ -24,14 +22,14 @@ export interface ConnectionKeeperOptions<C extends Connection> {
   /** Names the connection in the log. */
   readonly what: string
   readonly open: () => Promise<C>
-  /** Called at once after each connection, before anyone else can see it. */
+  /** Called after each connection, before `current()` returns it to anyone else. */
   readonly onOpen?: (connection: C) => void
   readonly log: Log
   readonly clock: Clock
   readonly random: Random
 }
 
-// A connection that lived shorter than this did not prove that the server is well: the backoff goes on growing.
+// A connection that closes sooner than this does not reset the backoff.
 const stableMs = 10_000
 
 export function keepConnected<C extends Connection>(options: ConnectionKeeperOptions<C>): ConnectionKeeper<C> {
@@ -44,13 +42,13 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
     try {
       return await options.open()
     } catch (error) {
-      if (!quiet) log.warn({ what, err: error }, 'cannot connect, trying again in the background')
+      if (!quiet) log.warn({ what, err: error }, 'cannot connect, retrying in the background')
       return undefined
     }
   }
 
-  /** Returns when the connection is over, with the time it stood. */
-  async function live(connection: C, outcome: () => void): Promise<number> {
+  /** Returns how long the connection was open, after it has closed. */
+  async function untilClosed(connection: C, outcome: () => void): Promise<number> {
     const sinceMs = clock.monotonicMs()
     current = connection
     options.onOpen?.(connection)
@@ -70,7 +68,7 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
       if (stop.signal.aborted) await connection?.close()
       else if (connection !== undefined) {
         if (failures > 0) log.info({ what, failures }, 'connected')
-        if ((await live(connection, outcome.resolve)) > stableMs) failures = 0
+        if ((await untilClosed(connection, outcome.resolve)) > stableMs) failures = 0
       }
       outcome.resolve()
       failures += 1

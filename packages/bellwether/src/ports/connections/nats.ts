@@ -1,7 +1,7 @@
 /**
- * A NATS connection kept by a link. Always: the client's own reconnection is off, so that nothing published while the
- * server is away is buffered and sent later, and requests in flight fail at once when the connection ends. Subscribing
- * again after a reconnection is left to whoever owns the link.
+ * Keeps a connection to NATS open. The client's own reconnection is off: messages published while the server is unavailable
+ * are not buffered and sent later, and requests in flight fail as soon as the connection closes. The owner subscribes again
+ * after a reconnection.
  */
 import type { Clock, Log, Random } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -11,7 +11,7 @@ import type { Connection, ConnectionKeeper } from './connection-keeper.js'
 import { keepConnected } from './connection-keeper.js'
 import { closeTimeoutMs, exchangeTimeoutMs, withTimeout } from '../retry.js'
 
-// A silent server is noticed after three pings.
+// Three unanswered pings close the connection.
 const pingEveryMs = 5_000
 
 export interface NatsSession extends Connection {
@@ -34,15 +34,15 @@ function parseServer(text: string): URL {
   try {
     return new URL(text.includes('://') ? text : `nats://${text}`)
   } catch {
-    // The text may hold a password: say what is wrong without it.
-    throw new InvalidInput('a NATS server URL cannot be read', {
+    // The message leaves the URL out because it may contain a password.
+    throw new InvalidInput('Invalid NATS server URL', {
       code: 'invalid_url',
-      hint: 'nats://[user:password@]host:port, several separated by commas',
+      hint: 'Use nats://[user:password@]host:port; separate several servers with commas.',
     })
   }
 }
 
-/** The client ignores credentials inside a URL: they become options of the connection. */
+/** Turns credentials in a URL into connection options, because the client ignores them in the URL. */
 export function connectionOptions(servers: string | readonly string[]): ConnectionOptions {
   const texts = (typeof servers === 'string' ? servers.split(',') : servers).map((text) => text.trim())
   const urls = texts.filter((text) => text !== '').map(parseServer)
@@ -78,7 +78,7 @@ export function keepNatsConnected(options: NatsKeeperOptions): ConnectionKeeper<
       return {
         nats,
         closed: nats.closed(),
-        flush: (ms) => withTimeout(clock, ms, 'a flush to NATS', nats.flush()),
+        flush: (ms) => withTimeout(clock, ms, 'flushing the NATS connection', nats.flush()),
         async close() {
           try {
             if (!nats.isClosed()) await withTimeout(clock, closeTimeoutMs, 'closing the NATS connection', nats.close())
@@ -91,7 +91,7 @@ export function keepNatsConnected(options: NatsKeeperOptions): ConnectionKeeper<
   })
 }
 
-/** Permission errors and the like arrive beside the calls that caused them. */
+/** Logs errors that the server reports outside of a call, such as missing permissions. */
 async function report(nats: NatsConnection, log: Log): Promise<void> {
   for await (const status of nats.status()) {
     if (status.type === 'error') log.warn({ err: status.error }, 'the NATS server reported an error')

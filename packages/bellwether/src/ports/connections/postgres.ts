@@ -1,7 +1,6 @@
 /**
- * One lone PostgreSQL connection outside the pool, for LISTEN and for ringing. Always: connecting and each query are
- * bounded, and a connection whose query timed out is torn down, because its next answer would be the old one's.
- * Reconnecting is left to the link, ordinary work to the pool.
+ * A PostgreSQL connection outside the pool, for LISTEN and NOTIFY. Connecting and every query have a timeout; a query that
+ * times out destroys the connection, because the next query would read the late answer. The connection keeper reconnects.
  */
 import pg from 'pg'
 import { deferred } from '@bellwether/base'
@@ -11,7 +10,7 @@ import { exchangeTimeoutMs } from '../retry.js'
 export interface DedicatedClient extends Connection {
   query(text: string, values?: unknown[]): Promise<void>
   onNotification(onPayload: (payload: string) => void): void
-  /** Ends the connection at once, without a farewell: for one that may be half open. */
+  /** Closes the socket at once, without the protocol's goodbye: for a connection that may be half open. */
   destroy(reason: Error): void
 }
 
@@ -46,7 +45,7 @@ export async function openDedicatedClient(url: string, name: string): Promise<De
         await client.query(text, values)
       } catch (error) {
         const reason = error instanceof Error ? error : new Error(String(error))
-        // An error that the server reported leaves the connection usable; anything else leaves it in doubt.
+        // After an error that the server reported the connection is usable; after any other error it may not be.
         if (!(error instanceof pg.DatabaseError)) sever(reason)
         throw reason
       }

@@ -1,7 +1,7 @@
 /**
- * Whom PostgreSQL runs as. It refuses root, so root hands the folder to an unprivileged account: the owner of a cluster
- * that is already there, else `postgres`, else `bellwether` (made if needed), else `nobody`. Anyone else runs it as
- * themselves. Whether that account can reach a path is asked of the kernel, by trying.
+ * Chooses the account that runs PostgreSQL. PostgreSQL refuses to run as root, so root gives the folder to an unprivileged
+ * account: the owner of an existing cluster, else `postgres`, else `bellwether` (created if needed), else `nobody`. Other users
+ * run it as themselves. Access to a path is tested by running `test` as that account.
  */
 import { chown, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -32,7 +32,7 @@ export async function chooseAccount(layout: Layout): Promise<Account> {
   )
 }
 
-/** Gives the folder to the account and proves that the account reaches it. */
+/** Gives the folder to the account and checks that the account can reach it. */
 export async function grantFolder(account: Account, layout: Layout): Promise<void> {
   if (!account.ids) return
   await chownTo(account, layout.dataDir)
@@ -54,13 +54,10 @@ async function requireAccess(account: Account, path: string, how: string[]): Pro
     blocking = folder
     break
   }
-  throw new Terminal(
-    `As root, PostgreSQL runs as ${account.name}, who cannot reach the database folder: ${blocking} is closed`,
-    {
-      code: 'folder_unreachable',
-      hint: `Choose another place with --data DIR, or open the folder (chmod o+x ${blocking}), or run Bellwether as an ordinary user.`,
-    },
-  )
+  throw new Terminal(`Cannot start PostgreSQL: the account ${account.name} runs it and cannot enter "${blocking}"`, {
+    code: 'folder_unreachable',
+    hint: `Choose another folder with --data DIR, run chmod o+x ${blocking}, or run Bellwether as an ordinary user.`,
+  })
 }
 
 export async function canAccess(account: Account, path: string, how: string[]): Promise<boolean> {
@@ -83,15 +80,18 @@ async function create(name: string): Promise<Account | undefined> {
 }
 
 function foreignCluster(cluster: string, uid: number): Terminal {
-  return new Terminal(`${cluster} belongs to another user (uid ${uid})`, {
+  return new Terminal(`Cannot use the database in "${cluster}": it belongs to another user (uid ${uid})`, {
     code: 'folder_not_ours',
-    hint: 'Run as that user or as root, or name another folder with --data DIR.',
+    hint: 'Run Bellwether as that user or as root, or choose another folder with --data DIR.',
   })
 }
 
 function noAccount(): never {
-  throw new Terminal('PostgreSQL does not run as root, and no other account could be found or made', {
-    code: 'no_account',
-    hint: 'Create a user named postgres, or run Bellwether as an ordinary user.',
-  })
+  throw new Terminal(
+    'Cannot start PostgreSQL: it refuses to run as root, and no other account was found or could be created',
+    {
+      code: 'no_account',
+      hint: 'Create a user named postgres, or run Bellwether as an ordinary user.',
+    },
+  )
 }

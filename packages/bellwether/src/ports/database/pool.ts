@@ -1,8 +1,7 @@
 /**
- * PostgreSQL through node-postgres: a URL becomes a `Database`. Always true here: no connection that saw a broken
- * transaction goes back to the pool; every statement, connection and idle transaction has a bound; losing the server
- * fails the calls in flight as `Retryable` and never the process, and the next call connects anew.
- * Retrying is left to the caller, who knows whether the work may run twice.
+ * Implements `Database` with a node-postgres pool. A connection with a broken transaction never returns to the pool. Every
+ * statement, connection and idle transaction has a timeout. If the server is lost, calls in flight fail as `Retryable` and the
+ * next call reconnects. The caller retries, because it knows whether the work may run twice.
  */
 import { Retryable, Terminal } from '@bellwether/protocol'
 import pg from 'pg'
@@ -11,15 +10,15 @@ import type { Database, Queryable, Statement } from './database.js'
 import { isBroken, translateError } from './pg-errors.js'
 
 export interface PoolOptions extends ConnectOptions {
-  /** 10 unless told: two per core of a small server keeps it busy without queueing inside it. */
+  /** Default 10: enough to keep a small server busy without queues inside it. */
   readonly poolSize?: number
-  /** Told of connections lost while nobody was waiting on them (a count or a log line; nothing to repair). */
+  /** Called if an idle connection is lost; for counting and logging only. */
   readonly onLost?: (error: Error) => void
-  /** Told once, when a pooler in between turns out to give each transaction another connection, without its prepared statements. */
+  /** Called once, if a pooler gives each transaction another connection without its prepared statements. */
   readonly onUnprepared?: (error: Error) => void
 }
 
-// No such prepared statement; it is there already. Either way the statement has not run, and may be sent again.
+// The prepared statement does not exist, or exists already. In both cases the statement has not run and may be sent again.
 const unpreparedCodes = new Set(['26000', '42P05'])
 
 export async function openDatabase(options: PoolOptions): Promise<Database> {
@@ -27,16 +26,16 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
   const pool = new pg.Pool({
     ...clientConfig(options, bounds),
     max: options.poolSize ?? 10,
-    idleTimeoutMillis: 60_000, // lets a burst's extra connections go after a minute
+    idleTimeoutMillis: 60_000, // closes the extra connections of a burst after a minute
   })
   const onLost = options.onLost ?? (() => undefined)
-  // A connection killed while idle, or between two statements of a transaction, is an 'error' event, which would end
-  // the process if nobody listened. Whoever uses the connection next gets its own error.
+  // A connection that is lost while idle, or between two statements of a transaction, emits 'error', which would end the
+  // process without a listener. The next use of the connection rejects.
   pool.on('connect', (client) => client.on('error', onLost))
-  pool.on('error', () => undefined) // the same event again, from the pool
+  pool.on('error', () => undefined) // the pool emits the same event again
 
   let prepares = true
-  /** True: from now on nothing is prepared, and the statement may be sent again. */
+  /** True: from now on statements are sent unprepared, and this one may be sent again. */
   function unprepared(error: unknown): boolean {
     if (!(error instanceof Error) || !('code' in error) || !unpreparedCodes.has(String(error.code))) return false
     if (prepares) options.onUnprepared?.(error)
@@ -47,7 +46,7 @@ export async function openDatabase(options: PoolOptions): Promise<Database> {
 
   let closing: Promise<void> | undefined
   return {
-    // Hot: one promise over the driver's. The driver copies the statement before it adds its own fields.
+    // Hot path: one promise on top of the driver's. The driver copies the statement before it adds its own fields.
     query: <Row extends object>(statement: Statement) =>
       pool.query(outgoing(statement)).then(rowsOf<Row>, (error: unknown) => {
         if (!unprepared(error)) throw translateError(error)
@@ -93,7 +92,7 @@ async function transaction<T>({ pool, outgoing, unprepared }: Sending, run: (tx:
     await client.query('begin')
     const result = await run(tx)
     over = true
-    // After a failed statement the server answers a commit with a rollback, without an error of its own.
+    // After a failed statement the server turns a commit into a rollback without an error.
     const { command } = await client.query('commit')
     if (command !== 'COMMIT') throw transactionAborted()
     client.release()
@@ -105,7 +104,7 @@ async function transaction<T>({ pool, outgoing, unprepared }: Sending, run: (tx:
   }
 }
 
-/** False when the connection is clean again, otherwise what is wrong with it; the caller's error is the one to tell. */
+/** False if the connection is clean again, else its error; the caller throws the original error. */
 async function rollback(client: pg.PoolClient): Promise<Error | false> {
   try {
     await client.query('rollback')
@@ -118,13 +117,13 @@ async function rollback(client: pg.PoolClient): Promise<Error | false> {
 function transactionOver(): Terminal {
   return new Terminal('A statement was sent after its transaction ended', {
     code: 'transaction_over',
-    hint: 'Await every query inside the transaction, and do not keep its handle.',
+    hint: 'Await every query inside the transaction, and do not use its handle afterwards.',
   })
 }
 
-/** The transaction is lost with its first statement that failed; the next one prepares nothing. */
+/** The failed statement aborts the transaction; a retry sends its statements unprepared. */
 function transactionUnprepared(cause: unknown): Retryable {
-  return new Retryable('A pooler in between does not keep prepared statements', {
+  return new Retryable('A connection pooler dropped the prepared statements', {
     code: 'unprepared',
     afterMs: 0,
     cause,
@@ -132,8 +131,8 @@ function transactionUnprepared(cause: unknown): Retryable {
 }
 
 function transactionAborted(): Terminal {
-  return new Terminal('The transaction was rolled back: a statement in it had failed and the failure was caught', {
+  return new Terminal('The transaction was rolled back: one of its statements failed and the error was caught', {
     code: 'transaction_aborted',
-    hint: 'Let a failed statement’s error leave the transaction.',
+    hint: 'Do not catch the error of a failed statement inside the transaction.',
   })
 }

@@ -1,26 +1,26 @@
 /**
- * Knowing, watching and ending a postmaster. A pid is never trusted alone: a postmaster is a live process that started
- * when we first saw it, runs `postgres` and stands in this cluster's folder. No signal is sent to anything less.
- * Starting one is launch.ts; asking it over SQL who it is, adopt.ts.
+ * Finds, watches and stops a postmaster. A pid alone is not trusted: a postmaster is a live process with the recorded start
+ * time that runs `postgres` with this cluster's folder as its working directory. No other process is signalled. launch.ts starts
+ * a postmaster; adopt.ts verifies its identity over SQL.
  */
 import { readFile, readlink, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
+import { poll, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { readIfExists } from './cluster.js'
-import { poll } from './poll.js'
 import { runProgram } from './program.js'
 
 export interface PidFile {
   readonly pid: number
   readonly port: number
-  /** 'starting', 'ready', 'stopping' or 'standby'; empty while it is still being written. */
+  /** 'starting', 'ready', 'stopping' or 'standby'; empty while the server writes the file. */
   readonly status: string
 }
 
 export interface Postmaster {
   readonly pid: number
   readonly port: number
-  /** Resolves when the process is gone, with a few words on how. */
+  /** Resolves with the reason when the process has ended. */
   readonly exited: Promise<string>
   /** Sends the signal if this is still the same process. */
   signal(name: NodeJS.Signals): Promise<void>
@@ -37,20 +37,20 @@ export async function readPidFile(cluster: string): Promise<PidFile | undefined>
 }
 
 export interface FoundPostmaster {
-  /** Tells this process from a later one with the same pid. */
+  /** Distinguishes this process from a later one with the same pid. */
   readonly start: string
-  /** Where /proc tells it. */
+  /** Known on Linux only. */
   readonly exe: string | undefined
 }
 
 /** The process behind `pid`, if it is the postmaster of this cluster. */
 export async function findPostmaster(pid: number, cluster: string): Promise<FoundPostmaster | undefined> {
-  const born = await processStart(pid)
-  if (born === undefined) return undefined
+  const start = await processStart(pid)
+  if (start === undefined) return undefined
   if (process.platform !== 'linux') {
     const asked = await runProgram('ps', ['-o', 'command=', '-p', String(pid)], { timeoutMs: 5_000 })
     return asked.stdout.includes('postgres') && asked.stdout.includes(cluster)
-      ? { start: born, exe: undefined }
+      ? { start: start, exe: undefined }
       : undefined
   }
   try {
@@ -60,17 +60,17 @@ export async function findPostmaster(pid: number, cluster: string): Promise<Foun
       readlink(`/proc/${pid}/exe`),
       realpath(cluster),
     ])
-    // The server and its children stand in the cluster's folder; only the postmaster still has its own arguments.
-    return cwd === folder && args.split('\0')[1] === '-D' ? { start: born, exe } : undefined
+    // The backends have the same working directory; only the postmaster keeps its original arguments.
+    return cwd === folder && args.split('\0')[1] === '-D' ? { start: start, exe } : undefined
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
-    // Gone meanwhile, or another user's process, which a server of ours never is.
+    // The process has ended, or belongs to another user and so is not our server.
     if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM') return undefined
     throw error
   }
 }
 
-/** When the process was born; undefined when it is gone, or dead and merely not yet reaped. */
+/** The start time of the process; undefined if it has ended or is a zombie. */
 export async function processStart(pid: number): Promise<string | undefined> {
   if (process.platform !== 'linux') {
     const asked = await runProgram('ps', ['-o', 'state=,lstart=', '-p', String(pid)], { timeoutMs: 5_000 })
@@ -80,18 +80,18 @@ export async function processStart(pid: number): Promise<string | undefined> {
     if (error.code === 'ENOENT' || error.code === 'ESRCH') return ''
     throw error
   })
-  // The name, in parentheses, may hold spaces; the fields after it do not.
+  // The name, in parentheses, may contain spaces; the fields after it do not.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return text === '' || fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19]
 }
 
-/** A postmaster that somebody else started: no exit event comes, so its pid is looked at twice a second. */
-export function watchPostmaster(pid: number, port: number, born: string): Postmaster {
+/** Watches a postmaster that another process started: there is no exit event, so its pid is polled twice per second. */
+export function watchPostmaster(pid: number, port: number, start: string): Postmaster {
   let timer: NodeJS.Timeout | undefined
   const exited = new Promise<string>((resolve) => {
     const look = async () => {
-      const now = await processStart(pid).catch(() => born) // unreadable for a moment is not dead
-      if (now !== born) return resolve('it is gone')
+      const now = await processStart(pid).catch(() => start) // a failed read does not mean that it has ended
+      if (now !== start) return resolve('the process has ended')
       timer = setTimeout(() => void look(), 500)
       timer.unref()
     }
@@ -102,12 +102,12 @@ export function watchPostmaster(pid: number, port: number, born: string): Postma
     port,
     exited,
     signal: async (name) => {
-      if ((await processStart(pid)) === born) process.kill(pid, name)
+      if ((await processStart(pid)) === start) process.kill(pid, name)
     },
   }
 }
 
-/** Fast shutdown (a checkpoint, sessions cut), then without the checkpoint, then by force. Nothing is removed. */
+/** Fast shutdown (SIGINT), then immediate shutdown without a checkpoint (SIGQUIT), then SIGKILL. */
 export async function stopPostmaster(postmaster: Postmaster): Promise<void> {
   let gone = false
   void postmaster.exited.then(() => (gone = true))
@@ -117,10 +117,10 @@ export async function stopPostmaster(postmaster: Postmaster): Promise<void> {
     ['SIGKILL', immediateMs],
   ] as const) {
     await postmaster.signal(name)
-    if (await poll({ everyMs: 10, withinMs }, async () => gone || undefined)) return
+    if (await poll(systemClock, { everyMs: 10, withinMs }, async () => gone || undefined)) return
   }
-  throw new Retryable(`PostgreSQL (process ${postmaster.pid}) does not end, not even by force`, {
+  throw new Retryable(`PostgreSQL (process ${postmaster.pid}) did not end after SIGKILL`, {
     code: 'postmaster_stuck',
-    hint: 'It may be waiting for a disk that does not answer.',
+    hint: 'It may be waiting for a disk that does not respond.',
   })
 }

@@ -1,11 +1,11 @@
-/** Runs a short-lived program to its end, with a bound on its time and output. Failing to start is an outcome too. */
+/** Runs a short-lived program with limits on time and output. A program that cannot start is a result, not an error. */
 import { execFile } from 'node:child_process'
 import { environment } from '@bellwether/base'
 
-/** Whom a program runs as. */
+/** The account that a program runs as. */
 export interface Account {
   readonly name: string
-  /** Absent: the account we already are. */
+  /** Absent: the current account. */
   readonly ids?: { readonly uid: number; readonly gid: number }
 }
 
@@ -14,7 +14,7 @@ export interface ProgramResult {
   /** The program is not installed or not reachable. */
   readonly missing: boolean
   readonly stdout: string
-  /** What it said about its failure, or why it did not start. */
+  /** Its error output, or why it did not start. */
   readonly stderr: string
 }
 
@@ -24,7 +24,7 @@ export interface RunOptions {
   readonly timeoutMs: number
 }
 
-/** Nothing of the caller's PG* variables or language reaches PostgreSQL: its messages are matched, in English. */
+/** No PG* variables and no language settings: PostgreSQL's messages are matched in English. */
 export function plainEnv(): NodeJS.ProcessEnv {
   return { PATH: environment()['PATH'] ?? '/usr/bin:/bin:/usr/sbin:/sbin', LC_ALL: 'C', TZ: 'UTC' }
 }
@@ -45,7 +45,7 @@ export function runProgram(file: string, args: readonly string[], options: RunOp
         ok: error === null,
         missing: code === 'ENOENT' || code === 'EACCES',
         stdout,
-        stderr: stderr.trim() || (error?.killed ? `no end within ${options.timeoutMs} ms` : (error?.message ?? '')),
+        stderr: stderr.trim() || (error?.killed ? `timed out after ${options.timeoutMs} ms` : (error?.message ?? '')),
       })
     })
   })

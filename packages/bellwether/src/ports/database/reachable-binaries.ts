@@ -1,7 +1,7 @@
 /**
- * As root, PostgreSQL runs as another account, and npm may have put its programs where that account cannot go: a clone in
- * root's private home. Then they are copied into the database's own folder, once a version, whole or not at all.
- * Called only under the folder lock, after the folder was opened to the account.
+ * If root starts Bellwether, PostgreSQL runs as another account, which may not reach the programs that npm installed (for
+ * example in root's home). Then they are copied atomically into the database folder, once per version. Called only under the
+ * folder lock, after grantFolder.
  */
 import { cp, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -13,7 +13,7 @@ import type { Account } from './program.js'
 export async function reachableBinaries(account: Account, layout: Layout, binaries: Binaries): Promise<Binaries> {
   if (!account.ids || (await canAccess(account, binaries.postgres, ['-x']))) return binaries
   const native = dirname(dirname(binaries.postgres))
-  // The file's time tells one installation from the next.
+  // Size and modification time identify the installation.
   const { mtimeMs, size } = await stat(binaries.postgres)
   const wanted = `${nativePrefix}${binaries.major}-${size}-${Math.floor(mtimeMs)}`
   const copy = join(layout.dataDir, wanted)

@@ -1,6 +1,6 @@
 /**
- * The server's log: a file that the server writes by itself, so that it outlives us, and whose size we bound: past the
- * limit the text moves to one older file and the log starts again (the server appends, so truncating under it is safe).
+ * The server's log file. The server writes it directly, so logging continues after this process ends. At the size limit the
+ * text moves to one older file and the log is truncated, which is safe because the server appends.
  */
 import { copyFile, open, stat, truncate } from 'node:fs/promises'
 import { chownTo } from './account.js'
@@ -8,7 +8,7 @@ import type { Account } from './program.js'
 
 export interface ServerLog {
   readonly fd: number
-  /** What was written since this was opened, at most its last lines. */
+  /** The last lines written since it was opened. */
   tail(): Promise<string>
   close(): Promise<void>
 }

@@ -1,23 +1,22 @@
 /**
- * Files as the board needs them: an append that is known to be on the disk, a file that is replaced whole or not at all, a
- * file that only one of many can create. Always: no symbolic link is followed at the last step of a path, every read is
- * bounded, and what is absent is a value. Tests wrap this interface to die at any step. What the files mean is left to the
- * board.
+ * File operations for the board: an append that is known to be on disk, an atomic replace, and an exclusive create. The last
+ * component of a path is never followed if it is a symbolic link, every read has a limit, and a missing file is a value, not an
+ * error. Tests wrap this interface to crash at any step.
  */
 import { constants } from 'node:fs'
 import * as fs from 'node:fs/promises'
 import { dirname } from 'node:path'
 
-/** An append-only file. Several processes may have it open; each append goes to the end as it then is. */
+/** An append-only file. Several processes may have it open; each append goes to the current end. */
 export interface LogFile {
   readonly size: () => Promise<number>
-  /** How many bytes it could read at `position` into `buffer`. */
+  /** Reads at `position` into `buffer` and returns the number of bytes. */
   readonly read: (buffer: Uint8Array, position: number) => Promise<number>
-  /** How many bytes were taken; fewer than offered means a full disk. */
+  /** Returns the number of bytes written; fewer than given means a full disk. */
   readonly append: (bytes: Uint8Array) => Promise<number>
-  /** Returns when what was appended is on the disk. */
+  /** Returns when all appended bytes are on disk. */
   readonly flush: () => Promise<void>
-  /** Device and inode: another file under the same name has another one. */
+  /** Device and inode: they differ if another file has taken the name. */
   readonly identity: () => Promise<string>
   readonly close: () => Promise<void>
 }
@@ -40,14 +39,14 @@ export interface Disk {
   readonly read: (path: string, maxBytes: number) => Promise<Read>
   readonly stat: (path: string) => Promise<Entry | 'missing'>
   readonly list: (folder: string) => Promise<readonly string[]>
-  /** Creates the file with all of its content, or tells that the name is taken. `draft` is a name beside it for the making. */
+  /** Creates the file with its content, or returns `taken` if the name exists. `draft` is a temporary name in the same folder. */
   readonly createExclusive: (path: string, draft: string, bytes: Uint8Array) => Promise<'created' | 'taken'>
-  /** A new file with this content; returns when it is on the disk. */
+  /** Writes a new file; returns when it is on disk. */
   readonly writeDraft: (draft: string, chunks: Iterable<Uint8Array | string>) => Promise<void>
-  /** The draft becomes the file, whole; `draft` is a name in the same folder. Returns when that is on the disk. */
+  /** Renames `draft`, a file in the same folder, to `path`; returns when that is on disk. */
   readonly replace: (path: string, draft: string) => Promise<void>
   readonly move: (from: string, to: string) => Promise<'moved' | 'missing'>
-  /** Gives `from` a second name, unless that is taken. */
+  /** Makes a hard link, unless the name is taken. */
   readonly link: (from: string, to: string) => Promise<'linked' | 'taken'>
   readonly remove: (path: string) => Promise<'removed' | 'missing'>
   readonly makeFolder: (path: string) => Promise<void>
@@ -55,7 +54,7 @@ export interface Disk {
 }
 
 const { O_RDONLY, O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY, O_TRUNC } = constants
-// O_NONBLOCK: a FIFO that someone put in place of a file must not stop us for ever.
+// O_NONBLOCK: opening a FIFO in place of a file must not block.
 const safeFlags = O_NOFOLLOW | O_NONBLOCK
 
 function code(error: unknown): string {
@@ -136,7 +135,7 @@ export const systemDisk: Disk = {
   },
 
   async createExclusive(path, draft, bytes) {
-    // Written under another name first: whoever sees the name sees the whole content. It need not outlive the machine.
+    // Written under the draft name first, so that a reader of `path` sees the complete content. No fsync: it need not survive a power loss.
     await write(draft, [bytes], false)
     try {
       await fs.link(draft, path)

@@ -7,7 +7,7 @@ const mounts = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 42 22 0:41 / /mnt/with\\040space rw - fuse.sshfs host: rw
 43 41 0:42 / /mnt/share/deep rw - tmpfs tmpfs rw`
 
-it('finds the mount that a path lies on', () => {
+it('finds the mount that contains a path', () => {
   expect(mountType(mounts, '/home/x')).toBe('ext4')
   expect(mountType(mounts, '/mnt/share')).toBe('nfs4')
   expect(mountType(mounts, '/mnt/shared')).toBe('ext4')
@@ -16,7 +16,7 @@ it('finds the mount that a path lies on', () => {
   expect(mountType('', '/x')).toBeUndefined()
 })
 
-it('knows this process, and that nobody has a pid which nobody can have', async () => {
+it('describes this process and reports impossible pids as dead', async () => {
   const me = systemMachine.process(process.pid)
   expect(me.alive).toBe(true)
   expect(Math.abs(me.startedAtMs! - (Date.now() - process.uptime() * 1_000))).toBeLessThan(5_000)

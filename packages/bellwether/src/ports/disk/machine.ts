@@ -1,22 +1,22 @@
 /**
- * The machine that this process runs on: its name, its boot, its processes, and what kind of filesystem a path lies on.
- * Always: a question that this system cannot answer gets `undefined`, never a guess. What follows from the answers is left
- * to whoever asks.
+ * Describes the machine that this process runs on: host name, boot id, processes, and the filesystem of a path. Returns
+ * `undefined` if the system cannot answer; it never guesses.
  */
 import { readFileSync } from 'node:fs'
 import { readFile, realpath, statfs } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import { defined } from '@bellwether/base'
 
 export interface Machine {
   readonly host: string
-  /** Another one after every start of the machine. */
+  /** Changes with every boot. */
   readonly bootId: string | undefined
   readonly pid: number
-  /** Milliseconds since the machine started, the same for all of its processes: a wall clock that is set does not move it. */
+  /** Milliseconds since boot, the same for all processes of the machine; setting the wall clock does not change it. */
   uptimeMs(): number
-  /** Whether a process has this pid now, and what tells it from an earlier one with the same pid. */
+  /** Whether a process has this pid; `startMark` differs from that of an earlier process with the same pid. */
   process(pid: number): { readonly alive: boolean; readonly startMark?: string; readonly startedAtMs?: number }
-  /** Its filesystem's name as `mount` says it: ext4, nfs4, fuse.sshfs, … */
+  /** The filesystem type as `mount` shows it: ext4, nfs4, fuse.sshfs, … */
   filesystem(path: string): Promise<string | undefined>
 }
 
@@ -24,19 +24,19 @@ function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    // No /proc on this system, or the process is gone: both mean that nobody knows.
+    // There is no /proc on this system, or the process is gone.
     if (error instanceof Error) return undefined
     throw error
   }
 }
 
-/** The word after the command in /proc/PID/stat that counts ticks from the boot to the process's start. */
+/** The field after the command in /proc/PID/stat: ticks between boot and the start of the process. */
 const startField = 19
 const ticksPerSecond = 100 // USER_HZ is 100 on every Linux that Node runs on
 
 function startTicks(pid: number): string | undefined {
   const stat = readText(`/proc/${pid}/stat`)
-  // The command in brackets may itself hold spaces and brackets.
+  // The command, in parentheses, may contain spaces and parentheses.
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[startField]
 }
 
@@ -45,7 +45,7 @@ function startedAtMs(ticks: string): number | undefined {
   return boot === undefined ? undefined : (Number(boot) + Number(ticks) / ticksPerSecond) * 1000
 }
 
-/** The type of the mount that `path` lies on, from /proc/self/mountinfo: the longest mount point that is a part of it. */
+/** The type of the mount that contains `path`, from /proc/self/mountinfo: the longest mount point that is a prefix of it. */
 export function mountType(mountinfo: string, path: string): string | undefined {
   let best: { point: string; type: string } | undefined
   for (const line of mountinfo.split('\n')) {
@@ -55,7 +55,7 @@ export function mountType(mountinfo: string, path: string): string | undefined {
     if (raw === undefined || type === undefined) continue
     const point = raw.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))
     const within = point === '/' || path === point || path.startsWith(`${point}/`)
-    // Of two mounts on one point the later one hides the earlier.
+    // A later mount on the same mount point hides the earlier one.
     if (within && (best === undefined || point.length >= best.point.length)) best = { point, type }
   }
   return best?.type
@@ -78,7 +78,7 @@ function alive(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch (error) {
-    // EPERM: it is there, and someone else's.
+    // EPERM: the process exists and belongs to another user.
     return error instanceof Error && 'code' in error && error.code === 'EPERM'
   }
 }
@@ -92,8 +92,7 @@ export const systemMachine: Machine = {
     if (!Number.isSafeInteger(pid) || pid <= 0 || !alive(pid)) return { alive: false }
     const ticks = startTicks(pid)
     if (ticks === undefined) return { alive: true }
-    const startedMs = startedAtMs(ticks)
-    return { alive: true, startMark: ticks, ...(startedMs === undefined ? {} : { startedAtMs: startedMs }) }
+    return { alive: true, startMark: ticks, ...defined({ startedAtMs: startedAtMs(ticks) }) }
   },
   async filesystem(path) {
     const [real, { type }] = [await realpath(path), await statfs(path)]

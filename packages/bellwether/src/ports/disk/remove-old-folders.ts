@@ -1,11 +1,11 @@
-/** Retention for folders that are made one after the other: those that nobody touched for long are removed, whole. */
+/** Removes folders that have not changed for a long time, such as those of old runs. */
 import { lstat, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
-// One sweep stays short; what is left is the next sweep's.
+// Keeps one sweep short; the next sweep removes the rest.
 const sweepMax = 500
 
-/** Removes folders directly under `parent` (never a link) that were last changed before `beforeMs`; answers their names. */
+/** Removes folders directly under `parent` (never a link) that last changed before `beforeMs`; returns their names. */
 export async function removeOldFolders(
   parent: string,
   beforeMs: number,

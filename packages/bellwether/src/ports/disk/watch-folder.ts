@@ -1,17 +1,17 @@
 /**
- * Tells that something in a folder may have changed: one call for many changes that come together. Only a hint, like a bell:
- * whoever listens looks for itself, and also from time to time without being told, because some filesystems tell nothing.
+ * Calls back after something in a folder may have changed, once for several changes in quick succession. It is a hint: the
+ * caller reads the folder, and polls as well, because some filesystems report nothing.
  */
 import { watch, type FSWatcher } from 'node:fs'
 
-// An editor that saves makes several changes within a few milliseconds; a person waits for none of this.
+// An editor that saves a file makes several changes within a few milliseconds.
 const quietMs = 100
 
 export interface FolderWatch {
   close(): void
 }
 
-/** A folder that cannot be watched (none there, or too many watches) is left to whoever polls. */
+/** Reports a folder that cannot be watched (missing, or too many watches) to `onTrouble`; the caller then relies on polling. */
 export function watchFolder(folder: string, onChange: () => void, onTrouble: (error: unknown) => void): FolderWatch {
   let timer: NodeJS.Timeout | undefined
   let watcher: FSWatcher | undefined

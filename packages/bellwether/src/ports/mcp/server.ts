@@ -179,7 +179,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   function refresh(session: Session): Promise<void> {
     again = true
     refreshing ??= (async () => {
-      while (again && link.current() === session) {
+      while (again && keeper.current() === session) {
         again = false
         listed = await list(session)
         options.onTools?.()
@@ -194,7 +194,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     return refreshing
   }
 
-  const link = keepConnected<Session>({
+  const keeper = keepConnected<Session>({
     what: `MCP server ${name}`,
     open,
     onOpen: () => {
@@ -207,10 +207,10 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   })
 
   async function session(signal: AbortSignal): Promise<Session> {
-    const now = link.current()
+    const now = keeper.current()
     if (now !== undefined) return now
-    await Promise.race([link.settled(), aborted(signal)])
-    const then = link.current()
+    await Promise.race([keeper.settled(), aborted(signal)])
+    const then = keeper.current()
     if (then !== undefined) return then
     throw new ToolFailure(`the MCP server ${name} is not there`, { code: 'mcp_unavailable', retryable: true })
   }
@@ -230,9 +230,9 @@ export function openMcpServer(options: McpServerOptions): McpServer {
         throw failure.failure
       }
     },
-    settled: () => link.settled(),
+    settled: () => keeper.settled(),
     async close() {
-      const closing = link.close()
+      const closing = keeper.close()
       await attempt?.close()
       await closing
     },

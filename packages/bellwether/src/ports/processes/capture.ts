@@ -1,10 +1,9 @@
 /**
- * Keeps what a program writes within bounds: the end of it, or its lines. Always: memory stays within the bound however much
- * is written; what was dropped is counted.
+ * Captures a program's output in bounded memory: the last bytes of it, or its lines. Dropped bytes are counted.
  */
 export interface Tail {
   add(chunk: Buffer): void
-  /** The last bytes, as text; a character that the bound cut in two is left out. */
+  /** The last bytes as text, without a character that the limit cut in two. */
   text(): string
   readonly bytes: number
   readonly dropped: number
@@ -16,7 +15,7 @@ export function keepTail(maxBytes: number): Tail {
   let bytes = 0
   const trim = () => {
     const all = Buffer.concat(chunks)
-    // A copy: a part of a larger buffer would keep the whole of it.
+    // A copy, because a slice would keep the larger buffer in memory.
     const end = Buffer.from(all.subarray(Math.max(0, all.length - maxBytes)))
     chunks = [end]
     bytesHeld = end.length
@@ -26,7 +25,7 @@ export function keepTail(maxBytes: number): Tail {
       bytes += chunk.length
       chunks.push(chunk)
       bytesHeld += chunk.length
-      // Twice the bound: so that each byte is copied once or twice, not with every chunk.
+      // At twice the limit, so that each byte is copied once or twice and not with every chunk.
       if (bytesHeld > maxBytes * 2) trim()
     },
     text() {
@@ -45,7 +44,7 @@ export function keepTail(maxBytes: number): Tail {
   }
 }
 
-/** Hands on whole lines; one that is longer than the bound is skipped and counted. */
+/** Calls `onLine` per complete line; a line longer than the limit is skipped. */
 export function splitLines(
   maxBytes: number,
   onLine: (line: string) => void,

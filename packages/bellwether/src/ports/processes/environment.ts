@@ -1,6 +1,6 @@
 /**
- * What a command may see of the environment: the few variables that every program needs, the names it was allowed, and what the
- * turn says. Always: nothing else is inherited, and no setting of this product is handed on, because one of them is the database's.
+ * Builds the environment of a command: the few variables that every program needs, the allowed names, and the turn's own
+ * variables. Nothing else is inherited. Bellwether's own settings are never passed, because one of them is the database URL.
  */
 import { type Environment, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
@@ -9,16 +9,16 @@ import { tokenName } from './token.js'
 const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
 const settingPrefix = 'BELLWETHER'
 
-/** Throws for a name that is none, or that is ours. */
+/** Throws if the name is invalid or one of Bellwether's settings. */
 export function allowedName(name: string): string {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,254}$/.test(name)) {
-    throw new InvalidInput(`${JSON.stringify(name.slice(0, 80))} is not the name of an environment variable`, {
+    throw new InvalidInput(`Invalid environment variable name ${JSON.stringify(name.slice(0, 80))}`, {
       code: 'invalid_env',
-      hint: 'list names only, such as ANTHROPIC_API_KEY; values come from the environment of the worker',
+      hint: 'List names only, such as ANTHROPIC_API_KEY. The values come from the worker’s environment.',
     })
   }
   if (name.toUpperCase().startsWith(settingPrefix)) {
-    throw new InvalidInput(`${name} is a setting of the worker and is not handed on`, { code: 'invalid_env' })
+    throw new InvalidInput(`${name} is a setting of the worker and is not passed to commands`, { code: 'invalid_env' })
   }
   return name
 }

@@ -1,7 +1,6 @@
 /**
- * What the guardian does, apart from its pipes: a dead-man switch for each turn that a worker has a command running for. A
- * switch that is not renewed in time, or whose worker is gone, ends every process of its turn. Always: once an ending has begun
- * it is carried through; nobody can renew it any more.
+ * The guardian's logic without its pipes: one dead-man switch per turn that runs a command. If a switch is not renewed in time,
+ * or its worker has ended, the guard kills every process of the turn. Once it has started to kill, a renewal has no effect.
  */
 import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
@@ -23,7 +22,7 @@ interface Switch {
 
 export interface GuardOptions {
   readonly clock: Clock
-  /** The clock that deadlines are told on. */
+  /** The clock of the deadlines. */
   readonly nowMs: () => number
   readonly onExpired: (token: string) => void
   readonly end?: typeof killTree
@@ -31,19 +30,19 @@ export interface GuardOptions {
 
 export interface Guard {
   apply(order: GuardCommand): void
-  /** Judges once: ends what is overdue. */
+  /** Checks once and kills the processes of expired turns. */
   check(): void
-  /** The worker is gone: ends everything, and resolves when nobody is left (or cannot be ended). */
+  /** The worker has ended: kills all turns and resolves when no process is left or the attempts are used up. */
   killAll(): Promise<void>
-  /** Judges until the signal fires. */
+  /** Checks until the signal aborts. */
   run(signal: AbortSignal): Promise<void>
 }
 
 const checkMs = 1_000
-// A judge that was itself away first hears what was said meanwhile.
+// After a pause of its own process the guard first reads the commands that arrived during the pause.
 const lateMs = 500
 const catchUpMs = 50
-// A process that the kernel cannot end is tried again this often, and given up after an hour.
+// A process that does not end is killed again every second, for at most an hour.
 const againMs = 1_000
 const triesMax = 3_600
 

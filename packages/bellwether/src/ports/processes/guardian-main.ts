@@ -6,7 +6,7 @@
 import { systemClock } from '@bellwether/base'
 import { splitLines } from './capture.js'
 import { openGuard, type GuardCommand } from './guard.js'
-import { sharedMs } from './shared-clock.js'
+import { systemMachine } from '../disk/machine.js'
 
 const lineMaxBytes = 65_536
 const over = new AbortController()
@@ -15,7 +15,11 @@ function say(fact: object): void {
   process.stdout.write(`${JSON.stringify(fact)}\n`)
 }
 
-const guard = openGuard({ clock: systemClock, nowMs: sharedMs, onExpired: (token) => say({ expired: token }) })
+const guard = openGuard({
+  clock: systemClock,
+  nowMs: systemMachine.uptimeMs,
+  onExpired: (token) => say({ expired: token }),
+})
 
 for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(name, () => undefined)
 // A worker that is gone reads nothing more; its end of stdin is what tells.

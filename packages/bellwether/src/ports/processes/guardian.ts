@@ -9,7 +9,7 @@ import type { Clock, Log } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { splitLines } from './capture.js'
 import type { GuardCommand } from './guard.js'
-import { sharedMs } from './shared-clock.js'
+import { systemMachine } from '../disk/machine.js'
 
 export type LossReason = 'expired' | 'guardian_lost'
 
@@ -75,7 +75,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   let sequence = 0
 
   /** The worker's time as the guardian tells it. */
-  const shared = (untilMs: number) => Math.round(sharedMs() + untilMs - clock.monotonicMs())
+  const shared = (untilMs: number) => Math.round(systemMachine.uptimeMs() + untilMs - clock.monotonicMs())
 
   function lose(token: string, loss: LossReason): void {
     watched.get(token)?.lost.abort(loss)

@@ -1,6 +1,6 @@
 /**
- * Ends every process of a turn: TERM, a grace, then KILL, looking again until nobody is left. Always: a process that was born
- * while we looked is found by the next look; it is over only after several looks in a row have found nobody.
+ * Ends every process of a turn: SIGTERM, a grace period, then SIGKILL, with repeated scans. A process that starts during a scan is
+ * found by the next one; the work is done after several consecutive scans without a process.
  */
 import type { Clock } from '@bellwether/base'
 import { backoffMs } from '../retry.js'
@@ -9,20 +9,20 @@ import { readProcesses } from './proc.js'
 
 export interface KillTreeOptions extends Omit<TreeSelector, 'self' | 'known'> {
   readonly clock: Clock
-  /** How long TERM may take before KILL follows; 0: KILL at once. */
+  /** The time between SIGTERM and SIGKILL; 0: SIGKILL at once. */
   readonly graceMs: number
 }
 
-// A process in the middle of fork or exec can escape one look: it has no environment yet, or its parent has just gone.
+// A scan can miss a process in the middle of fork or exec: it has no environment yet, or its parent has just ended.
 const emptyScansNeeded = 3
 const lookBackoff = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
-// Longer than this only a process lives that the kernel itself cannot end (a dead disk): it is reported, not waited for.
+// A process that survives longer is stuck in the kernel (for example on a dead disk): it is reported, not waited for.
 const killMaxMs = 10_000
 
-/** Answers the pids that would not go: usually none. */
+/** Returns the pids that did not end: usually none. */
 export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Promise<readonly number[]> {
   const known = new Map<number, string>()
-  // A signal to a group reaches also those who live too short to be looked at.
+  // A signal to a group also reaches processes that end before a scan finds them.
   const groups = new Set(ties.root === undefined ? [] : [ties.root])
   const killAtMs = clock.monotonicMs() + graceMs
   const terminated = new Set<number>()
@@ -38,7 +38,7 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
       else if (!terminated.has(pid)) {
         terminated.add(pid)
         signalTo(pid, 'SIGTERM')
-        // One that was stopped would heed nothing until it is let go on.
+        // A stopped process handles SIGTERM only after SIGCONT.
         signalTo(pid, 'SIGCONT')
       }
     }
@@ -49,7 +49,7 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
   }
 }
 
-/** The living members. Remembers them and their groups for the next look. */
+/** The running members. Records them and their groups for the next scan. */
 function findMembers(
   ties: Omit<TreeSelector, 'self'> & { readonly known: Map<number, string> },
   groups: Set<number>,
@@ -61,20 +61,20 @@ function findMembers(
     ties.known.set(one.pid, one.start)
     if (one.group !== own?.group && one.group > 1) groups.add(one.group)
   }
-  // A group without members is forgotten at once: its number may become someone else's.
+  // A group without members is forgotten at once, because its number may be reused.
   for (const group of groups) if (!signalTo(-group, 0)) groups.delete(group)
-  // Without /proc the groups are all there is to go by.
+  // Without /proc only the groups are known.
   return processes.length === 0 ? [...groups].map((group) => -group) : family.map((one) => one.pid)
 }
 
-/** Whether there was someone to hear it. */
+/** Whether the process or group exists. */
 function signalTo(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, signal)
     return true
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined
-    // Gone is what was wanted; another user's process (a setuid program) cannot be ended from here, and the caller reports it.
+    // EPERM: a process of another user (a setuid program), which the caller reports.
     if (code === 'ESRCH') return false
     if (code === 'EPERM') return true
     throw error

@@ -1,6 +1,6 @@
 /**
- * What /proc says of the processes of this machine: their parents, groups, sessions and turn tokens. Always: a process that
- * cannot be read (it ended meanwhile, or belongs to another user) is left out; a system without /proc has an empty list.
+ * Reads the processes of this machine from /proc: parent, group, session and turn token. A process that cannot be read (it has
+ * ended, or belongs to another user) is left out; without /proc the list is empty.
  */
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs'
 import { tokenName } from './token.js'
@@ -10,9 +10,9 @@ export interface Process {
   readonly parent: number
   readonly group: number
   readonly session: number
-  /** Ticks since boot; with the pid it names a process for good. */
+  /** Start time in ticks since boot; with the pid it identifies a process. */
   readonly start: string
-  /** It has ended and only waits for its parent to ask how. */
+  /** It has ended, and its parent has not yet collected the exit status. */
   readonly zombie: boolean
   readonly token: string | undefined
 }
@@ -22,9 +22,9 @@ export function readProcess(pid: number): Process | undefined {
   try {
     stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
   } catch {
-    return undefined // ended meanwhile, or no /proc on this system
+    return undefined // the process has ended, or there is no /proc
   }
-  // The name, in parentheses, may hold anything, also parentheses.
+  // The name, in parentheses, may itself contain parentheses.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   const zombie = (fields[0] === 'Z' || fields[0] === 'X') && !hasThreads(pid)
   return {
@@ -38,12 +38,12 @@ export function readProcess(pid: number): Process | undefined {
   }
 }
 
-/** The first thread of a program may end before the others: then it looks dead, and is not. */
+/** If the first thread of a program ends before the others, the process looks like a zombie although it runs. */
 function hasThreads(pid: number): boolean {
   try {
     return readdirSync(`/proc/${pid}/task`).length > 1
   } catch {
-    return false // it has been buried meanwhile
+    return false // the process has ended
   }
 }
 
@@ -54,7 +54,7 @@ function tokenOf(pid: number): string | undefined {
   try {
     environment = readFileSync(`/proc/${pid}/environ`, 'latin1')
   } catch {
-    return undefined // another user's, or ended meanwhile: not ours to end
+    return undefined // the process has ended, or belongs to another user
   }
   const at = environment.startsWith(marker) ? 0 : environment.indexOf(`\0${marker}`) + 1
   if (at === 0 && !environment.startsWith(marker)) return undefined
@@ -85,7 +85,7 @@ export interface Self {
   readonly workerStart: string
 }
 
-/** Who this process is, for the tokens of what it starts. */
+/** Identifies this process in the tokens of the processes that it starts. */
 export function readSelf(): Self {
   const own = readProcess(process.pid)
   return { namespace: ownNamespace(), workerPid: process.pid, workerStart: own?.start ?? '0' }
@@ -95,6 +95,6 @@ function ownNamespace(): string {
   try {
     return readlinkSync('/proc/self/ns/pid').replace(/\D/g, '') || '0'
   } catch {
-    return '0' // no /proc: there is nothing to tell apart
+    return '0' // no /proc
   }
 }

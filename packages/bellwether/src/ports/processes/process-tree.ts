@@ -1,17 +1,16 @@
 /**
- * Which processes belong to a turn. Pure. The token decides; besides it, everyone in a session or group that a member made, and
- * every child of a member: a program that overwrites its own environment (to show a title) or starts a child with an empty one
- * is still found while one of these ties holds.
+ * Selects the processes that belong to a turn (pure): those with the token, those in a session or process group of a member, and
+ * the children of members. So a program that overwrites its environment, or starts a child with an empty one, is still found.
  */
 import type { Process } from './proc.js'
 
 export interface TreeSelector {
   readonly wanted: (token: string) => boolean
-  /** The process that was started for the turn, leader of its own session; absent when nobody knows it any more. */
+  /** The process that was started for the turn, the leader of its session; absent if unknown. */
   readonly root?: number
-  /** Who was a member before, by pid with its start: a tie that was seen once holds, also when a parent has gone since. */
+  /** Earlier members by pid, with their start time: they stay members after their parent has ended. */
   readonly known?: ReadonlyMap<number, string>
-  /** Never a member: who asks, and with it its session and group. */
+  /** The calling process: it, its session and its group never belong to the turn. */
   readonly self: number
 }
 
@@ -28,7 +27,7 @@ export function processTree(processes: readonly Process[], { wanted, root, self,
     (sessions.has(one.group) && !foreign.has(one.group)) ||
     pids.has(one.parent) ||
     known?.get(one.pid) === one.start
-  // Each round may tie in others; it ends when nobody is added.
+  // A new member may connect further processes; repeat until none is added.
   for (let grown = true; grown;) {
     grown = false
     for (const one of processes) {

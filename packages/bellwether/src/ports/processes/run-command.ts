@@ -1,48 +1,48 @@
 /**
- * Runs one command to its end and tells how it ended. Always: it runs in its own process group with a time limit, in a folder
- * that cannot lie outside the root, with only the environment it was allowed; its output is kept to a bound; when it is over,
- * what it started is ended too, as far as its group or its environment tell. Never throws: what could not be run is a result.
+ * Runs one command and reports how it ended. The command runs in its own process group with a time limit, in a folder inside the
+ * root, with only the allowed environment; its captured output is bounded. Afterwards its descendants are killed, as far as
+ * their process group or environment identifies them. Never throws: a command that cannot run is a result.
  */
 import { spawn } from 'node:child_process'
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
-import { type Clock, environment, errorMessage } from '@bellwether/base'
+import { type Clock, defined, environment, errorMessage } from '@bellwether/base'
 import type { Ids } from '../ids.js'
 
 export interface CommandRequest {
   /** One line for /bin/sh, or a program with its arguments. */
   readonly command: string | readonly string[]
   readonly root: string
-  /** Inside the root; absent: the root. */
+  /** Inside the root; default: the root. */
   readonly cwd?: string
   readonly timeoutMs: number
-  /** Names of variables it may see beside the usual few. */
+  /** Names of further environment variables that it may read. */
   readonly environment?: readonly string[]
   readonly signal?: AbortSignal
 }
 
 export interface CommandResult {
-  /** null: it was ended by a signal, or never began. */
+  /** null: a signal ended it, or it never started. */
   readonly exitCode: number | null
   readonly signal: string | null
   readonly timedOut: boolean
   readonly durationMs: number
-  /** The end of what it wrote, to both outputs. */
+  /** The last bytes of stdout and stderr together. */
   readonly output: string
-  /** Why it could not be run. */
+  /** Why it could not run. */
   readonly failure?: string
 }
 
-// Enough for the end of a test run's report; the rest helps nobody and fills the log.
+// Enough for the end of a test report; more would fill the log.
 const outputMaxBytes = 16_384
-// How long a command may take to heed SIGTERM, and its descendants to let go of its outputs.
+// The time between SIGTERM and SIGKILL, and the time for descendants to close the outputs.
 const graceMs = 2_000
-// A timer of Node that is set for longer fires at once.
+// A Node timer with a longer delay fires at once.
 const timerMaxMs = 2 ** 31 - 1
-// Whoever is forked while the others are being ended is found in the next round.
+// A process that is forked during a round is found in the next one.
 const roundsMax = 5
 const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
-/** What a command's descendants are known by, also those that left its process group. */
+/** Identifies the descendants of a command, also those that left its process group. */
 const tokenName = 'BELLWETHER_COMMAND'
 
 function environmentOf(names: readonly string[], token: string): Record<string, string> {
@@ -54,7 +54,7 @@ function environmentOf(names: readonly string[], token: string): Record<string, 
   return env
 }
 
-/** The folder to run in, with every symbolic link followed; undefined: it lies outside the root or is no folder. */
+/** The working directory with every symbolic link followed; undefined if it is outside the root or not a folder. */
 function folderOf(root: string, cwd: string): string | undefined {
   const real = realpathSync(root)
   const folder = realpathSync(resolve(real, cwd))
@@ -72,14 +72,14 @@ const notRun = (failure: string): CommandResult => ({
   failure,
 })
 
-/** Processes whose environment holds the token: found on Linux only, where it can be read. */
+/** Processes whose environment contains the token; on Linux only. */
 function descendants(token: string): number[] {
   const found: number[] = []
   let names: string[]
   try {
     names = readdirSync('/proc')
   } catch {
-    return found // no /proc on this system: the process group is all there is to go by
+    return found // without /proc only the process group is known
   }
   for (const name of names) {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) continue
@@ -87,7 +87,7 @@ function descendants(token: string): number[] {
       if (readFileSync(join('/proc', name, 'environ'), 'latin1').includes(`${tokenName}=${token}`))
         found.push(Number(name))
     } catch {
-      continue // ended meanwhile, or another user's: neither is ours to end
+      continue // the process has ended, or belongs to another user
     }
   }
   return found
@@ -97,20 +97,20 @@ function kill(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal)
   } catch (error) {
-    // Already gone is what was wanted; any other refusal leaves nothing that could be done here.
+    // The process has ended, or belongs to another user.
     if (!(error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM'))) throw error
   }
 }
 
-/** Keeps the last bytes of all that is written to it. */
+/** Keeps the last bytes of the output. */
 function makeTail(): { add(chunk: Buffer): void; text(): string } {
-  let kept = Buffer.alloc(0)
+  let tail = Buffer.alloc(0)
   return {
     add(chunk) {
-      const all = Buffer.concat([kept, chunk.subarray(-outputMaxBytes)])
-      kept = Buffer.from(all.subarray(-outputMaxBytes))
+      const all = Buffer.concat([tail, chunk.subarray(-outputMaxBytes)])
+      tail = Buffer.from(all.subarray(-outputMaxBytes))
     },
-    text: () => kept.toString('utf8'),
+    text: () => tail.toString('utf8'),
   }
 }
 
@@ -120,16 +120,16 @@ export async function runCommand(
 ): Promise<CommandResult> {
   const { command, signal } = request
   const timeoutMs = Math.min(request.timeoutMs, timerMaxMs)
-  if (signal?.aborted === true) return notRun('it was called off')
+  if (signal?.aborted === true) return notRun('the command was aborted')
   let folder: string | undefined
   try {
     folder = folderOf(request.root, request.cwd ?? '.')
   } catch (error) {
-    return notRun(`its folder cannot be used: ${errorMessage(error)}`)
+    return notRun(`cannot use the working directory: ${errorMessage(error)}`)
   }
-  if (folder === undefined) return notRun('its folder is outside the task root, or is none')
+  if (folder === undefined) return notRun('the working directory is outside the task root or not a folder')
   const [program, ...args] = typeof command === 'string' ? ['/bin/sh', '-c', command] : command
-  if (program === undefined || program === '') return notRun('there is no program to run')
+  if (program === undefined || program === '') return notRun('the command is empty')
 
   const token = ids.next()
   const startedMs = clock.monotonicMs()
@@ -153,7 +153,7 @@ export async function runCommand(
   child.stdout.on('data', (chunk: Buffer) => tail.add(chunk))
   child.stderr.on('data', (chunk: Buffer) => tail.add(chunk))
   const exited = new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
-    // Not once: an error that nobody listens to would end this process.
+    // Not `once`: a second error event without a listener would end this process.
     child.on('error', (error) => {
       failure = errorMessage(error)
       resolve([null, null])
@@ -170,12 +170,11 @@ export async function runCommand(
       if (left.length === 0 || name !== 'SIGKILL') return
     }
   }
-  const callOff = () => over.abort()
-  signal?.addEventListener('abort', callOff, { once: true })
+  const release = onAbort(signal, () => over.abort())
   const limit = clock.sleep(timeoutMs, over.signal).then(async () => {
     if (settled) return
     timedOut = signal?.aborted !== true
-    if (!timedOut) failure = 'it was called off'
+    if (!timedOut) failure = 'the command was aborted'
     end('SIGTERM')
     await clock.sleep(graceMs, gone.signal)
     if (!settled) end('SIGKILL')
@@ -184,9 +183,9 @@ export async function runCommand(
   settled = true
   over.abort()
   gone.abort()
-  signal?.removeEventListener('abort', callOff)
+  release()
   await limit
-  // What it left behind holds its outputs open, and would go on working on what has been judged.
+  // Remaining descendants keep the outputs open and could still change files that are about to be checked.
   end('SIGKILL')
   const shut = new AbortController()
   await Promise.race([closed, clock.sleep(child.pid === undefined ? 0 : graceMs, shut.signal)])
@@ -199,6 +198,6 @@ export async function runCommand(
     timedOut,
     durationMs: clock.monotonicMs() - startedMs,
     output: tail.text(),
-    ...(failure === undefined ? {} : { failure }),
+    ...defined({ failure }),
   }
 }

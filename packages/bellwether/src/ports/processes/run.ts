@@ -1,7 +1,6 @@
 /**
- * Starts a program as the leader of its own session, with its prompt on stdin, and tells how it ended. Always: what it writes is
- * handed on as it comes and never kept here; what could not be started is a result too. Ending it and its descendants is
- * left to endFamily.
+ * Starts a program as the leader of its own session, with its prompt on stdin, and reports how it ended. Output goes to the
+ * caller as it arrives. A program that cannot start is a result, not an error. killTree ends the program and its descendants.
  */
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
@@ -14,7 +13,7 @@ export interface Launch {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly stdin: string
-  /** Names the file that stdin is read from, for the moment that it has a name. */
+  /** Part of the name of the temporary file for stdin. */
   readonly name: string
   readonly onOutput: (stream: 'stdout' | 'stderr', chunk: Buffer) => void
 }
@@ -27,25 +26,25 @@ export type Exit =
 export interface Launched {
   readonly pid: number | undefined
   readonly exit: Promise<Exit>
-  /** Waits for its outputs to close, which descendants may hold open; then lets go of them. */
+  /** Waits until the outputs close (descendants may keep them open), at most `maxMs`; then closes them. */
   drain(clock: Clock, maxMs: number): Promise<void>
 }
 
 export function launch({ command, cwd, env, stdin, name, onOutput }: Launch): Launched {
   const [program, ...args] = command
-  const refused = (why: unknown): Launched => ({
+  const failed = (why: unknown): Launched => ({
     pid: undefined,
     exit: Promise.resolve(notStarted(why)),
     drain: () => Promise.resolve(),
   })
-  if (program === undefined || program === '') return refused(new Error('there is no program to run'))
+  if (program === undefined || program === '') return failed(new Error('The command is empty'))
   let child
   let prompt: number | undefined
   try {
     prompt = spool(stdin, name)
     child = spawn(program, args, { cwd, env, detached: true, stdio: [prompt, 'pipe', 'pipe'] })
   } catch (error) {
-    return refused(error)
+    return failed(error)
   } finally {
     if (prompt !== undefined) closeSync(prompt)
   }
@@ -72,7 +71,7 @@ export function launch({ command, cwd, env, stdin, name, onOutput }: Launch): La
   }
 }
 
-/** The prompt as an open file that nobody else can open: what a program reads as it likes, also by way of /dev/stdin. */
+/** The prompt as an open, already deleted file: the program can read it in any way, also through /dev/stdin. */
 function spool(text: string, name: string): number {
   const path = join(tmpdir(), `bellwether-${name}.prompt`)
   writeFileSync(path, text, { mode: 0o600, flag: 'wx' })

@@ -1,4 +1,4 @@
-/** Ends a process group that an earlier process of ours has started. What may be ended is for the caller to know. */
+/** Signals a process group. The caller makes sure that the group is its own. Used by repair for groups of earlier processes. */
 export function signalGroup(leader: number, signal: 'SIGTERM' | 'SIGKILL'): 'signalled' | 'gone' {
   if (!Number.isSafeInteger(leader) || leader <= 1) return 'gone'
   try {

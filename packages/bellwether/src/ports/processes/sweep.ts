@@ -1,7 +1,7 @@
 /**
- * Ends what earlier attempts left behind on this machine: processes whose worker is gone (with its guardian), and those of an
- * agent's older attempts, before a newer one starts in the same folder. Always: only tokens of the same installation count, and
- * never a newer epoch: whoever sweeps may itself be outdated.
+ * Ends processes that earlier attempts left on this machine: those whose worker and guardian have ended, and those of older
+ * attempts of an agent before a newer one starts in the same folder. Only tokens of the same installation count, and never a
+ * newer epoch, because the caller itself may be outdated.
  */
 import type { Clock } from '@bellwether/base'
 import { killTree } from './kill-tree.js'
@@ -14,7 +14,7 @@ export interface SweepOptions {
   readonly installation: string
 }
 
-/** Answers how many processes were found. */
+/** Returns the number of processes found. */
 async function sweep({ clock, graceMs }: SweepOptions, outdated: (token: TurnToken) => boolean): Promise<number> {
   const wanted = (text: string) => {
     const token = readToken(text)

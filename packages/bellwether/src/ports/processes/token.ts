@@ -1,17 +1,17 @@
 /**
- * The token of a turn: what every process of a turn carries in its environment, so that it can be found whatever it did with its
- * group, its session or its parent. It says whose it is: which installation, which worker process, which agent, turn and epoch.
- * Always: its parts hold no dot, so that a token can be taken apart again.
+ * The turn token: every process of a turn has it in its environment, so that the process is found even if it changes its group,
+ * session or parent. It names the installation, the worker process, the agent, the turn and the epoch. Its parts contain no dot,
+ * which separates them.
  */
 export const tokenName = 'BELLWETHER_TURN_TOKEN'
 
 export interface TurnToken {
-  /** Which installation: a machine may serve several databases that use the same names. */
+  /** The installation: one machine may serve several databases that use the same names. */
   readonly installation: string
-  /** The worker's pid namespace: pids of another one mean nothing here. */
+  /** The worker's pid namespace: a pid is valid in its namespace only. */
   readonly namespace: string
   readonly workerPid: number
-  /** When the worker's process started, in the kernel's ticks: a pid alone may be someone else's by now. */
+  /** The start time of the worker's process in ticks, because the pid may be reused. */
   readonly workerStart: string
   readonly projectId: string
   readonly agentId: string
@@ -34,7 +34,7 @@ export function writeToken(token: TurnToken): string {
   return order.map((part) => String(token[part])).join('.')
 }
 
-/** Undefined: it was not written by writeToken. */
+/** Undefined if writeToken did not write the text. */
 export function readToken(text: string): TurnToken | undefined {
   const parts = text.split('.')
   if (parts.length !== order.length || parts.some((part) => !/^[\w-]+$/.test(part))) return undefined

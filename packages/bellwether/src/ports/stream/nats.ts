@@ -1,9 +1,8 @@
 /**
- * The outbox on JetStream: stream BW_EVENTS, one message an event, with its cursor. Always: a message is stored only
- * directly behind the one that we know to precede it (expected last sequence, and within a batch the expected last
- * message id, so that a stranger's message cannot fill a refused one's place), so two relays, one of them asleep for an
- * hour, neither double nor skip an event, however long the server's memory of message ids is. After any failure our idea
- * of the stream's end is void and the next publish answers `conflict`. Finding the position is left to position.ts.
+ * Publishes the outbox to JetStream: stream BW_EVENTS, one message per event, with its cursor. The server stores a message only
+ * directly behind its known predecessor (expected last sequence and, within a batch, expected last message id), so two relays
+ * neither duplicate nor skip an event, however long one of them was suspended. After any failure the known end of the stream
+ * is discarded and the next publish returns `conflict`. position.ts finds the position.
  */
 import { type Clock, errorMessage, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, matches, Retryable, subjects, Terminal } from '@bellwether/protocol'
@@ -14,7 +13,7 @@ import { isSubject, isTraceparent } from '../bell/ring.js'
 import type { NatsSession } from '../connections/nats.js'
 import { keepNatsConnected } from '../connections/nats.js'
 import { exchangeTimeoutMs } from '../retry.js'
-import { cursorHeader, ensureStream, findCursor, hasApiCode, remember } from './position.js'
+import { cursorHeader, ensureStream, findCursor, hasApiCode, savePosition } from './position.js'
 import type { EventStream, StreamEvent } from './stream.js'
 import { isCursor, pointer } from './stream.js'
 
@@ -24,23 +23,23 @@ export interface NatsStreamOptions {
   readonly name?: string
   readonly clock?: Clock
   readonly random?: Random
-  /** Bounds of the stream when it has to be created; an existing stream is the operator's. */
+  /** Limits for a stream that has to be created; an existing stream keeps the operator's limits. */
   readonly maxAgeSeconds?: number
   readonly maxBytes?: number
   readonly timeoutMs?: number
 }
 
 export const eventStream = 'BW_EVENTS'
-// Publishes under way without an answer: enough to hide the round trip, few enough to bound what a failure leaves open.
+// Unacknowledged publishes: enough to hide the round trip, few enough to limit what a failure leaves unknown.
 const pipelineMax = 256
 const duplicateWindowSeconds = 120
 const wrongLastSequence = 10_071
 const wrongLastMsgId = 10_070
-// Room for headers inside the server's limit on a message.
+// The server's message limit includes the headers.
 const headerRoomBytes = 8 * 1024
 const nanosPerSecond = 1e9
 
-/** Where the stream ends, as far as we know. */
+/** The known end of the stream. */
 interface End {
   readonly created: string
   readonly seq: number
@@ -49,24 +48,24 @@ interface End {
 export function natsStream(options: NatsStreamOptions): EventStream {
   const { log, clock = systemClock, random = systemRandom, timeoutMs = exchangeTimeoutMs } = options
   const { maxAgeSeconds = 7 * 86_400, maxBytes = 1024 ** 3, name = 'bellwether relay' } = options
-  const link = keepNatsConnected({ servers: options.servers, name, log, clock, random })
+  const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random })
   let end: End | undefined
 
   function unavailable(error: unknown): Error {
     if (error instanceof Terminal || (error instanceof Retryable && error.code === 'stream_unavailable')) return error
     const text = errorMessage(error)
-    return new Retryable(`the event stream does not answer: ${text}`, {
+    return new Retryable(`The event stream is unavailable: ${text}`, {
       code: 'stream_unavailable',
       cause: error,
       afterMs: 500,
-      hint: 'is nats-server running with JetStream on, and with room on its disk?',
+      hint: 'Check that nats-server runs with JetStream enabled and has free disk space.',
     })
   }
 
   async function connected(): Promise<NatsSession> {
-    if (link.current() === undefined) await link.settled()
-    const session = link.current()
-    if (session === undefined) throw unavailable(new Error('no connection'))
+    if (keeper.current() === undefined) await keeper.settled()
+    const session = keeper.current()
+    if (session === undefined) throw unavailable(new Error('not connected'))
     return session
   }
 
@@ -74,7 +73,7 @@ export function natsStream(options: NatsStreamOptions): EventStream {
     const bytes = Buffer.from(JSON.stringify(event.payload))
     const maxBytes = (session.nats.info?.max_payload ?? 1024 ** 2) - headerRoomBytes
     if (bytes.length <= maxBytes) return bytes
-    log.warn({ cursor: event.cursor, bytes: bytes.length }, 'an event is too large for NATS; its pointer was published')
+    log.warn({ cursor: event.cursor, bytes: bytes.length }, 'event too large for NATS, published its pointer')
     return Buffer.from(JSON.stringify({ ...pointer(event), payload_omitted: true }))
   }
 
@@ -96,46 +95,46 @@ export function natsStream(options: NatsStreamOptions): EventStream {
     })
   }
 
-  /** Sends a chunk without waiting in between, then waits for all answers, also when sending broke off. */
-  async function publishChunk(session: NatsSession, client: JetStreamClient, chunk: readonly StreamEvent[], from: End) {
-    const answers: Promise<PubAck>[] = []
+  /** Sends a batch without waiting in between, then waits for all acknowledgements, also if sending failed. */
+  async function publishBatch(session: NatsSession, client: JetStreamClient, batch: readonly StreamEvent[], from: End) {
+    const acks: Promise<PubAck>[] = []
     let previous: string | undefined
     try {
-      for (const event of chunk) {
+      for (const event of batch) {
         const data = encode(session, event)
         if (event.durable) {
-          answers.push(store(client, event, data, from.seq + answers.length, previous))
+          acks.push(store(client, event, data, from.seq + acks.length, previous))
           previous = event.msgId
         } else {
           session.nats.publish(event.subject, data, { headers: envelope(event) })
         }
       }
-      if (answers.length === 0) await session.flush(timeoutMs)
+      if (acks.length === 0) await session.flush(timeoutMs)
     } finally {
-      await Promise.allSettled(answers)
+      await Promise.allSettled(acks)
     }
-    return await Promise.allSettled(answers)
+    return await Promise.allSettled(acks)
   }
 
-  /** The new end, or `conflict`. The first answer that is not the expected one decides: all later ones follow from it. */
-  function judge(answers: readonly PromiseSettledResult<PubAck>[], from: End): End | 'conflict' {
-    for (const [index, answer] of answers.entries()) {
-      if (answer.status === 'rejected') {
-        const { reason } = answer as { reason: unknown }
+  /** The new end, or `conflict`. The first unexpected acknowledgement decides, because the later ones depend on it. */
+  function newEnd(acks: readonly PromiseSettledResult<PubAck>[], from: End): End | 'conflict' {
+    for (const [index, ack] of acks.entries()) {
+      if (ack.status === 'rejected') {
+        const { reason } = ack as { reason: unknown }
         if (hasApiCode(reason, wrongLastSequence) || hasApiCode(reason, wrongLastMsgId)) return 'conflict'
         throw unavailable(reason)
       }
-      // A duplicate was not stored behind its predecessor: the stream holds it elsewhere.
-      if (answer.value.duplicate || answer.value.seq !== from.seq + index + 1) return 'conflict'
+      // A duplicate was stored earlier, not behind its predecessor.
+      if (ack.value.duplicate || ack.value.seq !== from.seq + index + 1) return 'conflict'
     }
-    return { created: from.created, seq: from.seq + answers.length }
+    return { created: from.created, seq: from.seq + acks.length }
   }
 
-  async function savePosition(client: JetStreamClient, at: End, cursor: string): Promise<void> {
+  async function trySavePosition(client: JetStreamClient, at: End, cursor: string): Promise<void> {
     try {
-      await remember(client, { ...at, cursor }, timeoutMs)
+      await savePosition(client, { ...at, cursor }, timeoutMs)
     } catch (error) {
-      log.warn({ err: error }, 'the position of the relay was not remembered; commands may be sent again')
+      log.warn({ err: error }, 'relay position not saved, commands may be sent again')
     }
   }
 
@@ -170,34 +169,37 @@ export function natsStream(options: NatsStreamOptions): EventStream {
       end = undefined
       const session = await connected()
       const client = jetstream(session.nats, { timeout: timeoutMs })
-      for (const chunk of chunks(events)) {
-        let answers: PromiseSettledResult<PubAck>[]
+      for (const batch of batches(events)) {
+        let acks: PromiseSettledResult<PubAck>[]
         try {
-          answers = await publishChunk(session, client, chunk, from)
+          acks = await publishBatch(session, client, batch, from)
         } catch (error) {
           throw unavailable(error)
         }
-        const verdict = judge(answers, from)
-        if (verdict === 'conflict') return 'conflict'
-        from = verdict
+        const next = newEnd(acks, from)
+        if (next === 'conflict') return 'conflict'
+        from = next
       }
       const last = events.at(-1)
-      if (last !== undefined) await savePosition(client, from, last.cursor)
+      if (last !== undefined) await trySavePosition(client, from, last.cursor)
       end = from
       return 'ok'
     },
-    close: () => link.close(),
+    close: () => keeper.close(),
   }
 }
 
-/** An event that the server would refuse for ever must not look like an outage. */
+/** Rejects an event that the server would always refuse, so that it does not look like an outage. */
 function check(event: StreamEvent): void {
   const fits = isSubject(event.subject) && (!event.durable || matches(subjects.anyEvent, event.subject))
   if (fits && isCursor(event.cursor) && /^[!-~]{1,256}$/.test(event.msgId)) return
-  throw new InvalidInput(`event ${event.cursor} (${event.subject}) cannot be published`, { code: 'invalid_event' })
+  throw new InvalidInput(
+    `Cannot publish event ${event.cursor}: invalid subject "${event.subject}", cursor or message id`,
+    { code: 'invalid_event' },
+  )
 }
 
-/** Runs of events with at most pipelineMax durable ones each. */
-function* chunks(events: readonly StreamEvent[]): Generator<readonly StreamEvent[]> {
+/** Splits events into batches of at most pipelineMax. */
+function* batches(events: readonly StreamEvent[]): Generator<readonly StreamEvent[]> {
   for (let start = 0; start < events.length; start += pipelineMax) yield events.slice(start, start + pipelineMax)
 }

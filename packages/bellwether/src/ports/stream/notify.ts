@@ -1,7 +1,9 @@
 /**
- * The outbox on PostgreSQL notify: events become rings that point at their row, commands keep their (pointer) payload.
- * Always lossy: whoever needs every event reads the outbox by cursor, so the relay keeps its own position.
+ * Publishes the outbox as rings on PostgreSQL notify: an event becomes a ring that points at its row, a command keeps its
+ * payload of pointers. It is lossy: a consumer that needs every event reads the outbox by cursor, and the relay stores its
+ * position itself.
  */
+import { defined } from '@bellwether/base'
 import type { Bell } from '../bell/bell.js'
 import { payloadFrom } from '../bell/ring.js'
 import type { EventStream, StreamEvent } from './stream.js'
@@ -11,7 +13,7 @@ export function notifyStream(options: { readonly bell: Bell }): EventStream {
   const toRing = (event: StreamEvent) => ({
     subject: event.subject,
     payload: event.durable ? { ...pointer(event) } : payloadFrom(event.payload),
-    ...(event.traceparent === undefined ? {} : { traceparent: event.traceparent }),
+    ...defined({ traceparent: event.traceparent }),
   })
   return {
     kind: 'notify',
@@ -21,7 +23,7 @@ export function notifyStream(options: { readonly bell: Bell }): EventStream {
       if (events.length > 0) await options.bell.ring(events.map(toRing))
       return 'ok'
     },
-    // The bell belongs to whoever made it.
+    // The owner of the bell closes it.
     close: async () => {},
   }
 }

@@ -1,9 +1,8 @@
 /**
- * How far the relay has come, as the NATS server knows it. The last stored event carries its own cursor; beside it, a
- * one-message stream remembers {created, seq, cursor} after each batch, for the two cases in which that event does not
- * tell: it has aged out of the stream, or commands (which are not stored) came after it. Always: the remembered position
- * is believed only about the stream it was written for, and writing it is best effort, because an older position only
- * means that commands are sent again.
+ * Finds the relay's position on the NATS server. The last stored event carries its cursor. A second stream with one message
+ * holds {created, seq, cursor} after each batch, for two cases: the last event has expired, or commands (which are not
+ * stored) came after it. The saved position counts only for the stream it was written for. Saving is best effort: with an
+ * older position the relay sends some commands again.
  */
 import type { JetStreamClient, JetStreamManager, StreamInfo } from '@nats-io/jetstream'
 import { JetStreamApiError, RetentionPolicy, StorageType } from '@nats-io/jetstream'
@@ -16,8 +15,8 @@ export const cursorHeader = 'Bw-Cursor'
 
 const streamNotFound = 10_059
 const nameInUse = 10_058
-// Strangers may have published behind the relay's last event; past this many (a second or two of asking) we rely on the
-// remembered position, at the price of repeating what was published after it.
+// Other clients may have published after the relay's last event. Beyond this many messages (one or two seconds of reading)
+// the saved position is used, and events published after it are repeated.
 const lookBackMax = 10_000
 
 interface Position {
@@ -30,7 +29,7 @@ export function hasApiCode(error: unknown, code: number): boolean {
   return error instanceof JetStreamApiError && error.code === code
 }
 
-/** The stream's state, after creating it when it is missing. */
+/** The stream's state; creates the stream if it is missing. */
 export async function ensureStream(
   manager: JetStreamManager,
   config: Parameters<JetStreamManager['streams']['add']>[0],
@@ -43,13 +42,13 @@ export async function ensureStream(
   try {
     return await manager.streams.add(config)
   } catch (error) {
-    // Another relay was faster.
+    // Another relay created it first.
     if (!hasApiCode(error, nameInUse)) throw error
     return await manager.streams.info(config.name)
   }
 }
 
-async function remembered(manager: JetStreamManager): Promise<Position | undefined> {
+async function savedPosition(manager: JetStreamManager): Promise<Position | undefined> {
   const info = await ensureStream(manager, {
     name: positionStream,
     subjects: [positionSubject],
@@ -64,12 +63,12 @@ async function remembered(manager: JetStreamManager): Promise<Position | undefin
   return isCursor(cursor) ? { created, seq, cursor } : undefined
 }
 
-export async function remember(client: JetStreamClient, position: Position, timeout: number): Promise<void> {
+export async function savePosition(client: JetStreamClient, position: Position, timeout: number): Promise<void> {
   await client.publish(positionSubject, JSON.stringify(position), { timeout, expect: { streamName: positionStream } })
 }
 
-/** The cursor carried by the newest message behind `after` that has one. */
-async function stored(manager: JetStreamManager, info: StreamInfo, after: number): Promise<string | undefined> {
+/** The cursor of the newest message after sequence `after` that has one. */
+async function storedCursor(manager: JetStreamManager, info: StreamInfo, after: number): Promise<string | undefined> {
   const { first_seq: first, last_seq: last, messages } = info.state
   if (messages === 0) return undefined
   const from = Math.max(first, after + 1, last - lookBackMax)
@@ -82,8 +81,8 @@ async function stored(manager: JetStreamManager, info: StreamInfo, after: number
 }
 
 export async function findCursor(manager: JetStreamManager, info: StreamInfo): Promise<string | undefined> {
-  const position = await remembered(manager)
+  const position = await savedPosition(manager)
   const known = position?.created === info.created && position.seq <= info.state.last_seq ? position : undefined
   if (known?.seq === info.state.last_seq) return known.cursor
-  return (await stored(manager, info, known?.seq ?? 0)) ?? known?.cursor
+  return (await storedCursor(manager, info, known?.seq ?? 0)) ?? known?.cursor
 }
