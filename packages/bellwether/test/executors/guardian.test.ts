@@ -134,7 +134,7 @@ describe('a turn whose worker does not beat', () => {
     const turn = await b.begin({ command: 'setsid sleep 1000 & sleep 1000' })
     const done = await b.ended(turn)
     expect(done).toMatchObject({ outcome: 'failed', error: 'guardian_expired', taskEvents: 1 })
-    expect(done.text).toContain('its worker could not beat in time')
+    expect(done.text).toContain('its worker did not renew the guardian in time')
     expect(carriers(turn)).toEqual([])
   })
 

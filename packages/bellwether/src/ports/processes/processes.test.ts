@@ -8,9 +8,9 @@ import { openGuard } from './guard.js'
 import type { Process } from './proc.js'
 import { readToken, writeToken } from './token.js'
 
-describe('a token', () => {
+describe('a turn token', () => {
   const name = fc.stringMatching(/^[a-z0-9_-]{1,20}$/)
-  it('can be taken apart again, and nothing else passes for one', () => {
+  it('can be parsed again, and other text is rejected', () => {
     const tokens = fc.record({
       installation: name,
       namespace: name,
@@ -31,7 +31,7 @@ describe('a token', () => {
   })
 })
 
-describe('the family of a turn', () => {
+describe('the process tree of a turn', () => {
   const one = (pid: number, parent: number, session: number, more: Partial<Process> = {}): Process => ({
     pid,
     parent,
@@ -42,11 +42,11 @@ describe('the family of a turn', () => {
     token: undefined,
     ...more,
   })
-  const family = (processes: Process[], more: object = {}) =>
+  const tree = (processes: Process[], more: object = {}) =>
     processTree(processes, { wanted: (token) => token === 'mine', self: 10, ...more }).map((process) => process.pid)
   const worker = one(10, 1, 10)
 
-  it('is whoever carries the token, shares a session or group with a member, or is a child of one', () => {
+  it('contains processes with the token, in a session or group of a member, and children of members', () => {
     const processes = [
       worker,
       one(20, 10, 20, { token: 'mine' }),
@@ -58,23 +58,23 @@ describe('the family of a turn', () => {
       one(50, 10, 10),
       one(60, 1, 60, { token: 'other' }),
     ]
-    expect(family(processes)).toEqual([20, 21, 30, 31, 40, 41])
+    expect(tree(processes)).toEqual([20, 21, 30, 31, 40, 41])
   })
 
-  it('includes the session of the root whose leader is gone, and who was known before', () => {
-    expect(family([worker, one(21, 1, 20)], { root: 20 })).toEqual([21])
-    expect(family([worker, one(21, 1, 21)], { known: new Map([[21, '21']]) })).toEqual([21])
-    expect(family([worker, one(21, 1, 21)], { known: new Map([[21, 'another start']]) })).toEqual([])
+  it('contains the session of a root that has ended and processes that were members before', () => {
+    expect(tree([worker, one(21, 1, 20)], { root: 20 })).toEqual([21])
+    expect(tree([worker, one(21, 1, 21)], { known: new Map([[21, '21']]) })).toEqual([21])
+    expect(tree([worker, one(21, 1, 21)], { known: new Map([[21, 'another start']]) })).toEqual([])
   })
 
-  it('never includes who asks, its session, or the first process, and leaves out the dead', () => {
+  it('never contains the caller, its session, the first process or zombies', () => {
     const processes = [one(1, 0, 1), worker, one(11, 10, 10, { token: 'mine' }), one(12, 11, 10, { zombie: true })]
-    expect(family([...processes, one(13, 10, 10)])).toEqual([11])
+    expect(tree([...processes, one(13, 10, 10)])).toEqual([11])
   })
 })
 
-describe('what is captured', () => {
-  it('is the end of it, within the bound, and whole characters', () => {
+describe('captured output', () => {
+  it('is the last bytes within the limit, in complete characters', () => {
     fc.assert(
       fc.property(fc.array(fc.string({ unit: 'grapheme' })), fc.integer({ min: 4, max: 40 }), (parts, max) => {
         const tail = keepTail(max)
@@ -87,22 +87,22 @@ describe('what is captured', () => {
     )
   })
 
-  it('comes in lines however it is cut, and a line beyond the bound is skipped alone', () => {
+  it('is split into lines however it is chunked, and only a line beyond the limit is skipped', () => {
     fc.assert(
       fc.property(fc.array(fc.stringMatching(/^[a-z]{1,12}$/)), fc.integer({ min: 1, max: 7 }), (lines, cut) => {
-        const heard: string[] = []
-        const split = splitLines(8, (line) => heard.push(line))
+        const received: string[] = []
+        const split = splitLines(8, (line) => received.push(line))
         const all = Buffer.from(lines.join('\n'))
         for (let at = 0; at < all.length; at += cut) split.add(all.subarray(at, at + cut))
         split.end()
-        expect(heard).toEqual(lines.filter((line) => line.length <= 8))
+        expect(received).toEqual(lines.filter((line) => line.length <= 8))
       }),
     )
   })
 })
 
 describe('the environment of a command', () => {
-  it('is what was allowed and what the turn says, and no setting of ours', () => {
+  it('has the allowed variables and those of the turn, and no setting of Bellwether', () => {
     const from = { PATH: '/bin', SECRET: 's', KEY: 'k', BELLWETHER__DATABASE__URL: 'postgres://' }
     expect(commandEnvironment(['KEY', 'ABSENT'], { FACT: 'f' }, 't', from)).toEqual({
       PATH: '/bin',
@@ -112,7 +112,8 @@ describe('the environment of a command', () => {
     })
     for (const name of ['BELLWETHER__DATABASE__URL', 'bellwether_x'])
       expect(() => commandEnvironment([name], {}, 't', from)).toThrow('is a setting of the worker')
-    for (const name of ['A=B', '']) expect(() => commandEnvironment([name], {}, 't', from)).toThrow('is not the name')
+    for (const name of ['A=B', ''])
+      expect(() => commandEnvironment([name], {}, 't', from)).toThrow('Invalid environment variable name')
   })
 })
 
@@ -134,7 +135,7 @@ describe('a guard', () => {
     return { guard, ended, expired, at: (ms: number) => ((nowMs = ms), guard.check()) }
   }
 
-  it('ends what is overdue, once, and cannot be talked out of it', async () => {
+  it('kills an expired turn once, and a late renewal has no effect', async () => {
     const { guard, ended, expired, at } = scene()
     guard.apply({ do: 'renew', token: 'b', until: 300 })
     guard.apply({ do: 'renew', token: 'b', until: 200 })
@@ -148,7 +149,7 @@ describe('a guard', () => {
     expect(ended).toEqual(['a', 'b'])
   })
 
-  it('forgets what was released', async () => {
+  it('forgets a released turn', async () => {
     const { guard, ended } = scene()
     guard.apply({ do: 'release', token: 'a' })
     await guard.killAll()

@@ -6,7 +6,7 @@
 import { spawn } from 'node:child_process'
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { isAbsolute, join, relative, resolve, sep } from 'node:path'
-import { type Clock, defined, environment, errorMessage } from '@bellwether/base'
+import { type Clock, defined, environment, errorMessage, onAbort } from '@bellwether/base'
 import type { Ids } from '../ids.js'
 
 export interface CommandRequest {
