@@ -1,4 +1,4 @@
-"""A Bellwether worker in plain Python: claim, beat, write steps, wait for a tool, deliver. See docs/worker-api.md.
+"""A Bellwether worker in plain Python: claims turns, sends heartbeats, records steps, waits for a tool, delivers. See docs/worker-api.md.
 
     BELLWETHER_URL=http://127.0.0.1:7717 BELLWETHER_KEY=bw_... python3 worker.py TARGET
 """
@@ -9,7 +9,7 @@ TARGET, WORKER = sys.argv[1], f'python-{os.getpid()}'
 
 
 def post(path, body):
-    """The answer; None when the turn is not ours any more. A server that is away is asked again: the fence makes that harmless."""
+    """Returns the response, or None if another worker holds the turn. Retries while the server is down; the fence makes that safe."""
     while True:
         data = json.dumps(body).encode()
         request = urllib.request.Request(URL + path, data, {'X-API-Key': KEY, 'Content-Type': 'application/json'})
@@ -28,28 +28,28 @@ def post(path, body):
 
 def work(turn):
     fence, lost = {'turn_epoch': turn['turn_epoch']}, threading.Event()
-    say = lambda what, **body: post(f"/turns/{turn['agent_turn_id']}/{what}", {**fence, **body})
+    send = lambda what, **body: post(f"/turns/{turn['agent_turn_id']}/{what}", {**fence, **body})
 
     def beat():
         while not lost.wait(turn['beat_seconds']):
-            if say('beat', activity='thinking') is None:
+            if send('beat', activity='thinking') is None:
                 lost.set()
 
     threading.Thread(target=beat, daemon=True).start()
     try:
         task = ' '.join(card['content'].get('text', '') for card in turn['context'] if card['type'] == 'task.instruction')
         print(json.dumps({'turn': turn['agent_turn_id'], 'kind': turn['kind'], 'taken_over': turn['taken_over']}), flush=True)
-        say('steps', cards=[{'type': 'agent.thought', 'content': {'text': f'I am to {task}'}}])
+        send('steps', cards=[{'type': 'agent.thought', 'content': {'text': f'I am to {task}'}}])
         if task.startswith('wait') and not turn['taken_over']:
             lost.wait(3600)  # pretends to think for an hour
         if lost.is_set():
             return
         if task.startswith('ask') and not turn['results']:
             call = {'tool_call_id': turn['agent_turn_id'] + '-1', 'tool_name': 'lookup', 'arguments': {'question': task}}
-            say('suspend', calls=[call])
+            send('suspend', calls=[call])
         else:
             found = ', '.join(json.dumps(result['result']) for result in turn['results'])
-            say('deliver', text=f'{task}: {found or "done"}')
+            send('deliver', text=f'{task}: {found or "done"}')
     finally:
         lost.set()
 
