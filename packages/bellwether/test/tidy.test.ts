@@ -90,7 +90,7 @@ const examples: Readonly<Record<string, Example>> = {
       '// pauseMs * 2 ** attempt',
       `'pauseMs * 2'`,
     ],
-    free: ['packages/bellwether/src/ports/retry.ts', 'packages/sensor/src/shell/x.ts', test],
+    free: ['packages/bellwether/src/ports/retry.ts', 'packages/sensor/src/session/x.ts', test],
   },
   'sql-clock': {
     path: kernelSql,

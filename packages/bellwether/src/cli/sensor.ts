@@ -1,15 +1,15 @@
-/** `bellwether sensor`: tells a server what is on this host's disk, until it is told to stop. Needs no database. */
+/** `bellwether sensor`: reports the files of a directory to a server until it gets a signal. It needs no database. */
 import { statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import { aborted, defined, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { listenForShutdown } from '../runtime/shutdown.js'
 import { openLog } from '../runtime/logger.js'
 import { exitCodes, printLine } from './output.js'
-import { collect, parentPipe, required } from './options.js'
+import { collect, parentPipe, required, wholeUpTo } from './options.js'
 
 interface Flags {
   readonly root?: string
@@ -26,20 +26,30 @@ interface Flags {
   readonly parentPipe?: boolean
 }
 
+const countMax = 1_000_000_000
+
 export function sensorCommand(finish: (code: number) => void): Command {
   return new Command('sensor')
-    .description('tell a server what is on disk under a directory')
+    .description('watch a directory and report its files to a server')
     .option('--root <dir>', 'the directory to watch')
-    .option('--server <url>', 'the server, as http://host:port')
-    .option('--key <key>', 'a sensor key; once for each view to feed (default: $BELLWETHER_SENSOR_KEY)', collect)
-    .option('--id <host>', 'what this sensor is called (default: the host name)')
-    .option('--source <name>', 'what the filesystem is called, where a view has several')
-    .option('--watch-max <n>', 'the most directories to watch (default: 50000, at most 80 % of the limit)', wholeNumber)
-    .option('--threads <n>', 'threads that scan (default: 2; more for a slow network filesystem)', wholeNumber)
-    .option('--mounted', 'the root must be a mount point: refuse an unmounted one')
-    .option('--polling', 'list directories again and again instead of using inotify')
-    .option('--exclude <glob>', 'what is not told: a name, or a path from the root; say it again for more', collect)
-    .option('--json', 'print one line on stdout when started')
+    .option('--server <url>', 'the URL of the server, like http://host:port')
+    .option('--key <key>', 'a sensor key; repeat it for each view to feed (default: $BELLWETHER_SENSOR_KEY)', collect)
+    .option('--id <host>', 'the id of this sensor (default: the host name)')
+    .option('--source <name>', 'the name of the filesystem, if the view has several')
+    .option(
+      '--watch-max <n>',
+      'the maximum number of watched directories (default: 50000, at most 80 % of the kernel limit)',
+      wholeUpTo(countMax, 1),
+    )
+    .option(
+      '--threads <n>',
+      'the number of scan threads (default: 2; more for a slow network filesystem)',
+      wholeUpTo(countMax, 1),
+    )
+    .option('--mounted', 'require the root to be a mount point')
+    .option('--polling', 'list directories repeatedly instead of using inotify')
+    .option('--exclude <glob>', 'a name or a path from the root to exclude; repeatable', collect)
+    .option('--json', 'print one JSON line on stdout when started')
     .addOption(parentPipe())
     .action(async (flags: Flags) => finish(await run(flags)))
 }
@@ -50,7 +60,7 @@ async function run(flags: Flags): Promise<number> {
   const keys = flags.key ?? (environment()['BELLWETHER_SENSOR_KEY'] ?? '').split(',').filter((key) => key !== '')
   if (keys.length === 0) {
     const hint = 'bellwether keys create --role sensor --view NAME prints one; give it with --key'
-    throw new InvalidInput('a sensor needs --key KEY', { code: 'missing_option', hint })
+    throw new InvalidInput('Cannot start the sensor: --key KEY is missing', { code: 'missing_option', hint })
   }
   const id = flags.id ?? hostname()
   const log = openLog(`sensor ${id}`)
@@ -77,25 +87,19 @@ async function run(flags: Flags): Promise<number> {
   return exitCodes.ok
 }
 
-/** A root that is missing is waited for, since it may be mounted later; one that can never be a root is refused now. */
+/** A missing root is allowed, because it may be mounted later; a root that is a file is rejected. */
 function directory(given: string | undefined): string {
   const root = resolve(required(given, 'sensor', '--root DIR'))
   if (statSync(root, { throwIfNoEntry: false })?.isDirectory() === false)
-    throw new InvalidInput(`${root} is not a directory`, { code: 'bad_root' })
+    throw new InvalidInput(`Cannot watch ${root}: it is not a directory`, { code: 'bad_root' })
   return root
 }
 
 function address(given: string | undefined): string {
   const server = required(given, 'sensor', '--server URL')
   if (/^https?:\/\/[^/]/.test(server) && URL.canParse(server)) return server
-  throw new InvalidInput(`${server} is not an address of a server`, {
+  throw new InvalidInput(`"--server" must be an http or https URL (got ${JSON.stringify(server)})`, {
     code: 'bad_server',
-    hint: 'give it as http://host:port',
+    hint: 'Use http://host:port.',
   })
-}
-
-function wholeNumber(text: string): number {
-  const number = Number(text)
-  if (/^\d+$/.test(text) && number >= 1) return number
-  throw new InvalidArgumentError('It must be a whole number from 1.')
 }

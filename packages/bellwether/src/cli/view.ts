@@ -1,6 +1,6 @@
 /**
- * `bellwether view`: with a verb, questions to a view of a running server (cli/view/); without one it serves workspace views alone, for
- * sensors and readers; what was seen is in memory only.
+ * `bellwether view`: with a subcommand it queries a view of a running server (cli/view/); without one it runs a process that
+ * serves workspace views only.
  */
 import { readFileSync } from 'node:fs'
 import { InvalidInput } from '@bellwether/protocol'
@@ -8,7 +8,7 @@ import { Command } from 'commander'
 import { runViewProcess } from '../runtime/view.js'
 import { printLine } from './output.js'
 import { collect, parentPipe, portMax, viewNames, wholeUpTo } from './options.js'
-import { lookCommands } from './view/queries.js'
+import { queryCommands } from './view/queries.js'
 
 interface Flags {
   readonly view?: readonly string[]
@@ -27,32 +27,30 @@ const entriesLimit = 1_000_000_000
 
 export function viewCommand(finish: (code: number) => void): Command {
   const view = new Command('view')
-    .description(
-      'ask a view of a running server what is on disk (with a verb), or serve views alone (--view NAME): one live tree, fed by sensors',
-    )
+    .description('query the live file tree of a running server (with a subcommand), or serve views only (--view NAME)')
     .helpCommand(false)
-    // An option behind a verb is the verb’s, also where both have one of that name.
+    // An option after a subcommand belongs to the subcommand, even if both have one of that name.
     .enablePositionalOptions()
-    .option('--view <name>', 'a view to serve; say it again for more', collect)
+    .option('--view <name>', 'a view to serve; repeatable', collect)
     .option(
       '--key <name=key>',
-      'the key of a view (of the only one: KEY alone); without it a new key is made and printed',
+      'the API key of a view (KEY alone if there is one view); without it a new key is generated and printed',
       collect,
     )
-    .option('--keys-file <file>', 'the same, one "NAME KEY" a line, so that no list of processes shows them')
+    .option('--keys-file <file>', 'a file with one "NAME KEY" per line, which keeps keys out of process lists')
     .option('--host <address>', 'the address to listen on (default: server.host)')
     .option('--port <n>', 'the port; 0 picks a free one (default: server.port)', wholeUpTo(portMax))
-    .option('--strict', 'each view takes one session only')
-    .option('--persistent', 'stay readable when the last sensor is gone (default: as view.live says)')
-    .option('--entries-max <n>', 'how many files and directories a source may have', wholeUpTo(entriesLimit))
+    .option('--strict', 'accept one session per view')
+    .option('--persistent', 'stay readable after the last sensor disconnects (default: the setting view.live)')
+    .option('--entries-max <n>', 'the maximum number of entries per source', wholeUpTo(entriesLimit))
     .option('--json', 'print one line on stdout when ready')
     .addOption(parentPipe())
     .action(async (flags: Flags) => {
       const views = viewNames(flags.view)
       if (views.length === 0) {
-        throw new InvalidInput('name a view: --view NAME', {
+        throw new InvalidInput('Cannot serve views: --view NAME is missing', {
           code: 'missing_option',
-          hint: 'a verb asks a running server (bellwether view tree); see: bellwether view --help',
+          hint: 'Name a view, or query a running server with a subcommand: bellwether view tree. See bellwether view --help.',
         })
       }
       const code = await runViewProcess({
@@ -60,7 +58,7 @@ export function viewCommand(finish: (code: number) => void): Command {
         views,
         keys: keysOf(flags, views),
         parentPipe: flags.parentPipe ?? false,
-        onReady: flags.json === true ? printLine : tell,
+        onReady: flags.json === true ? printLine : printReady,
         host: flags.host,
         port: flags.port,
         strict: flags.strict,
@@ -69,26 +67,29 @@ export function viewCommand(finish: (code: number) => void): Command {
       })
       finish(code)
     })
-  lookCommands(view)
+  queryCommands(view)
   return view
 }
 
 function keysOf(flags: Flags, views: readonly string[]): [string, string][] {
-  const told = (flags.key ?? []).map((pair): [string, string] => {
+  const keys = (flags.key ?? []).map((pair): [string, string] => {
     const equals = pair.indexOf('=')
-    // Whoever serves one view need not name it.
+    // With a single view the name may be omitted.
     if (equals < 0 && views.length === 1) return [views[0]!, pair]
     return [pair.slice(0, Math.max(0, equals)), pair.slice(equals + 1)]
   })
-  if (flags.keysFile !== undefined) told.push(...fromFile(flags.keysFile))
-  for (const [view] of told) {
+  if (flags.keysFile !== undefined) keys.push(...fromFile(flags.keysFile))
+  for (const [view] of keys) {
     if (views.includes(view)) continue
-    throw new InvalidInput(`a key is given for view ${JSON.stringify(view)}, which is not served`, {
-      code: 'unknown_view',
-      hint: '--key NAME=KEY, with a NAME of --view',
-    })
+    throw new InvalidInput(
+      `Cannot use the key of view ${JSON.stringify(view)}: this process does not serve that view`,
+      {
+        code: 'unknown_view',
+        hint: 'Use --key NAME=KEY with a NAME from --view.',
+      },
+    )
   }
-  return told
+  return keys
 }
 
 function fromFile(file: string): [string, string][] {
@@ -96,7 +97,7 @@ function fromFile(file: string): [string, string][] {
   try {
     text = readFileSync(file, 'utf8')
   } catch (error) {
-    throw new InvalidInput(`${file} cannot be read`, { code: 'keys_unreadable', cause: error })
+    throw new InvalidInput(`Cannot read ${file}`, { code: 'keys_unreadable', cause: error })
   }
   return text
     .split('\n')
@@ -108,7 +109,7 @@ function fromFile(file: string): [string, string][] {
     })
 }
 
-function tell({ url, keys }: Readonly<Record<string, unknown>>): void {
+function printReady({ url, keys }: Readonly<Record<string, unknown>>): void {
   process.stdout.write(`serving on ${String(url)}\n`)
   for (const [view, key] of Object.entries(keys as Record<string, string>))
     process.stdout.write(`key of view ${view}: ${key}   (shown once)\n`)

@@ -134,7 +134,7 @@ describe('bellwether view, against a server', () => {
     expect((await up.run('view', 'tree', '/docs')).out).toMatch(/^\/docs\/\n {2}hello\.md {2}\(6 B/)
     expect((await up.run('view', 'search', '*.md', '--path', '/agents')).out).toContain('/agents/echo.md')
     expect((await up.run('view', 'sessions')).out).toContain('leader')
-    expect((await up.run('view', 'blind-spots')).out).toMatch(/appeared unseen/)
+    expect((await up.run('view', 'blind-spots')).out).toMatch(/unseen additions/)
     const { lines } = await up.run('view', 'changes', '--json')
     const token = String(lines[0]!['token'])
     await writeFile(join(up.folder, 'docs', 'evil\u001b[31m.md'), 'x')

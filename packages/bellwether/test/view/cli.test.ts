@@ -47,16 +47,16 @@ describe('bellwether view', () => {
   it('[V6.10] explains invalid options', async () => {
     const wrong: readonly (readonly [readonly string[], string])[] = [
       [[], '--view NAME'],
-      [['--view', 'v', '--key', 'w=12345678'], 'which is not served'],
+      [['--view', 'v', '--key', 'w=12345678'], 'does not serve that view'],
       [['--view', 'v', '--host', '0.0.0.0', '--port', '0'], 'has no key'],
     ]
-    const told = await Promise.all(
-      wrong.map(async ([words, why]) => {
-        const cli = run(...words)
+    const results = await Promise.all(
+      wrong.map(async ([args, why]) => {
+        const cli = run(...args)
         const code = await cli.ended
         return [code, cli.stderr().includes(why) ? why : cli.stderr()]
       }),
     )
-    expect(told).toEqual(wrong.map(([, why]) => [2, why]))
+    expect(results).toEqual(wrong.map(([, why]) => [2, why]))
   })
 })

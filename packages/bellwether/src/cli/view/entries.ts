@@ -1,18 +1,18 @@
-/** Entries of a view as people read them. Pure; names are made harmless. */
+/** Formats entries of a view for the terminal. Pure; control characters in names are escaped. */
 import type { Entry } from '../../client/entry.js'
 import { plain } from '../../client/sanitize.js'
 import { bytes, instant, table } from '../terminal.js'
 
 export interface Node extends Entry {
   readonly children?: readonly Node[]
-  /** Where a view has several sources. */
+  /** By source id, if the view has several sources. */
   readonly members?: Readonly<Record<string, Node | null>>
 }
 
 const marks = (entry: Entry) =>
   [
-    ...(entry.integrity_suspect === true ? ['maybe unfinished'] : []),
-    ...(entry.agent_missing === true ? ['changed unseen'] : []),
+    ...(entry.integrity_suspect === true ? ['may be incomplete'] : []),
+    ...(entry.agent_missing === true ? ['blind spot'] : []),
   ].join(', ')
 
 const isDirectory = (entry: Entry) => entry.content_type === 'directory'
@@ -28,22 +28,22 @@ export function entryTable(entries: readonly Entry[], columns?: number): string 
   return table(['PATH', 'SIZE', 'CHANGED (UTC)', ''], rows, columns)
 }
 
-// Seconds that a date can hold; files may claim any.
+// The largest time that a Date supports; files may have any mtime.
 const timeMax = 8.64e12
 const inRange = (at: number | undefined) => (at === undefined || Math.abs(at) >= timeMax ? null : at)
 
-/** As an indented list. */
+/** The tree as an indented list. */
 export function treeLines(tree: Node, limit: number): string {
   const lines: string[] = []
-  let left = 0
+  let omitted = 0
   const add = (node: Node, depth: number) => {
     if (lines.length >= limit) {
-      left += 1
+      omitted += 1
     } else {
       const name = depth === 0 ? node.path : (node.name ?? node.path)
       const slash = isDirectory(node) && !name.endsWith('/') ? '/' : ''
-      const about = [isDirectory(node) ? '' : sizeOf(node), marks(node)].filter((word) => word !== '').join(', ')
-      lines.push(`${'  '.repeat(depth)}${plain(name)}${slash}${about === '' ? '' : `  (${about})`}`)
+      const details = [isDirectory(node) ? '' : sizeOf(node), marks(node)].filter((detail) => detail !== '').join(', ')
+      lines.push(`${'  '.repeat(depth)}${plain(name)}${slash}${details === '' ? '' : `  (${details})`}`)
     }
     for (const child of node.children ?? []) add(child, depth + 1)
   }
@@ -52,5 +52,5 @@ export function treeLines(tree: Node, limit: number): string {
     lines.push(`source ${plain(source)}`)
     if (node !== null) add(node, 0)
   }
-  return left === 0 ? lines.join('\n') : `${lines.join('\n')}\n… and ${left} more (--limit)`
+  return omitted === 0 ? lines.join('\n') : `${lines.join('\n')}\n… and ${omitted} more (--limit)`
 }

@@ -1,4 +1,4 @@
-/** `bellwether view tree|search|stats|blind-spots|sessions|changes`: questions to a view of a running server. Names of files are hostile text. */
+/** `bellwether view tree|search|stats|blind-spots|sessions|changes`: queries a view of a running server. File names are untrusted text. */
 import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { Command } from 'commander'
@@ -13,7 +13,7 @@ import { bytes, facts, instant, table } from '../terminal.js'
 import type { Entry } from '../../client/entry.js'
 import { entryTable, treeLines, type Node } from './entries.js'
 
-interface LookFlags extends Omit<ServerFlags, 'project'> {
+interface QueryFlags extends Omit<ServerFlags, 'project'> {
   readonly view: string
   readonly source?: string
 }
@@ -21,68 +21,68 @@ interface LookFlags extends Omit<ServerFlags, 'project'> {
 const limitMax = 10_000
 const depthMax = 1_000
 
-/** The options of a question to a view. */
-function question(view: Command, name: string, description: string): Command {
+/** A subcommand with the options that all queries share. */
+function query(view: Command, name: string, description: string): Command {
   return serverOptions(view.command(name))
     .description(description)
     .option('--view <name>', 'the view', 'project')
-    .option('--source <id>', 'the source, where the view has several')
-    .option('--json', 'print the answer as the server gives it')
+    .option('--source <id>', 'the source, if the view has several')
+    .option('--json', 'print the JSON response of the server')
 }
 
-/** A question to one view: its path and what narrows it. */
+/** Sends a query to one view. */
 function ask<T>(
   client: Client,
-  flags: LookFlags,
+  flags: QueryFlags,
   name: string,
   more: Readonly<Record<string, string | undefined>> = {},
 ) {
-  const query = new URLSearchParams()
+  const parameters = new URLSearchParams()
   for (const [key, value] of Object.entries({ source: flags.source, ...more }))
-    if (value !== undefined) query.set(key, value)
-  return client.ask<T>('GET', `/views/${encodeURIComponent(flags.view)}/${name}?${query.toString()}`)
+    if (value !== undefined) parameters.set(key, value)
+  return client.ask<T>('GET', `/views/${encodeURIComponent(flags.view)}/${name}?${parameters.toString()}`)
 }
 
-export function lookCommands(view: Command): void {
-  question(view, 'tree [path]', 'the files and directories under a path')
-    .option('--depth <n>', 'how many levels', wholeUpTo(depthMax, 1), 2)
-    .option('--limit <n>', 'print at most so many lines', wholeUpTo(1_000_000, 1), 500)
-    .action(async (path: string | undefined, flags: LookFlags & { depth: number; limit: number }) => {
+export function queryCommands(view: Command): void {
+  query(view, 'tree [path]', 'show the files and directories under a path')
+    .option('--depth <n>', 'the number of levels', wholeUpTo(depthMax, 1), 2)
+    .option('--limit <n>', 'the maximum number of lines', wholeUpTo(1_000_000, 1), 500)
+    .action(async (path: string | undefined, flags: QueryFlags & { depth: number; limit: number }) => {
       const more = { path: path ?? '/', max_depth: String(flags.depth) }
       const tree = await ask<Node>(openClient(flags), flags, 'tree', more)
       print(flags, tree, () => treeLines(tree, flags.limit))
     })
-  question(view, 'search <pattern>', 'entries by name: a part of it, or a glob such as "*.ts" or "/src/**/*.md"')
-    .option('--path <dir>', 'only below this directory')
-    .option('--limit <n>', 'at most so many', wholeUpTo(limitMax, 1), 100)
-    .action(async (pattern: string, flags: LookFlags & { path?: string; limit: number }) => {
+  query(view, 'search <pattern>', 'find entries by a part of their name, or by a glob such as "*.ts" or "/src/**/*.md"')
+    .option('--path <dir>', 'search only below this directory')
+    .option('--limit <n>', 'the maximum number of results', wholeUpTo(limitMax, 1), 100)
+    .action(async (pattern: string, flags: QueryFlags & { path?: string; limit: number }) => {
       const more = { pattern, path: flags.path, limit: String(flags.limit) }
       const found = await ask<Found>(openClient(flags), flags, 'search', more)
       print(flags, found, () => {
-        if (found.results.length === 0) return 'nothing found'
+        if (found.results.length === 0) return 'No results'
         return `${entryTable(found.results, process.stdout.columns)}${found.truncated ? '\n… and more (--limit)' : ''}`
       })
     })
-  question(view, 'stats', 'how much there is, how fresh it is, and what is doubtful').action(
-    async (flags: LookFlags) => {
+  query(view, 'stats', 'show the number of entries, their freshness, suspects and blind spots').action(
+    async (flags: QueryFlags) => {
       const stats = await ask<Stats>(openClient(flags), flags, 'stats')
-      print(flags, stats, () => statsStory(stats))
+      print(flags, stats, () => formatStats(stats))
     },
   )
-  question(view, 'blind-spots', 'what changed where no sensor was watching').action(async (flags: LookFlags) => {
+  query(view, 'blind-spots', 'list changes that no sensor saw happen').action(async (flags: QueryFlags) => {
     const spots = await ask<BlindSpots>(openClient(flags), flags, 'blind-spots')
     print(flags, spots, () =>
       [
-        `${spots.additions_count} appeared unseen, ${spots.deletion_count} went unseen`,
+        `${spots.additions_count} unseen additions, ${spots.deletion_count} unseen deletions`,
         ...spots.additions.map((path) => `+ ${plain(path)}`),
         ...spots.deletions.map((path) => `- ${plain(path)}`),
       ].join('\n'),
     )
   })
-  question(view, 'sessions', 'the sensors that feed the view').action(async (flags: LookFlags) => {
+  query(view, 'sessions', 'list the sensors that feed the view').action(async (flags: QueryFlags) => {
     const answer = await ask<{ readonly sessions: readonly Session[] }>(openClient(flags), flags, 'sessions')
     print(flags, answer, () => {
-      if (answer.sessions.length === 0) return 'no sensor is connected'
+      if (answer.sessions.length === 0) return 'No sensor is connected'
       const rows = answer.sessions.map((one) => [
         one.agent_id ?? '–',
         one.role,
@@ -92,17 +92,21 @@ export function lookCommands(view: Command): void {
         instant(one.created_at),
         `${one.silent_seconds.toFixed(1)} s`,
       ])
-      return table(['SENSOR', 'ROLE', 'SOURCE', 'ROOT', 'FROM', 'SINCE (UTC)', 'SILENT'], rows, process.stdout.columns)
+      return table(
+        ['SENSOR', 'ROLE', 'SOURCE', 'ROOT', 'FROM', 'SINCE (UTC)', 'LAST CONTACT'],
+        rows,
+        process.stdout.columns,
+      )
     })
   })
-  question(view, 'changes', 'what changed since a token; without one, the token of now')
-    .option('--since <token>', 'the token of an earlier answer')
-    .option('--follow', 'show changes as they come, until Ctrl-C')
-    .action(async (flags: LookFlags & { since?: string; follow?: boolean }) => {
+  query(view, 'changes', 'list changes since a token; without a token, print the current one')
+    .option('--since <token>', 'the token of an earlier response')
+    .option('--follow', 'print changes as they happen, until Ctrl-C')
+    .action(async (flags: QueryFlags & { since?: string; follow?: boolean }) => {
       const client = openClient(flags)
       if (flags.follow === true) return follow(client, flags, flags.since)
       const answer = await ask<Changes>(client, flags, 'changes', { since: flags.since })
-      return print(flags, answer, () => changesStory(answer, flags.since !== undefined))
+      return print(flags, answer, () => formatChanges(answer, flags.since !== undefined))
     })
 }
 
@@ -156,36 +160,36 @@ interface Stats {
   readonly sources?: Readonly<Record<string, unknown>>
 }
 
-function statsStory(stats: Stats): string {
-  const heard = stats.staleness_seconds === null ? 'never' : `${stats.staleness_seconds.toFixed(0)} s ago`
+function formatStats(stats: Stats): string {
+  const lastUpdate = stats.staleness_seconds === null ? 'never' : `${stats.staleness_seconds.toFixed(0)} s ago`
   return facts([
     ['files', String(stats.total_files)],
     ['directories', String(stats.total_directories)],
     ['size', bytes(stats.total_size)],
-    ['newest', instant(stats.latest_mtime)],
-    ['last heard of', heard],
-    ['maybe unfinished', String(stats.suspect_file_count)],
+    ['newest file', instant(stats.latest_mtime)],
+    ['last update', lastUpdate],
+    ['suspects', String(stats.suspect_file_count)],
     ['blind spots', stats.has_blind_spot ? 'yes: bellwether view blind-spots' : 'none'],
-    ['last audit', `${instant(stats.last_audit_finished_at)}${stats.is_auditing ? ', and one is under way' : ''}`],
+    ['last audit', `${instant(stats.last_audit_finished_at)}${stats.is_auditing ? ', another is running' : ''}`],
     ['sensors', String(stats.sessions ?? '–')],
     ['sources', Object.keys(stats.sources ?? {}).join(', ') || '–'],
-    ...(stats.full ? [['full', 'yes: entries were refused, the tree is not complete'] as const] : []),
+    ...(stats.full ? [['full', 'yes: entries were rejected, so the tree is incomplete'] as const] : []),
   ])
 }
 
 const changeLine = ({ kind, path, isDirectory }: Change) =>
   plain(`${kind === 'removed' ? '-' : '+'} ${path}${isDirectory === true && path !== '/' ? '/' : ''}`)
 
-function changesStory({ fresh_instance: fresh, changes, token, more }: Changes, asked: boolean): string {
+function formatChanges({ fresh_instance: fresh, changes, token, more }: Changes, hasToken: boolean): string {
   const lines = changes.map(changeLine)
-  if (fresh && asked) lines.push('the token is too old or of another run: read the tree again')
-  else if (asked && lines.length === 0) lines.push('nothing changed')
-  if (more) lines.push('there is more: ask again with the next token')
+  if (fresh && hasToken) lines.push('The token is too old or from another run. Read the tree again.')
+  else if (hasToken && lines.length === 0) lines.push('No changes')
+  if (more) lines.push('There are more changes: repeat with the next token.')
   return [...lines, `next: --since ${plain(token)}`].join('\n')
 }
 
-/** Goes on where it was cut; nothing is missed, or it is said. */
-async function follow(client: Client, flags: LookFlags, since: string | undefined): Promise<void> {
+/** Reconnects at the last event id, so it misses no change or reports a reset. */
+async function follow(client: Client, flags: QueryFlags, since: string | undefined): Promise<void> {
   const path = `/views/${encodeURIComponent(flags.view)}/events${flags.source === undefined ? '' : `?source=${encodeURIComponent(flags.source)}`}`
   let last = since
   let failures = 0
@@ -196,13 +200,13 @@ async function follow(client: Client, flags: LookFlags, since: string | undefine
           failures = 0
           last = id ?? last
           if (flags.json === true) printLine({ event, ...data })
-          else if (event === 'reset') process.stdout.write('what lies between is gone: read the tree again\n')
+          else if (event === 'reset') process.stdout.write('Some changes were lost. Read the tree again.\n')
           else
             for (const one of (data['changes'] ?? []) as readonly Change[]) process.stdout.write(`${changeLine(one)}\n`)
         }
       } catch (error) {
         if (!(error instanceof Retryable)) throw error
-        if (failures === 0) process.stderr.write(`${plain(error.message)}; trying again\n`)
+        if (failures === 0) process.stderr.write(`${plain(error.message)}; retrying\n`)
       }
       failures += 1
       await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
