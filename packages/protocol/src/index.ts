@@ -1,6 +1,7 @@
-/** What other programs see of Bellwether: names, shapes and errors. No logic beyond checking them, no I/O. */
+/** What other programs see of Bellwether, HTTP routes aside (see ./http): vocabularies, messages, subjects and errors. No I/O. */
 export * from './errors.js'
+export * from './file-names.js'
 export * from './pipe.js'
 export * from './subjects.js'
+export * from './task-input.js'
 export * from './vocabulary.js'
-export * from './file-names.js'

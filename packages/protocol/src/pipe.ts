@@ -8,6 +8,7 @@
  * (Python's `surrogateescape`), which JSON writes as `\udcXX`.
  */
 import { z } from 'zod'
+import { healthStates } from './vocabulary.js'
 
 /** What one request may hold, on both ends. A sensor that stays below them is never refused for size. */
 export const pipeLimits = {
@@ -168,9 +169,6 @@ export const pipeCommand = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('audit') }),
 ])
 export type PipeCommand = z.infer<typeof pipeCommand>
-
-export const healthStates = ['ok', 'degraded', 'failed'] as const
-export type HealthState = (typeof healthStates)[number]
 
 /** One health unit of either end. `depends_on` are keys `kind:name`. */
 export const healthUnit = z.looseObject({

@@ -1,6 +1,4 @@
-/**
- * The closed vocabularies of the wire. Each list exists once; SQL constraints are tested against them.
- */
+/** The closed vocabularies of the wire. Each list exists once; tests compare the SQL constraints with them. No imports, so that a browser loads only the lists. */
 export const inboxStatuses = ['queued', 'pending', 'processing', 'consumed', 'skipped', 'error', 'cancelled'] as const
 export type InboxStatus = (typeof inboxStatuses)[number]
 
@@ -37,3 +35,39 @@ export type AfterExecution = (typeof afterExecutions)[number]
 /** What an active turn is busy with: observation only, gates nothing. */
 export const activities = ['thinking', 'executing_tool', 'awaiting_tool_result'] as const
 export type Activity = (typeof activities)[number]
+
+export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader'] as const
+export type KeyRole = (typeof keyRoles)[number]
+
+export const agentStatuses = ['active', 'retired'] as const
+
+/** Filters of the turn list: a queued turn, an active turn by its head's status, an ended turn by its outcome. */
+export const turnStatuses = ['queued', 'dispatched', 'running', 'suspended', ...outcomes] as const
+export type TurnStatus = (typeof turnStatuses)[number]
+
+/** Kinds of outbox rows. */
+export const eventKinds = ['task', 'state', 'step', 'command'] as const
+export type EventKind = (typeof eventKinds)[number]
+
+export const targetStrategies = ['new', 'reuse', 'clone'] as const
+
+export const taskStatuses = ['pending', 'claimed', 'in_progress', 'review', 'done', 'blocked', 'failed'] as const
+export type TaskStatus = (typeof taskStatuses)[number]
+
+/** What an operator can do with a task, besides editing its fields. */
+export const taskActions = [
+  'claim',
+  'done',
+  'block',
+  'escalate',
+  'freeze',
+  'unfreeze',
+  'approve',
+  'require_approval',
+  'abort',
+  'retry',
+] as const
+export type TaskAction = (typeof taskActions)[number]
+
+export const healthStates = ['ok', 'degraded', 'failed'] as const
+export type HealthState = (typeof healthStates)[number]

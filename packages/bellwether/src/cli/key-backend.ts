@@ -1,29 +1,14 @@
 /** The two backends of `bellwether keys`: the database, or a server. Both write the same audit log. */
 import { userInfo } from 'node:os'
 import { systemClock, systemRandom } from '@bellwether/base'
+import type { KeyLine } from '@bellwether/protocol/http'
 import type { Client } from '../client/client.js'
 import { writeAudit } from '../kernel/access/audit-log.js'
-import {
-  createKey,
-  listKeys,
-  revokeKey,
-  rotateKey,
-  type KeyRow,
-  type CreatedKey,
-  type NewKey,
-} from '../kernel/access/api-keys.js'
+import { createKey, listKeys, revokeKey, rotateKey, type CreatedKey, type NewKey } from '../kernel/access/api-keys.js'
 import { migrate } from '../kernel/schema/migrate.js'
 import type { Database } from '../ports/database/database.js'
 import { openDatabase } from '../ports/database/pool.js'
 import { uuidv7 } from '../ports/ids.js'
-
-/** A row of `keys list`; instants are ISO text. */
-export interface KeyLine extends Pick<KeyRow, 'key_id' | 'name' | 'role' | 'view_name' | 'project_id' | 'created_by'> {
-  readonly created_at: string
-  readonly rotated_at: string | null
-  readonly revoked_at: string | null
-  readonly last_used_at: string | null
-}
 
 export interface KeyBackend {
   create(key: Omit<NewKey, 'by'>): Promise<CreatedKey>
@@ -58,7 +43,7 @@ export async function inDatabase<T>(url: string, work: (backend: KeyBackend) => 
     await migrate(db)
     return await work({
       create: (key) => audited(db, 'CREATE', createKey(db, ports, { ...key, by: actor() })),
-      list: async () => (await listKeys(db)).map(lineOf),
+      list: async () => JSON.parse(JSON.stringify(await listKeys(db))) as KeyLine[],
       rotate: (id, graceSeconds) => audited(db, 'ROTATE', rotateKey(db, systemRandom, id, graceSeconds)),
       async revoke(id) {
         await revokeKey(db, id)
@@ -67,16 +52,6 @@ export async function inDatabase<T>(url: string, work: (backend: KeyBackend) => 
     })
   } finally {
     await db.close()
-  }
-}
-
-function lineOf(row: KeyRow): KeyLine {
-  return {
-    ...row,
-    created_at: row.created_at.toISOString(),
-    rotated_at: row.rotated_at?.toISOString() ?? null,
-    revoked_at: row.revoked_at?.toISOString() ?? null,
-    last_used_at: row.last_used_at?.toISOString() ?? null,
   }
 }
 

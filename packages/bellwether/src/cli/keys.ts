@@ -3,14 +3,14 @@
  * it works there, even before a server runs; otherwise it calls the server, with an administrator's key.
  */
 import { defined, environment } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, keyRoles, type KeyRole } from '@bellwether/protocol'
 import { Command } from 'commander'
 import { plain } from '../client/sanitize.js'
-import { keyRoles, type KeyRole } from '../kernel/access/api-keys.js'
 import { loadSettings } from '../settings/load.js'
 import { knowsServer, openClient, serverOptions, type ServerFlags } from './client.js'
 import { print } from './output.js'
-import { inDatabase, throughServer, type KeyBackend, type KeyLine } from './key-backend.js'
+import type { KeyLine } from '@bellwether/protocol/http'
+import { inDatabase, throughServer, type KeyBackend } from './key-backend.js'
 import { wholeUpTo } from './options.js'
 import { instant, table } from './terminal.js'
 

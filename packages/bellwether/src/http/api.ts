@@ -1,101 +1,109 @@
-/** What the routes share: the types of a route with zod schemas, the parts that they are made of, and small schemas. */
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Clock, Log } from '@bellwether/base'
-import { cardTypes, isToken, Terminal } from '@bellwether/protocol'
-import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
-import type { ZodTypeProvider } from 'fastify-type-provider-zod'
-import { z } from 'zod'
+/**
+ * Registers handlers by their key in the HTTP contract. Method, path, validation, status and types come from the
+ * contract; a handler only returns its answer.
+ */
+import type { IncomingMessage } from 'node:http'
+import { linkAbort, type Clock, type LinkedAbort, type Log } from '@bellwether/base'
+import { InvalidInput, Terminal } from '@bellwether/protocol'
+import {
+  eventStream,
+  routes,
+  type AnswerFrom,
+  type BodyOf,
+  type ParamsOf,
+  type QueryOf,
+  type Route,
+  type RouteKey,
+} from '@bellwether/protocol/http'
+import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify'
+import type { z } from 'zod'
 import type { Kernel } from '../kernel/kernel.js'
+import type { Fusion } from '../view/fusion.js'
 import type { Tail } from './tail.js'
 
-export type Api = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
+export const base = '/api/v1'
+
+export type RequestOf<Key extends RouteKey> = FastifyRequest<{
+  Params: ParamsOf<Key>
+  Querystring: QueryOf<Key>
+  Body: BodyOf<Key>
+}>
+/** `reply` is for answers that are not one JSON value in memory: streams, hand-written JSON and stored answers. */
+type Handlers = {
+  readonly [Key in RouteKey]: (
+    request: RequestOf<Key>,
+    reply: FastifyReply,
+  ) => AnswerFrom<Key> | FastifyReply | Promise<AnswerFrom<Key> | FastifyReply>
+}
+
+/** The lowest status of the contract is sent unless the handler sets another with `reply.code`. */
+export type Api = <Key extends RouteKey>(key: Key, handler: Handlers[Key]) => void
+
+export function apiOf(app: FastifyInstance): Api {
+  return (key, handler) => {
+    const route: Route = routes[key]
+    const [method, path] = key.split(' ') as [HTTPMethods, string]
+    const status = Math.min(...Object.keys(route.answers).map(Number))
+    app.route({
+      method,
+      url: route.outside === true ? path : `${base}${path}`,
+      exposeHeadRoute: method === 'GET' && route.answers[status] !== eventStream,
+      handler: (request, reply) => {
+        if (route.params !== undefined) request.params = read(route.params, request.params, 'path')
+        if (route.query !== undefined) request.query = read(route.query, request.query, 'query')
+        // An absent body counts as an empty object: the error then names the missing keys.
+        if (route.body !== undefined) request.body = read(route.body, request.body ?? {}, 'body')
+        void reply.code(status)
+        return (handler as (request: FastifyRequest, reply: FastifyReply) => unknown)(request, reply)
+      },
+    })
+  }
+}
+
+// An error repeats some of the client's own text.
+const messageMax = 500
+
+function read(schema: z.ZodType, value: unknown, part: string): unknown {
+  const result = schema.safeParse(value)
+  if (result.success) return result.data
+  const [issue] = result.error.issues
+  const key = issue?.path.join('.').slice(0, 200)
+  const where = key === undefined || key === '' ? '' : ` "${key}":`
+  throw new InvalidInput(`Invalid ${part}:${where} ${issue?.message ?? 'cannot be read'}`.slice(0, messageMax), {
+    code: 'invalid_request',
+  })
+}
 
 export interface KernelParts {
   readonly kernel: Kernel
   readonly tail: Tail
   readonly clock: Clock
   readonly log: Log
-  /** Ends long waits and streams when the server stops. */
+  /** Ends long polls and streams when the server stops. */
   readonly signal: AbortSignal
 }
 
-const name = z.string().refine(isToken, 'must be 1 to 120 of the characters a-z, 0-9, _ and -')
-/** Ids that others minted: bounded, and nothing that PostgreSQL cannot store. */
-export const text = (max: number) =>
-  z
-    .string()
-    .min(1)
-    .max(max)
-    .refine((value) => !value.includes('\0') && value.isWellFormed(), 'must be text without NUL and half characters')
-export const id = text(500)
-export const words = z
-  .string()
-  .max(1_000_000)
-  .refine((value) => !value.includes('\0') && value.isWellFormed(), 'must be text without NUL and half characters')
-export const token = name
-export const inProject = z.object({ project: name })
-export const limitOf = (max: number, fallback: number) =>
-  z
-    .string()
-    .regex(/^\d{1,6}$/, 'must be a whole number')
-    .default(String(fallback))
-    .transform(Number)
-    .pipe(z.number().min(1).max(max))
-export const wholeCursor = z
-  .string()
-  .regex(/^\d{1,15}$/, 'must be a cursor that was answered before')
-  .transform(Number)
-  .optional()
-export const secondsMax = (max: number) => z.number().min(0).max(max)
-
-// Long waits stay below the 60 s after which proxies, and we, cut a silent connection.
-export const waitMaxSeconds = 50
-
-export const fieldSpec = z.strictObject({
-  name: text(200),
-  description: words.optional(),
-  required: z.boolean().optional(),
-  type: z.string().max(40).optional(),
-})
-
-export const newCard = z.strictObject({
-  card_id: z.uuid().optional(),
-  type: z.enum(cardTypes),
-  role: z.string().min(1).max(40).optional(),
-  content: z.unknown(),
-  metadata: z.record(z.string(), z.unknown()).optional(),
-})
-
-export const cardOf = (
-  card: Omit<z.output<typeof newCard>, 'type'> & { readonly type: (typeof cardTypes)[number] },
-) => ({
-  type: card.type,
-  content: card.content,
-  ...(card.card_id === undefined ? {} : { cardId: card.card_id }),
-  ...(card.role === undefined ? {} : { role: card.role }),
-  ...(card.metadata === undefined ? {} : { metadata: card.metadata }),
-})
-
-export function notFound(what: string): Terminal {
-  return new Terminal(`there is no ${what}`, { code: 'not_found' })
+export interface ViewParts {
+  readonly fusion: Fusion
+  /** Ends long polls and streams when the server stops. */
+  readonly signal: AbortSignal
 }
 
-/** A waiting client that went away fires it, and so does a server that stops. */
-export function whileAsked(
-  { socket }: IncomingMessage,
-  stopping: AbortSignal,
-): { signal: AbortSignal; done: () => void } {
-  const over = new AbortController()
-  const end = () => over.abort()
-  socket.once('close', end)
-  stopping.addEventListener('abort', end, { once: true })
-  if (stopping.aborted || socket.destroyed) end()
+export function notFound(what: string): Terminal {
+  return new Terminal(`${what} does not exist`, { code: 'not_found' })
+}
+
+/** A signal that aborts when the client disconnects or the server stops. Call `abort` when the request is done. */
+export function linkClient({ socket }: IncomingMessage, stopping: AbortSignal): Pick<LinkedAbort, 'signal' | 'abort'> {
+  const link = linkAbort(stopping)
+  const disconnected = () => link.abort()
+  socket.once('close', disconnected)
+  if (socket.destroyed) disconnected()
   return {
-    signal: over.signal,
-    done() {
-      end()
-      socket.off('close', end)
-      stopping.removeEventListener('abort', end)
+    signal: link.signal,
+    abort() {
+      socket.off('close', disconnected)
+      link.abort()
     },
   }
 }

@@ -1,16 +1,18 @@
 /**
- * The HTTP server: limits, keys, problem+json. Always: every API request has a key before its body is read, whatever way its URL
- * is spelled; every body, header, connection and silence has a limit; an error never takes the server down. `makeApp` is the
- * server of views alone; the whole one is in server.ts. Listening is left to whoever composes it.
+ * The HTTP server without routes: limits, admission and problems. Every API request is admitted before its body is read,
+ * however its URL is spelled; every body, header, connection and silence has a limit; an error never stops the server.
+ * `makeApp` serves views only; server.ts serves everything.
  */
 import type { Socket } from 'node:net'
 import type { Log } from '@bellwether/base'
 import { pipeLimits, Terminal } from '@bellwether/protocol'
+import { problemType, type Problem } from '@bellwether/protocol/http'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Fusion } from '../view/fusion.js'
-import { authorize, type Grant, type Keys } from './auth.js'
+import { apiOf, base } from './api.js'
+import { authorize, mustReach, type Grant, type Keys } from './auth.js'
 import { readJson } from './body.js'
-import { problemOf, problemType, retryAfter, type Problem } from './problem.js'
+import { problemOf, retryAfter } from './problem.js'
 import { parseQuery } from './query.js'
 import { healthRoutes } from './routes/health.js'
 import { pipeRoutes } from './routes/pipe.js'
@@ -20,23 +22,23 @@ export interface AppOptions {
   readonly fusion: Fusion
   readonly keys: Keys
   readonly log: Log
-  /** Ends long waits and streams when the server stops. */
+  /** Ends long polls and streams when the server stops. */
   readonly signal: AbortSignal
   readonly limits?: Partial<ServerLimits> | undefined
 }
 
 export interface BareOptions extends Pick<AppOptions, 'log' | 'limits'> {
-  /** Called for each request to the API before its body is read; sets its grant or throws. */
+  /** Runs for each API request before its body is read; sets the grant or throws. */
   readonly admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 }
 
 export interface ServerLimits {
-  /** A request's headers and body must be here by then: a client that trickles them is cut off. */
+  /** Time for headers and body: a client that sends slowly on purpose is disconnected. */
   readonly requestMs: number
-  /** A connection on which nothing moves is cut; longer than any wait that we allow. */
+  /** A silent connection is closed; longer than any allowed wait. */
   readonly silenceMs: number
   readonly connections: number
-  /** One address cannot take the connections of all others. */
+  /** One address cannot use up all connections. */
   readonly connectionsPerAddress: number
 }
 
@@ -49,30 +51,30 @@ export const serverLimits: ServerLimits = {
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Set for every request under /api/v1 before its route runs. */
+    /** Set for every request under /api/v1 before its handler runs. */
     grant: Grant
-    /** The code of the problem that it was answered with. */
+    /** The code of the problem that was sent. */
     refusal: string | null
   }
 }
 
-export const base = '/api/v1'
-
-/** The server of views alone. */
+/** A server of views only. */
 export function makeApp(options: AppOptions): FastifyInstance {
   const app = bareApp({
     ...options,
     admit: async (request) => {
       request.grant = await authorize(options.keys, request.headers)
+      const { view } = request.params as { readonly view?: string }
+      if (view !== undefined) mustReach(request.grant, view)
     },
   })
-  healthRoutes(app, base, options)
-  pipeRoutes(app, `${base}/pipe`, options)
-  viewRoutes(app, `${base}/views`, options)
+  const api = apiOf(app)
+  healthRoutes(api, options)
+  pipeRoutes(api, options)
+  viewRoutes(api, options)
   return app
 }
 
-/** Everything but routes. */
 export function bareApp(options: BareOptions): FastifyInstance {
   const { log } = options
   const limits = { ...serverLimits, ...options.limits }
@@ -81,10 +83,10 @@ export function bareApp(options: BareOptions): FastifyInstance {
     bodyLimit: pipeLimits.bodyBytesMax,
     requestTimeout: limits.requestMs,
     connectionTimeout: limits.silenceMs,
-    // Sensors keep their connection between heartbeats; proxies in between give up after 60 s.
+    // Sensors keep their connection between heartbeats; proxies close it after 60 s.
     keepAliveTimeout: 65_000,
     forceCloseConnections: true,
-    // URLs that cannot be decoded, and parameters that are too long: before any hook, and not beyond the promise of one form.
+    // URLs that cannot be decoded, and parameters that are too long, fail before any hook, and get a problem too.
     frameworkErrors: (error, _request, reply) => {
       void sendProblem(reply as unknown as FastifyReply, problemOf(error))
     },
@@ -101,7 +103,7 @@ export function bareApp(options: BareOptions): FastifyInstance {
   app.decorateRequest('grant')
   app.decorateRequest('refusal', null)
   app.removeAllContentTypeParsers()
-  // Whatever a client calls it, the API speaks JSON; an empty body is no body.
+  // Every body is parsed as JSON, whatever its content type; an empty body counts as absent.
   app.addContentTypeParser(
     '*',
     { parseAs: 'buffer' },
@@ -111,13 +113,13 @@ export function bareApp(options: BareOptions): FastifyInstance {
     },
   )
   app.addHook('onSend', async (_request, reply) => void makeSafe(reply))
-  // By the route that was found, not by the URL: the router also takes `/%61pi/…` and `http://host/api/…`.
+  // Checks the matched route, not the URL: the router also accepts `/%61pi/…` and `http://host/api/…`.
   app.addHook('onRequest', async (request, reply) => {
     const route = request.routeOptions.url
     if (route === undefined ? request.url.startsWith(base) : route.startsWith(base)) await options.admit(request, reply)
   })
   app.setNotFoundHandler(async (request) => {
-    throw new Terminal(`there is no ${request.method} ${request.url.split('?')[0]!.slice(0, 200)}`, {
+    throw new Terminal(`${request.method} ${request.url.split('?')[0]!.slice(0, 200)} does not exist`, {
       code: 'not_found',
     })
   })
@@ -125,18 +127,18 @@ export function bareApp(options: BareOptions): FastifyInstance {
     const problem = problemOf(error)
     request.refusal = problem.code
     if (problem.status >= 500 && problem.code === 'internal')
-      log.error({ err: error, method: request.method, path: request.routeOptions.url }, 'a request failed')
+      log.error({ err: error, method: request.method, path: request.routeOptions.url }, 'request failed')
     const after = retryAfter(error)
     if (after !== undefined) void reply.header('retry-after', after)
     if (problem.status === 401) void reply.header('www-authenticate', 'Bearer')
-    // A client whose body was not read to its end cannot use this connection again.
+    // The body was not read to its end, so the connection cannot be reused.
     if (problem.status === 413 || problem.status === 415) void reply.header('connection', 'close')
     return sendProblem(reply, problem)
   })
   return app
 }
 
-/** An API answers programs: nothing of it is to be shown, framed, sniffed or kept by a browser. */
+/** A browser must not display, frame, sniff or store answers of the API. */
 const safeHeaders = {
   'x-content-type-options': 'nosniff',
   'cache-control': 'no-store',
@@ -150,7 +152,7 @@ function makeSafe(reply: FastifyReply): FastifyReply {
   return reply
 }
 
-/** As bytes, so that nothing adds a charset, which this type does not have; and safe also where no hook has run. */
+/** Sends bytes, so that no charset is added, and sets the headers itself, because hooks may not have run. */
 function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply {
   return makeSafe(reply)
     .code(problem.status)

@@ -1,24 +1,22 @@
 /**
- * Who may ask. Always: keys are kept as hashes and looked up by hash, so that timing tells nothing of a key; a request without
- * one is refused before its body is read; a key that names a view or a project reaches only what it names. What a role may do is
- * in roles.ts, where keys come from is left to whoever composes the server.
+ * API keys of requests. Keys are stored and looked up as hashes, so that timing reveals nothing about a key. A key that
+ * names a view or a project can reach only that one. roles.ts says what a role may do.
  */
 import { createHash } from 'node:crypto'
-import { InvalidInput, Terminal } from '@bellwether/protocol'
-import type { KeyRole } from '../kernel/access/api-keys.js'
+import { InvalidInput, Terminal, type KeyRole } from '@bellwether/protocol'
 
 export interface Grant {
-  /** Who it is, in logs and in the audit log. Never the key itself. */
+  /** Identifies the key in logs and in the audit log. Never the secret itself. */
   readonly keyId: string
   readonly role: KeyRole
   readonly name?: string
-  /** The view whose pipe this key feeds; undefined for a key that feeds none. */
+  /** The view that this key feeds, if any. */
   readonly view: string | undefined
-  /** The only project that it reaches; undefined: see `reaches`. */
+  /** The only project that it can reach; undefined: see `reaches`. */
   readonly project?: string | undefined
-  /** Whether it reaches a view. */
+  /** Whether it can reach a view. */
   may(view: string): boolean
-  /** Whether it reaches a project. */
+  /** Whether it can reach a project. */
   reaches(project: string): boolean
 }
 
@@ -27,16 +25,16 @@ export interface Keys {
 }
 
 const hash = (key: string) => createHash('sha256').update(key).digest('base64')
-// Shorter ones can be guessed; longer ones are a mistake.
+// A shorter key can be guessed; a longer one is a mistake.
 const lengths = { min: 8, max: 512 } as const
 
-/** One or more keys a view. */
+/** One or more keys per view. */
 export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>): Keys {
   const grants = new Map<string, Grant>()
   for (const [view, key] of pairs) {
     if (key.length < lengths.min || key.length > lengths.max || !/^[\x21-\x7e]+$/.test(key)) {
       throw new InvalidInput(
-        `the key of view ${view} must be ${lengths.min} to ${lengths.max} visible ASCII characters`,
+        `The key of view "${view}" must be ${lengths.min} to ${lengths.max} visible ASCII characters`,
         {
           code: 'invalid_key',
         },
@@ -45,16 +43,16 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
     const hashed = hash(key)
     const taken = grants.get(hashed)
     if (taken !== undefined && taken.view !== view) {
-      throw new InvalidInput(`views ${taken.view} and ${view} have the same key`, {
+      throw new InvalidInput(`Views "${taken.view}" and "${view}" have the same key`, {
         code: 'invalid_key',
-        hint: 'the key says which view a sensor feeds: give each view its own',
+        hint: 'the key selects the view that a sensor feeds: use one key per view',
       })
     }
     grants.set(hashed, {
       keyId: `view:${view}`,
       role: 'sensor',
       view,
-      may: (asked) => asked === view,
+      may: (other) => other === view,
       reaches: () => false,
     })
   }
@@ -63,29 +61,29 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
 
 type Headers = Readonly<Record<string, string | readonly string[] | undefined>>
 
-/** The key that a request brings; undefined: none, or nothing that could be one. */
+/** The key of a request, if it has one. */
 export function keyIn(headers: Headers): string | undefined {
   const bearer = /^Bearer +(\S+)$/i.exec(String(headers['authorization'] ?? ''))?.[1]
-  const told = headers['x-api-key'] ?? bearer
-  return typeof told === 'string' && told !== '' ? told : undefined
+  const key = headers['x-api-key'] ?? bearer
+  return typeof key === 'string' && key !== '' ? key : undefined
 }
 
 export async function authorize(keys: Keys, headers: Headers): Promise<Grant> {
   const key = keyIn(headers)
   const grant = key === undefined || key.length > lengths.max ? undefined : await keys.grant(key)
   if (grant !== undefined) return grant
-  throw new Terminal(key === undefined ? 'this needs a key' : 'this key is not known here', {
+  throw new Terminal(key === undefined ? 'This request needs a key' : 'The key is unknown or revoked', {
     code: 'unauthorized',
-    hint: 'send it as X-API-Key, or as Authorization: Bearer …',
+    hint: 'send a valid key as X-API-Key, or as Authorization: Bearer …',
   })
 }
 
 export function mustReach(grant: Grant, view: string): void {
   if (grant.may(view)) return
-  throw new Terminal('this key belongs to another view', { code: 'forbidden' })
+  throw new Terminal('This key cannot reach the view', { code: 'forbidden' })
 }
 
 export function fedBy(grant: Grant): string {
   if (grant.view !== undefined) return grant.view
-  throw new Terminal('this key feeds no view', { code: 'forbidden', hint: 'use the key of a sensor' })
+  throw new Terminal('This key feeds no view', { code: 'forbidden', hint: 'use a key with role sensor' })
 }

@@ -1,6 +1,6 @@
 /**
- * Bodies: JSON, also gzipped, with a limit before and after unzipping, so that a small body cannot become a large one.
- * Unzipping happens off the event loop; parsing is bounded by the limit.
+ * Reads request bodies: JSON, optionally compressed. The limit applies before and after decompression, so that a small body
+ * cannot become a large one. Decompression runs off the event loop.
  */
 import { isUtf8 } from 'node:buffer'
 import { promisify } from 'node:util'
@@ -15,28 +15,28 @@ const unzip: Readonly<Record<string, (bytes: Buffer, options: { maxOutputLength:
 export async function readJson(bytes: Buffer, encoding: string | undefined): Promise<unknown> {
   const plain = encoding === undefined || encoding === 'identity' ? bytes : await unzipped(bytes, encoding)
   if (plain.length === 0) return undefined
-  if (!isUtf8(plain)) throw new InvalidInput('the body is not UTF-8', { code: 'not_utf8' })
+  if (!isUtf8(plain)) throw new InvalidInput('The body is not UTF-8', { code: 'not_utf8' })
   try {
     return JSON.parse(plain.toString('utf8'))
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    throw new InvalidInput('the body is not JSON', { code: 'not_json', cause: error })
+    throw new InvalidInput('The body is not JSON', { code: 'not_json', cause: error })
   }
 }
 
 async function unzipped(bytes: Buffer, encoding: string): Promise<Buffer> {
   const unpack = unzip[encoding.toLowerCase()]
   if (unpack === undefined) {
-    throw new Terminal(`content-encoding ${JSON.stringify(encoding.slice(0, 40))} is not understood`, {
+    throw new Terminal(`Content-Encoding ${JSON.stringify(encoding.slice(0, 40))} is not supported`, {
       code: 'unsupported_encoding',
-      hint: 'gzip, deflate or none',
+      hint: 'use gzip, deflate or none',
     })
   }
   try {
     return await unpack(bytes, { maxOutputLength: pipeLimits.inflatedBytesMax })
   } catch (error) {
     const tooLarge = error instanceof RangeError || (error as { code?: unknown }).code === 'ERR_BUFFER_TOO_LARGE'
-    if (tooLarge) throw new Terminal('the body is too large once it is unzipped', { code: 'too_large', cause: error })
-    throw new InvalidInput(`the body is not ${encoding}`, { code: 'not_zipped', cause: error })
+    if (tooLarge) throw new Terminal('The decompressed body is too large', { code: 'too_large', cause: error })
+    throw new InvalidInput(`The body is not valid ${encoding}`, { code: 'not_zipped', cause: error })
   }
 }

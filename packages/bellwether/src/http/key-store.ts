@@ -1,7 +1,7 @@
 /**
- * The keys of the database, in memory. Always: every live key is here, so that a wrong one costs the database nothing; a revoked
- * or rotated one is good for `refreshMs` at most; while the database is away, whoever had a key keeps it. Hashes are compared in
- * constant time.
+ * Caches the database's API keys in memory. It holds every live key, so that an unknown key costs no query; a revoked or
+ * rotated key works for at most `refreshMs` longer; while the database is unavailable, known keys keep working. Hashes are
+ * compared in constant time.
  */
 import { timingSafeEqual } from 'node:crypto'
 import type { Clock, Log } from '@bellwether/base'
@@ -11,10 +11,10 @@ import { loop } from '../ports/loop.js'
 import type { Grant, Keys } from './auth.js'
 
 export interface KeyStore extends Keys {
-  /** The grant of a key by its id, while the key is good. */
+  /** The grant of a live key by its id. */
   byId(keyId: string): Grant | undefined
   refresh(): Promise<void>
-  /** Looks for changes until the signal fires. */
+  /** Refreshes until the signal fires. */
   run(signal: AbortSignal): Promise<void>
 }
 
@@ -22,15 +22,15 @@ export interface KeyStoreOptions {
   readonly db: Queryable
   readonly clock: Clock
   readonly log: Log
-  /** The only view that is served, if there is one: an admin's key can feed it. */
+  /** The only served view, if there is exactly one: an admin key can feed it. */
   readonly onlyView?: string | undefined
 }
 
-// How long a revoked key may still open the door: one small query every two seconds.
+// How long a revoked key may still work; costs one small query every two seconds.
 const refreshMs = 2_000
-// A key that was made a moment ago must work, and a flood of wrong ones must not become a flood of queries.
+// A new key must work at once, but a flood of unknown keys must not become a flood of queries.
 const unknownPauseMs = 250
-// "Last used" is for people: a minute is exact enough.
+// "Last used" is for people: one minute is precise enough.
 const touchMs = 60_000
 
 export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): KeyStore {
@@ -55,7 +55,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
     readAtMs = startedMs
   }
 
-  /** Those who ask meanwhile share one question. */
+  /** Concurrent callers share one query. */
   function refresh(): Promise<void> {
     reading ??= read().finally(() => (reading = undefined))
     return reading
@@ -78,7 +78,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
     refresh,
     byId: (keyId) => ids.get(keyId),
     run: (signal) =>
-      loop({ name: 'the look at the keys', intervalMs: refreshMs, clock, log, signal, steady: true }, async () => {
+      loop({ name: 'refresh API keys', intervalMs: refreshMs, clock, log, signal, steady: true }, async () => {
         await refresh()
         await touch()
       }),
@@ -87,7 +87,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
       let grant = find(hash)
       if (grant === undefined && clock.monotonicMs() - readAtMs >= unknownPauseMs) {
         await refresh().catch((error: unknown) => {
-          log.warn({ err: error }, 'the keys cannot be read; those known are still good')
+          log.warn({ err: error }, 'cannot read API keys; known keys stay valid')
           if (byHash.size === 0) throw error
         })
         grant = find(hash)
@@ -101,7 +101,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
 export function grantOf(key: LiveKey, onlyView?: string): Grant {
   const { view_name: view, project_id: project } = key
   const unlimited = view === null && project === null
-  // An admin's key without a limit can feed the only view there is; one that is limited to a project reaches no view at all.
+  // An unlimited admin key can feed the only view; a key limited to a project reaches no view.
   const fallback = project === null ? onlyView : undefined
   const feeds = key.role === 'sensor' ? (view ?? undefined) : key.role === 'admin' ? (view ?? fallback) : undefined
   return {
@@ -110,7 +110,7 @@ export function grantOf(key: LiveKey, onlyView?: string): Grant {
     role: key.role,
     view: feeds,
     project: project ?? undefined,
-    may: (asked) => unlimited || view === asked,
-    reaches: (asked) => unlimited || project === asked,
+    may: (other) => unlimited || view === other,
+    reaches: (other) => unlimited || project === other,
   }
 }

@@ -1,27 +1,27 @@
 /**
- * The dashboard's files for browsers: static, hashed, under the strictest policy. Always: `/` and everything under `/p/` get the one
- * page, which knows its own routes; nothing here reads or needs a key.
+ * Serves the dashboard's static files under a strict content security policy. `/` and everything under `/p/` get the same
+ * page, which routes in the browser. No key is needed.
  */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance } from 'fastify'
 
-/** What the page may do: load its own files, ask its own server. Everything that agents wrote is text to it. */
+/** The page may load its own files and call its own server. Text that agents wrote cannot run. */
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-// Their names change with their content.
+// File names change with the content.
 const assetsMs = 31_536_000_000
 
-/** The page itself at each of its own routes, so that a link to one of them, or a reload, finds it. */
+/** The page is served at each of its routes, so that links and reloads work. */
 const files = new Map([
   ['/', 'index.html'],
   ['/p/*', 'index.html'],
   ['/bell.svg', 'bell.svg'],
 ])
 
-/** Undefined: the dashboard is not built here. */
+/** Undefined if the dashboard is not built. */
 export function dashboardPages(folder: string): ((app: FastifyInstance) => Promise<void>) | undefined {
   if (!existsSync(join(folder, 'index.html'))) return undefined
   return async (app) => {
@@ -36,8 +36,6 @@ export function dashboardPages(folder: string): ((app: FastifyInstance) => Promi
       if (url === '/assets/*' || files.has(url ?? '')) void reply.header('content-security-policy', policy)
     })
     for (const [path, file] of files)
-      app.get(path, { schema: { hide: true } }, (_request, reply) =>
-        reply.header('cache-control', 'no-cache').sendFile(file, folder),
-      )
+      app.get(path, (_request, reply) => reply.header('cache-control', 'no-cache').sendFile(file, folder))
   }
 }

@@ -1,21 +1,11 @@
 /**
- * Errors on the wire: application/problem+json (RFC 9457) with our code and hint. The status comes from the error's code
- * or class, never from its text. What nobody foresaw is a 500 that says nothing of its inside, and is logged.
+ * Turns an error into a problem (application/problem+json). The status comes from the error's code or class, never from
+ * its text. An unexpected error becomes a 500 without details, and is logged.
  */
 import { STATUS_CODES } from 'node:http'
+import { defined } from '@bellwether/base'
 import { InvalidInput, Retryable, sessionObsolete, Terminal } from '@bellwether/protocol'
-
-export interface Problem {
-  readonly type: string
-  readonly title: string
-  readonly status: number
-  readonly code: string
-  /** What happened this time, for people. */
-  readonly detail: string
-  readonly hint?: string
-  /** Required result fields that a delivery lacks. */
-  readonly missing?: readonly string[]
-}
+import type { Problem } from '@bellwether/protocol/http'
 
 const statusByCode: Readonly<Record<string, number>> = {
   session_obsolete: sessionObsolete,
@@ -52,14 +42,12 @@ const statusByCode: Readonly<Record<string, number>> = {
   rate_limited: 429,
 }
 
-export const problemType = 'application/problem+json'
-
-/** A delivery that lacks what the task asked for. */
+/** A delivery lacks required result fields. */
 export class MissingFields extends InvalidInput {
   constructor(readonly missing: readonly string[]) {
-    super(`required result fields are missing: ${missing.join(', ')}`, {
+    super(`Required result fields are missing: ${missing.join(', ')}`, {
       code: 'missing_result_fields',
-      hint: 'deliver again with all of them, or with status failed',
+      hint: 'deliver again with all of them, or with status "failed"',
     })
   }
 }
@@ -71,8 +59,8 @@ export function statusOf(error: unknown): number {
     return error instanceof Retryable ? 503 : error instanceof InvalidInput ? 400 : 409
   }
   if (isUnfitForDatabase(error)) return 400
-  const told = (error as { statusCode?: unknown } | null)?.statusCode
-  return typeof told === 'number' && told >= 400 && told < 500 ? told : 500
+  const status = (error as { statusCode?: unknown } | null)?.statusCode
+  return typeof status === 'number' && status >= 400 && status < 500 ? status : 500
 }
 
 export function problemOf(error: unknown): Problem {
@@ -80,49 +68,32 @@ export function problemOf(error: unknown): Problem {
   if (error instanceof Terminal || error instanceof Retryable) {
     return {
       ...problem(status, error.code, error.message),
-      ...(error.hint === undefined ? {} : { hint: error.hint }),
-      ...(error instanceof MissingFields ? { missing: error.missing } : {}),
+      ...defined({ hint: error.hint, missing: error instanceof MissingFields ? error.missing : undefined }),
     }
   }
   if (isUnfitForDatabase(error))
-    return problem(status, 'invalid_request', 'a value cannot be stored: too large, or no text')
-  if (isValidation(error)) return problem(400, 'invalid_request', sentence(error))
-  // Fastify's own refusals: a body that is too large, a URL that cannot be decoded.
+    return problem(status, 'invalid_request', 'A value cannot be stored: it is out of range, or not valid text')
+  // Fastify's own errors: a body that is too large, a URL that cannot be decoded.
   const code = status === 500 ? 'internal' : status === 413 ? 'too_large' : status === 404 ? 'not_found' : 'bad_request'
-  const said = status === 500 || !(error instanceof Error) ? 'something went wrong inside' : error.message
-  return problem(status, code, said.slice(0, saidMax))
+  const detail =
+    status === 500 || !(error instanceof Error) ? 'Internal error; the server’s log has the details' : error.message
+  return problem(status, code, detail.slice(0, detailMax))
 }
 
-// Some of it is the client's own, given back.
-const saidMax = 500
+// It may repeat the client's own text.
+const detailMax = 500
 
 function problem(status: number, code: string, detail: string): Problem {
   const title = STATUS_CODES[status] ?? (status === sessionObsolete ? 'Session Obsolete' : 'Refused')
   return { type: `urn:bellwether:problem:${code}`, title, status, code, detail }
 }
 
-/** Class 22 of SQLSTATE is about data, and the data came from outside: a number out of range, half a character. */
+/** SQLSTATE class 22: the request's data does not fit, such as a number out of range or an unpaired surrogate. */
 function isUnfitForDatabase(error: unknown): boolean {
   return error instanceof Error && 'code' in error && ['22003', '22021', '22P05', '22P02'].includes(String(error.code))
 }
 
-interface Validation {
-  readonly validation: readonly { readonly instancePath?: string; readonly message?: string }[]
-  readonly validationContext?: string
-}
-
-function isValidation(error: unknown): error is Validation {
-  return error instanceof Error && 'validation' in error && Array.isArray(error.validation)
-}
-
-/** One sentence about what is wrong with a request. */
-function sentence({ validation, validationContext }: Validation): string {
-  const [first] = validation
-  const where = first?.instancePath === undefined || first.instancePath === '' ? '' : ` at ${first.instancePath}`
-  return `the ${validationContext ?? 'request'} is wrong${where}: ${first?.message ?? 'unreadable'}`.slice(0, saidMax)
-}
-
-/** Whole seconds after which the same request may succeed, for Retry-After. */
+/** Seconds after which the request may succeed, for Retry-After. */
 export function retryAfter(error: unknown): string | undefined {
   return error instanceof Retryable ? String(Math.max(1, Math.ceil(error.afterMs / 1_000))) : undefined
 }

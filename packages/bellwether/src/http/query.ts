@@ -1,9 +1,4 @@
-/**
- * Query strings: percent-decoded as bytes, so that a path with a name that is not UTF-8 can be asked for (`%FF`), and read
- * with schemas that accept what people type (`true`, `1`).
- */
-import { InvalidInput } from '@bellwether/protocol'
-import { z } from 'zod'
+/** Parses query strings. Values are percent-decoded as bytes, so that a path whose name is not UTF-8 can be requested (`%FF`). */
 import { textOf } from '../view/tree/path.js'
 
 // More parameters than any route has, fewer than a flood needs.
@@ -35,35 +30,4 @@ function decode(text: string): string {
     if (isEscape) from += 2
   }
   return textOf(bytes, 0, to)
-}
-
-export const yes = z
-  .string()
-  .transform((text) => /^(?:1|true|yes|on|)$/i.test(text))
-  .optional()
-
-export const whole = (min: number, max: number) =>
-  z
-    .string()
-    .regex(/^\d{1,15}$/)
-    .transform(Number)
-    .pipe(z.number().min(min).max(max))
-    .optional()
-
-export const secondsUpTo = (max: number) =>
-  z
-    .string()
-    .regex(/^\d{1,9}(?:\.\d{1,9})?$/)
-    .transform((text) => Math.min(Number(text), max))
-    .optional()
-
-/** What came from outside in the shape that was asked for, or one sentence about what is wrong with it. */
-export function read<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
-  const result = schema.safeParse(value)
-  if (result.success) return result.data
-  const issue = result.error.issues[0]
-  const where = issue === undefined || issue.path.length === 0 ? '' : ` at ${issue.path.join('.').slice(0, 200)}`
-  throw new InvalidInput(`the ${what} is wrong${where}: ${(issue?.message ?? 'unreadable').slice(0, 500)}`, {
-    code: 'invalid_request',
-  })
 }

@@ -1,15 +1,12 @@
-/**
- * How often somebody may ask: a token bucket for each name, in a map that cannot grow without end. Pure but for the clock's
- * reading that is handed in.
- */
+/** Rate limits: one token bucket per name, in a bounded map. Pure: the caller passes the time. */
 export interface Rate {
   readonly perSecond: number
-  /** How many may come at once after a quiet time. */
+  /** How many requests are allowed at once after a pause. */
   readonly burst: number
 }
 
 export interface Buckets {
-  /** Milliseconds to wait, or 0: go on. */
+  /** Milliseconds to wait; 0: the request is allowed. */
   take(name: string, nowMs: number): number
   readonly size: number
 }
@@ -19,7 +16,7 @@ interface Bucket {
   atMs: number
 }
 
-// A few megabytes. Whoever is forgotten starts with a full bucket: worth it for nobody, since it takes this many others.
+// A few megabytes. A dropped name starts with a full bucket, which takes this many other names to exploit.
 const namesMax = 20_000
 
 export function makeBuckets({ perSecond, burst }: Rate): Buckets {
@@ -32,7 +29,7 @@ export function makeBuckets({ perSecond, burst }: Rate): Buckets {
       const bucket = buckets.get(name) ?? { tokens: burst, atMs: nowMs }
       bucket.tokens = Math.min(burst, bucket.tokens + (Math.max(0, nowMs - bucket.atMs) * perSecond) / 1_000)
       bucket.atMs = nowMs
-      // The one asked for last stands last: the first in the map is the one longest not heard of.
+      // Moves the name to the end: the first name in the map is the least recently used.
       buckets.delete(name)
       buckets.set(name, bucket)
       if (buckets.size > namesMax) buckets.delete(buckets.keys().next().value!)

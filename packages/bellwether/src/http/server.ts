@@ -1,32 +1,32 @@
 /**
- * The whole server: kernel, board, views, worker API and keys behind one door. Always: a request is admitted by rate, key, role and
- * reach before its body is read; writes that people make are in the audit log before they are answered; what the server cannot
- * store or follow is refused at the edge. Parts that were not handed in have no routes.
+ * The complete server: kernel, board, views, worker API and keys. A request is admitted by rate, key, role and reach before
+ * its body is read; audited writes are in the audit log before they are answered. A part that is not passed in has no
+ * routes.
  */
 import type { Random } from '@bellwether/base'
-import swagger, { type SwaggerTransform } from '@fastify/swagger'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { writeAudit, type AuditEntry } from '../kernel/access/audit-log.js'
+import { pingDatabase } from '../kernel/reads/database.js'
 import { coalesce } from '../kernel/coalesce.js'
 import type { Fusion } from '../view/fusion.js'
-import { base, bareApp, type ServerLimits } from './app.js'
+import { withTimeout } from '../ports/retry.js'
+import { apiOf, base } from './api.js'
+import { bareApp, type ServerLimits } from './app.js'
 import { authorize, keyIn, type Grant } from './auth.js'
 import type { KeyStore } from './key-store.js'
-import { sessionCookie, sessionGrant, type Logins } from './browser-sessions.js'
+import { sessionGrant, type BrowserSessions } from './browser-sessions.js'
 import { makeBuckets, type Buckets, type Rate } from './rate-limit.js'
-import { isAudited, permit } from './roles.js'
+import { isAudited, mustReachProject, permit } from './roles.js'
 import { agentRoutes } from './routes/agents.js'
 import { batchRoutes } from './routes/batches.js'
 import { boardRoutes, type BoardParts } from './routes/board.js'
 import { cardRoutes } from './routes/cards.js'
 import { eventRoutes } from './routes/events.js'
-import { componentRoutes, type ComponentParts } from './routes/health.js'
+import { healthRoutes, type HealthParts } from './routes/health.js'
 import { keyRoutes } from './routes/keys.js'
-import { loginPage, loginPath, loginRoutes } from './routes/browser-sessions.js'
+import { browserSessionRoutes, loginPath } from './routes/browser-sessions.js'
 import { pipeRoutes } from './routes/pipe.js'
-import { statusRoutes } from './routes/status.js'
 import { toolCallRoutes } from './routes/tool-calls.js'
 import { turnRoutes } from './routes/turns.js'
 import { viewRoutes } from './routes/views.js'
@@ -34,16 +34,15 @@ import { workerRoutes, type WorkerParts } from './routes/workers.js'
 
 export interface ServerOptions extends WorkerParts {
   readonly keys: KeyStore
-  readonly logins: Logins
+  readonly browserSessions: BrowserSessions
   readonly random: Random
+  /** Whether other machines can reach the server. */
   readonly isPublic: boolean
   readonly board?: BoardParts | undefined
   readonly fusion?: Fusion | undefined
-  /** The processes of this house that are supervised, for whoever asks how it is. */
-  readonly parts?: ComponentParts['parts']
-  /** The house's own numbers, as Prometheus reads them. */
-  readonly metrics?: () => Promise<string>
-  /** Pages for people: routes outside the API, which need no key and say their own policy for browsers. */
+  readonly parts?: HealthParts['parts']
+  readonly metrics?: HealthParts['metrics']
+  /** The dashboard: routes outside the API, without a key, with their own browser policy. */
   readonly pages?: ((app: FastifyInstance) => Promise<void>) | undefined
   readonly rate?: Rate
   readonly limits?: Partial<ServerLimits>
@@ -51,68 +50,71 @@ export interface ServerOptions extends WorkerParts {
 
 export interface RouteName {
   readonly method: string
-  /** As declared: `/api/v1/projects/:project/…`. */
+  /** For example `/api/v1/projects/:project/turns`. */
   readonly url: string
 }
 
 export interface Server {
   readonly app: FastifyInstance
-  /** Every route there is, once the app is ready. */
+  /** All routes, once the app is ready. */
   readonly routes: readonly RouteName[]
-  /** Nothing new is taken in; resolves when what is under way has been answered, or after `graceMs`. */
+  /** Refuses new requests; resolves when all open requests were answered, or after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
 
-// Ten times what a busy dashboard and a fleet's client ask; one runaway loop is stopped by it.
-const usualRate: Rate = { perSecond: 1_000, burst: 2_000 }
-// An address may hold several keys, or be a proxy.
+// Ten times the rate of a busy dashboard and a fleet's client; stops a runaway loop.
+const defaultRate: Rate = { perSecond: 1_000, burst: 2_000 }
+// An address may use several keys, or be a proxy.
 const addressFactor = 5
-// Nobody guesses 256 bits; whoever tries is only kept from making noise.
+// A key of 256 bits cannot be guessed; the limit keeps the log quiet.
 const wrongKeys: Rate = { perSecond: 20, burst: 200 }
-// Deeper than any honest body; PostgreSQL, and every recursion behind it, is spared the rest.
+// Deeper than any real body; protects PostgreSQL and every recursive function.
 const depthMax = 70
 const audits = { max: 500, inFlight: 2, queueMax: 10_000 }
 const pathMax = 1_000
-/** What the API is like is no secret. */
+// A database that answers more slowly cannot serve requests either.
+const probeMs = 2_000
+/** Needs no key: the description of the API is public. */
 const description = `${base}/openapi.json`
 
 export function makeServer(options: ServerOptions): Server {
   const { clock, log, kernel, keys, fusion, board } = options
-  const rate = options.rate ?? usualRate
+  const rate = options.rate ?? defaultRate
   const byKey = makeBuckets(rate)
   const byAddress = makeBuckets({ perSecond: rate.perSecond * addressFactor, burst: rate.burst * addressFactor })
   const wrongByAddress = makeBuckets(wrongKeys)
   let draining = false
   let open = 0
   let closed = () => {}
-  let describe: SwaggerTransform | undefined
   const routes: RouteName[] = []
 
   function limit(buckets: Buckets, name: string): void {
     const waitMs = buckets.take(name, clock.monotonicMs())
-    if (waitMs > 0) throw new Retryable('too many requests', { code: 'rate_limited', afterMs: waitMs })
+    if (waitMs > 0) throw new Retryable('Too many requests', { code: 'rate_limited', afterMs: waitMs })
   }
 
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     if (draining) {
       void reply.header('connection', 'close')
-      throw new Retryable('the server is stopping', { code: 'draining', afterMs: 1_000 })
+      throw new Retryable('The server is shutting down', { code: 'draining', afterMs: 1_000 })
     }
     limit(byAddress, request.ip)
     const route = request.routeOptions.url
     if (route === description) return
-    request.grant = await known(request)
+    request.grant = await grantOf(request)
     limit(byKey, request.grant.keyId)
     if (route === undefined) return
     const params = request.params as Record<string, string>
     permit(request.grant, { method: request.method, route: route.slice(base.length), params })
   }
 
-  /** By its key; a browser without one by its session. */
-  async function known(request: FastifyRequest): Promise<Grant> {
+  /** By the key, or for a browser by its session. */
+  async function grantOf(request: FastifyRequest): Promise<Grant> {
     const { headers, method } = request
     const hasKey = keyIn(headers) !== undefined
-    const session = hasKey ? undefined : sessionGrant(options.logins, (keyId) => keys.byId(keyId), method, headers)
+    const session = hasKey
+      ? undefined
+      : sessionGrant(options.browserSessions, (keyId) => keys.byId(keyId), method, headers)
     if (session !== undefined) return session
     try {
       return await authorize(keys, headers)
@@ -123,7 +125,6 @@ export function makeServer(options: ServerOptions): Server {
   }
 
   const app = bareApp({ log, limits: options.limits, admit })
-  app.setValidatorCompiler(validatorCompiler)
   app.addHook('onRoute', ({ method, url }) => void routes.push(...[method].flat().map((one) => ({ method: one, url }))))
   app.addHook('onRequest', async (_request, reply) => {
     open += 1
@@ -135,17 +136,17 @@ export function makeServer(options: ServerOptions): Server {
   app.addHook('preValidation', checkShape)
   app.addHook('onSend', (request, reply) => audit(request, reply))
 
-  const writeDeed = coalesce(async (deeds: readonly AuditEntry[]) => {
-    await writeAudit(kernel.db, deeds)
-    return deeds
+  const writeEntry = coalesce(async (entries: readonly AuditEntry[]) => {
+    await writeAudit(kernel.db, entries)
+    return entries
   }, audits)
 
-  /** What was done is done: an audit log that cannot be written is told, and keeps nobody from the answer. */
+  /** The request has taken effect: a failure to write the audit log is logged, and the answer is still sent. */
   async function audit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const route = request.routeOptions.url
     if (route === undefined || request.grant === undefined) return
     if (route !== loginPath && !isAudited(request.method, route.slice(base.length))) return
-    const deed: AuditEntry = {
+    const entry: AuditEntry = {
       actor: request.grant.keyId,
       role: request.grant.role,
       address: request.ip,
@@ -154,58 +155,48 @@ export function makeServer(options: ServerOptions): Server {
       status: reply.statusCode,
       code: request.refusal,
     }
-    await writeDeed(deed).catch((error: unknown) => log.error({ err: error, deed }, 'the audit log cannot be written'))
+    await writeEntry(entry).catch((error: unknown) => log.error({ err: error, entry }, 'cannot write the audit log'))
   }
 
-  app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: { title: 'Bellwether', version: '1', description: 'Runs a fleet of AI agents so that every turn ends.' },
-      components: {
-        securitySchemes: {
-          key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
-          bearer: { type: 'http', scheme: 'bearer' },
-          session: { type: 'apiKey', in: 'cookie', name: sessionCookie },
-        },
-      },
-      security: [{ key: [] }, { bearer: [] }, { session: [] }],
-    },
-    transform: (document) => describe!(document),
-  })
-  // Behind the plugin above, which sees only routes that come after it.
-  app.register(async (root) => {
-    statusRoutes(root.withTypeProvider<ZodTypeProvider>(), {
-      ...options,
-      db: kernel.db,
-      draining: () => draining,
-    })
-    loginPage(root.withTypeProvider<ZodTypeProvider>(), options)
-    await options.pages?.(root)
-    await root.register(
-      async (scope) => {
-        const api = scope.withTypeProvider<ZodTypeProvider>()
-        for (const routes of [agentRoutes, turnRoutes, toolCallRoutes, batchRoutes, cardRoutes, eventRoutes])
-          routes(api, options)
-        workerRoutes(api, options)
-        keyRoutes(api, options)
-        loginRoutes(api, options.logins)
-        if (board !== undefined)
-          await api.register(async (inner) => boardRoutes(inner.withTypeProvider<ZodTypeProvider>(), board, kernel.db))
-      },
-      { prefix: base },
+  /** Whether the database answers. */
+  const readiness = async () => {
+    const probe = withTimeout(clock, probeMs, 'the database probe', pingDatabase(kernel.db))
+    const database = await probe.then(
+      () => true,
+      () => false,
     )
-    componentRoutes(root, base, options)
+    return { database, draining }
+  }
+  const admitMetrics = async (headers: FastifyRequest['headers']) => {
+    if (options.isPublic) await authorize(keys, headers)
+  }
+
+  app.register(async (root) => {
+    const api = apiOf(root)
+    healthRoutes(api, { ...options, readiness, admitMetrics })
+    await options.pages?.(root)
+    for (const routes of [agentRoutes, turnRoutes, toolCallRoutes, batchRoutes, cardRoutes, eventRoutes])
+      routes(api, options)
+    workerRoutes(api, options)
+    keyRoutes(api, options)
+    browserSessionRoutes(api, options)
+    if (board !== undefined)
+      await root.register(async (scope) => {
+        scope.addHook('onRequest', async ({ grant }) => mustReachProject(grant, board.projectId))
+        boardRoutes(apiOf(scope), board, kernel.db)
+      })
     if (fusion !== undefined) {
       const parts = { fusion, signal: options.signal }
-      pipeRoutes(root, `${base}/pipe`, parts)
-      viewRoutes(root, `${base}/views`, parts)
+      pipeRoutes(api, parts)
+      viewRoutes(api, parts)
     }
-    for (const path of ['/openapi.json', description])
-      root.get(path, { schema: { hide: true } }, async () => {
-        // Loaded by the first who asks: a house at rest does not carry it.
-        describe ??= (await import('./openapi/describe.js')).describeRoute
-        return root.swagger()
-      })
+    const describe = async () => {
+      const { describeApi } = await import('./openapi.js')
+      const served = new Set(routes.map(({ method, url }) => `${method} ${url.replace(base, '')}`))
+      return describeApi((key) => served.has(key))
+    }
+    api('GET /openapi.json', describe)
+    root.get(description, describe)
   })
 
   return {
@@ -224,21 +215,21 @@ export function makeServer(options: ServerOptions): Server {
   }
 }
 
-/** The pipe and the views check their own: names there may be any bytes, and rows come by the thousand. */
-const checksItself = [`${base}/pipe`, `${base}/views`]
+/** File names may be any bytes, and rows come by the thousand: the pipe and the views check their own values. */
+const unchecked = [`${base}/pipe`, `${base}/views`]
 
 async function checkShape(request: FastifyRequest): Promise<void> {
   const route = request.routeOptions.url
-  if (route === undefined || checksItself.some((part) => route.startsWith(part))) return
+  if (route === undefined || unchecked.some((part) => route.startsWith(part))) return
   for (const named of [request.params, request.query] as readonly Record<string, string>[])
     for (const [name, value] of Object.entries(named ?? {}))
       if (value.includes('\0') || !value.isWellFormed())
-        throw new InvalidInput(`${name.slice(0, 40)} is not text`, { code: 'invalid_request' })
+        throw new InvalidInput(`Invalid "${name.slice(0, 40)}": it contains NUL or an unpaired surrogate`, {
+          code: 'invalid_request',
+        })
   if (request.method === 'GET' || request.method === 'HEAD') return
-  // Nothing is as good as an empty object: what is needed is then named as missing.
-  request.body ??= {}
   if (isDeeper(request.body, depthMax))
-    throw new InvalidInput(`the body is nested more than ${depthMax} levels deep`, {
+    throw new InvalidInput(`The body is nested more than ${depthMax} levels deep`, {
       code: 'content_too_deep',
       hint: 'flatten it',
     })

@@ -1,48 +1,102 @@
 /**
- * Server-sent events over a bare response. A reader that does not read is waited for, never buffered for; one that is gone
- * fires the signal.
+ * Server-sent events: follows a source of events for one reader. A slow reader is waited for and never buffered for; a
+ * reader that disconnects aborts the signal. Where a stream starts, and what it carries, is for its route to say.
  */
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
+import { linkAbort, type Clock, type Log } from '@bellwether/base'
+import { Retryable } from '@bellwether/protocol'
+import type { FastifyReply } from 'fastify'
 
-export interface EventStreamOut {
-  readonly signal: AbortSignal
-  send(event: { readonly id?: string; readonly event: string; readonly data: unknown }): Promise<void>
-  /** Nothing for the reader, something for whoever cuts silent connections; `id`: where a reader that comes back goes on. */
-  ping(id?: string): Promise<void>
-  end(): void
+export interface StreamEvent {
+  readonly id: string
+  readonly event: string
+  readonly data: unknown
 }
 
-export function openEventStream(response: ServerResponse, signal: AbortSignal): EventStreamOut {
-  const gone = new AbortController()
-  const abort = () => gone.abort()
-  response.once('close', abort)
-  response.once('error', abort)
-  signal.addEventListener('abort', abort, { once: true })
+/** One reader's way through a source. */
+export interface Stream {
+  /** The next events in order; `more`: ask again at once. */
+  next(signal: AbortSignal): Promise<{ readonly events: readonly StreamEvent[]; readonly more: boolean }>
+  /** Resolves when there may be more events, or when the signal fires. */
+  wait(signal: AbortSignal): Promise<void>
+  /** Where a reader that reconnects continues; sent with each ping. */
+  readonly position?: string
+  close?(): void
+}
+
+export interface StreamPorts {
+  readonly clock: Clock
+  readonly log: Log
+  /** Ends all streams when the server stops. */
+  readonly signal: AbortSignal
+}
+
+const pingMs = 15_000 // well below the silence after which proxies close a connection
+const readersMax = 256 // each is a connection that looks at every event
+
+/** Serves the readers of one route. `open` runs before the answer starts, so that its errors become problems. */
+export function serveStream(name: string, { clock, log, signal }: StreamPorts) {
+  let readers = 0
+  return async (reply: FastifyReply, open: () => Stream | Promise<Stream>): Promise<FastifyReply> => {
+    if (readers >= readersMax)
+      throw new Retryable(`Too many readers follow the ${name}: at most ${readersMax}`, {
+        code: 'busy',
+        afterMs: 5_000,
+      })
+    readers += 1
+    let stream: Stream | undefined
+    try {
+      stream = await open()
+      reply.hijack()
+      await follow(stream, reply.raw, signal, clock)
+    } catch (error) {
+      if (!reply.sent) throw error
+      log.error({ err: error, stream: name }, 'event stream failed')
+      reply.raw.destroy()
+    } finally {
+      stream?.close?.()
+      readers -= 1
+    }
+    return reply
+  }
+}
+
+async function follow(stream: Stream, response: ServerResponse, stopping: AbortSignal, clock: Clock): Promise<void> {
+  const reader = linkAbort(stopping)
+  const disconnected = () => reader.abort()
+  response.once('close', disconnected)
+  response.once('error', disconnected)
   response.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-store',
     connection: 'keep-alive',
     'x-accel-buffering': 'no',
-    // Hooks do not see a bare response.
+    // Hooks do not see a hijacked response.
     'x-content-type-options': 'nosniff',
     'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
   })
-  response.write(': hello\n\n')
+  const { signal } = reader
   async function write(text: string): Promise<void> {
-    if (gone.signal.aborted || response.write(text)) return
-    await once(response, 'drain', { signal: gone.signal }).catch((error: unknown) => {
-      if (!gone.signal.aborted) throw error
+    if (signal.aborted || response.write(text)) return
+    await once(response, 'drain', { signal }).catch((error: unknown) => {
+      if (!signal.aborted) throw error
     })
   }
-  return {
-    signal: gone.signal,
-    send: ({ id, event, data }) =>
-      write(`${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`),
-    ping: (id) => write(`: still here\n${id === undefined ? '' : `id: ${id}\n`}\n`),
-    end() {
-      signal.removeEventListener('abort', abort)
-      response.end()
-    },
+  await write(': hello\n\n')
+  let pingedMs = clock.monotonicMs()
+  while (!signal.aborted) {
+    const { events, more } = await stream.next(signal)
+    for (const { id, event, data } of events)
+      await write(`id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`)
+    if (more) continue
+    const quiet = linkAbort(signal)
+    await Promise.race([stream.wait(quiet.signal), clock.sleep(pingMs, quiet.signal)])
+    quiet.abort()
+    if (clock.monotonicMs() - pingedMs < pingMs) continue
+    pingedMs = clock.monotonicMs()
+    await write(`: still here\n${stream.position === undefined ? '' : `id: ${stream.position}\n`}\n`)
   }
+  reader.release()
+  response.end()
 }

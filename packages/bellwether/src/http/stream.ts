@@ -1,20 +1,20 @@
 /**
- * Long answers in pieces: a small one is sent whole, a large one streams, giving the event loop away after each piece and
- * waiting for a slow reader instead of piling up memory for it.
+ * Sends long answers in pieces. A small answer is one write; a large one streams, yields to the event loop after each piece
+ * and waits for a slow reader instead of buffering for it.
  */
 import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { yieldToEventLoop } from '../view/ingest/serial-queue.js'
 
-// A millisecond or two of writing: below that streaming costs more than it saves.
-const wholeBytes = 512 * 1_024
-// Of a search that finds nothing yet, each piece is a look at many entries.
-const wholePieces = 4
+// One to two milliseconds of rendering: below it, streaming costs more than it saves.
+const atOnceBytes = 512 * 1_024
+// A search that finds nothing yields empty pieces, each after visiting many entries.
+const atOncePieces = 4
 
 export function sendPieces(reply: FastifyReply, pieces: Generator<Buffer>): FastifyReply {
   const first: Buffer[] = []
   let bytes = 0
-  while (first.length < wholePieces && bytes < wholeBytes) {
+  while (first.length < atOncePieces && bytes < atOnceBytes) {
     const next = pieces.next()
     if (next.done === true) return json(reply).send(first.length === 1 ? first[0] : Buffer.concat(first))
     first.push(next.value)

@@ -1,7 +1,6 @@
 /**
- * What is shown of a task besides its words: what it waits for as a word that programs read, where its recovery stands, how much of its
- * budget is used, its place in the line and what it cost. Always: derived from the board's own rules, never decided here. What its turns
- * cost is asked of the kernel, once for each that has ended.
+ * What the policies say about a task now: why it waits, its recovery, its budget, its place in the queue, and its cost.
+ * Everything is derived from the board's rules; nothing is decided here. The cost of an ended turn is read once.
  */
 import { Retryable } from '@bellwether/protocol'
 import { nextTask, type Choice } from '../board/tasks/next-task.js'
@@ -21,7 +20,7 @@ export interface BoardMoment {
   readonly rules: ReadyRules
   readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget'>
   readonly choice: Choice
-  /** The place of each task that is ready, from 1. */
+  /** The place of each ready task, from 1. */
   readonly places: ReadonlyMap<string, number>
 }
 
@@ -38,26 +37,26 @@ export function momentOf(
   return { state, nowMs, rules, policies, choice, places }
 }
 
-export function taskFacts(task: Task, moment: BoardMoment) {
-  const told = readiness(task, moment.state, moment.nowMs, moment.rules)
+export function taskStateOf(task: Task, moment: BoardMoment) {
+  const ready = readiness(task, moment.state, moment.nowMs, moment.rules)
   return {
-    waitCode: told.ready ? null : told.code,
-    waitUntil: told.ready ? null : (told.until ?? null),
+    waitCode: ready.ready ? null : ready.code,
+    waitUntil: ready.ready ? null : (ready.until ?? null),
     recovery: recoveryNow(task, moment.policies.recovery),
     budget: budgetNow(task, moment.policies.budget),
-    next: told.ready ? placeOf(task, told.assignee, moment) : null,
+    next: ready.ready ? placeOf(task, ready.assignee, moment) : null,
   }
 }
 
-/** The decision that counts: that of the reason it is blocked for, else the one with the latest time limit. */
+/** The recovery for the reason that blocks the task, else the one with the latest deadline. */
 function recoveryNow(task: Task, policy: RecoveryPolicy) {
   if (task.status === 'done') return null
   const reason = textField(task, 'reasonCode')
   const latest = () => [...recoveriesOf(task).values()].toSorted((a, b) => b.deadlineTs - a.deadlineTs)[0]
   const entry = (reason === null ? undefined : recoveryOf(task, reason)) ?? latest()
   if (entry === undefined) return null
-  const { taskId: _taskId, ...facts } = entry
-  return { ...facts, maxAttempts: ruleFor(policy, entry.reasonCode).maxAttempts }
+  const { taskId: _taskId, ...recovery } = entry
+  return { ...recovery, maxAttempts: ruleFor(policy, entry.reasonCode).maxAttempts }
 }
 
 interface Share {
@@ -67,7 +66,7 @@ interface Share {
   readonly fraction: number
 }
 
-/** Of whoever is at it; when that one has used nothing yet, of whoever came nearest to a limit. */
+/** The budget of the current agent; if it has used nothing yet, of the agent that is nearest to a limit. */
 function budgetNow(task: Task, policy: BudgetPolicy) {
   const entries = [...budgetsOf(task).values()].map((entry) => ({ entry, ...sharesOf(entry, policy) }))
   const agent = (openRun(task)?.agent ?? task.assignee ?? '').trim().toLowerCase()
@@ -98,33 +97,33 @@ function placeOf({ taskId }: Task, assignee: string, { choice, places }: BoardMo
   const why =
     choice.taskId === taskId || choice.taskId === null
       ? choice.because
-      : `${place - 1} come first, ${choice.taskId} before all${other === undefined ? '' : `: ${other.why}`}`
+      : `${place - 1} ahead in the queue, ${choice.taskId} first${other === undefined ? '' : `: ${other.why}`}`
   return { place, of: places.size, assignee, why }
 }
 
 export interface TaskCosts {
-  /** Micros by the turn's id; turns of which nothing is known are not in it. */
+  /** Micros per turn; turns without a known cost are left out. */
   of(tasks: readonly Task[]): Promise<ReadonlyMap<string, number>>
 }
 
-// Some megabytes; who is forgotten is asked for again.
-const keptMax = 50_000
+// A few megabytes; a dropped cost is read again.
+const cachedMax = 50_000
 
-/** An ended turn's cost does not change any more: it is kept. */
+/** Caches the costs of ended turns, which do not change. */
 export function openTaskCosts(db: Queryable): TaskCosts {
-  const kept = new Map<string, number | undefined>()
+  const cached = new Map<string, number | undefined>()
   return {
     async of(tasks) {
       const runs = tasks.flatMap((task) => task.runs).filter((run) => run.agentTurnId !== undefined)
-      const wanted = runs.map((run) => run.agentTurnId!).filter((id) => !kept.has(id))
-      const asked = await orNothing(readCosts(db, [...new Set(wanted)]))
+      const wanted = runs.map((run) => run.agentTurnId!).filter((id) => !cached.has(id))
+      const fresh = await orNothing(readCosts(db, [...new Set(wanted)]))
       const costs = new Map<string, number>()
       for (const { agentTurnId, endedAt } of runs) {
-        const cost = asked.get(agentTurnId!) ?? kept.get(agentTurnId!)
+        const cost = fresh.get(agentTurnId!) ?? cached.get(agentTurnId!)
         if (cost !== undefined) costs.set(agentTurnId!, cost)
-        if (endedAt === undefined || asked === nothing || kept.has(agentTurnId!)) continue
-        kept.set(agentTurnId!, cost)
-        if (kept.size > keptMax) kept.delete(kept.keys().next().value!)
+        if (endedAt === undefined || fresh === nothing || cached.has(agentTurnId!)) continue
+        cached.set(agentTurnId!, cost)
+        if (cached.size > cachedMax) cached.delete(cached.keys().next().value!)
       }
       return costs
     },
@@ -133,17 +132,17 @@ export function openTaskCosts(db: Queryable): TaskCosts {
 
 const nothing: ReadonlyMap<string, never> = new Map<string, never>()
 
-/** A board is files: it is shown, without what the kernel knows, also while the database is away. */
-export async function orNothing<T>(asked: Promise<ReadonlyMap<string, T>>): Promise<ReadonlyMap<string, T>> {
+/** The board is made of files: while the database is unavailable, it is shown without what the kernel knows. */
+export async function orNothing<T>(reading: Promise<ReadonlyMap<string, T>>): Promise<ReadonlyMap<string, T>> {
   try {
-    return await asked
+    return await reading
   } catch (error) {
     if (error instanceof Retryable) return nothing
     throw error
   }
 }
 
-/** Null: nothing is known. */
+/** Null: no cost is known. */
 export function costOf(task: Task, costs: ReadonlyMap<string, number>): number | null {
   const known = task.runs.map((run) => costs.get(run.agentTurnId ?? '')).filter((cost) => cost !== undefined)
   return known.length === 0 ? null : known.reduce((sum, cost) => sum + cost, 0)

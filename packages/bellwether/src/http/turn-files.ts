@@ -1,25 +1,13 @@
 /**
- * Which files a turn may have changed, and how that is known. Always: what is only likely is called so. `claimed`: the deliverable names
- * it. `changed_meanwhile`: a view saw it modified between the turn's start and its end, and whoever else was at work then may have
- * done it. Bounded in what is looked at and in what is told; only views that the key reaches are asked.
+ * Lists the files that a turn may have changed. `claimed`: the deliverable names the file. `changed_meanwhile`: a view saw
+ * it modified while the turn ran, perhaps by another process. The search is bounded, and asks only views that the key can
+ * reach.
  */
 import { InvalidInput } from '@bellwether/protocol'
+import type { TurnFile } from '@bellwether/protocol/http'
 import type { Fusion } from '../view/fusion.js'
 import { flag, none, root, type NodeId, type Tree } from '../view/tree/tree.js'
 import type { View, ViewSource } from '../view/view.js'
-
-export interface TurnFile {
-  readonly path: string
-  readonly how: 'claimed' | 'changed_meanwhile'
-  readonly kind: 'file'
-  readonly view: string | null
-  readonly source_id: string | null
-  /** Whether a view has it; null: no view can tell. */
-  readonly found: boolean | null
-  readonly size: number | null
-  readonly modified_time: number | null
-  readonly integrity_suspect: boolean | null
-}
 
 export interface Span {
   /** Seconds since 1970. */
@@ -27,10 +15,10 @@ export interface Span {
   readonly to: number
 }
 
-// What a person looks through.
+// As many as a person reads.
 const filesMax = 200
-// A few milliseconds: entries whose directory has seen nothing since the start are not even looked at.
-const looksMax = 20_000
+// A few milliseconds. Directories without a change since the start are skipped.
+const visitsMax = 20_000
 const pathMax = 4_096
 
 export function filesOf(
@@ -45,34 +33,34 @@ export function filesOf(
   const claims = claimed(deliverable)
   const files: TurnFile[] = claims.paths.map((path) => lookedUp(path, ready))
   let { truncated } = claims
-  const told = new Set(files.map((file) => file.path))
-  const looks = { left: looksMax }
+  const listed = new Set(files.map((file) => file.path))
+  const visits = { left: visitsMax }
   for (const { view, source } of span === undefined ? [] : ready) {
-    for (const node of changedWithin(source.tree, span!, looks)) {
+    for (const node of changedWithin(source.tree, span!, visits)) {
       const path = source.tree.pathOf(node)
-      if (told.has(path)) continue
+      if (listed.has(path)) continue
       if (files.length >= filesMax) {
         truncated = true
         break
       }
-      files.push({ path, how: 'changed_meanwhile', ...factsOf(view, source, node) })
+      files.push({ path, how: 'changed_meanwhile', ...attributesOf(view, source, node) })
     }
   }
-  return { files, truncated: truncated || looks.left <= 0 }
+  return { files, truncated: truncated || visits.left <= 0 }
 }
 
 function lookedUp(path: string, sources: readonly { readonly view: View; readonly source: ViewSource }[]): TurnFile {
   const absolute = path.startsWith('/') ? path : `/${path.replace(/^\.\//, '')}`
   for (const { view, source } of sources) {
     const node = findIn(source.tree, absolute)
-    if (node !== none) return { path: absolute, how: 'claimed', ...factsOf(view, source, node) }
+    if (node !== none) return { path: absolute, how: 'claimed', ...attributesOf(view, source, node) }
   }
   const found = sources.length === 0 ? null : false
   const unknown = { view: null, source_id: null, size: null, modified_time: null, integrity_suspect: null }
   return { path, how: 'claimed', kind: 'file', found, ...unknown }
 }
 
-/** An agent may claim what is no path at all. */
+/** An agent may claim a text that is not a path. */
 function findIn(tree: Tree, path: string): NodeId {
   try {
     return tree.find(path)
@@ -82,7 +70,7 @@ function findIn(tree: Tree, path: string): NodeId {
   }
 }
 
-function factsOf(view: View, { id, tree }: ViewSource, node: NodeId): Omit<TurnFile, 'path' | 'how'> {
+function attributesOf(view: View, { id, tree }: ViewSource, node: NodeId): Omit<TurnFile, 'path' | 'how'> {
   return {
     kind: 'file',
     view: view.name,
@@ -94,13 +82,13 @@ function factsOf(view: View, { id, tree }: ViewSource, node: NodeId): Omit<TurnF
   }
 }
 
-/** Files modified within a span. A directory knows the newest time below it: what was at rest since the start is passed over. */
-function* changedWithin(tree: Tree, { from, to }: Span, looks: { left: number }): Generator<NodeId> {
+/** Files modified within a span. A directory knows the newest time below it, so that unchanged directories are skipped. */
+function* changedWithin(tree: Tree, { from, to }: Span, visits: { left: number }): Generator<NodeId> {
   const open: NodeId[] = [root]
   for (let directory = open.pop(); directory !== undefined; directory = open.pop()) {
     for (const node of tree.unsorted(directory)) {
-      looks.left -= 1
-      if (looks.left <= 0) return
+      visits.left -= 1
+      if (visits.left <= 0) return
       if (tree.isDirectory(node)) {
         if (tree.newest(node) >= from) open.push(node)
         continue
@@ -111,7 +99,7 @@ function* changedWithin(tree: Tree, { from, to }: Span, looks: { left: number })
   }
 }
 
-/** `files` or `artifacts` of a deliverable, or of its fields: texts, or objects with a `path`. An agent wrote it: anything may be there. */
+/** `files` or `artifacts` of a deliverable or of its fields: texts, or objects with a `path`. Agents may write anything there. */
 function claimed(deliverable: unknown): { readonly paths: readonly string[]; readonly truncated: boolean } {
   const content = isRecord(deliverable) ? deliverable : {}
   const fields = Array.isArray(content['fields']) ? (content['fields'] as unknown[]).filter(isRecord) : []

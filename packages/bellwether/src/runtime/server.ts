@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput, subjects, token } from '@bellwether/protocol'
 import { openFeed } from '../board/log/feed.js'
-import { openLogins, type Logins } from '../http/browser-sessions.js'
+import { openBrowserSessions, type BrowserSessions } from '../http/browser-sessions.js'
 import { openKeyStore, type KeyStore } from '../http/key-store.js'
 import { dashboardPages } from '../http/pages.js'
 import { openClaims } from '../http/remote/claims.js'
@@ -88,7 +88,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   await keys.refresh()
   const tail = openTail({ db: kernel.db, clock, log })
   const board = await openBoardPart(context, options)
-  const logins = openLogins({ clock, random: systemRandom })
+  const browserSessions = openBrowserSessions({ clock, random: systemRandom })
   const { worker } = settings
   const watch = openRemoteWatch({
     kernel,
@@ -118,7 +118,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     tail,
     claims,
     keys,
-    logins,
+    browserSessions,
     random: systemRandom,
     fusion,
     board: board?.parts,
@@ -149,7 +149,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
       ready: true,
       role: 'server',
       url,
-      ...(adminKey === undefined ? {} : { adminKey, loginUrl: await loginUrl(keys, logins, adminKey, url) }),
+      ...(adminKey === undefined ? {} : { adminKey, loginUrl: await loginUrl(keys, browserSessions, adminKey, url) }),
       views,
       ...(board === undefined ? {} : { root: board.parts.dispatcher.board.root }),
       bell: bell.kind,
@@ -180,9 +180,14 @@ function partFacts(parts: () => readonly PartState[]) {
 }
 
 /** A link that signs a browser in with the administrator's key, once. */
-async function loginUrl(keys: KeyStore, logins: Logins, adminKey: string, url: string): Promise<string | undefined> {
+async function loginUrl(
+  keys: KeyStore,
+  sessions: BrowserSessions,
+  adminKey: string,
+  url: string,
+): Promise<string | undefined> {
   const grant = await keys.grant(adminKey)
-  return grant === undefined ? undefined : `${url}/login?token=${logins.invite(grant.keyId)}`
+  return grant === undefined ? undefined : `${url}/login?token=${sessions.createLink(grant.keyId)}`
 }
 
 interface OpenBoardPart {

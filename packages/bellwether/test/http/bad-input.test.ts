@@ -300,8 +300,8 @@ describe('headers and logs', () => {
       title: 'Internal Server Error',
       status: 500,
       code: 'internal',
-      detail: 'something went wrong inside',
+      detail: 'Internal error; the server’s log has the details',
     })
-    expect(door.lines.some((line) => line.level === 'error' && line.message === 'a request failed')).toBe(true)
+    expect(door.lines.some((line) => line.level === 'error' && line.message === 'request failed')).toBe(true)
   })
 })

@@ -1,12 +1,12 @@
 /** What people and pages read of agents, turns, tasks, views and parts: each field as the thing really is. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { PartFact } from '../../src/http/routes/health.js'
+import type { PartHealth } from '../../src/http/routes/health.js'
 import { project, target } from '../support/kernel.js'
 import { boardPart } from './board-part.js'
 import { addAgent, addTurn, openDoor, view, type Body, type Door } from './test-server.js'
 
 let door: Door
-let parts: readonly PartFact[] = []
+let parts: readonly PartHealth[] = []
 beforeAll(async () => {
   door = await openDoor(async (world) => ({ board: await boardPart(world), parts: () => parts }))
   for (const name of ['ann', 'bob', 'eve', 'tom']) await addAgent(door, name)

@@ -1,5 +1,6 @@
 /** A reader of server-sent events that can be cut off at any moment, and remembers where it stood as a browser does. */
 import { request, type IncomingMessage } from 'node:http'
+import { checkEvent } from './contract.js'
 
 export interface SseEvent {
   readonly id: string
@@ -79,8 +80,10 @@ export async function readEvents(url: string, { key, last }: ReadOptions): Promi
       if (block.startsWith(':')) reader.comments += 1
       id = field('id') ?? id
       const data = field('data')
-      if (data !== undefined)
-        events.push({ id: field('id') ?? '', event: field('event') ?? '', data: JSON.parse(data) as SseEvent['data'] })
+      if (data === undefined) continue
+      const event = { id: field('id') ?? '', event: field('event') ?? '', data: JSON.parse(data) as SseEvent['data'] }
+      checkEvent(url, event.event, event.data)
+      events.push(event)
     }
     for (const look of [...waiting]) look()
   })

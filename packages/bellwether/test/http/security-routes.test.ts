@@ -4,7 +4,7 @@
  */
 import { connect } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { KeyRole } from '../../src/kernel/access/api-keys.js'
+import type { KeyRole } from '@bellwether/protocol'
 import { project } from '../support/kernel.js'
 import { view, type Answer, type Door } from './test-server.js'
 import { openWholeHouse, type Route, type WholeHouse } from './whole-server.js'

@@ -94,7 +94,7 @@ describe('bellwether server', { timeout }, () => {
     expect((await ask('PATCH', '/board/tasks/T-1', { action: 'freeze', reason: 'later' })).status).toBe(200)
     expect((await ask('PATCH', '/board/tasks/T-1', { nonsense: 1 })).body).toMatchObject({
       status: 400,
-      code: 'invalid_task',
+      code: 'invalid_request',
     })
     expect((await ask('GET', '/board/tasks')).body).toMatchObject({ total: 1, tasks: [{ taskId: 'T-1' }] })
     expect((await ask('GET', '/board/tasks/T-9')).body).toMatchObject({ status: 404, code: 'unknown_task' })

@@ -3,22 +3,24 @@
  * Everything it opens is closed by `close`.
  */
 import { setMaxListeners } from 'node:events'
-import { Agent, request, type IncomingHttpHeaders } from 'node:http'
+import { Agent, request, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { systemRandom } from '@bellwether/base'
+import { keyRoles, type KeyRole } from '@bellwether/protocol'
 import { openKeyStore, type KeyStore } from '../../src/http/key-store.js'
-import { openLogins } from '../../src/http/browser-sessions.js'
+import { openBrowserSessions } from '../../src/http/browser-sessions.js'
 import { openClaims } from '../../src/http/remote/claims.js'
 import { openRemoteWatch, type RemoteWatch } from '../../src/http/remote/watch.js'
 import { makeServer, type Server, type ServerOptions } from '../../src/http/server.js'
 import { openTail, type Tail } from '../../src/http/tail.js'
-import { createKey, keyRoles, type KeyRole } from '../../src/kernel/access/api-keys.js'
+import { createKey } from '../../src/kernel/access/api-keys.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import type { Bell } from '../../src/ports/bell/bell.js'
 import { inProcessBell } from '../../src/ports/bell/in-process.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { settings as viewDefaults } from '../view/pipe-client.js'
+import { checkAnswer } from './contract.js'
 
 export interface Answer {
   readonly status: number
@@ -128,7 +130,7 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
     signal: stop.signal,
     claims,
     keys: store,
-    logins: openLogins({ clock, random: systemRandom }),
+    browserSessions: openBrowserSessions({ clock, random: systemRandom }),
     random: systemRandom,
     fusion,
     isPublic: false,
@@ -202,7 +204,7 @@ export const addAgent = (door: Door, agentId: string, more: object = {}) =>
 export const addTurn = async (door: Door, agentId: string, body: object = { instruction: 'do it' }): Promise<string> =>
   (await door.post(`/projects/${project}/agents/${agentId}/turns`, body)).body.agent_turn_id!
 
-function send(
+async function send(
   url: string,
   method: string,
   body: unknown,
@@ -210,21 +212,23 @@ function send(
   headers: Record<string, string>,
 ): Promise<Answer> {
   const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
-  return new Promise((resolve, reject) => {
-    const length =
-      bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(bytes.length) }
-    const asked = request(url, { method, agent, headers: { ...length, ...headers } }, (response) => {
-      const pieces: Buffer[] = []
-      response.on('data', (piece: Buffer) => pieces.push(piece))
-      response.on('error', reject)
-      response.on('end', () => {
-        const text = Buffer.concat(pieces).toString()
-        const isJson = String(response.headers['content-type']).includes('json') && text !== ''
-        const parsed = (isJson ? JSON.parse(text) : {}) as Body
-        resolve({ status: response.statusCode ?? 0, headers: response.headers, text, body: parsed })
-      })
-    })
-    asked.on('error', reject)
-    asked.end(bytes)
-  })
+  const length =
+    bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(bytes.length) }
+  const response = await new Promise<IncomingMessage>((resolve, reject) =>
+    request(url, { method, agent, headers: { ...length, ...headers } }, resolve)
+      .on('error', reject)
+      .end(bytes),
+  )
+  const pieces: Buffer[] = []
+  for await (const piece of response) pieces.push(piece as Buffer)
+  const text = Buffer.concat(pieces).toString()
+  const type = String(response.headers['content-type'])
+  const answer = {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    text,
+    body: (type.includes('json') && text !== '' ? JSON.parse(text) : {}) as Body,
+  }
+  if (method !== 'HEAD') checkAnswer({ method, url, type, ...answer })
+  return answer
 }

@@ -5,7 +5,7 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { dashboardPages } from '../../src/http/pages.js'
-import type { KeyRole } from '../../src/kernel/access/api-keys.js'
+import type { KeyRole } from '@bellwether/protocol'
 import { project, target } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
 import { boardPart } from './board-part.js'

@@ -1,8 +1,13 @@
 /** The open questions of a project as the HTTP API lists them, optionally of one person. */
-import { readQuestions, type Question } from '../../src/kernel/reads/waits.js'
+import type { QuestionRow } from '@bellwether/protocol/http'
+import { readQuestions } from '../../src/kernel/reads/waits.js'
 import type { Queryable } from '../../src/ports/database/database.js'
 
-export type OpenQuestion = Question & { readonly arguments: Readonly<Record<string, unknown>> }
+export type OpenQuestion = Omit<QuestionRow, 'asked_at' | 'deadline'> & {
+  readonly asked_at: Date
+  readonly deadline: Date | null
+  readonly arguments: Readonly<Record<string, unknown>>
+}
 
 const questionsMax = 500
 

@@ -34,7 +34,7 @@ describe('sessions', () => {
     expect(await listed()).toHaveLength(2)
     await one.end()
     const answer = await waiting
-    expect(answer.body).toMatchObject({ role: 'leader', message: 'you lead this source now' })
+    expect(answer.body).toMatchObject({ role: 'leader', message: 'this session now leads the source' })
   })
 
   it('[V1.5] the session response carries the longer of both timeouts', async () => {

@@ -1,16 +1,16 @@
 /**
- * The board's HTTP requests as functions. Each body is checked here, once, before anything happens; one request makes one
- * change or none. The HTTP server owns methods, paths and status codes.
+ * The board's HTTP requests as functions. The HTTP contract has checked each body; one request makes one change or none. The
+ * HTTP server owns methods, paths and status codes.
  */
 import { defined } from '@bellwether/base'
-import { z } from 'zod'
+import type { NewTask } from '@bellwether/protocol'
+import type { BodyOf, TaskPatch } from '@bellwether/protocol/http'
 import { runAutopilot } from './autopilot.js'
 import type { CachePorts } from './caches.js'
 import { readyRules, type Dispatcher } from './dispatcher.js'
 import { dispatch } from './dispatch.js'
 import { finishChecked } from './finish.js'
 import { addTask, blockTask, changeTask, claimTask, retryTask } from '../tasks/task-commands.js'
-import { changeShape, checked, newTaskShape } from '../tasks/input.js'
 import {
   abort,
   approve,
@@ -26,32 +26,7 @@ import { reconcileTask } from './reconcile.js'
 import type { DispatchReport } from './report.js'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
-const actions = [
-  'claim',
-  'done',
-  'block',
-  'escalate',
-  'freeze',
-  'unfreeze',
-  'approve',
-  'require_approval',
-  'abort',
-  'retry',
-] as const
-
-const patchShape = changeShape.extend({
-  action: z.enum(actions).optional(),
-  /** Selects the action for clients that think in statuses. */
-  status: z.enum(['claimed', 'done', 'blocked']).optional(),
-  reason: z.string().max(2_000).optional(),
-  files: z.array(z.string().max(4_096)).max(500).optional(),
-  unchecked: z.boolean().optional(),
-  freshBudget: z.boolean().optional(),
-})
 const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as const
-
-const autopilotShape = z.strictObject({ maxSteps: z.number().int().min(1).max(1_000).optional() })
-const controlShape = z.strictObject({ paused: z.boolean(), reason: z.string().max(2_000).optional() })
 
 async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
   const rules = readyRules(dispatcher, await dispatcher.policies())
@@ -61,18 +36,17 @@ async function view(dispatcher: Dispatcher, taskId: string): Promise<TaskView> {
 const portsOf = (dispatcher: Dispatcher) => ({ board: dispatcher.board, nowMs: () => dispatcher.clock.wallMs() })
 
 /** POST /board/tasks */
-export async function createRequest(dispatcher: Dispatcher, body: unknown, by: string): Promise<TaskView> {
-  return view(dispatcher, await addTask(portsOf(dispatcher), checked(newTaskShape, body, 'task'), by))
+export async function createRequest(dispatcher: Dispatcher, task: NewTask, by: string): Promise<TaskView> {
+  return view(dispatcher, await addTask(portsOf(dispatcher), task, by))
 }
 
 /** PATCH /board/tasks/{id}: fields of the task, or one action. */
 export async function patchRequest(
   dispatcher: Dispatcher,
   taskId: string,
-  body: unknown,
+  { action, status, reason, files, unchecked, freshBudget, ...fields }: TaskPatch,
   by: string,
 ): Promise<TaskView> {
-  const { action, status, reason, files, unchecked, freshBudget, ...fields } = checked(patchShape, body, 'change')
   const selected = action ?? (status === undefined ? undefined : statusActions[status])
   const { agent, ...change } = fields
   if (selected !== undefined && Object.keys(change).length > 0) {
@@ -133,20 +107,18 @@ export function dispatchRequest(dispatcher: Dispatcher, taskId: string, signal: 
 export function autopilotRequest(
   dispatcher: Dispatcher,
   caches: CachePorts,
-  body: unknown,
+  { maxSteps }: BodyOf<'POST /board/autopilot'>,
   signal: AbortSignal,
 ): ReturnType<typeof runAutopilot> {
-  const { maxSteps = 1 } = checked(autopilotShape, body ?? {}, 'request')
   return runAutopilot(dispatcher, caches, { maxSteps, signal })
 }
 
 /** POST /board/control: pauses or resumes the whole board. */
 export async function controlRequest(
   dispatcher: Dispatcher,
-  body: unknown,
+  { paused, reason }: BodyOf<'POST /board/control'>,
   by: string,
 ): Promise<{ readonly paused: boolean }> {
-  const { paused, reason } = checked(controlShape, body, 'request')
   const input = { by, ...defined({ reason }) }
   await (paused ? pause(portsOf(dispatcher), input) : resume(portsOf(dispatcher), input))
   return { paused }

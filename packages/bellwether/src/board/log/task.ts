@@ -2,8 +2,9 @@
  * The board's vocabulary: tasks, event types, statuses and the allowed transitions. No other file defines these names. An
  * event's type decides the status it leads to, except for a second claim by the reference implementation (reduce.ts).
  */
-export const taskStatuses = ['pending', 'claimed', 'in_progress', 'review', 'done', 'blocked', 'failed'] as const
-export type TaskStatus = (typeof taskStatuses)[number]
+import type { TaskStatus } from '@bellwether/protocol'
+
+export { taskStatuses, type TaskStatus } from '@bellwether/protocol'
 
 export const eventTypes = [
   'task_created',

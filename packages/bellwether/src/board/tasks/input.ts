@@ -1,48 +1,9 @@
 /**
- * The shapes of what people and programs may write into a task. Every value is bounded, and an unknown key is an error. The
- * callers of task-commands.ts check their input here, once.
+ * Checks what people write into the board on the command line. The shapes are in the protocol, where the HTTP contract uses
+ * them too. The callers of task-commands.ts check their input once.
  */
 import { InvalidInput } from '@bellwether/protocol'
 import { z } from 'zod'
-
-const taskIdPattern = /^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$/
-const line = (max: number) => z.string().trim().min(1).max(max)
-const taskId = z.string().regex(taskIdPattern, 'must be 1 to 128 letters, digits and . _ : @ -')
-// Wide enough for any numbering scheme; finite, so that tasks can be ordered.
-const weight = z.number().min(-1_000_000).max(1_000_000)
-const command = z.union([
-  line(8_192),
-  z.array(z.string().max(8_192)).min(1).max(256),
-  z.strictObject({
-    command: z.union([line(8_192), z.array(z.string().max(8_192)).min(1).max(256)]),
-    timeoutSec: z.number().min(0.1).max(86_400).optional(),
-    cwd: line(4_096).optional(),
-  }),
-])
-
-const fields = {
-  title: line(500),
-  instruction: z.string().max(100_000),
-  priority: weight,
-  impact: weight,
-  dependencies: z.array(taskId).max(1_000),
-  role: line(128),
-  agent: line(128),
-  verify: z.array(command).max(50),
-  /** Whether a person reviews the task after acceptance. */
-  review: z.boolean(),
-  requiresApproval: z.boolean(),
-}
-
-export const newTaskShape = z
-  .strictObject({ ...fields, taskId })
-  .partial()
-  .required({ title: true })
-export type NewTask = z.output<typeof newTaskShape>
-
-/** Fields that can change without a transition. */
-export const changeShape = z.strictObject(fields).partial()
-export type TaskChange = z.output<typeof changeShape>
 
 const problemsMax = 10
 

@@ -5,7 +5,8 @@
  */
 import { claimOf, isOver, openRun, textField } from './task-fields.js'
 import { defined } from '@bellwether/base'
-import { actorName, type NewTask, type TaskChange } from './input.js'
+import type { NewTask, TaskChange } from '@bellwether/protocol'
+import { actorName } from './input.js'
 import { rejected, taskIn, type OperatorPorts, type OperatorInput } from './operator-commands.js'
 import type { EvidenceRecord } from '../policies/acceptance.js'
 import { recoveryCleared, type RecoveryEntry } from '../policies/recovery.js'

@@ -1,10 +1,10 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { readFile } from 'node:fs/promises'
 import { defined, errorMessage } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, newTask } from '@bellwether/protocol'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../board/dispatch/finish.js'
-import { checked, newTaskShape } from '../../board/tasks/input.js'
+import { checked } from '../../board/tasks/input.js'
 import { addTask, blockTask, claimTask, retryTask } from '../../board/tasks/task-commands.js'
 import {
   abort,
@@ -82,7 +82,7 @@ export function addCommand(task: Command): void {
         return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
       return onRoot(flags, 'write', async ({ operator }) => {
-        const taskId = await addTask(operator, checked(newTaskShape, input, 'task'), whoAmI(flags))
+        const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
         answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
     })

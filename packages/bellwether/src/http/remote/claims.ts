@@ -58,8 +58,6 @@ const busyMaxMs = 500
 // What one answer may hold, shared by its turns; of one box never more than the newest cards that fit.
 const answerBytesMax = 33_554_432
 const boxBytesMax = 4_194_304
-/** More than any worker starts at once. */
-export const claimMax = 32
 
 interface Door {
   readonly waiting: Set<() => void>

@@ -1,41 +1,38 @@
-/** Signing in with a browser: a one-time link, and the end of a session. */
+/** Sign-in with a browser: a one-time link, and the end of a session. */
 import type { Api } from '../api.js'
+import { cookieOf, linkMs, sessionIn, sessionMs, type BrowserSessions } from '../browser-sessions.js'
 import type { KeyStore } from '../key-store.js'
-import { cookieOf, linkMs, sessionIn, sessionMs, type Logins } from '../browser-sessions.js'
 
 export const loginPath = '/login'
 
-export interface LoginParts {
-  readonly logins: Logins
+export interface BrowserSessionParts {
+  readonly browserSessions: BrowserSessions
   readonly keys: Pick<KeyStore, 'byId'>
 }
 
-/** Under the API: who has a key can make a link that opens a session of the same key. */
-export function loginRoutes(app: Api, logins: Logins): void {
-  app.post('/logins', { schema: { summary: 'A one-time link that signs a browser in' } }, async ({ grant }, reply) =>
-    reply
-      .code(201)
-      .send({ path: `${loginPath}?token=${logins.invite(grant.keyId)}`, expires_in_seconds: linkMs / 1_000 }),
-  )
+export function browserSessionRoutes(api: Api, { browserSessions, keys }: BrowserSessionParts): void {
+  api('POST /logins', ({ grant }) => ({
+    path: `${loginPath}?token=${browserSessions.createLink(grant.keyId)}`,
+    expires_in_seconds: linkMs / 1_000,
+  }))
 
-  app.delete('/logins', { schema: { summary: 'Sign this browser out' } }, async ({ headers }, reply) => {
+  api('DELETE /logins', ({ headers }, reply) => {
     const session = sessionIn(headers)
-    if (session !== undefined) logins.leave(session)
-    return reply.header('set-cookie', cookieOf('', 0)).send({ status: 'signed_out' })
+    if (session !== undefined) browserSessions.end(session)
+    void reply.header('set-cookie', cookieOf('', 0))
+    return { status: 'signed_out' }
   })
-}
 
-/** Outside the API, where people go. A link that is no longer good leads to the page all the same: it says what is missing. */
-export function loginPage(app: Api, { logins, keys }: LoginParts): void {
-  app.get(loginPath, { schema: { hide: true } }, async (request, reply) => {
-    const { token } = request.query as Record<string, string>
-    const session = token === undefined ? undefined : logins.enter(token)
+  // A used or expired link also leads to the dashboard, which then asks for a key.
+  api('GET /login', (request, reply) => {
+    const { token } = request.query
+    const session = token === undefined ? undefined : browserSessions.open(token)
     if (session !== undefined) {
       void reply.header('set-cookie', cookieOf(session, sessionMs))
-      const grant = keys.byId(logins.keyOf(session) ?? '')
-      // For the audit log: somebody signed in with this key.
+      const grant = keys.byId(browserSessions.keyOf(session) ?? '')
+      // For the audit log.
       if (grant !== undefined) request.grant = grant
     }
-    return reply.code(303).header('location', '/').send()
+    return reply.header('location', '/').send()
   })
 }

@@ -1,55 +1,49 @@
-/** Whether the process lives, whether its views can be read, what its parts say of themselves, and numbers for Prometheus. */
+/** Liveness, readiness, metrics, and the health of supervised processes and units of views. */
 import type { HealthState } from '@bellwether/protocol'
-import type { FastifyInstance } from 'fastify'
+import type { HealthSummary } from '@bellwether/protocol/http'
 import type { Fusion } from '../../view/fusion.js'
-import type { HealthSummary } from '../../view/health.js'
-import { root } from '../../view/tree/tree.js'
+import type { Api } from '../api.js'
 import type { Grant } from '../auth.js'
 import { isUnlimited } from '../roles.js'
+import { viewMetrics } from '../view-metrics.js'
 
-export function healthRoutes(app: FastifyInstance, base: string, { fusion }: { readonly fusion: Fusion }): void {
-  app.get('/healthz', async () => ({ status: 'ok' }))
-
-  app.get('/readyz', async (_request, reply) => {
-    const views = Object.fromEntries([...fusion.views.values()].map((view) => [view.name, view.ready]))
-    const ready = Object.values(views).every(Boolean)
-    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not_ready', views })
-  })
-
-  componentRoutes(app, base, { fusion })
-
-  app.get('/metrics', async (_request, reply) => reply.type('text/plain; version=0.0.4').send(viewMetrics(fusion)))
-}
-
-export interface ComponentParts {
+export interface HealthParts {
   readonly fusion?: Fusion | undefined
-  /** The processes of this house that somebody supervises; absent: nobody does. */
-  readonly parts?: (() => readonly PartFact[]) | undefined
+  /** The supervised processes; absent if nothing supervises this server. */
+  readonly parts?: (() => readonly PartHealth[]) | undefined
+  /** Absent: a server of views alone, which is ready when all its views are. */
+  readonly readiness?: (() => Promise<{ readonly database: boolean; readonly draining: boolean }>) | undefined
+  /** The runtime's metrics in the Prometheus format. */
+  readonly metrics?: (() => Promise<string>) | undefined
+  /** Refuses a request for metrics by throwing. */
+  readonly admitMetrics?:
+    | ((headers: Readonly<Record<string, string | string[] | undefined>>) => Promise<void>)
+    | undefined
 }
 
-/** One supervised process, as its supervisor knows it. */
-export interface PartFact {
+/** A supervised process, as its supervisor knows it. */
+export interface PartHealth {
   readonly name: string
   readonly status: 'starting' | 'ready' | 'waiting' | 'quarantined' | 'stopped'
   readonly pid: number | null
   readonly restarts: number
-  /** What it died of, the last time. */
+  /** Why it ended the last time. */
   readonly lastEnd: string | null
-  /** When it came to this status, and when it is started again: ISO. */
+  /** When it reached this status, and when it will be started again: ISO. */
   readonly since?: string | null
   readonly nextStartAt?: string | null
 }
 
-const stateOfPart = {
-  starting: ['ok', 'it is starting'],
+const partStates = {
+  starting: ['ok', 'the process is starting'],
   ready: ['ok', null],
-  waiting: ['degraded', 'it ended and is started again'],
-  quarantined: ['failed', 'it fails again and again: in quarantine, and tried ever more rarely'],
-  stopped: ['degraded', 'it was stopped'],
-} as const satisfies Record<PartFact['status'], readonly [HealthState, string | null]>
+  waiting: ['degraded', 'the process ended and will be restarted'],
+  quarantined: ['failed', 'the process fails repeatedly and is restarted at growing intervals'],
+  stopped: ['degraded', 'the process was stopped'],
+} as const satisfies Record<PartHealth['status'], readonly [HealthState, string | null]>
 
-function partComponent(part: PartFact) {
-  const [state, because] = stateOfPart[part.status]
+function partComponent(part: PartHealth) {
+  const [state, because] = partStates[part.status]
   return {
     kind: 'part',
     name: part.name,
@@ -69,12 +63,32 @@ function partComponent(part: PartFact) {
 
 const noUnits: HealthSummary = { status: 'ok', units: 0, restarts: 0, changes: 0, troubled: {} }
 
-export function componentRoutes(app: FastifyInstance, base: string, { fusion, parts }: ComponentParts): void {
-  app.get(`${base}/health/components`, async ({ grant }) => {
+export function healthRoutes(api: Api, options: HealthParts): void {
+  const { fusion, parts, readiness, metrics } = options
+
+  api('GET /healthz', () => ({ status: 'ok' }))
+
+  api('GET /readyz', async (_request, reply) => {
+    const server = await readiness?.()
+    const views = Object.fromEntries([...(fusion?.views.values() ?? [])].map((view) => [view.name, view.ready]))
+    // In a full server a view without a sensor is reported but does not prevent turns from running.
+    const isReady = server === undefined ? Object.values(views).every(Boolean) : server.database && !server.draining
+    if (isReady) return { status: 'ready', ...server, views }
+    void reply.code(503)
+    return { status: 'not_ready', ...server, views }
+  })
+
+  api('GET /metrics', async ({ headers }, reply) => {
+    await options.admitMetrics?.(headers)
+    const texts = [await metrics?.(), fusion && viewMetrics(fusion)]
+    return reply.type('text/plain; version=0.0.4').send(texts.filter((one) => one !== undefined).join(''))
+  })
+
+  api('GET /health/components', ({ grant }) => {
     const all = fusion?.health.all() ?? []
-    const told = all.filter((unit) => isReached(unit, grant) || unit.kind === 'view')
-    const units = told.map((unit) => {
-      // Of a view that the key does not reach it is told whether it is well, and no more.
+    const listed = all.filter((unit) => isReached(unit, grant) || unit.kind === 'view')
+    const units = listed.map((unit) => {
+      // A key that cannot reach the view sees only its state.
       const reached = isReached(unit, grant)
       return {
         kind: unit.kind,
@@ -87,11 +101,11 @@ export function componentRoutes(app: FastifyInstance, base: string, { fusion, pa
         depends_on: reached ? unit.dependsOn : [],
       }
     })
-    // Processes belong to no project and no view: a key with a limit does not see them.
+    // Processes belong to no project or view: a limited key does not see them.
     const processes = isUnlimited(grant) ? (parts?.() ?? []).map(partComponent) : []
     const summary = fusion?.health.summary() ?? noUnits
     return {
-      summary: together(told.length === all.length ? summary : { ...summary, ...summaryOf(units) }, processes),
+      summary: merged(listed.length === all.length ? summary : { ...summary, ...summaryOf(units) }, processes),
       components: [...units, ...processes],
     }
   })
@@ -102,14 +116,14 @@ const viewOf = (unit: string) => unit.split('/', 1)[0]!
 const isReached = (unit: { readonly kind: string; readonly name: string }, grant: Grant) =>
   unit.kind === 'receiver' || grant.may(viewOf(unit.name))
 
-interface Judged {
+interface Counted {
   readonly kind: string
   readonly name: string
   readonly state: HealthState
   readonly restarts: number
 }
 
-function summaryOf(some: readonly Judged[]): Omit<HealthSummary, 'changes'> {
+function summaryOf(some: readonly Counted[]): Omit<HealthSummary, 'changes'> {
   return {
     status: worst(some.map(({ state }) => state)),
     units: some.length,
@@ -123,8 +137,8 @@ function summaryOf(some: readonly Judged[]): Omit<HealthSummary, 'changes'> {
 const worst = (states: readonly HealthState[]): HealthState =>
   states.includes('failed') ? 'failed' : states.includes('degraded') ? 'degraded' : 'ok'
 
-function together(units: HealthSummary, parts: readonly Judged[]): HealthSummary {
-  const more = summaryOf(parts)
+function merged(units: HealthSummary, processes: readonly Counted[]): HealthSummary {
+  const more = summaryOf(processes)
   return {
     ...units,
     status: worst([units.status, more.status]),
@@ -132,82 +146,4 @@ function together(units: HealthSummary, parts: readonly Judged[]): HealthSummary
     restarts: units.restarts + more.restarts,
     troubled: { ...units.troubled, ...more.troubled },
   }
-}
-
-interface Sample {
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: number
-}
-
-export function viewMetrics(fusion: Fusion): string {
-  const sources = [...fusion.views.values()].flatMap((view) =>
-    [...view.sources.values()].map((source) => ({ labels: { view: view.name, source: source.id }, source })),
-  )
-  const perSource = (value: (source: (typeof sources)[number]['source']) => number): Sample[] =>
-    sources.map(({ labels, source }) => ({ labels, value: value(source) }))
-  const views = [...fusion.views.values()]
-  return [
-    metric(
-      'bellwether_view_sessions',
-      'gauge',
-      'Sessions of a view',
-      views.map((view) => ({ labels: { view: view.name }, value: view.sessions.size })),
-    ),
-    metric(
-      'bellwether_view_entries',
-      'gauge',
-      'Entries of a source',
-      perSource(({ tree }) => tree.count),
-    ),
-    metric(
-      'bellwether_view_bytes',
-      'gauge',
-      'Sum of the sizes of its files',
-      perSource(({ tree }) => tree.stats(root).size),
-    ),
-    metric(
-      'bellwether_view_suspects',
-      'gauge',
-      'Files that may not be whole',
-      perSource(({ pipe }) => pipe.state.suspects.size),
-    ),
-    metric(
-      'bellwether_view_tombstones',
-      'gauge',
-      'Remembered deletions',
-      perSource(({ pipe }) => pipe.state.tombstones.size),
-    ),
-    metric(
-      'bellwether_view_rows_applied_total',
-      'counter',
-      'Rows that changed the view',
-      perSource(({ pipe }) => pipe.rowsApplied),
-    ),
-    metric(
-      'bellwether_view_rows_rejected_total',
-      'counter',
-      'Malformed rows',
-      perSource(({ pipe }) => pipe.rowsRejected),
-    ),
-    metric(
-      'bellwether_view_audits_total',
-      'counter',
-      'Audits that ended',
-      perSource(({ pipe }) => pipe.auditCycles),
-    ),
-    metric('bellwether_health_changes_total', 'counter', 'Changes of health units', [
-      { labels: {}, value: fusion.health.changes },
-    ]),
-    metric('bellwether_health_restarts_total', 'counter', 'Restarts of health units', [
-      { labels: {}, value: fusion.health.summary().restarts },
-    ]),
-  ].join('')
-}
-
-function metric(name: string, type: string, help: string, samples: readonly Sample[]): string {
-  const lines = samples.map(({ labels, value }) => {
-    const told = Object.entries(labels).map(([key, text]) => `${key}=${JSON.stringify(text)}`)
-    return `${name}${told.length === 0 ? '' : `{${told.join(',')}}`} ${value}\n`
-  })
-  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`
 }

@@ -1,62 +1,44 @@
 /**
- * The pipe protocol: sessions, heartbeats with commands, ingest, audits and sentinel. The key says which view; the session
- * says which source. Envelopes are checked here; rows by the pipe. Each route is one question to the view.
+ * The pipe protocol: sessions, heartbeats with commands, ingest, audits and sentinel. The key selects the view, the session
+ * selects the source. The contract validates envelopes; the view validates rows.
  */
-import type { Clock } from '@bellwether/base'
-import {
-  auditEndRequest,
-  auditStartRequest,
-  heartbeatRequest,
-  ingestRequest,
-  InvalidInput,
-  pipeLimits,
-  sentinelFeedback,
-  sessionRequest,
-  Terminal,
-  type HeartbeatAnswer,
-  type IngestAnswer,
-  type SentinelTasks,
-  type SessionAnswer,
-} from '@bellwether/protocol'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { IncomingMessage } from 'node:http'
+import { defined, type Clock } from '@bellwether/base'
+import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
 import { listMax, suspectList } from '../../view/queries/summaries.js'
-import type { Fusion } from '../../view/fusion.js'
 import type { Session } from '../../view/sessions/sessions.js'
 import { none } from '../../view/tree/tree.js'
 import type { View } from '../../view/view.js'
-import { fedBy } from '../auth.js'
-import { read } from '../query.js'
+import { linkClient, type Api, type RequestOf, type ViewParts } from '../api.js'
+import { fedBy, type Grant } from '../auth.js'
 
-interface Options {
-  readonly fusion: Fusion
-  readonly signal: AbortSignal
+interface Asked {
+  readonly grant: Grant
 }
 
-type WithSession = FastifyRequest<{ Params: { id: string } }>
-
-export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
+export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   const { clock } = fusion
-  const viewOf = (request: FastifyRequest) => fusion.view(fedBy(request.grant))
-  /** 403 for another view's session, 419 for one that is over. */
-  const sessionOf = (request: WithSession): readonly [View, Session] => {
+  const viewOf = ({ grant }: Asked) => fusion.view(fedBy(grant))
+  /** 403 for a session of another view, 419 for a session that has ended. */
+  const sessionOf = (request: Asked & { readonly params: { readonly id: string } }): readonly [View, Session] => {
     const view = viewOf(request)
     const { id } = request.params
     if (view.sessions.get(id) === undefined) {
       for (const other of fusion.views.values())
         if (other !== view && other.sessions.get(id) !== undefined)
-          throw new Terminal('this session belongs to another view', { code: 'forbidden' })
+          throw new Terminal('The session belongs to another view', { code: 'forbidden' })
     }
     return [view, view.session(id)]
   }
 
-  app.get(`${base}/session`, async (request) => {
+  api('GET /pipe/session', async (request) => {
     const view = viewOf(request)
     return { view_id: view.name, status: view.ready ? 'ready' : 'not_ready', sessions: view.sessions.size }
   })
 
-  app.post(`${base}/session`, async (request): Promise<SessionAnswer> => {
+  api('POST /pipe/session', async (request) => {
     const view = viewOf(request)
-    const body = read(sessionRequest, request.body, 'session request')
+    const { body } = request
     const session = view.connect({
       taskId: body.task_id,
       clientInfo: body.client_info ?? {},
@@ -72,39 +54,40 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
       hot_file_threshold_sec: view.settings.hotFileThresholdSeconds,
       view_id: view.name,
       source_id: session.info.sourceId,
-      message: session.role === 'leader' ? 'you lead this source' : 'another session leads this source',
+      message: `${session.role === 'leader' ? 'this' : 'another'} session leads the source`,
     }
   })
 
-  app.post(`${base}/session/:id/heartbeat`, async (request: WithSession): Promise<HeartbeatAnswer> => {
+  api('POST /pipe/session/:id/heartbeat', async (request) => {
     const [view, session] = sessionOf(request)
-    const body = read(heartbeatRequest, request.body ?? {}, 'heartbeat')
+    const { body } = request
     view.heartbeat(session, body.can_realtime, body.agent_status)
     const roleBefore = session.role
     if (body.wait_seconds !== null && body.wait_seconds !== undefined && body.wait_seconds > 0)
-      await waitForNews(session, body.wait_seconds, request, clock, signal)
-    // It may have ended while it waited; and nobody must take commands who is not there any more to run them.
+      await waitForNews(session, body.wait_seconds, request.raw, clock, signal)
+    // The session may have ended during the wait. Commands stay queued if the sensor has disconnected.
     view.session(session.id)
     const commands = request.raw.socket.destroyed ? [] : session.takeCommands()
     return {
       status: 'ok',
       role: session.role,
-      ...(session.role === roleBefore ? {} : { message: 'you lead this source now' }),
-      ...(commands.length === 0 ? {} : { commands }),
+      ...defined({
+        message: session.role === roleBefore ? undefined : 'this session now leads the source',
+        commands: commands.length === 0 ? undefined : commands,
+      }),
       health: { ...fusion.health.summary() },
     }
   })
 
-  app.delete(`${base}/session/:id`, async (request: WithSession) => {
+  api('DELETE /pipe/session/:id', async (request) => {
     const [view, session] = sessionOf(request)
-    const forced = (request.query as Record<string, string>)['force'] !== undefined
-    view.end(session, forced ? 'ended by force' : 'disconnected')
+    view.end(session, request.query.force !== undefined ? 'ended by force' : 'disconnected')
     return { status: 'ok', message: 'the session ended' }
   })
 
-  const ingest = async (request: WithSession): Promise<IngestAnswer> => {
+  const ingest = async (request: RequestOf<'POST /pipe/:id/events' | 'POST /pipe/ingest/:id/events'>) => {
     const [view, session] = sessionOf(request)
-    const body = read(ingestRequest, request.body, 'ingest request')
+    const { body } = request
     return view.ingest(session, {
       events: body.events,
       sourceType: body.source_type,
@@ -112,34 +95,34 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
       metadata: body.metadata ?? {},
     })
   }
-  app.post(`${base}/ingest/:id/events`, ingest)
-  app.post(`${base}/:id/events`, ingest)
+  api('POST /pipe/ingest/:id/events', ingest)
+  api('POST /pipe/:id/events', ingest)
 
-  /** The session that is named, or the leader of the only source: older sensors do not say who they are. */
+  /** The named session, or the leader of the only source: older sensors do not send a session id. */
   const speaker = (view: View, named: string | undefined): Session => {
     if (named !== undefined) return view.session(named)
     const leaders = [...view.sources.keys()].map((id) => view.sessions.leader(id)).filter((one) => one !== undefined)
     if (leaders.length === 1) return leaders[0]!
-    throw new InvalidInput('session_id is needed: this view has no leader, or several', { code: 'session_needed' })
+    throw new InvalidInput('"session_id" is required: the view has no leader, or several', { code: 'session_needed' })
   }
 
-  app.post(`${base}/consistency/audit/start`, async (request) => {
+  api('POST /pipe/consistency/audit/start', async (request) => {
     const view = viewOf(request)
-    const body = read(auditStartRequest, request.body ?? {}, 'start of an audit')
+    const { body } = request
     const auditId = await view.startAudit(speaker(view, body.session_id), body.audit_id)
     return { status: 'audit_started', audit_id: auditId }
   })
 
-  app.post(`${base}/consistency/audit/end`, async (request) => {
+  api('POST /pipe/consistency/audit/end', async (request) => {
     const view = viewOf(request)
-    const body = read(auditEndRequest, request.body ?? {}, 'end of an audit')
+    const { body } = request
     const ended = await view.endAudit(speaker(view, body.session_id), body.audit_id, body.complete)
     return { status: ended === 'ended' ? 'audit_ended' : 'ignored' }
   })
 
-  app.get(`${base}/consistency/sentinel/tasks`, async (request): Promise<SentinelTasks> => {
+  api('GET /pipe/consistency/sentinel/tasks', async (request) => {
     const view = viewOf(request)
-    const { session_id: named, source_id: wanted } = request.query as Record<string, string>
+    const { session_id: named, source_id: wanted } = request.query
     const sourceId = named === undefined ? wanted : view.session(named).info.sourceId
     for (const source of view.sources.values()) {
       if (sourceId !== undefined && source.id !== sourceId) continue
@@ -150,9 +133,9 @@ export function pipeRoutes(app: FastifyInstance, base: string, { fusion, signal 
     return {}
   })
 
-  app.post(`${base}/consistency/sentinel/feedback`, async (request) => {
+  api('POST /pipe/consistency/sentinel/feedback', async (request) => {
     const view = viewOf(request)
-    const body = read(sentinelFeedback, request.body, 'sentinel feedback')
+    const { body } = request
     if (body.type !== 'suspect_update') return { status: 'ignored', reason: 'unknown_type' }
     const sourceId = body.session_id === undefined ? body.source_id : view.session(body.session_id).info.sourceId
     return sentinelSaw(view, sourceId, body.updates, clock)
@@ -171,7 +154,7 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
   for (const source of view.sources.values()) {
     if (sourceId !== undefined && source.id !== sourceId) continue
     for (const { path, mtime, status } of updates) {
-      // A suspect that is not there any more is no longer one; whether it is gone, a scan must say.
+      // A missing file is no longer a suspect; a scan decides whether it was deleted.
       if (status === 'missing' && source.tree.find(path) !== none) source.pipe.state.dispute(path, false)
       if (mtime === null || mtime === undefined) continue
       const saw = source.pipe.state.applySentinelReport(path, mtime, clock.monotonicMs())
@@ -184,22 +167,16 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
   return { status: 'processed', count: updates.length, cleared, renewed }
 }
 
-/** Until there is a command or a new role, or the time is up; never longer than keeps the session well alive. */
+/** Waits for a command or a new role, at most a third of the session's timeout, so that waiting never ends the session. */
 async function waitForNews(
   session: Session,
   seconds: number,
-  request: FastifyRequest,
+  client: IncomingMessage,
   clock: Clock,
   stopping: AbortSignal,
 ): Promise<void> {
   const waitMs = Math.min(seconds * 1_000, pipeLimits.waitSecondsMax * 1_000, session.info.timeoutMs / 3)
-  const over = new AbortController()
-  const end = () => over.abort()
-  request.raw.socket.once('close', end)
-  stopping.addEventListener('abort', end, { once: true })
-  if (stopping.aborted || request.raw.socket.destroyed) end()
-  await Promise.race([session.waitForWork(), clock.sleep(waitMs, over.signal)])
-  end()
-  request.raw.socket.off('close', end)
-  stopping.removeEventListener('abort', end)
+  const link = linkClient(client, stopping)
+  await Promise.race([session.waitForWork(), clock.sleep(waitMs, link.signal)])
+  link.abort()
 }

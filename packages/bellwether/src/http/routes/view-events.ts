@@ -1,93 +1,49 @@
 /**
- * The changes of a view as they happen. Always: every change after the last one that the reader has, or `reset`; never a gap that looks
- * like none. A reader that does not read is waited for and costs no memory.
+ * Streams the changes of a view. A reader gets every change after its token, or `reset` if the token is too old; a gap is
+ * never silent.
  */
-import { Retryable } from '@bellwether/protocol'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
-import { sourceSize } from '../../view/queries/summaries.js'
 import { selectSources } from '../../view/queries/source-selection.js'
-import type { Fusion } from '../../view/fusion.js'
 import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
-import type { View, ViewSource } from '../../view/view.js'
-import { mustReach } from '../auth.js'
-import { read } from '../query.js'
-import { openEventStream } from '../sse.js'
-
-interface Options {
-  readonly fusion: Fusion
-  readonly signal: AbortSignal
-}
-
-type OfView = FastifyRequest<{ Params: { view: string } }>
-
-const choice = z.object({ source: z.string().max(1_024).optional(), best: z.string().max(40).optional() })
-type Choice = z.output<typeof choice>
+import { sourceSize } from '../../view/queries/summaries.js'
+import type { Api, RequestOf, ViewParts } from '../api.js'
+import { serveStream, type Stream } from '../sse.js'
 
 const changesLimit = 1_000
-const pingMs = 15_000 // well below what proxies take for a dead connection
-const followersMax = 256 // each is a connection and a look at the changes after every batch
-const gatherMs = 20 // one answer for what comes within a moment, not one for each batch
+const gatherMs = 20 // one event for the changes of several batches
 
-export function viewEventRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
-  const { clock } = fusion
-  const choose = (view: View, question: Choice) => selectSources([...view.sources.values()], question, sourceSize)
+export function viewEventRoutes(api: Api, { fusion, signal }: ViewParts): void {
+  const { clock, log } = fusion
+  const serve = serveStream('changes of a view', { clock, log, signal })
 
-  let followers = 0
-  app.get(`${base}/:view/events`, { exposeHeadRoute: false }, async (request: OfView, reply) => {
-    mustReach(request.grant, request.params.view)
-    const view = fusion.view(request.params.view)
-    const query = read(choice, request.query, 'query')
-    choose(view, query)
-    if (followers >= followersMax)
-      throw new Retryable('too many readers follow the views', { code: 'busy', afterMs: 5_000 })
-    const last = request.headers['last-event-id']
-    followers += 1
-    reply.hijack()
-    try {
-      // A source may come and go while it is followed; without it there is nothing to tell.
-      const followed = () => (query.source === undefined || view.sources.has(query.source) ? choose(view, query) : [])
-      await follow(view, followed, typeof last === 'string' ? last : undefined, reply)
-    } catch (error) {
-      fusion.log.error({ err: error, view: view.name }, 'a stream of changes failed')
-      reply.raw.destroy()
-    } finally {
-      followers -= 1
-    }
-  })
+  api('GET /views/:view/events', (request, reply) => serve(reply, () => streamOf(request)))
 
-  /** Every change after the last one that the reader has, or `reset`: never a gap that looks like none. */
-  async function follow(
-    view: View,
-    sources: () => readonly ViewSource[],
-    last: string | undefined,
-    reply: FastifyReply,
-  ) {
-    const out = openEventStream(reply.raw, signal)
-    let token = last
-    if (token === undefined) {
-      token = tokenNow(sources(), clock.wallMs())
-      await out.send({ id: token, event: 'hello', data: { token } })
+  function streamOf({ params, query, headers }: RequestOf<'GET /views/:view/events'>): Stream {
+    const view = fusion.view(params.view)
+    const choose = () => selectSources([...view.sources.values()], query, sourceSize)
+    choose()
+    // A source may disappear while it is followed: then there are no changes to send.
+    const sources = () => (query.source === undefined || view.sources.has(query.source) ? choose() : [])
+    const last = headers['last-event-id']
+    let token = typeof last === 'string' ? last : undefined
+    let rings = 0
+    return {
+      async next() {
+        if (token === undefined) {
+          token = tokenNow(sources(), clock.wallMs())
+          return { events: [{ id: token, event: 'hello', data: { token } }], more: true }
+        }
+        rings = view.changeSignal.rings
+        const found = changesSince(sources(), token, clock.wallMs(), changesLimit)
+        token = found.token
+        const at = { id: token, data: { token } }
+        if (found.fresh_instance) return { events: [{ ...at, event: 'reset' }], more: found.more }
+        const data = { changes: found.changes, token }
+        return { events: found.changes.length === 0 ? [] : [{ id: token, event: 'changes', data }], more: found.more }
+      },
+      async wait(quiet) {
+        await view.changeSignal.wait(rings, quiet)
+        await clock.sleep(gatherMs, quiet)
+      },
     }
-    while (!out.signal.aborted) {
-      const seen = view.changeSignal.rings
-      const found = changesSince(sources(), token, clock.wallMs(), changesLimit)
-      token = found.token
-      if (found.fresh_instance) await out.send({ id: token, event: 'reset', data: { token } })
-      else if (found.changes.length > 0)
-        await out.send({ id: token, event: 'changes', data: { changes: found.changes, token } })
-      if (found.more) continue
-      const rest = new AbortController()
-      const stop = () => rest.abort()
-      out.signal.addEventListener('abort', stop, { once: true })
-      await Promise.race([
-        view.changeSignal.wait(seen, rest.signal),
-        clock.sleep(pingMs, rest.signal).then(() => out.ping()),
-      ])
-      stop()
-      out.signal.removeEventListener('abort', stop)
-      if (!out.signal.aborted) await clock.sleep(gatherMs, out.signal)
-    }
-    out.end()
   }
 }

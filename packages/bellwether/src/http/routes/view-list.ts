@@ -1,19 +1,19 @@
-/** The views that a key reaches, each with its sources and who leads them. Reads only; needs no view to be ready. */
-import type { FastifyInstance } from 'fastify'
+/** Lists the views that a key can reach, with their sources and leaders, also while a view is not ready. */
 import { viewStats, type Now } from '../../view/queries/summaries.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { View, ViewSource } from '../../view/view.js'
+import type { Api } from '../api.js'
 
-export function viewListRoute(app: FastifyInstance, base: string, fusion: Fusion): void {
+export function viewListRoute(api: Api, fusion: Fusion): void {
   const { clock } = fusion
-  app.get(base, async ({ grant }) => {
+  api('GET /views', ({ grant }) => {
     const now = { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() }
     const views = [...fusion.views.values()].filter((view) => grant.may(view.name))
-    return { views: views.map((view) => factsOf(view, now)) }
+    return { views: views.map((view) => lineOf(view, now)) }
   })
 }
 
-function factsOf(view: View, now: Now) {
+function lineOf(view: View, now: Now) {
   const sources = [...view.sources.values()]
   const stats = viewStats(sources, now)
   return {
@@ -27,11 +27,11 @@ function factsOf(view: View, now: Now) {
     suspect_file_count: stats.suspect_file_count,
     has_blind_spot: stats.has_blind_spot,
     is_auditing: stats.is_auditing,
-    sources: sources.map((source) => sourceFacts(view, source, stats.sources[source.id]!)),
+    sources: sources.map((source) => sourceLine(view, source, stats.sources[source.id]!)),
   }
 }
 
-function sourceFacts(view: View, source: ViewSource, stats: ReturnType<typeof viewStats>['sources'][string]) {
+function sourceLine(view: View, source: ViewSource, stats: ReturnType<typeof viewStats>['sources'][string]) {
   const leader = view.sessions.leader(source.id)
   const sessions = [...view.sessions.all()].filter((session) => session.info.sourceId === source.id).length
   return {

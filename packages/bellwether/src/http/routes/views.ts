@@ -1,11 +1,12 @@
 /**
- * Questions to a view: tree, search, stats, blind spots, suspects, sessions, changes, comparisons, and the barrier. 503
- * while it cannot be read (V6.8, V5.3), except that scans on demand are always passed on. Reads only, aside from
- * suspects that somebody looked at and sessions that are ended by force.
+ * Questions to a view: tree, search, stats, blind spots, suspects, sessions, changes, comparisons, barriers and evidence.
+ * They answer 503 while the view cannot be read (V6.8, V5.3), except that on-demand scans are always forwarded.
  */
+import type { IncomingMessage } from 'node:http'
+import { defined } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { z } from 'zod'
+import type { SourceChoice } from '@bellwether/protocol/http'
+import type { FastifyReply } from 'fastify'
 import {
   blindSpotLists,
   sessionList,
@@ -14,8 +15,8 @@ import {
   whyUnreadable,
   viewStats,
 } from '../../view/queries/summaries.js'
+import { viewEvidence } from '../../view/queries/file-evidence.js'
 import { selectSources } from '../../view/queries/source-selection.js'
-import type { Fusion } from '../../view/fusion.js'
 import type { ScanJob } from '../../view/sessions/scan-jobs.js'
 import { runInSlices } from '../../view/ingest/serial-queue.js'
 import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../view/render/render.js'
@@ -24,115 +25,62 @@ import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
 import { none, root } from '../../view/tree/tree.js'
 import { entryAt, type View, type ViewSource } from '../../view/view.js'
-import { mustReach } from '../auth.js'
-import { read, secondsUpTo, whole, yes } from '../query.js'
+import { linkClient, notFound, type Api, type RequestOf, type ViewParts } from '../api.js'
 import { sendPieces } from '../stream.js'
-import { evidenceRoutes } from './evidence.js'
 import { sentinelSaw } from './pipe.js'
 import { viewEventRoutes } from './view-events.js'
 import { viewListRoute } from './view-list.js'
 
-interface Options {
-  readonly fusion: Fusion
-  readonly signal: AbortSignal
-}
-
-type OfView = FastifyRequest<{ Params: { view: string } }>
-
-const path = z.string().min(1).max(4_096)
-const choice = { source: z.string().max(1_024).optional(), best: z.string().max(40).optional() }
-const waitMax = 25 // seconds; below the silence after which connections are cut
-const treeQuery = z.object({
-  ...choice,
-  path: path.default('/'),
-  recursive: yes,
-  max_depth: whole(0, 10_000),
-  only_path: yes,
-  'force-real-time': yes,
-  on_demand_scan: yes,
-  wait: secondsUpTo(waitMax),
-})
-const searchQuery = z.object({
-  ...choice,
-  pattern: z.string().min(1).max(1_024),
-  path: path.optional(),
-  limit: whole(1, 1_000_000),
-})
-const statsQuery = z.object({ ...choice, path: path.optional() })
-const changesQuery = z.object({ ...choice, since: z.string().max(32_768).optional(), limit: whole(1, 10_000) })
-const syncQuery = z.object({ ...choice, wait: secondsUpTo(waitMax), scope: z.enum(['all', 'leader']).optional() })
-const diffQuery = z.object({ left: z.string(), right: z.string(), limit: whole(1, 100_000) })
-const suspectUpdates = z.looseObject({
-  updates: z
-    .array(z.looseObject({ path, mtime: z.number().finite().nullish(), current_mtime: z.number().finite().nullish() }))
-    .max(20_000),
-})
-
-/** What may be asked, for the description of the API. */
-export const viewQuestions = {
-  choice: z.object(choice),
-  tree: treeQuery,
-  search: searchQuery,
-  stats: statsQuery,
-  changes: changesQuery,
-  sync: syncQuery,
-  diff: diffQuery,
-  suspects: suspectUpdates,
-}
-
 const searchLimit = 10_000
 const changesLimit = 1_000
 
-export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal }: Options): void {
+export function viewRoutes(api: Api, parts: ViewParts): void {
+  const { fusion, signal } = parts
   const { clock, health } = fusion
   const now = () => ({ wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() })
-  const viewOf = (request: OfView): View => {
-    mustReach(request.grant, request.params.view)
-    return fusion.view(request.params.view)
-  }
-  const choose = (view: View, question: { readonly source?: string | undefined; readonly best?: string | undefined }) =>
-    selectSources([...view.sources.values()], question, sourceSize)
+  const viewOf = ({ params }: { readonly params: { readonly view: string } }): View => fusion.view(params.view)
+  const choose = (view: View, question: SourceChoice) => selectSources([...view.sources.values()], question, sourceSize)
   const readable = (view: View, sources: readonly ViewSource[]) => {
     const why = whyUnreadable(view, sources, health)
     if (why !== undefined) throw why
     return sources
   }
 
-  app.get(`${base}/:view/tree`, async (request: OfView, reply) => {
+  api('GET /views/:view/tree', async (request, reply) => {
     const view = viewOf(request)
-    const query = read(treeQuery, request.query, 'query')
+    const { query } = request
     const sources = choose(view, query)
     const asked = query['force-real-time'] === true || query.on_demand_scan === true
     if (!asked) readable(view, sources)
     else if (sources.length === 0) throw whyUnreadable(view, sources, health) ?? noSource()
     const recursive = query.recursive !== false
     const jobs = asked ? sources.map((source) => view.scan(source, query.path, recursive)) : []
-    if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request)
+    if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request.raw)
     const options = { maxDepth: query.max_depth ?? (recursive ? Infinity : 1), onlyPath: query.only_path === true }
     return sources.length === 1
       ? sendTree(reply, sources[0]!, query.path, options, jobs[0])
       : sendForest(reply, sources, query.path, options, jobs)
   })
 
-  app.get(`${base}/:view/jobs/:job`, async (request: FastifyRequest<{ Params: { view: string; job: string } }>) => {
+  api('GET /views/:view/jobs/:job', async (request) => {
     const view = viewOf(request)
     const job = view.jobs.get(request.params.job)
-    if (job === undefined) throw new Terminal('there is no such job, or it ended long ago', { code: 'unknown_job' })
-    return jobFacts(job)
+    if (job === undefined) throw new Terminal('The job does not exist, or it ended long ago', { code: 'unknown_job' })
+    return jobAnswer(job)
   })
 
-  app.get(`${base}/:view/search`, async (request: OfView, reply) => {
+  api('GET /views/:view/search', async (request, reply) => {
     const view = viewOf(request)
-    const query = read(searchQuery, request.query, 'query')
+    const { query } = request
     const sources = readable(view, choose(view, query))
     const starts = sources.map((source) => (query.path === undefined ? root : source.tree.find(query.path)))
     if (starts.every((node) => node === none)) entryAt(sources[0]!, query.path!)
     return sendPieces(reply, searchPieces(sources, starts, query.pattern, query.limit ?? searchLimit))
   })
 
-  app.get(`${base}/:view/stats`, async (request: OfView) => {
+  api('GET /views/:view/stats', async (request) => {
     const view = viewOf(request)
-    const query = read(statsQuery, request.query, 'query')
+    const { query } = request
     const sources = readable(view, choose(view, query))
     const stats = viewStats(sources, now())
     if (query.path === undefined) return { ...stats, sessions: view.sessions.size }
@@ -147,100 +95,107 @@ export function viewRoutes(app: FastifyInstance, base: string, { fusion, signal 
     }
   })
 
-  app.get(`${base}/:view/blind-spots`, async (request: OfView) => {
+  api('GET /views/:view/blind-spots', async (request) => {
     const view = viewOf(request)
-    return blindSpotLists(readable(view, choose(view, read(z.object(choice), request.query, 'query'))))
+    return blindSpotLists(readable(view, choose(view, request.query)))
   })
 
-  app.get(`${base}/:view/suspect-list`, async (request: OfView) => {
+  api('GET /views/:view/suspect-list', async (request) => {
     const view = viewOf(request)
-    return suspectList(readable(view, choose(view, read(z.object(choice), request.query, 'query'))), now())
+    return suspectList(readable(view, choose(view, request.query)), now())
   })
 
-  app.put(`${base}/:view/suspect-list`, async (request: OfView) => {
+  api('PUT /views/:view/suspect-list', async (request) => {
     const view = viewOf(request)
-    const { updates } = read(suspectUpdates, request.body, 'list of suspects')
+    const { updates } = request.body
     const seen = updates.map((update) => ({ path: update.path, mtime: update.mtime ?? update.current_mtime }))
     return sentinelSaw(view, undefined, seen, clock)
   })
 
-  app.get(`${base}/:view/sessions`, async (request: OfView) => {
+  api('GET /views/:view/sessions', async (request) => {
     const sessions = sessionList(viewOf(request), now())
     return { sessions, count: sessions.length }
   })
 
-  app.delete(
-    `${base}/:view/sessions/:id`,
-    async (request: FastifyRequest<{ Params: { view: string; id: string } }>) => {
-      const view = viewOf(request)
-      const session = view.sessions.get(request.params.id)
-      if (session === undefined) throw new Terminal('there is no such session', { code: 'not_found' })
-      view.end(session, 'ended by force')
-      return { status: 'ok' }
-    },
-  )
-
-  app.get(`${base}/:view/changes`, async (request: OfView) => {
+  api('DELETE /views/:view/sessions/:id', async (request) => {
     const view = viewOf(request)
-    const query = read(changesQuery, request.query, 'query')
+    const session = view.sessions.get(request.params.id)
+    if (session === undefined) throw notFound(`Session ${request.params.id}`)
+    view.end(session, 'ended by force')
+    return { status: 'ok' }
+  })
+
+  api('GET /views/:view/changes', async (request) => {
+    const view = viewOf(request)
+    const { query } = request
     const sources = readable(view, choose(view, query))
     if (query.since === undefined)
       return { fresh_instance: true, changes: [], token: tokenNow(sources, clock.wallMs()), more: false }
     return changesSince(sources, query.since, clock.wallMs(), query.limit ?? changesLimit)
   })
 
-  app.get(`${base}/:view/diff`, async (request: OfView) => {
+  api('GET /views/:view/diff', async (request) => {
     const view = viewOf(request)
-    const query = read(diffQuery, request.query, 'query')
+    const { query } = request
     const [left] = readable(view, choose(view, { source: query.left }))
     const [right] = readable(view, choose(view, { source: query.right }))
     return { left: query.left, right: query.right, ...(await compare(left!, right!, query.limit ?? searchLimit)) }
   })
 
-  const sync = async (request: OfView) => {
+  const sync = async (request: RequestOf<'GET /views/:view/sync' | 'POST /views/:view/sync'>) => {
     const view = viewOf(request)
-    const query = read(syncQuery, request.query, 'query')
-    const over = new AbortController()
-    const timeUp = clock.sleep((query.wait ?? 10) * 1_000, over.signal)
+    const { query } = request
+    const time = new AbortController()
+    const timeUp = clock.sleep((query.wait ?? 10) * 1_000, time.signal)
     const end = await view.sync(choose(view, query), query.scope ?? 'all', timeUp)
-    over.abort()
+    time.abort()
     return { ...end, token: tokenNow(choose(view, query), clock.wallMs()) }
   }
-  app.get(`${base}/:view/sync`, sync)
-  app.post(`${base}/:view/sync`, sync)
+  api('GET /views/:view/sync', sync)
+  api('POST /views/:view/sync', sync)
 
-  evidenceRoutes(app, base, fusion)
+  const evidenceOf = (view: View, sourceId: string | undefined, waitSeconds = 10) =>
+    viewEvidence({ view, clock, waitMs: waitSeconds * 1_000, ...defined({ sourceId }) })
 
-  viewEventRoutes(app, base, { fusion, signal })
-  viewListRoute(app, base, fusion)
+  api('GET /views/:view/evidence', async (request) => ({
+    token: await evidenceOf(viewOf(request), request.query.source).changeToken(),
+  }))
+
+  // For a board whose files are on other hosts (hazard 21). Each path is scanned after a barrier; a file that no sensor
+  // could check in time is `not_ready`.
+  api('POST /views/:view/evidence', async (request) => {
+    const { paths, since, source, wait } = request.body
+    const files = await evidenceOf(viewOf(request), source, wait).checkFiles(paths, since)
+    return {
+      files: files.map(({ changedSince: changed_since, ...file }) => ({ ...file, ...defined({ changed_since }) })),
+    }
+  })
+
+  viewEventRoutes(api, parts)
+  viewListRoute(api, fusion)
 
   async function jobsEnd(
     view: View,
     jobs: readonly ScanJob[],
     seconds: number,
-    request: FastifyRequest,
+    client: IncomingMessage,
   ): Promise<void> {
-    const over = new AbortController()
-    const end = () => over.abort()
-    request.raw.socket.once('close', end)
-    signal.addEventListener('abort', end, { once: true })
+    const link = linkClient(client, signal)
     await Promise.race([
-      Promise.all(jobs.map((job) => view.jobEnd(job, over.signal))),
-      clock.sleep(seconds * 1_000, over.signal),
+      Promise.all(jobs.map((job) => view.jobEnd(job, link.signal))),
+      clock.sleep(seconds * 1_000, link.signal),
     ])
-    end()
-    request.raw.socket.off('close', end)
-    signal.removeEventListener('abort', end)
+    link.abort()
   }
 }
 
-const noSource = () => new Terminal('this view has no source', { code: 'unknown_source' })
+const noSource = () => new Terminal('The view has no source', { code: 'unknown_source' })
 
 type TreeOptions = Omit<RenderOptions, 'uriOf'>
 const uriOf = (source: ViewSource) => (agent: string | undefined) =>
   agent === undefined ? undefined : source.uris.get(agent)
 
-const jobFacts = (job: ScanJob) => ({
+const jobAnswer = (job: ScanJob) => ({
   job_id: job.id,
   job_pending: job.state === 'pending',
   job_state: job.state,
@@ -259,12 +214,10 @@ function sendTree(
   job: ScanJob | undefined,
 ) {
   const node = source.tree.find(wanted)
-  // A path that nobody has seen yet may be what the scan is looking for.
-  if (node === none && job?.state === 'pending') return reply.code(202).send(jobFacts(job))
+  // The pending scan may find a path that the view does not have.
+  if (node === none && job?.state === 'pending') return reply.code(202).send(jobAnswer(job))
   entryAt(source, wanted)
-  const told = job === undefined ? { job_id: null, job_pending: false } : jobFacts(job)
-  const { job_id: id, job_pending: pending } = told
-  const tail = `"job_id":${JSON.stringify(id)},"job_pending":${pending},"source_id":${JSON.stringify(source.id)}`
+  const tail = `"job_id":${JSON.stringify(job?.id ?? null)},"job_pending":${job?.state === 'pending'},"source_id":${JSON.stringify(source.id)}`
   return sendPieces(reply, treePieces(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
 }
 
@@ -293,7 +246,7 @@ function sendForest(
 
 const nodesAtOnce = 300 // one piece of a search's answer
 const pieceBytes = nodesAtOnce * 400
-const nothing = Buffer.alloc(0) // found nothing yet: others may have their turn
+const nothing = Buffer.alloc(0) // lets other requests run while a search finds nothing
 
 function* searchPieces(
   sources: readonly ViewSource[],
@@ -334,7 +287,7 @@ function* searchPieces(
 }
 
 async function compare(left: ViewSource, right: ViewSource, limit: number) {
-  // Both stand still meanwhile; always taken in the same order, so that two comparisons cannot wait for each other.
+  // Neither source changes during the comparison. The fixed order prevents a deadlock of two comparisons.
   const [first, second] = left.id <= right.id ? [left, right] : [right, left]
   const look = () => runInSlices(differences(left, right, limit))
   if (first === second) return { differences: [], truncated: false }

@@ -4,13 +4,11 @@
  */
 import { createHash } from 'node:crypto'
 import type { Random } from '@bellwether/base'
-import { InvalidInput, token } from '@bellwether/protocol'
+import { InvalidInput, keyRoles, token, type KeyRole } from '@bellwether/protocol'
+import type { KeyRow } from '@bellwether/protocol/http'
 import type { Database, Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { plainText } from '../content.js'
-
-export const keyRoles = ['admin', 'operator', 'worker', 'sensor', 'reader'] as const
-export type KeyRole = (typeof keyRoles)[number]
 
 export interface NewKey {
   readonly role: KeyRole
@@ -19,20 +17,6 @@ export interface NewKey {
   readonly project?: string
   /** The creator, for the list and the audit log. */
   readonly by: string
-}
-
-/** A key without its secret, for lists. */
-export interface KeyRow {
-  readonly key_id: string
-  readonly name: string
-  readonly role: KeyRole
-  readonly view_name: string | null
-  readonly project_id: string | null
-  readonly created_at: Date
-  readonly created_by: string
-  readonly rotated_at: Date | null
-  readonly revoked_at: Date | null
-  readonly last_used_at: Date | null
 }
 
 /** A key with its hashes, for authentication. */

@@ -1,4 +1,5 @@
 /** The audit log: who did what, kept for the configured number of days. Rows are written in batches and never change. */
+import type { AuditRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 
 export interface AuditEntry {
@@ -10,11 +11,6 @@ export interface AuditEntry {
   readonly path: string
   readonly status: number
   readonly code: string | null
-}
-
-export interface AuditRow extends AuditEntry {
-  readonly audit_id: number
-  readonly at: Date
 }
 
 export interface AuditQuery {

@@ -1,19 +1,6 @@
 /** Reads the roster: agents with their current state, projects and workers. Reads only, page by page. */
+import type { AgentRow, ProjectRow, WorkerRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
-
-export interface AgentRow {
-  readonly agent_id: string
-  readonly profile_id: string | null
-  readonly worker_target: string
-  readonly status: 'active' | 'retired'
-  readonly metadata: Readonly<Record<string, unknown>>
-  /** The agent's head; null until its first turn. */
-  readonly state: Readonly<Record<string, unknown>> | null
-  /** Queued turns, counted up to 1,000. */
-  readonly queued: number
-  /** The newest turn that ended; null if there is none, or if it is not among the last cards. */
-  readonly last_turn: { readonly agent_turn_id: string; readonly outcome: string; readonly ended_at: string } | null
-}
 
 const queuedMax = 1_000
 // A turn writes its deliverable last: it is out of range only if a running turn has written more cards than this since.
@@ -86,11 +73,6 @@ export async function listAgentsFrom(
   })
 }
 
-export interface ProjectRow {
-  readonly project_id: string
-  readonly created_at: Date
-}
-
 // More than a selection list can show.
 const projectsMax = 1_000
 
@@ -99,16 +81,6 @@ export async function listProjects(db: Queryable): Promise<ProjectRow[]> {
     name: 'bw_list_projects',
     text: `select project_id, created_at from resource.projects order by project_id limit ${projectsMax}`,
   })
-}
-
-export interface WorkerRow {
-  readonly worker_id: string
-  readonly worker_target: string
-  readonly started_at: Date
-  readonly seen_at: Date
-  readonly last_claim_at: Date | null
-  readonly concurrency: number | null
-  readonly free: number | null
 }
 
 const workersMax = 500

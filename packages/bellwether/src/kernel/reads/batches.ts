@@ -1,4 +1,5 @@
 /** Reads batches and their tasks. Reads only, bounded. */
+import type { BatchLine, BatchRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { pageBytesMax } from './cards.js'
 
@@ -54,17 +55,6 @@ export async function readBatch(db: Queryable, projectId: string, batchId: strin
   return { ...batch, tasks }
 }
 
-export interface BatchLine {
-  readonly batch_id: string
-  readonly status: string
-  readonly task_count: number
-  readonly open_count: number
-  readonly done_count: number
-  readonly failed_count: number
-  readonly deadline: Date | null
-  readonly created_at: Date
-}
-
 /** Batches that are not settled yet; a settled batch can be read by its id. */
 export async function listBatches(
   db: Queryable,
@@ -82,22 +72,9 @@ export async function listBatches(
   return { batches, cursor: batches.length === limit ? batches.at(-1)!.batch_id : null }
 }
 
-export interface BatchTask {
-  readonly position: number
-  readonly status: string
-  /** The deliverable; null also if the response would become too large: read the card instead. */
-  readonly content: unknown
-  readonly content_truncated: boolean
-  readonly [column: string]: unknown
-}
-
 /** One batch with its tasks, in order. Undefined: the project has no such batch. */
-export async function readBatchOf(
-  db: Queryable,
-  projectId: string,
-  batchId: string,
-): Promise<(BatchLine & { readonly tasks: readonly BatchTask[] }) | undefined> {
-  const [batch] = await db.query<BatchLine>({
+export async function readBatchOf(db: Queryable, projectId: string, batchId: string): Promise<BatchRow | undefined> {
+  const [batch] = await db.query<Omit<BatchRow, 'tasks'>>({
     name: 'bw_read_batch_of',
     text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast,
         channel_id, traceparent, recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch,
@@ -106,7 +83,7 @@ export async function readBatchOf(
     values: [batchId, projectId],
   })
   if (batch === undefined) return undefined
-  const tasks = await db.query<BatchTask>({
+  const tasks = await db.query<BatchRow['tasks'][number]>({
     name: 'bw_read_batch_tasks',
     text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error,
         deliverable_card_id,

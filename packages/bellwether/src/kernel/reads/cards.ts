@@ -1,4 +1,5 @@
 /** Reads cards and boxes, page by page. A read that names a project returns cards of that project only. */
+import type { BoxPage } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
 
@@ -36,12 +37,6 @@ export async function readCardOf(db: Queryable, projectId: string, cardId: strin
     values: [cardId, projectId],
   })
   return card
-}
-
-export interface BoxPage {
-  readonly kind: 'context' | 'output'
-  readonly cards: readonly (Card & { readonly position: number })[]
-  readonly cursor: number | null
 }
 
 // A card may hold 1 MB and a page many cards: one response stays below the size limit of a request.

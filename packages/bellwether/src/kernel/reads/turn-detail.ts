@@ -2,58 +2,10 @@
  * Reads the details of one turn: steps, waits, interventions, parent and children, cards, usage and budget. Reads only. Bounded: long lists
  * keep their newest entries and are marked `truncated`; every part uses an index, however long the agent's history is.
  */
+import type { ChildTurnRow, TurnRow, TurnTrail } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
 import { readBoxWithin } from './cards.js'
-import type { TurnRow } from './turns.js'
-
-export interface ChildTurn {
-  readonly agent_turn_id: string
-  readonly agent_id: string
-  readonly status: string | null
-  readonly outcome: string | null
-  readonly error: string | null
-  readonly created_at: Date | null
-  readonly started_at: Date | null
-  readonly ended_at: Date | null
-  readonly children: readonly ChildTurn[]
-}
-
-export interface Usage {
-  readonly steps: number
-  readonly total_tokens: number
-  readonly input_tokens: number
-  readonly output_tokens: number
-  /** Null: no step reported its cost. */
-  readonly cost_micros: number | null
-}
-
-interface UsedOfLimit {
-  readonly used: number
-  /** Null: no limit. */
-  readonly limit: number | null
-}
-
-export interface BudgetUse {
-  readonly budget_id: string
-  readonly parent_budget_id: string | null
-  readonly tokens: UsedOfLimit
-  readonly cost_micros: UsedOfLimit
-  readonly wall_ms: UsedOfLimit
-}
-
-export interface TurnDetail {
-  readonly deliverable: { readonly card_id: string; readonly content: unknown; readonly created_at: string } | null
-  readonly steps: readonly unknown[]
-  readonly waits: readonly unknown[]
-  readonly interventions: readonly unknown[]
-  readonly parent: unknown
-  readonly context_box_id: string | null
-  readonly output_box_id: string | null
-  readonly usage: Usage
-  /** Null: no limit. */
-  readonly budget: BudgetUse | null
-}
 
 // More steps than a person reads.
 const listMax = 1_000
@@ -81,8 +33,8 @@ const cost = `coalesce(${counted(`s.metadata -> 'cost_micros'`)},
 const costs = `case when count(${cost}) > 0 then least(${countMax}, round(sum(${cost})))::double precision end`
 const sum = (what: string) => `least(${countMax}, coalesce(sum(${what}), 0))::double precision`
 
-export async function readTurnDetail(db: Queryable, agentTurnId: string): Promise<TurnDetail> {
-  const [row] = await db.query<TurnDetail>({
+export async function readTurnDetail(db: Queryable, agentTurnId: string): Promise<TurnTrail> {
+  const [row] = await db.query<TurnTrail>({
     name: 'bw_read_turn_detail',
     text: `select
         (select jsonb_build_object('card_id', c.card_id, 'content', c.content, 'created_at', c.created_at)
@@ -157,7 +109,7 @@ export async function readTurnStatuses(
   return new Map(rows.map(({ id, status }) => [id, status]))
 }
 
-interface ChildTurnRow extends Omit<ChildTurn, 'children'> {
+interface DescendantRow extends Omit<ChildTurnRow, 'children'> {
   readonly source: string
 }
 
@@ -165,8 +117,8 @@ interface ChildTurnRow extends Omit<ChildTurn, 'children'> {
 export async function readChildTurns(
   db: Queryable,
   agentTurnId: string,
-): Promise<{ readonly children: readonly ChildTurn[]; readonly truncated: boolean }> {
-  const rows = await db.query<ChildTurnRow>({
+): Promise<{ readonly children: readonly ChildTurnRow[]; readonly truncated: boolean }> {
+  const rows = await db.query<DescendantRow>({
     name: 'bw_read_child_turns',
     text: `with recursive children (level, source, id, agent_id, edge_id) as (
         select 1, e.source_agent_turn_id, e.target_agent_turn_id, e.target_agent_id, e.edge_id
@@ -186,8 +138,8 @@ export async function readChildTurns(
   return treeOf(agentTurnId, rows)
 }
 
-function treeOf(top: string, rows: readonly (ChildTurnRow & { readonly level?: number })[]) {
-  const childrenOf = new Map<string, ChildTurn[]>([[top, []]])
+function treeOf(top: string, rows: readonly (DescendantRow & { readonly level?: number })[]) {
+  const childrenOf = new Map<string, ChildTurnRow[]>([[top, []]])
   let truncated = rows.length > childrenMax
   for (const { source, level = 1, ...facts } of rows.slice(0, childrenMax)) {
     const siblings = childrenOf.get(source)
@@ -196,7 +148,7 @@ function treeOf(top: string, rows: readonly (ChildTurnRow & { readonly level?: n
       truncated = true
       continue
     }
-    const children: ChildTurn[] = []
+    const children: ChildTurnRow[] = []
     childrenOf.set(facts.agent_turn_id, children)
     siblings.push({ ...facts, children })
   }
@@ -211,7 +163,7 @@ export interface TurnCards {
   readonly truncated: boolean
 }
 
-type Boxes = Pick<TurnDetail, 'context_box_id' | 'output_box_id'>
+type Boxes = Pick<TurnTrail, 'context_box_id' | 'output_box_id'>
 
 export async function readTurnCards(db: Queryable, turn: TurnRow, boxes: Boxes): Promise<TurnCards> {
   const nothing = { cards: [], truncated: false }

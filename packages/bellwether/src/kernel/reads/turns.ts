@@ -2,32 +2,10 @@
  * Reads turns: lists page by page, and single turns. Reads only. Bounded: a list scans a fixed number of turns and returns a cursor where it
  * stopped, because the hot table has no index for rare filters.
  */
-import { outcomes } from '@bellwether/protocol'
+import type { TurnStatus } from '@bellwether/protocol'
+import type { TurnRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
-
-export interface TurnRow {
-  readonly agent_turn_id: string
-  readonly inbox_id: string
-  readonly project_id: string
-  readonly agent_id: string
-  readonly status: string
-  readonly turn_epoch: number | null
-  readonly created_at: Date
-  readonly started_at: Date | null
-  readonly ended_at: Date | null
-  readonly outcome: string | null
-  readonly deliverable_card_id: string | null
-  readonly error: string | null
-  readonly [column: string]: unknown
-}
-
-// An idle head has no turn.
-const [, ...activeStatuses] = headStatuses
-const queued = 'queued'
-/** The statuses that a list can filter by. */
-export const turnStatuses = [queued, ...activeStatuses, ...outcomes] as const
-export type TurnStatus = (typeof turnStatuses)[number]
 
 export interface TurnQuery {
   readonly projectId: string
@@ -53,8 +31,8 @@ const newest = '~'
 export async function listTurns(db: Queryable, query: TurnQuery): Promise<TurnPage> {
   const { projectId, agentId = null, status = null, cursor = newest, limit } = query
   const values = [projectId, agentId, cursor, limit]
-  if (status === queued) return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
-  if (status !== null && (activeStatuses as readonly string[]).includes(status))
+  if (status === 'queued') return paged(await db.query<TurnRow>({ ...queuedTurns, values }), limit)
+  if (status !== null && (headStatuses as readonly string[]).includes(status))
     return paged(await db.query<TurnRow>({ ...activeTurns, values: [...values, status] }), limit)
   const found = await db.query<TurnRow & { readonly edge: string | null }>({ ...scanned, values: [...values, status] })
   const turns = found.filter((row) => row.agent_turn_id !== null).map(({ edge: _edge, ...row }) => row as TurnRow)

@@ -1,5 +1,6 @@
 /** Reads what turns wait for, the results of their tool calls, and the interventions of the watchdogs. Reads only, bounded. */
 import type { AfterExecution, ResultStatus, WaitStatus } from '@bellwether/protocol'
+import type { InterventionRow, QuestionRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 
 export interface ToolResult {
@@ -31,19 +32,9 @@ export async function readResults(db: Queryable, agentTurnId: string): Promise<T
 /** The tool with which an agent asks a person. */
 export const askPerson = 'ask_person'
 
-export interface Question {
-  readonly tool_call_id: string
-  readonly agent_id: string
-  readonly agent_turn_id: string
-  readonly arguments: unknown
-  readonly asked_at: Date
-  /** When the wait ends, answered or not; null after it ended and before the timeout receipt is applied. */
-  readonly deadline: Date | null
-}
-
 /** Oldest first. Scans the turns that wait now, which are few, and not the history. */
-export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<Question[]> {
-  return db.query<Question>({
+export async function readQuestions(db: Queryable, projectId: string, limit: number): Promise<QuestionRow[]> {
+  return db.query<QuestionRow>({
     name: 'bw_read_questions',
     text: `select w.tool_call_id, w.agent_id, w.agent_turn_id, c.content -> 'arguments' as arguments,
         w.created_at as asked_at, h.resume_deadline as deadline
@@ -55,15 +46,6 @@ export async function readQuestions(db: Queryable, projectId: string, limit: num
       order by w.wait_seq limit $3`,
     values: [projectId, askPerson, limit],
   })
-}
-
-export interface InterventionRow {
-  readonly intervention_id: number
-  readonly kind: string
-  readonly project_id: string | null
-  readonly agent_turn_id: string | null
-  readonly reason: string
-  readonly created_at: Date
 }
 
 export interface InterventionQuery {

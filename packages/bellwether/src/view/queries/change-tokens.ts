@@ -2,6 +2,7 @@
  * Change tokens of a view: the token of each source's tree and the time of issue, as one opaque string. A token that is
  * malformed or from another run is not an error; it means that the reader must read everything again ("fresh instance").
  */
+import type { ViewChange } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import type { Change } from '../tree/tree.js'
 import type { ViewSource } from '../view.js'
@@ -33,7 +34,7 @@ export function tokenNow(sources: Iterable<ViewSource>, nowMs: number): string {
 
 export interface ViewChanges {
   readonly fresh_instance: boolean
-  readonly changes: readonly (Change & { readonly source_id: string })[]
+  readonly changes: readonly ViewChange[]
   readonly token: string
   readonly more: boolean
 }
@@ -51,7 +52,7 @@ export function changesSince(sources: readonly ViewSource[], text: string, nowMs
   const named = Object.keys(since.sources)
   if (named.length !== sources.length || sources.some(({ id }) => since.sources[id] === undefined)) return fresh()
   const tokens = { ...since.sources }
-  const changes: (Change & { readonly source_id: string })[] = []
+  const changes: ViewChange[] = []
   let more = false
   for (const { id, tree } of sources) {
     if (changes.length >= max) {
@@ -60,9 +61,17 @@ export function changesSince(sources: readonly ViewSource[], text: string, nowMs
     }
     const found = tree.changesSince(tokens[id]!, max - changes.length)
     if (found.freshInstance) return fresh()
-    for (const change of found.changes) changes.push({ ...change, source_id: id })
+    for (const change of found.changes) changes.push(wire(change, id))
     tokens[id] = found.token
     more ||= found.more
   }
   return { fresh_instance: false, changes, token: writeToken({ at: nowMs, sources: tokens }), more }
 }
+
+const wire = ({ seq, path, kind, isDirectory }: Change, source_id: string): ViewChange => ({
+  seq,
+  path,
+  kind,
+  is_directory: isDirectory,
+  source_id,
+})

@@ -1,0 +1,91 @@
+/**
+ * Derives the OpenAPI 3.1 description from the HTTP contract. Nothing about a route is written here. Loaded by the first
+ * request for the description, because most servers are never asked.
+ */
+import { problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
+import { z } from 'zod'
+import { base } from './api.js'
+import { sessionCookie } from './browser-sessions.js'
+
+const schemaOf = (schema: z.ZodType): object => {
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    cycles: 'ref',
+    reused: 'inline',
+  })
+  return json
+}
+
+const refused = { content: { [problemType]: { schema: schemaOf(problem) } } }
+
+function answersOf({ answers, events }: Route): object {
+  const described = Object.entries(answers).map(([status, answer]) => {
+    if (typeof answer !== 'string') {
+      const content = { 'application/json': { schema: schemaOf(answer) } }
+      return [status, { description: answer.description ?? 'Success', content }] as const
+    }
+    const schema =
+      events === undefined
+        ? { type: 'string' }
+        : { description: 'the data of one event, by event name', properties: mapped(events) }
+    return [status, { description: 'Success', content: { [answer]: { schema } } }] as const
+  })
+  return {
+    ...Object.fromEntries(described),
+    '4XX': { description: 'The request was refused', ...refused },
+    '5XX': { description: 'The server cannot answer now; Retry-After says when to try again', ...refused },
+  }
+}
+
+const mapped = (schemas: Readonly<Record<string, z.ZodType>>) =>
+  Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, schemaOf(schema)]))
+
+function parametersOf(schema: z.ZodObject | undefined, place: 'path' | 'query'): object[] {
+  if (schema === undefined) return []
+  const { properties = {}, required = [] } = schemaOf(schema) as { properties?: object; required?: readonly string[] }
+  return Object.entries(properties).map(([name, one]) => ({
+    name,
+    in: place,
+    required: place === 'path' || required.includes(name),
+    schema: one as object,
+  }))
+}
+
+function operationOf(route: Route): object {
+  const parameters = [...parametersOf(route.params, 'path'), ...parametersOf(route.query, 'query')]
+  return {
+    summary: route.summary,
+    ...(route.description === undefined ? {} : { description: route.description }),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(route.body === undefined
+      ? {}
+      : { requestBody: { content: { 'application/json': { schema: schemaOf(route.body) } } } }),
+    responses: answersOf(route),
+    ...(route.outside === true ? { security: [] } : {}),
+  }
+}
+
+/** `served`: whether this server has the route; a part that it runs without has no routes. */
+export function describeApi(served: (key: string) => boolean): Record<string, unknown> {
+  const paths: Record<string, Record<string, object>> = {}
+  for (const key of (Object.keys(routes) as RouteKey[]).filter(served)) {
+    const route: Route = routes[key]
+    const [method = '', path = ''] = key.split(' ')
+    const url = `${route.outside === true ? '' : base}${path}`.replaceAll(/:(\w+)/g, '{$1}')
+    paths[url] = { ...paths[url], [method.toLowerCase()]: operationOf(route) }
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Bellwether', version: '1', description: 'Runs a fleet of AI agents so that every turn ends.' },
+    components: {
+      securitySchemes: {
+        key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+        bearer: { type: 'http', scheme: 'bearer' },
+        session: { type: 'apiKey', in: 'cookie', name: sessionCookie },
+      },
+    },
+    security: [{ key: [] }, { bearer: [] }, { session: [] }],
+    paths,
+  }
+}

@@ -1,0 +1,118 @@
+/** Projects, agents, profiles, tools and workers. */
+import { z } from 'zod'
+import { activities, afterExecutions, agentStatuses, outcomes } from '../vocabulary.js'
+import { inProject, limit, list, longText, page, record, text, time, token, type Route } from './shapes.js'
+
+const agentFields = z.strictObject({
+  worker_target: token,
+  profile_id: token.optional(),
+  status: z.enum(agentStatuses).optional(),
+  metadata: record.optional(),
+  turn_deadline_seconds: z.number().positive().max(31_536_000).optional(),
+})
+const newAgent = agentFields.extend({ agent_id: token })
+export type NewAgent = z.output<typeof newAgent>
+
+const agent = z.object({
+  agent_id: z.string(),
+  profile_id: z.string().nullable(),
+  worker_target: z.string(),
+  status: z.enum(agentStatuses),
+  metadata: record,
+  state: z
+    .object({
+      status: z.string(),
+      active_agent_turn_id: z.string().nullable(),
+      turn_epoch: z.number(),
+      activity: z.enum(activities).nullable(),
+      current_tool: z.string().nullable(),
+      waiting_tool_count: z.number(),
+      resume_deadline: time.nullable(),
+      turn_deadline: time.nullable(),
+      leased_at: time.nullable(),
+      updated_at: time,
+      output_box_id: z.string().nullable(),
+    })
+    .nullable()
+    .describe('its head; null before its first turn'),
+  queued: z.number().describe('queued turns, counted up to 1,000'),
+  last_turn: z
+    .object({ agent_turn_id: z.string(), outcome: z.enum(outcomes), ended_at: time })
+    .nullable()
+    .describe('its newest ended turn'),
+})
+
+export type Agent = z.output<typeof agent>
+export type AgentRow = z.input<typeof agent>
+
+const worker = z.object({
+  worker_id: z.string(),
+  worker_target: z.string(),
+  started_at: time,
+  seen_at: time,
+  last_claim_at: time.nullable(),
+  concurrency: z.number().nullable(),
+  free: z.number().nullable().describe('how many more turns the worker can take'),
+})
+
+export type Worker = z.output<typeof worker>
+export type WorkerRow = z.input<typeof worker>
+
+const projectLine = z.object({ project_id: z.string(), created_at: time })
+export type ProjectRow = z.input<typeof projectLine>
+
+const oneAgent = inProject.extend({ agent: token })
+
+export const agentRoutes = {
+  'GET /projects': {
+    summary: 'List the projects that the key can reach',
+    answers: { 200: z.object({ projects: list(projectLine) }) },
+  },
+  'GET /projects/:project/workers': {
+    summary: 'List workers of the project’s targets that were seen within the last hour',
+    params: inProject,
+    answers: { 200: z.object({ workers: list(worker) }) },
+  },
+  'GET /projects/:project/agents': {
+    summary: 'List agents by name',
+    params: inProject,
+    query: z.object({ cursor: z.string().max(120).default(''), limit: limit(1_000, 100) }),
+    answers: { 200: page('agents', agent, z.string()) },
+  },
+  'PUT /projects/:project/agents': {
+    summary: 'Add or change several agents',
+    params: inProject,
+    // 1,000 agents are one statement of about one second.
+    body: z.strictObject({ agents: z.array(newAgent).min(1).max(1_000) }),
+    answers: { 200: z.object({ count: z.number() }) },
+  },
+  'GET /projects/:project/agents/:agent': {
+    summary: 'Read an agent and its current state',
+    params: oneAgent,
+    answers: { 200: agent },
+  },
+  'PUT /projects/:project/agents/:agent': {
+    summary: 'Add or change an agent',
+    params: oneAgent,
+    body: agentFields,
+    answers: { 200: agent },
+  },
+  'PUT /projects/:project/profiles/:profile': {
+    summary: 'Add or change a profile that several agents share',
+    params: inProject.extend({ profile: token }),
+    body: z.strictObject({ name: text(200).optional(), worker_target: token, spec: record.optional() }),
+    answers: { 200: z.object({ profile_id: z.string() }) },
+  },
+  'PUT /projects/:project/tools/:tool': {
+    summary: 'Declare a tool that agents of the project can call',
+    params: inProject.extend({ tool: token }),
+    body: z.strictObject({
+      description: longText.optional(),
+      parameters: record.optional(),
+      target_subject: text(1_000).optional(),
+      after_execution: z.enum(afterExecutions).optional(),
+      options: record.optional(),
+    }),
+    answers: { 200: z.object({ tool_name: z.string() }) },
+  },
+} as const satisfies Record<string, Route>

@@ -1,0 +1,217 @@
+/** The board. Objects that come from the task log keep the keys of its lines. */
+import { z } from 'zod'
+import { newTask, taskChange } from '../task-input.js'
+import { taskActions, taskStatuses } from '../vocabulary.js'
+import {
+  eventStream,
+  flag,
+  id,
+  limit,
+  list,
+  numberCursor,
+  page,
+  record,
+  time,
+  waitMaxSeconds,
+  type Route,
+} from './shapes.js'
+
+const status = z.enum(taskStatuses)
+const oneTask = z.object({ task: id })
+
+/** What the log itself says about a task. */
+const taskLine = z.object({
+  taskId: z.string(),
+  title: z.string(),
+  status,
+  priority: z.number(),
+  impact: z.number(),
+  assignee: z.string().nullable(),
+  reason: z.string().nullable(),
+  dependencies: list(z.string()),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  waitsFor: z.string().nullable().describe('null: the task is ready or done'),
+})
+
+/** What the policies say about a task now. */
+const taskState = z.object({
+  waitCode: z.string().nullable(),
+  waitUntil: time.nullable(),
+  recovery: z
+    .object({
+      reasonCode: z.string(),
+      attempt: z.number(),
+      maxAttempts: z.number(),
+      nextAssignee: z.string(),
+      action: z.enum(['retry', 'human', 'escalate']),
+      recoveryState: z.string(),
+      cooldownUntilTs: z.number().describe('seconds since 1970; 0: none'),
+      deadlineTs: z.number(),
+      reminders: z.number(),
+    })
+    .nullable(),
+  budget: z
+    .object({
+      agent: z.string().describe('whose limits these are'),
+      tokenUsage: z.number(),
+      elapsedMs: z.number(),
+      retryCount: z.number(),
+      exceededCount: z.number(),
+      limits: z.object({
+        maxTaskTokens: z.number().nullable(),
+        maxTaskWallTimeSec: z.number().nullable(),
+        maxTaskRetries: z.number().nullable(),
+      }),
+      nearest: z
+        .object({
+          unit: z.enum(['tokens', 'ms', 'runs']),
+          used: z.number(),
+          limit: z.number(),
+          fraction: z.number(),
+        })
+        .nullable()
+        .describe('the nearest limit; null: no limit is set'),
+    })
+    .nullable(),
+  next: z
+    .object({ place: z.number(), of: z.number(), assignee: z.string(), why: z.string() })
+    .nullable()
+    .describe('its place in the queue; null unless the task is ready'),
+})
+
+const task = taskLine.extend({
+  ...taskState.shape,
+  costMicros: z.number().nullable().describe('null: none of its turns reported a cost'),
+})
+
+export type BoardTask = z.output<typeof task>
+
+const run = z.object({
+  runId: z.string(),
+  agent: z.string(),
+  startedAt: z.string(),
+  agentTurnId: z.string().optional(),
+  endedAt: z.string().optional(),
+  outcome: z.string().optional(),
+  reasonCode: z.string().optional(),
+  tokenUsage: z.number().optional(),
+  elapsedMs: z.number().optional(),
+  costMicros: z.number().nullable(),
+  turnStatus: z.string().nullable(),
+})
+
+const taskDetail = task.extend({ runs: list(run), fields: record })
+
+export type BoardTaskDetail = z.output<typeof taskDetail>
+
+const choice = z.object({
+  taskId: z.string().nullable(),
+  assignee: z.string().nullable(),
+  because: z.string(),
+  others: list(z.object({ taskId: z.string(), code: z.string(), why: z.string() })),
+  left: z.number().describe('how many more were skipped without being listed'),
+  ready: z.number(),
+})
+
+const report = z.object({
+  taskId: z.string(),
+  title: z.string(),
+  status,
+  settledHere: z.boolean().describe('whether this request brought the task to its status'),
+  reason: z.string().nullable(),
+  spawn: z
+    .object({
+      runId: z.string().nullable(),
+      agent: z.string(),
+      agentTurnId: z.string().nullable(),
+      outcome: z.string(),
+      error: z.string().nullable(),
+      reasonCode: z.string().nullable(),
+      attempt: z.number(),
+      nextAssignee: z.string().nullable(),
+      action: z.string().nullable(),
+      recoveryState: z.string().nullable(),
+      cooldownActive: z.boolean(),
+      cooldownUntil: z.string().nullable(),
+      metrics: z.object({ elapsedMs: z.number(), tokenUsage: z.number() }),
+      degradeAction: z.string().nullable(),
+      exceededKeys: list(z.string()),
+    })
+    .nullable(),
+  knowledge: z.unknown(),
+  choice: choice.optional(),
+})
+
+/** A line of `state/tasks.jsonl`. */
+const boardEvent = z.object({
+  eventId: z.string(),
+  taskId: z.string(),
+  type: z.string(),
+  messageType: z.string(),
+  actor: z.string(),
+  at: z.string(),
+  payload: record,
+  token: z.number().optional(),
+})
+const position = z.object({ cursor: z.number() })
+
+/** Edits fields, or runs one action; `status` selects the action for clients that think in statuses. */
+const taskPatch = taskChange.extend({
+  action: z.enum(taskActions).optional(),
+  status: z.enum(['claimed', 'done', 'blocked']).optional(),
+  reason: z.string().max(2_000).optional(),
+  files: z.array(z.string().max(4_096)).max(500).optional(),
+  unchecked: z.boolean().optional(),
+  freshBudget: z.boolean().optional(),
+})
+export type TaskPatch = z.output<typeof taskPatch>
+
+export const boardRoutes = {
+  'GET /board/tasks': {
+    summary: 'List tasks in dispatch order',
+    query: z.object({ status: status.optional(), done: flag, cursor: numberCursor, limit: limit(1_000, 100) }),
+    answers: {
+      200: page('tasks', task, z.number()).extend({
+        total: z.number(),
+        choice,
+        paused: z.object({ by: z.string(), at: z.string(), reason: z.string().optional() }).nullable(),
+      }),
+    },
+  },
+  'POST /board/tasks': { summary: 'Add a task', body: newTask, answers: { 201: taskDetail } },
+  'GET /board/tasks/:task': {
+    summary: 'Read a task with its runs and what it waits for',
+    params: oneTask,
+    answers: { 200: taskDetail },
+  },
+  'PATCH /board/tasks/:task': {
+    summary: 'Edit a task, or run one action on it',
+    params: oneTask,
+    body: taskPatch,
+    answers: { 200: taskDetail },
+  },
+  'POST /board/tasks/:task/dispatch': {
+    summary: 'Dispatch a task now and report the result',
+    description: `Answers 202 if the turn still runs after ${waitMaxSeconds} s: the autopilot, or the next dispatch, closes the run.`,
+    params: oneTask,
+    answers: { 200: report, 202: report },
+  },
+  'POST /board/autopilot': {
+    summary: 'Run autopilot steps',
+    body: z.strictObject({ maxSteps: z.number().int().min(1).max(1_000).default(1) }),
+    answers: { 200: z.object({ reports: list(report), stoppedBecause: z.string() }) },
+  },
+  'POST /board/control': {
+    summary: 'Pause or resume the board',
+    body: z.strictObject({ paused: z.boolean(), reason: z.string().max(2_000).optional() }),
+    answers: { 200: z.object({ paused: z.boolean() }) },
+  },
+  'GET /board/events': {
+    summary: 'Follow the events of the board',
+    description: 'Each event is a line of the task log, and its id is the line number. `reset`: the log was replaced.',
+    query: z.object({ cursor: numberCursor }),
+    answers: { 200: eventStream },
+    events: { hello: position, reset: position, '*': boardEvent },
+  },
+} as const satisfies Record<string, Route>

@@ -1,0 +1,61 @@
+/** The event stream of a project, and the actions of watchdogs. */
+import { z } from 'zod'
+import { eventKinds } from '../vocabulary.js'
+import { eventStream, inProject, limit, numberCursor, page, record, text, time, token, type Route } from './shapes.js'
+import { intervention } from './turns.js'
+
+const projectEvent = z.object({
+  event_id: z.number(),
+  subject: z.string(),
+  kind: z.enum(eventKinds),
+  payload: record,
+  agent_turn_id: z.string().nullable(),
+  created_at: time,
+})
+export type ProjectEvent = z.output<typeof projectEvent>
+const position = z.object({ cursor: z.string() })
+
+const projectIntervention = intervention.extend({
+  project_id: z.string().nullable(),
+  agent_id: z.string().nullable(),
+})
+
+export type Intervention = z.output<typeof projectIntervention>
+export type InterventionRow = z.input<typeof projectIntervention>
+
+export const eventRoutes = {
+  'GET /projects/:project/events': {
+    summary: 'Follow the events of a project',
+    description:
+      'Each event has an id. `Last-Event-ID`, or `?cursor=`, continues after that event; `0:0` is the beginning; without a cursor the stream starts now. `reset`: events after the cursor were deleted, and the stream continues from now.',
+    params: inProject,
+    query: z.object({
+      cursor: text(60).optional(),
+      kind: z
+        .string()
+        .transform((kinds) => kinds.split(','))
+        .pipe(z.array(z.enum(eventKinds)))
+        .optional(),
+      agent: token.optional(),
+    }),
+    answers: { 200: eventStream },
+    events: {
+      hello: position,
+      reset: position,
+      task: projectEvent,
+      state: projectEvent,
+      step: projectEvent,
+      command: projectEvent,
+    },
+  },
+  'GET /watchdog/interventions': {
+    summary: 'List what watchdogs did, newest first',
+    query: z.object({
+      project: token.optional(),
+      kind: text(100).optional(),
+      cursor: numberCursor,
+      limit: limit(500, 100),
+    }),
+    answers: { 200: page('interventions', projectIntervention, z.number()) },
+  },
+} as const satisfies Record<string, Route>

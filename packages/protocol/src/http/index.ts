@@ -1,0 +1,73 @@
+/**
+ * The HTTP contract: every route with its request, its answers and its events, as one table of zod schemas. The server
+ * validates requests with it, checks its handlers' types against it and derives OpenAPI from it; clients take their types
+ * from it. Import types only where zod must not be loaded (clients, the dashboard).
+ */
+import type { z } from 'zod'
+import { agentRoutes } from './agents.js'
+import { batchRoutes } from './batches.js'
+import { boardRoutes } from './board.js'
+import { cardRoutes } from './cards.js'
+import { eventRoutes } from './events.js'
+import { healthRoutes } from './health.js'
+import { keyRoutes } from './keys.js'
+import { pipeRoutes } from './pipe.js'
+import { toolCallRoutes } from './tool-calls.js'
+import { turnRoutes } from './turns.js'
+import { viewRoutes } from './views.js'
+import { workerRoutes } from './workers.js'
+
+export const routes = {
+  ...agentRoutes,
+  ...turnRoutes,
+  ...toolCallRoutes,
+  ...batchRoutes,
+  ...cardRoutes,
+  ...eventRoutes,
+  ...workerRoutes,
+  ...keyRoutes,
+  ...boardRoutes,
+  ...viewRoutes,
+  ...pipeRoutes,
+  ...healthRoutes,
+} as const
+
+export { problem, problemType, type Problem } from './problems.js'
+export { eventStream, waitMaxSeconds, type Route } from './shapes.js'
+export type { Card, CardRow, NewCard } from './shapes.js'
+export type { Agent, AgentRow, NewAgent, ProjectRow, Worker, WorkerRow } from './agents.js'
+export type { BatchLine, BatchRow, BatchTasks } from './batches.js'
+export type { BoardTask, BoardTaskDetail, TaskPatch } from './board.js'
+export type { BoxPage } from './cards.js'
+export type { Intervention, InterventionRow, ProjectEvent } from './events.js'
+export type { Component, HealthSummary } from './health.js'
+export type { AuditRow, KeyLine, KeyRow } from './keys.js'
+export type { Question, QuestionRow } from './tool-calls.js'
+export type { ChildTurn, ChildTurnRow, Turn, TurnDetail, TurnFile, TurnRow, TurnTrail } from './turns.js'
+export type { Entry, SourceChoice, ViewChange } from './views.js'
+export type { ToolResult } from './workers.js'
+
+export type Routes = typeof routes
+/** `METHOD /path`. */
+export type RouteKey = keyof Routes
+
+type Part<Key extends RouteKey, Name extends string> = Routes[Key] extends { readonly [K in Name]: infer Schema }
+  ? Schema
+  : undefined
+type InputOf<Schema> = Schema extends z.ZodType ? z.input<Schema> : undefined
+type OutputOf<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined
+type JsonAnswers<Key extends RouteKey> = Extract<Routes[Key]['answers'][keyof Routes[Key]['answers']], z.ZodType>
+
+/** What the server reads from a request. */
+export type ParamsOf<Key extends RouteKey> = OutputOf<Part<Key, 'params'>>
+export type QueryOf<Key extends RouteKey> = OutputOf<Part<Key, 'query'>>
+export type BodyOf<Key extends RouteKey> = OutputOf<Part<Key, 'body'>>
+/** What a client sends. */
+export type BodyFor<Key extends RouteKey> = InputOf<Part<Key, 'body'>>
+/** What the server returns: a time may be a Date. */
+export type AnswerFrom<Key extends RouteKey> = z.input<JsonAnswers<Key>>
+/** What a client receives. */
+export type AnswerOf<Key extends RouteKey> = z.output<JsonAnswers<Key>>
+/** The data of an event of a stream. */
+export type EventOf<Key extends RouteKey, Name extends string> =
+  Part<Key, 'events'> extends { readonly [K in Name]: infer Schema } ? OutputOf<Schema> : never

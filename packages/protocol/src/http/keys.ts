@@ -1,0 +1,94 @@
+/** API keys, browser sessions and the audit log. */
+import { z } from 'zod'
+import { keyRoles } from '../vocabulary.js'
+import { id, limit, list, numberCursor, page, text, time, token, type Route } from './shapes.js'
+
+const role = z.enum(keyRoles)
+const newSecret = z.object({ key_id: z.string(), key: z.string().describe('shown only in this answer') })
+const oneKey = z.object({ key: id })
+
+const keyLine = z.object({
+  key_id: z.string(),
+  name: z.string(),
+  role,
+  view_name: z.string().nullable(),
+  project_id: z.string().nullable(),
+  created_at: time,
+  created_by: z.string(),
+  rotated_at: time.nullable(),
+  revoked_at: time.nullable(),
+  last_used_at: time.nullable(),
+})
+
+export type KeyLine = z.output<typeof keyLine>
+export type KeyRow = z.input<typeof keyLine>
+
+const auditLine = z.object({
+  audit_id: z.number(),
+  at: time,
+  actor: z.string(),
+  role: z.string().nullable(),
+  address: z.string().nullable(),
+  method: z.string(),
+  path: z.string(),
+  status: z.number(),
+  code: z.string().nullable(),
+})
+
+export type AuditRow = z.input<typeof auditLine>
+
+export const keyRoutes = {
+  'GET /me': {
+    summary: 'Describe the key of this request',
+    answers: {
+      200: z.object({
+        key_id: z.string(),
+        name: z.string().nullable(),
+        role,
+        view: z.string().nullable(),
+        project: z.string().nullable(),
+      }),
+    },
+  },
+  'GET /keys': {
+    summary: 'List keys, without their secrets',
+    answers: { 200: z.object({ keys: list(keyLine) }) },
+  },
+  'POST /keys': {
+    summary: 'Create a key',
+    body: z.strictObject({
+      role,
+      name: text(120).optional(),
+      view: z
+        .string()
+        .regex(/^[a-z0-9][a-z0-9_.-]{0,63}$/i)
+        .optional(),
+      project: token.optional(),
+    }),
+    answers: { 201: newSecret },
+  },
+  'POST /keys/:key/rotate': {
+    summary: 'Replace the secret of a key',
+    params: oneKey,
+    body: z.strictObject({ grace_seconds: z.number().min(0).max(604_800).default(0) }),
+    answers: { 200: newSecret },
+  },
+  'DELETE /keys/:key': {
+    summary: 'Revoke a key',
+    params: oneKey,
+    answers: { 200: z.object({ key_id: z.string(), status: z.literal('revoked') }) },
+  },
+  'GET /audit': {
+    summary: 'List audited requests, newest first',
+    query: z.object({ actor: text(200).optional(), cursor: numberCursor, limit: limit(500, 100) }),
+    answers: { 200: page('audit', auditLine, z.number()) },
+  },
+  'POST /logins': {
+    summary: 'Create a one-time link that signs a browser in',
+    answers: { 201: z.object({ path: z.string(), expires_in_seconds: z.number() }) },
+  },
+  'DELETE /logins': {
+    summary: 'Sign this browser out',
+    answers: { 200: z.object({ status: z.literal('signed_out') }) },
+  },
+} as const satisfies Record<string, Route>

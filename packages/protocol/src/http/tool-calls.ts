@@ -1,0 +1,81 @@
+/** Tool results, questions to people, and actions from a user interface. */
+import { z } from 'zod'
+import { afterExecutions, resultStatuses } from '../vocabulary.js'
+import { id, inProject, limit, list, text, time, token, type Route, type Row } from './shapes.js'
+
+const oneCall = inProject.extend({ call: id })
+
+const question = z.object({
+  tool_call_id: z.string(),
+  agent_id: z.string(),
+  agent_turn_id: z.string(),
+  arguments: z.unknown(),
+  asked_at: time,
+  deadline: time.nullable().describe('when the wait ends; null while a timeout is being delivered'),
+})
+
+export type Question = z.output<typeof question>
+export type QuestionRow = Row<z.input<typeof question>>
+
+export const toolCallRoutes = {
+  'POST /projects/:project/tool-calls/:call/result': {
+    summary: 'Report the result of a tool call, or answer a question',
+    description: 'A repeated or late result is acknowledged with status `ignored` and changes nothing.',
+    params: oneCall,
+    body: z.strictObject({
+      status: z.enum(resultStatuses),
+      result: z.unknown().optional(),
+      error: z
+        .union([
+          z.strictObject({ code: text(200), message: text(10_000).optional() }),
+          text(10_000).transform((message) => ({ code: 'tool_failed', message })),
+        ])
+        .optional(),
+      after_execution: z.enum(afterExecutions).optional(),
+    }),
+    answers: { 202: z.object({ tool_call_id: z.string(), status: z.string() }) },
+  },
+  'POST /projects/:project/tool-calls/:call/start': {
+    summary: 'Claim a tool call before running it',
+    description:
+      'One host gets `started`. `unknown`: another host started a call that must not run twice. `gone`: the turn no longer waits for the call.',
+    params: oneCall,
+    body: z.strictObject({ host: text(200) }),
+    answers: {
+      200: z.object({
+        tool_call_id: z.string(),
+        status: z.enum(['started', 'unknown', 'gone']),
+        agent_id: z.string(),
+        agent_turn_id: z.string(),
+        turn_epoch: z.number(),
+        tool_name: z.string(),
+        arguments: z.unknown(),
+        started_by: z.string().nullable(),
+      }),
+    },
+  },
+  'GET /projects/:project/questions': {
+    summary: 'List questions that wait for a person, oldest first',
+    description: 'Answer a question by reporting the result of its tool call.',
+    params: inProject,
+    query: z.object({ limit: limit(500, 100) }),
+    answers: { 200: z.object({ questions: list(question) }) },
+  },
+  'POST /projects/:project/ui-actions': {
+    summary: 'Run a user’s action on an idle agent',
+    params: inProject,
+    body: z.strictObject({
+      action_id: id,
+      agent_id: token,
+      tool_name: text(200),
+      args: z.unknown().optional(),
+      channel_id: token.optional(),
+    }),
+    answers: {
+      202: z.object({ status: z.literal('accepted'), agent_turn_id: z.string().nullable() }),
+      200: z
+        .object({ status: z.enum(['busy', 'rejected']), agent_turn_id: z.string().nullable() })
+        .describe('Nothing was written'),
+    },
+  },
+} as const satisfies Record<string, Route>

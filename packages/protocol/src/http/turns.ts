@@ -1,0 +1,240 @@
+/** Turns: enqueue, list, read, wait, stop. */
+import { z } from 'zod'
+import { activities, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
+import {
+  card,
+  fieldSpec,
+  id,
+  inProject,
+  limit,
+  list,
+  longText,
+  page,
+  record,
+  secondsUpTo,
+  text,
+  time,
+  token,
+  waitMaxSeconds,
+  type Route,
+  type Row,
+} from './shapes.js'
+
+const amount = z.number().int().min(0).max(1_000_000_000_000).optional()
+
+const newTurn = z
+  .strictObject({
+    instruction: longText.min(1).optional(),
+    context_box_id: id.optional(),
+    result_fields: z.array(fieldSpec).min(1).max(200).optional(),
+    channel_id: token.optional(),
+    correlation_id: id.optional(),
+    traceparent: text(100).optional(),
+    metadata: record.optional(),
+    budget: z.strictObject({ max_tokens: amount, max_cost_micros: amount, max_wall_ms: amount }).optional(),
+  })
+  .refine((body) => (body.instruction === undefined) !== (body.context_box_id === undefined), {
+    error: 'must have either instruction or context_box_id',
+  })
+
+export const turn = z.object({
+  agent_turn_id: z.string(),
+  inbox_id: z.string(),
+  project_id: z.string(),
+  agent_id: z.string(),
+  channel_id: z.string().nullable(),
+  message_type: z.string(),
+  correlation_id: z.string().nullable(),
+  status: z.string().describe('queued, pending, dispatched, running, suspended, or the outcome'),
+  turn_epoch: z.number().nullable(),
+  attempts: z.number(),
+  claimed_by: z.string().nullable(),
+  recursion_depth: z.number(),
+  traceparent: z.string().nullable(),
+  source_agent_id: z.string().nullable(),
+  source_step_id: z.string().nullable(),
+  turn_deadline: time.nullable(),
+  resume_deadline: time.nullable(),
+  waiting_tool_count: z.number().nullable(),
+  activity: z.enum(activities).nullable(),
+  current_tool: z.string().nullable(),
+  created_at: time,
+  started_at: time.nullable(),
+  ended_at: time.nullable(),
+  outcome: z.enum(outcomes).nullable(),
+  deliverable_card_id: z.string().nullable(),
+  error: z.string().nullable(),
+})
+
+export type Turn = z.output<typeof turn>
+export type TurnRow = Row<z.input<typeof turn>>
+
+const step = z.object({
+  step_id: z.string(),
+  agent_turn_id: z.string(),
+  phase: z.string(),
+  status: z.string(),
+  tool_call_ids: list(z.string()),
+  metadata: record,
+  error: z.string().nullable(),
+  started_at: time,
+  ended_at: time.nullable(),
+})
+
+const wait = z.object({
+  agent_turn_id: z.string(),
+  turn_epoch: z.number(),
+  step_id: z.string(),
+  tool_call_id: z.string(),
+  tool_name: z.string(),
+  wait_status: z.enum(waitStatuses),
+  tool_result_card_id: z.string().nullable(),
+  tool_call_card_id: z.string().nullable(),
+  after_execution: z.string(),
+  idempotent: z.boolean(),
+  started_by: z.string().nullable(),
+  started_at: time.nullable(),
+  sent_at: time.nullable(),
+  host_beat_at: time.nullable(),
+  created_at: time,
+})
+
+export const intervention = z.object({
+  intervention_id: z.number(),
+  kind: z.string(),
+  reason: z.string(),
+  agent_turn_id: z.string().nullable(),
+  turn_epoch: z.number().nullable(),
+  before: record,
+  after: record,
+  created_at: time,
+})
+
+const relative = z.object({
+  agent_turn_id: z.string(),
+  agent_id: z.string().nullable(),
+  status: z.string().nullable().describe('null: the turn is no longer stored'),
+  outcome: z.enum(outcomes).nullable(),
+})
+const childFields = relative.extend({
+  error: z.string().nullable(),
+  created_at: time.nullable(),
+  started_at: time.nullable(),
+  ended_at: time.nullable(),
+})
+export interface ChildTurn extends z.output<typeof childFields> {
+  readonly children: readonly ChildTurn[]
+}
+export interface ChildTurnRow extends z.input<typeof childFields> {
+  readonly children: readonly ChildTurnRow[]
+}
+const child: z.ZodType<ChildTurn, ChildTurnRow> = childFields
+  .extend({ children: z.lazy(() => list(child)).describe('its own children, up to five levels') })
+  .meta({ id: 'ChildTurn' }) as unknown as z.ZodType<ChildTurn, ChildTurnRow>
+
+const used = z.object({ used: z.number(), limit: z.number().nullable() })
+
+const turnFile = z.object({
+  path: z.string(),
+  how: z
+    .enum(['claimed', 'changed_meanwhile'])
+    .describe('the deliverable names the file, or a view saw it change while the turn ran, perhaps by another process'),
+  kind: z.literal('file'),
+  view: z.string().nullable(),
+  source_id: z.string().nullable(),
+  found: z.boolean().nullable().describe('whether a view has the file; null: no view could answer'),
+  size: z.number().nullable(),
+  modified_time: z.number().nullable(),
+  integrity_suspect: z.boolean().nullable(),
+})
+
+export type TurnFile = z.input<typeof turnFile>
+
+/** What the kernel reads about a turn in one query. */
+const turnTrail = z.object({
+  deliverable: z.object({ card_id: z.string(), content: z.unknown(), created_at: time }).nullable(),
+  steps: list(step),
+  waits: list(wait),
+  interventions: list(intervention).describe('what watchdogs did to the turn'),
+  parent: relative.nullable(),
+  context_box_id: z.string().nullable(),
+  output_box_id: z.string().nullable(),
+  usage: z.object({
+    steps: z.number(),
+    total_tokens: z.number(),
+    input_tokens: z.number(),
+    output_tokens: z.number(),
+    cost_micros: z.number().nullable().describe('null: no step reported a cost'),
+  }),
+  budget: z
+    .object({
+      budget_id: z.string(),
+      parent_budget_id: z.string().nullable(),
+      tokens: used,
+      cost_micros: used,
+      wall_ms: used,
+    })
+    .nullable(),
+})
+
+export type TurnTrail = z.input<typeof turnTrail>
+
+const turnDetail = turn.extend({
+  ...turnTrail.shape,
+  budget: turnTrail.shape.budget
+    .unwrap()
+    .extend({
+      fraction: z.number().nullable().describe('used share of the nearest limit; 1 is the limit'),
+      nearest: z.enum(['tokens', 'cost_micros', 'wall_ms']).nullable(),
+    })
+    .nullable()
+    .describe('null: the turn has no limit'),
+  trace_id: z.string().nullable(),
+  context_cards: list(card).describe('the cards of its context box'),
+  cards: list(card).describe('the cards that it wrote, in order'),
+  cards_truncated: z.boolean().describe('the boxes hold more cards'),
+  children: list(child),
+  children_truncated: z.boolean(),
+  files: list(turnFile),
+  files_truncated: z.boolean(),
+})
+
+export type TurnDetail = z.output<typeof turnDetail>
+
+const oneTurn = inProject.extend({ turn: id })
+
+export const turnRoutes = {
+  'POST /projects/:project/agents/:agent/turns': {
+    summary: 'Enqueue a turn',
+    description:
+      'With an `Idempotency-Key` header, repeating the request returns the first answer. Reusing the key with another body is refused with 422.',
+    params: inProject.extend({ agent: token }),
+    body: newTurn,
+    answers: { 202: z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() }) },
+  },
+  'GET /projects/:project/turns': {
+    summary: 'List turns, newest first',
+    description: 'A page may be short, or empty, and still have a cursor: continue until the cursor is null.',
+    params: inProject,
+    query: z.object({
+      status: z.enum(turnStatuses).optional(),
+      agent: token.optional(),
+      cursor: text(100).optional(),
+      limit: limit(500, 50),
+    }),
+    answers: { 200: page('turns', turn, z.string()) },
+  },
+  'GET /projects/:project/turns/:turn': {
+    summary: 'Read a turn with its steps, tool calls, cards and children',
+    description: `With \`?wait=SECONDS\` (at most ${waitMaxSeconds}) the server answers when the turn ends, or when the time is over.`,
+    params: oneTurn,
+    query: z.object({ wait: secondsUpTo(waitMaxSeconds) }),
+    answers: { 200: turnDetail },
+  },
+  'POST /projects/:project/turns/:turn/stop': {
+    summary: 'Stop an active turn, or cancel a queued turn',
+    params: oneTurn,
+    body: z.strictObject({ reason: text(2_000).optional() }),
+    answers: { 200: z.object({ agent_turn_id: z.string(), status: z.string() }) },
+  },
+} as const satisfies Record<string, Route>

@@ -1,0 +1,169 @@
+/** The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. */
+import { z } from 'zod'
+import { activities, afterExecutions, cardTypes, resultStatuses, waitStatuses } from '../vocabulary.js'
+import { batchTasks } from './batches.js'
+import {
+  card,
+  id,
+  list,
+  longText,
+  newCard,
+  record,
+  seconds,
+  text,
+  time,
+  token,
+  waitMaxSeconds,
+  type Route,
+} from './shapes.js'
+
+/** More than any worker starts at once. */
+const claimMax = 32
+const fenced = { turn_epoch: z.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }
+const oneTurn = z.object({ turn: id })
+// The kernel writes the cards that begin and end a turn; a worker writes the others.
+const workerCardTypes = cardTypes.filter((type) => !type.startsWith('task.'))
+
+const toolResult = z.object({
+  tool_call_id: z.string(),
+  tool_name: z.string(),
+  step_id: z.string(),
+  wait_status: z.enum(waitStatuses),
+  after_execution: z.enum(afterExecutions),
+  status: z.enum(resultStatuses),
+  result: z.unknown(),
+  error: z.object({ code: z.string(), message: z.string().optional() }).nullable(),
+})
+
+export type ToolResult = z.input<typeof toolResult>
+
+const fence = z.object({ agent_turn_id: z.string(), turn_epoch: z.number() })
+const claimedTurn = fence.extend({
+  fence,
+  project_id: z.string(),
+  agent_id: z.string(),
+  kind: z.enum(['turn', 'resume']),
+  taken_over: z.boolean(),
+  message_type: z.string(),
+  inbox_id: z.string(),
+  channel_id: z.string().nullable(),
+  payload: record,
+  attempts: z.number(),
+  recursion_depth: z.number(),
+  traceparent: z.string().nullable(),
+  correlation_id: z.string().nullable(),
+  turn_deadline: time.nullable(),
+  beat_seconds: z.number().describe('send a beat this often'),
+  silent_seconds: z.number().describe('without a beat for this long, another worker takes the turn over'),
+  profile: z.object({ profile_id: z.string(), name: z.string(), spec: z.unknown() }).nullable(),
+  tools: list(
+    z.object({
+      tool_name: z.string(),
+      description: z.string(),
+      parameters: z.unknown(),
+      after_execution: z.string(),
+      options: record,
+    }),
+  ),
+  context_box_id: z.string().nullable(),
+  context: list(card),
+  context_truncated: z.boolean(),
+  output_box_id: z.string().nullable(),
+  output: list(card),
+  output_truncated: z.boolean(),
+  results: list(toolResult),
+})
+
+export const workerRoutes = {
+  'POST /workers/:target/claim': {
+    summary: 'Claim turns of a worker target',
+    description: `Answers as soon as there are turns, or with none after \`wait_seconds\` (at most ${waitMaxSeconds}).`,
+    params: z.object({ target: token }),
+    body: z.strictObject({
+      max: z.number().int().min(1).max(claimMax).default(1),
+      wait_seconds: seconds(3_600).default(0),
+      worker_id: text(120).optional(),
+    }),
+    answers: { 200: z.object({ turns: list(claimedTurn) }) },
+  },
+  'POST /turns/:turn/beat': {
+    summary: 'Report that the worker is alive and runs the turn',
+    params: oneTurn,
+    body: z.strictObject({
+      ...fenced,
+      activity: z.enum(activities).optional(),
+      current_tool: text(200).optional(),
+    }),
+    answers: { 200: z.object({ status: z.literal('alive') }) },
+  },
+  'POST /turns/:turn/steps': {
+    summary: 'Append cards to the turn’s output box, and record a step',
+    description: 'With a `card_id` (a UUID) per card and a `step_id`, the request can be repeated safely.',
+    params: oneTurn,
+    body: z.strictObject({
+      ...fenced,
+      cards: z
+        .array(newCard.extend({ type: z.enum(workerCardTypes) }))
+        .min(1)
+        .max(100)
+        .optional(),
+      step: z
+        .strictObject({
+          step_id: id.optional(),
+          phase: text(100),
+          status: text(100),
+          tool_call_ids: z.array(id).max(1_000).optional(),
+          metadata: record.optional(),
+          error: text(10_000).optional(),
+        })
+        .optional(),
+    }),
+    answers: {
+      200: z.object({ status: z.literal('recorded'), step_id: z.string().nullable(), card_ids: list(z.string()) }),
+    },
+  },
+  'POST /turns/:turn/suspend': {
+    summary: 'Call tools and suspend the turn until their results arrive',
+    params: oneTurn,
+    body: z.strictObject({
+      ...fenced,
+      step_id: id.optional(),
+      calls: z
+        .array(
+          z.strictObject({
+            tool_call_id: id,
+            tool_name: token,
+            arguments: z.unknown().optional(),
+            after_execution: z.enum(afterExecutions).optional(),
+            timeout_seconds: z.number().positive().max(31_536_000).optional(),
+            idempotent: z.boolean().optional(),
+            batch: batchTasks.optional(),
+          }),
+        )
+        .min(1)
+        .max(1_000),
+    }),
+    answers: { 200: z.object({ status: z.enum(['suspended', 'already']), step_id: z.string() }) },
+  },
+  'POST /turns/:turn/deliver': {
+    summary: 'End the turn with its deliverable',
+    description:
+      'Repeating it with the same fence answers `already`. If required fields are missing, the answer is 422 and the turn continues.',
+    params: oneTurn,
+    body: z
+      .strictObject({
+        ...fenced,
+        status: z.enum(['success', 'failed', 'timeout']).default('success'),
+        text: longText.optional(),
+        fields: z
+          .array(z.strictObject({ name: text(200), value: z.unknown() }))
+          .max(1_000)
+          .optional(),
+        error: text(500).optional(),
+      })
+      .refine((body) => (body.text === undefined) !== (body.fields === undefined), {
+        error: 'must have either text or fields',
+      }),
+    answers: { 200: z.object({ status: z.enum(['ended', 'already']) }) },
+  },
+} as const satisfies Record<string, Route>
