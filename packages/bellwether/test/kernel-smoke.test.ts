@@ -50,7 +50,7 @@ it('runs a turn with a tool from enqueue to deliverable', async () => {
   expect(events.map((e) => e.kind)).toEqual(['command', 'command', 'state', 'state', 'step', 'task', 'state'])
 })
 
-it('stops, cancels and refuses', async () => {
+it('stops an active turn, cancels a queued one and refuses an incomplete delivery', async () => {
   await t.agents('bob')
   const turn = await t.running('bob')
   const queued = await t.kernel.enqueue({ projectId: project, agentId: 'bob', instruction: 'later' })

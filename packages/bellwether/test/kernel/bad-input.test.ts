@@ -26,9 +26,9 @@ const cyclic: Record<string, unknown> = {}
 cyclic.self = cyclic
 
 it.each([
-  ['an agent nobody knows', { agentId: 'ghost' }, 'unknown_agent'],
-  ['a name that is no token', { agentId: 'No Such!' }, 'invalid_name'],
-  ['a project that is no token', { projectId: 'a.b' }, 'invalid_name'],
+  ['an unknown agent', { agentId: 'ghost' }, 'unknown_agent'],
+  ['an invalid agent name', { agentId: 'No Such!' }, 'invalid_name'],
+  ['an invalid project name', { projectId: 'a.b' }, 'invalid_name'],
   ['a channel that would break a subject', { channelId: 'a.*.>' }, 'invalid_name'],
   ['an oversized instruction', { instruction: 'x'.repeat(1_100_000) }, 'content_too_large'],
   ['an oversized payload', { payload: { x: 'x'.repeat(70_000) } }, 'content_too_large'],
@@ -57,7 +57,7 @@ it.each([
   await works()
 })
 
-it('[T3.1a] what only looks dangerous is taken as it is: an escaped NUL in words, emoji, SQL, 64 levels', async () => {
+it('[T3.1a] accepts content that only looks dangerous: an escaped NUL in text, emoji, SQL, 64 levels', async () => {
   const words = "\\u0000 \\ud800 👩‍👩‍👧 '; drop table state.agent_inbox; -- \u2028"
   await ask(t, agent, { instruction: words, payload: { x: deep(60) }, correlationId: words, recursionDepth: 20 })
   const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
@@ -66,7 +66,7 @@ it('[T3.1a] what only looks dangerous is taken as it is: an escaped NUL in words
   expect(await finish(t, turn!, words)).toEqual({ what: 'ended' })
 })
 
-it('[T3.1a] one bad turn in a batch does not spoil the others, and a retired agent takes no more', async () => {
+it('[T3.1a] accepts the valid turns of a batch with an invalid one, and none for a retired agent', async () => {
   const answers = await t.kernel.enqueueMany([
     { projectId: project, agentId: 'ghost', instruction: 'x' },
     { projectId: project, agentId: agent, instruction: 'x' },
@@ -84,7 +84,7 @@ it('[T3.1a] one bad turn in a batch does not spoil the others, and a retired age
   await expect(ask(t, agent)).rejects.toMatchObject({ code: 'agent_retired' })
 })
 
-it('[T3.3b] a tool call id that was used before, twice in one step, or by another turn is refused by name, and the turn goes on', async () => {
+it('[T3.3b] rejects a tool call id that was used before, twice in one step or by another turn, and the turn continues', async () => {
   await waiting(t, agent, calls(`${agent}-1`))
   const other = `${agent}-b`
   await t.agents(other)
@@ -100,7 +100,7 @@ it('[T3.3b] a tool call id that was used before, twice in one step, or by anothe
   await works(other)
 })
 
-it('[T3.4a] receipts, stops, steps and deliverables with unstorable text are refused by name before they reach the database', async () => {
+it('[T3.4a] rejects unstorable text in receipts, stops, steps and deliverables before it reaches the database', async () => {
   const turn = await waiting(t, agent, calls(agent))
   const before = await fingerprint(t.db)
   await expect(answer(t, agent, 'a\0')).rejects.toMatchObject({ code: 'invalid_text' })
@@ -133,7 +133,7 @@ it.each([
   ['an error with a NUL', { deliver: { text: 'x' }, status: 'failed', error: 'a\0' }, 'invalid_text'],
   ['a suspension on nothing', { suspend: { calls: [] } }, 'invalid_tool_calls'],
   [
-    'a tool whose name is no token',
+    'a tool with an invalid name',
     { suspend: { calls: [{ toolCallId: 'x', toolName: 'a b', args: {} }] } },
     'invalid_name',
   ],
@@ -160,13 +160,13 @@ it.each([
   await works()
 })
 
-it('[T3.2b] hand-written rows of every shape wedge nobody: refused, skipped with a reason, or left to no one', async () => {
+it('[T3.2b] hand-written rows of any shape block no agent: they are refused, skipped with a reason, or ignored', async () => {
   const [noTurn, noEpoch, stranger, noChannel] = [t.ids.next(), t.ids.next(), t.ids.next(), t.ids.next()]
   const running = await t.running(agent)
   await t.all(
     `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, correlation_id, agent_turn_id, turn_epoch)
      values ($1, $5, $6, 'public', 'tool_result', 'pending', 'x', null, 1), ($2, $5, $6, 'public', 'timeout', 'pending', 'x', 'y', null),
-       ($3, $5, 'nobody', 'public', 'turn', 'pending', null, $3, 1), ($4, $5, $6, null, 'stop', 'pending', null, null, 1)`,
+       ($3, $5, 'ghost', 'public', 'turn', 'pending', null, $3, 1), ($4, $5, $6, null, 'stop', 'pending', null, null, 1)`,
     noTurn,
     noEpoch,
     stranger,
@@ -185,7 +185,7 @@ it('[T3.2b] hand-written rows of every shape wedge nobody: refused, skipped with
   await works()
 })
 
-it('[T3.2b] a queued row without a turn id is never leased, is refused by the sweep, and blocks nobody behind it', async () => {
+it('[T3.2b] a queued row without a turn id is never leased, is refused by the sweep, and blocks no row behind it', async () => {
   const forged = t.ids.next()
   await t.all(
     "insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status) values ($1, $2, $3, 'public', 'turn', 'queued')",

@@ -1,4 +1,4 @@
-/** Fork-join (hazard 17): a batch comes to be with the wait it answers, and ends with one answer, whoever dies meanwhile. */
+/** Fork-join (hazard 17): a batch is created with the wait that it answers and ends with one answer, whichever process dies. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { dispatchTasks } from '../../src/kernel/verbs/batches/dispatch_tasks.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
@@ -42,7 +42,7 @@ const receipts = (toolCallId: string) =>
     toolCallId,
   )
 
-it('[T3.1d] a parent suspends on a fork, its children run, and it is answered once, in the order of its tasks', async () => {
+it('[T3.1d] a parent suspends on a fork, its children run, and it gets one answer in the order of its tasks', async () => {
   await t.agents('a-boss', 'a1', 'a2', 'a3')
   const parent = await t.running('a-boss')
   const batchId = await forkFrom(
@@ -81,7 +81,7 @@ it('[T3.1d] a parent suspends on a fork, its children run, and it is answered on
   await t.kernel.deliver({ ...parent, status: 'success', content: { text: 'all done' } })
 })
 
-it('new agents come from a profile, clones take their model’s memory with them, and both retire with their batch', async () => {
+it('new agents come from a profile, clones copy the memory of their source, and both retire with their batch', async () => {
   await t.agents('b-boss', 'b-model')
   await t.kernel.putProfile({ projectId: project, profileId: 'b-coder', name: 'coder', workerTarget: target })
   const before = await t.running('b-model')
@@ -101,8 +101,8 @@ it('new agents come from a profile, clones take their model’s memory with them
     profileId: 'b-coder',
     payload: { batch_id: batchId, position: 0, target_ref: 'b-coder' },
   })
-  const told = await t.kernel.readBoxes([fresh!.contextBoxId])
-  expect(told.map((card) => card.content)).toEqual([{ text: 'read this first' }, { text: 'write' }])
+  const cards = await t.kernel.readBoxes([fresh!.contextBoxId])
+  expect(cards.map((card) => card.content)).toEqual([{ text: 'read this first' }, { text: 'write' }])
   expect(clone!.agentId).toMatch(/^b-model-/)
   expect(clone!.contextBoxId).toBe(reading)
   const memory = await t.kernel.readBoxes([clone!.outputBoxId])
@@ -119,7 +119,7 @@ it('new agents come from a profile, clones take their model’s memory with them
   expect(roster).toEqual([{ status: 'retired' }, { status: 'retired' }])
 })
 
-it('a failed task leaves the others alone, and the parent is told which one', async () => {
+it('a failed task does not affect the others, and the answer names it', async () => {
   await t.agents('c-boss', 'c1', 'c2')
   const parent = await t.running('c-boss')
   await forkFrom(t, parent, 'c-call', [reuse('c1'), reuse('c2')])
@@ -136,7 +136,7 @@ it('a failed task leaves the others alone, and the parent is told which one', as
   ])
 })
 
-it('fail_fast ends the others at the first failure: running ones are stopped, queued ones never start', async () => {
+it('fail_fast ends the other tasks at the first failure: running ones are stopped, queued ones never start', async () => {
   await t.agents('d-boss', 'd1', 'd2')
   const parent = await t.running('d-boss')
   const batchId = await forkFrom(t, parent, 'd-call', {
@@ -161,7 +161,7 @@ it('fail_fast ends the others at the first failure: running ones are stopped, qu
   ])
 })
 
-it('[W2.2e] the wait’s deadline is its batch’s: past it the parent has what there is, and the rest is stopped', async () => {
+it('[W2.2e] the wait has the deadline of its batch: after it the parent gets the results so far, and the other tasks are stopped', async () => {
   await t.agents('e-boss', 'e1', 'e2')
   const parent = await t.running('e-boss')
   const batchId = await forkFrom(t, parent, 'e-call', { tasks: [reuse('e1'), reuse('e2')], deadlineSeconds: 100 })
@@ -182,7 +182,7 @@ it('[W2.2e] the wait’s deadline is its batch’s: past it the parent has what 
   for (const name of ['e1', 'e2']) expect(await headOf(t, name)).toMatchObject({ status: 'idle' })
 })
 
-it('a parent that is stopped cancels its batches in the same transaction, and its children are stopped, grandchildren too', async () => {
+it('stopping a parent cancels its batches in the same transaction, and its children and grandchildren are stopped', async () => {
   await t.agents('f-boss', 'f1', 'f2')
   const parent = await t.running('f-boss')
   const batchId = await forkFrom(t, parent, 'f-call', [reuse('f1')])
@@ -200,7 +200,7 @@ it('a parent that is stopped cancels its batches in the same transaction, and it
   expect(await receipts('f-call')).toEqual([])
 })
 
-it('a parent that is reaped takes its batch with it', async () => {
+it('reaping a parent cancels its batch', async () => {
   await t.agents('g-boss', 'g1')
   const parent = await t.running('g-boss')
   const batchId = await forkFrom(t, parent, 'g-call', { tasks: [reuse('g1')], deadlineSeconds: 100_000 })
@@ -213,7 +213,7 @@ it('a parent that is reaped takes its batch with it', async () => {
   expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
 })
 
-it('a child that would wait for its own ancestor is refused, and so is one too deep', async () => {
+it('rejects a child that would wait for its own ancestor, and one that is too deep', async () => {
   await t.agents('h-boss', 'h1', 'h2')
   const parent = await t.running('h-boss')
   await forkFrom(t, parent, 'h-call', [reuse('h1')])
@@ -240,7 +240,7 @@ it('a child that would wait for its own ancestor is refused, and so is one too d
   await join(t, 5)
 })
 
-it('a target that is not there yet is tried again after a growing pause, and fails in the end', async () => {
+it('retries a task with a missing target after growing pauses, and fails it in the end', async () => {
   await t.agents('i-boss')
   const parent = await t.running('i-boss')
   const batchId = await forkFrom(t, parent, 'i-call', [reuse('i-late'), reuse('i-never')])
@@ -267,7 +267,7 @@ it('a target that is not there yet is tried again after a growing pause, and fai
   expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'partial' })
 })
 
-it('a box that is not there fails its task and no other', async () => {
+it('a missing box fails its task and no other', async () => {
   await t.agents('j-boss', 'j1', 'j2', 'j3')
   const parent = await t.running('j-boss')
   const batchId = await forkFrom(t, parent, 'j-call', [
@@ -282,7 +282,7 @@ it('a box that is not there fails its task and no other', async () => {
   ])
 })
 
-it('[T1.2] a suspend that lost its fence forks nothing; the same suspend again forks nothing more', async () => {
+it('[T1.2] a suspend with a lost fence forks nothing, and a repeated suspend forks nothing more', async () => {
   await t.agents('k-boss', 'k1')
   const parent = await t.running('k-boss')
   const calls = [{ toolCallId: 'k-call', toolName: 'fork_join', args: {}, batch: { tasks: [reuse('k1')] } }]
@@ -294,7 +294,7 @@ it('[T1.2] a suspend that lost its fence forks nothing; the same suspend again f
   expect(await t.all("select from state.agent_inbox where agent_id = 'k1'")).toHaveLength(1)
 })
 
-it('hazard 17: children that their maker did not live to put in line are put in line by the PMO', async () => {
+it('hazard 17: the PMO enqueues the children of a process that died after the fork', async () => {
   await t.agents('l-boss', 'l1', 'l2')
   const parent = await t.running('l-boss')
   const batchId = await forkFrom(t, parent, 'l-call', [reuse('l1')])
@@ -308,7 +308,7 @@ it('hazard 17: children that their maker did not live to put in line are put in 
   expect(await t.claim()).toMatchObject([{ agentId: 'l2', agentTurnId: 'l-turn' }])
 })
 
-it('a batch from outside is forked once for its key, and can be read until it is done', async () => {
+it('a batch from outside is forked once per key and can be read until it is done', async () => {
   await t.agents('m1', 'm2')
   const outside = { projectId: project, key: 'nightly', tasks: [reuse('m1'), reuse('m2')] }
   const { batchId, what } = await t.kernel.fork(outside)
@@ -328,7 +328,7 @@ it('a batch from outside is forked once for its key, and can be read until it is
   expect(await t.kernel.readBatch('another', batchId)).toBeUndefined()
 })
 
-it('two PMOs and a maker at once put each task in line once and answer once', async () => {
+it('two PMOs and the forking process together enqueue each task once and answer once', async () => {
   const names = Array.from({ length: 40 }, (_, at) => `n${at}`)
   await t.agents('n-boss', ...names)
   const parent = await t.running('n-boss')
@@ -357,7 +357,7 @@ it('two PMOs and a maker at once put each task in line once and answer once', as
   expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
 })
 
-it('refuses batches that make no sense', async () => {
+it('rejects invalid batches', async () => {
   const fork = (tasks: object[], more: object = {}) =>
     t.kernel.fork({ projectId: project, tasks: tasks as ReturnType<typeof reuse>[], ...more })
   await expect(fork([])).rejects.toMatchObject({ code: 'invalid_batch' })
@@ -374,7 +374,7 @@ it('refuses batches that make no sense', async () => {
   ).toEqual([])
 })
 
-it('retention removes batches that are over, with the agents that were made for them, and leaves open ones alone', async () => {
+it('retention removes settled batches with the agents that were created for them, and keeps open ones', async () => {
   await t.agents('q-boss', 'q1')
   await t.kernel.putProfile({ projectId: project, profileId: 'q-coder', name: 'coder', workerTarget: target })
   const { batchId } = await t.kernel.fork({
@@ -420,7 +420,7 @@ it('[T1.2] [T5.1] a child that names its parent, or its parent’s box, writes n
   const before = await held()
   const cards = [{ type: 'agent.thought', content: { text: 'mine now' } }] as const
   const asParent = { ...child!, agentId: 'p-boss', agentTurnId: parent.agentTurnId, turnEpoch: parent.turnEpoch }
-  // The parent waits: nobody writes for it, not even with its own fence.
+  // The parent waits: no write is accepted for it, not even with its own fence.
   expect(await t.kernel.record({ ...asParent, cards })).toBe('stale')
   expect(await t.kernel.record({ ...child!, agentId: 'p-boss', cards })).toBe('stale')
   const asked = { ...child!, outputBoxId: box, cards }

@@ -16,7 +16,7 @@ afterAll(() => t.drop())
 const thought = (text: string) => ({ type: 'agent.thought' as const, content: { text } })
 const texts = (cards: readonly { content: unknown }[]) => cards.map((card) => (card.content as { text?: string }).text)
 
-it('[T5.1] whatever a turn writes goes to its output box; its context box never changes', async () => {
+it('[T5.1] a turn writes only to its output box; its context box never changes', async () => {
   await t.agents('a')
   const turn = await waiting(t, 'a', calls('a-1'))
   const context = await cardsIn(t, turn.contextBoxId)
@@ -35,7 +35,7 @@ it('[T5.1] whatever a turn writes goes to its output box; its context box never 
   ])
 })
 
-it('[T5.1] a context box cannot be named as output box, nor the other way round, nor a box of another project', async () => {
+it('[T5.1] rejects a context box as output box, an output box as context box, and a box of another project', async () => {
   await t.agents('b')
   await t.kernel.putAgents([{ projectId: 'q', agentId: 'b', workerTarget: target }])
   const mine = await t.kernel.makeBox({ projectId: project, cards: [thought('mine')] })
@@ -55,7 +55,7 @@ it('[T5.1] a context box cannot be named as output box, nor the other way round,
   expect(await finish(t, await t.running('b'))).toEqual({ what: 'ended' })
 })
 
-it('[T5.2] the output box is read back on every step and over turns; other boxes are not seen', async () => {
+it('[T5.2] a turn reads its output box on every step and across turns, and sees no other box', async () => {
   await t.agents('c', 'other')
   await t.kernel.record({ ...(await t.running('other')), cards: [thought('private')] })
   const first = await t.running('c')
@@ -69,7 +69,7 @@ it('[T5.2] the output box is read back on every step and over turns; other boxes
   expect(texts(seen.context)).toEqual(['do it'])
 })
 
-it('[T5.2] another box becomes visible only by packing it into a new context box, as it was then', async () => {
+it('[T5.2] another box becomes visible only as a snapshot packed into a new context box', async () => {
   await t.agents('d', 'e')
   const source = await t.running('d')
   await t.kernel.record({ ...source, cards: [thought('shared')] })
@@ -85,7 +85,7 @@ it('[T5.2] another box becomes visible only by packing it into a new context box
   await expect(t.kernel.makeBox({ projectId: 'q', pack: [packed] })).rejects.toMatchObject({ code: 'unknown_card' })
 })
 
-it('[T5.3] the database refuses a second active turn on one output box', async () => {
+it('[T5.3] the database rejects a second active turn on one output box', async () => {
   await t.agents('f', 'g')
   const turn = await t.running('f')
   await t.running('g')
@@ -96,7 +96,7 @@ it('[T5.3] the database refuses a second active turn on one output box', async (
   })
 })
 
-it('[T5.3] a turn for a box that another active turn holds waits in its queue until the box is free', async () => {
+it('[T5.3] a turn whose output box is in use stays queued until the box is free', async () => {
   await t.agents('h', 'i')
   const turn = await t.running('h')
   const queued = await ask(t, 'i', { outputBoxId: turn.outputBoxId! })
@@ -108,7 +108,7 @@ it('[T5.3] a turn for a box that another active turn holds waits in its queue un
   expect(await headOf(t, 'i')).toMatchObject({ status: 'dispatched', output_box_id: turn.outputBoxId })
 })
 
-it('[T5.3] many agents asked at once to share one box: none fails, one works, the others wait', async () => {
+it('[T5.3] of many concurrent turns that share one box none fails, one runs, and the others wait', async () => {
   const agents = Array.from({ length: 12 }, (_, n) => `share-${n}`)
   await t.agents('owner', ...agents)
   const { output_box_id: box } = await headOf(t, 'owner')
@@ -145,7 +145,7 @@ it('[T5.3] many agents asked at once to share one box: none fails, one works, th
   await db.close()
 })
 
-it('[T5.3] two leases at the same instant that want one box: the later one waits in its queue, and its caller sees no error', async () => {
+it('[T5.3] of two concurrent leases of one box the later turn stays queued, and its caller sees no error', async () => {
   await t.agents('m', 'n')
   const { output_box_id: outputBoxId } = await headOf(t, 'm')
   const wish = (agentId: string) => ({ projectId: project, agentId, instruction: 'x', outputBoxId: outputBoxId! })
@@ -164,7 +164,7 @@ it('[T5.3] two leases at the same instant that want one box: the later one waits
   expect(await headOf(t, 'm')).toMatchObject({ status: 'dispatched' })
 })
 
-it('[T5.4] compaction makes a new output box and swaps the pointer; the old box stays as it was', async () => {
+it('[T5.4] compaction creates a new output box and swaps the pointer; the old box stays unchanged', async () => {
   await t.agents('j')
   const turn = await t.running('j')
   await t.kernel.record({ ...turn, cards: [thought('long'), thought('longer'), thought('keep me')] })
@@ -186,7 +186,7 @@ it('[T5.4] compaction makes a new output box and swaps the pointer; the old box 
   ])
 })
 
-it('[T5.4] a swap names cards of its own turn only, and is all or nothing', async () => {
+it('[T5.4] a swap accepts only cards of its own turn, and is atomic', async () => {
   await t.agents('k', 'l')
   const stranger = await t.running('l')
   await t.kernel.record({ ...stranger, cards: [thought('private')] })

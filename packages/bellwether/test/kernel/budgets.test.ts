@@ -1,4 +1,4 @@
-/** Budgets (hazard 18): reserve, commit, release; escrowed for children; settled by every ending in its own transaction. */
+/** Budgets (hazard 18): reserve, commit, release; escrow for children; every ending settles them in its own transaction. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
@@ -31,7 +31,7 @@ async function spender(
 const ask = (turn: ClaimedTurn, reservationId: string, tokens: number) =>
   t.kernel.reserve(turn, { reservationId, tokens })
 
-it('[T1.2] a call reserves, commits what it used and gets the rest back; asking again changes nothing', async () => {
+it('[T1.2] a call reserves, commits its usage and releases the rest; repeating it changes nothing', async () => {
   const turn = await spender('a', { tokens: 1_000, costMicros: 50 })
   expect(await t.kernel.reserve(turn, { reservationId: 'a1', tokens: 600, costMicros: 40 })).toMatchObject({
     what: 'reserved',
@@ -67,7 +67,7 @@ it('[T1.2] a call reserves, commits what it used and gets the rest back; asking 
   expect(await wrongSums(t)).toEqual([])
 })
 
-it('a turn without a budget is not limited, and nothing is written for it', async () => {
+it('a turn without a budget is unlimited, and nothing is written for it', async () => {
   await t.agents('b')
   const turn = await t.running('b')
   expect(await ask(turn, 'b1', 1_000_000)).toEqual({ what: 'unlimited', left: null })
@@ -75,7 +75,7 @@ it('a turn without a budget is not limited, and nothing is written for it', asyn
   expect(await t.one('select holds from state.agent_state_head where agent_id = $1', 'b')).toEqual({ holds: false })
 })
 
-it('a reservation of another turn, or of an older epoch, is nobody’s', async () => {
+it('a reservation of another turn or an older epoch is stale', async () => {
   const [one, other] = [await spender('c1', { tokens: 100 }), await spender('c2', { tokens: 100 })]
   await ask(one, 'c', 60)
   expect((await ask(other, 'c', 60)).what).toBe('stale')
@@ -120,7 +120,7 @@ it.each(Object.keys(endings))(
   },
 )
 
-it('a cancelled turn gives all of it back', async () => {
+it('a cancelled turn returns its complete budget', async () => {
   await t.kernel.openPurse({ projectId: project, budgetId: 'purse-queued', tokens: 1_000 })
   await t.agents('e')
   await t.running('e')
@@ -131,7 +131,7 @@ it('a cancelled turn gives all of it back', async () => {
   expect(await purseOf('purse-queued')).toMatchObject({ tokens_escrowed: 0, tokens_used: 0, open_children: 0 })
 })
 
-it('[T8.1] a takeover charges what the dead worker had reserved, and its late commit changes nothing', async () => {
+it('[T8.1] a takeover charges the reservations of the dead worker, and its late commit changes nothing', async () => {
   const turn = await spender('f', { tokens: 1_000 })
   await ask(turn, 'f1', 400)
   await t.advance(60)
@@ -144,7 +144,7 @@ it('[T8.1] a takeover charges what the dead worker had reserved, and its late co
   expect(await wrongSums(t)).toEqual([])
 })
 
-it('an enqueue with a purse that is not there is refused and leaves nothing behind', async () => {
+it('an enqueue with an unknown purse is rejected and writes nothing', async () => {
   await t.agents('g')
   const turn = { projectId: project, agentId: 'g', instruction: 'x', budget: { purseId: 'nowhere' } }
   await expect(t.kernel.enqueue(turn)).rejects.toMatchObject({ code: 'unknown_card' })
@@ -152,7 +152,7 @@ it('an enqueue with a purse that is not there is refused and leaves nothing behi
   await expect(t.kernel.enqueue({ ...turn, budget: { tokens: -1 } })).rejects.toMatchObject({ code: 'invalid_amount' })
 })
 
-it('a fork escrows slices: numbers first, equal shares of the rest, all returned as the children end', async () => {
+it('a fork escrows slices: fixed amounts first, equal shares of the rest, all returned when the children end', async () => {
   await t.agents('h1', 'h2', 'h3')
   const parent = await spender('h', { tokens: 1_000 })
   await ask(parent, 'h-own', 100)
@@ -169,7 +169,7 @@ it('a fork escrows slices: numbers first, equal shares of the rest, all returned
     ),
   ).toEqual([300, 300, 300])
   expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 100, tokens_escrowed: 900 })
-  // A number is a cap. An equal share is not: it takes what the parent has free, once somebody has given something back.
+  // A fixed amount is a limit. An equal share is not: it takes the free part of the parent after another child returned some.
   expect((await ask(first!, 'h1', 301)).what).toBe('exceeded')
   expect((await ask(second!, 'h2', 301)).what).toBe('exceeded')
   await ask(third!, 'h3', 50)
@@ -193,16 +193,16 @@ it('a fork escrows slices: numbers first, equal shares of the rest, all returned
   expect(await wrongSums(t)).toEqual([])
 })
 
-it('a task that never starts gives its slice back', async () => {
+it('a task that never starts returns its slice', async () => {
   await t.agents('i1')
   const parent = await spender('i', { tokens: 100 })
-  await forkFrom(t, parent, 'i-call', { tasks: [reuse('i1'), reuse('i'), reuse('i-nobody')], failFast: true })
+  await forkFrom(t, parent, 'i-call', { tasks: [reuse('i1'), reuse('i'), reuse('i-ghost')], failFast: true })
   await join(t, 3)
   expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 0, tokens_escrowed: 0 })
   expect(await wrongSums(t)).toEqual([])
 })
 
-it('[H7.5] an answer that crosses the budget ends the turn: failed, budget_exceeded, with what it has', async () => {
+it('[H7.5] an answer that crosses the budget ends the turn as failed, budget_exceeded, with its results so far', async () => {
   const turn = await spender('j', { tokens: 100 })
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half of the answer' } }] })
   await ask(turn, 'j1', 100)
@@ -224,7 +224,7 @@ it('[H7.5] an answer that crosses the budget ends the turn: failed, budget_excee
   expect(await budgetOf(t, turn.agentTurnId)).toMatchObject({ tokens_used: 130, closed_at: expect.any(Date) })
 })
 
-it('[H7.5] wall time is a budget too: a turn that is past it is ended, whatever it beats, and one that is not is left alone', async () => {
+it('[H7.5] wall time is a budget too: a turn over it is ended although it beats, and a turn within it is not', async () => {
   const [slow, quick] = [await spender('k1', { wallMs: 60_000 }), await spender('k2', { wallMs: 600_000 })]
   await t.kernel.record({ ...slow, cards: [{ type: 'agent.thought', content: { text: 'so far so good' } }] })
   const beating = { step: async () => void (await t.kernel.beat([slow, quick], null)) }
@@ -239,7 +239,7 @@ it('[H7.5] wall time is a budget too: a turn that is past it is ended, whatever 
   expect(content).toMatchObject({ text: expect.stringContaining('so far so good') })
 })
 
-it('fifty children at once, on sixteen connections, never spend more than the cap', { timeout: 60_000 }, async () => {
+it('50 concurrent children on 16 connections never spend more than the limit', { timeout: 60_000 }, async () => {
   const cap = 20_000
   const names = Array.from({ length: 50 }, (_, at) => `z${at}`)
   await t.agents(...names)
@@ -270,7 +270,7 @@ it('fifty children at once, on sixteen connections, never spend more than the ca
       const asked = { reservationId, tokens }
       const [first, second] = await Promise.all([kernel.reserve(turn, asked), kernel.reserve(turn, asked)])
       const answers = [first.what, second.what].toSorted()
-      // Somebody may have given something back between the two: then the second one got it.
+      // Another child may have returned some between the two calls: then the second one got it.
       if (!answers.includes('reserved')) break
       expect(['already', 'exceeded']).toContain(answers[0])
       calls += 1

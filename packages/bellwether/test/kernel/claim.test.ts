@@ -10,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-it('[T3.2a] pending rows are taken oldest first, and a head that someone holds is skipped, not waited for', async () => {
+it('[T3.2a] a claim takes pending rows oldest first and skips locked heads without waiting', async () => {
   await t.agents('a1', 'a2', 'a3')
   for (const agent of ['a2', 'a3', 'a1']) await ask(t, agent)
   const other = await openDatabase({ url: t.url, poolSize: 1 })
@@ -25,7 +25,7 @@ it('[T3.2a] pending rows are taken oldest first, and a head that someone holds i
   expect((await t.claim()).map((turn) => turn.agentId)).toEqual(['a3'])
 })
 
-it('[T3.2a] a claim moves dispatched to running by its fence and leaves no lock behind', async () => {
+it('[T3.2a] a claim moves dispatched to running under its fence and leaves no lock', async () => {
   await t.agents('b1')
   const { agentTurnId, inboxId } = await ask(t, 'b1')
   await t.claim(10, 'worker-9')
@@ -34,7 +34,7 @@ it('[T3.2a] a claim moves dispatched to running by its fence and leaves no lock 
   await t.one("select from state.agent_state_head where agent_id = 'b1' for update nowait")
 })
 
-it('[T3.2a] a worker of one target never takes the work of another, nor more than it asked for', async () => {
+it('[T3.2a] a worker takes only rows of its target, and no more than it requested', async () => {
   await t.kernel.putAgents([{ projectId: project, agentId: 'elsewhere', workerTarget: 'gpu' }])
   await t.agents('c1', 'c2', 'c3')
   for (const agent of ['elsewhere', 'c1', 'c2', 'c3']) await ask(t, agent)
@@ -42,7 +42,7 @@ it('[T3.2a] a worker of one target never takes the work of another, nor more tha
   expect((await t.claim()).map((turn) => turn.agentId)).toEqual(['c3'])
 })
 
-it('[T3.2b] a row without a turn id, or with another epoch, is refused, logged and does not wedge its agent', async () => {
+it('[T3.2b] a row without a turn id or with another epoch is refused, logged, and does not block its agent', async () => {
   await t.agents('d1', 'd2')
   const forged = t.ids.next()
   await t.all(
@@ -75,7 +75,7 @@ it('[T3.2b] a row without a turn id, or with another epoch, is refused, logged a
   for (const agent of ['d1', 'd2']) expect(await finish(t, await t.running(agent))).toEqual({ what: 'ended' })
 })
 
-it('[T3.2b] a real turn whose row was given a wrong epoch is refused, and mended by the watchdog', async () => {
+it('[T3.2b] a turn whose row has a wrong epoch is refused, and the watchdog repairs it', async () => {
   await t.agents('e1')
   const { agentTurnId, inboxId } = await ask(t, 'e1')
   await t.all('update state.agent_inbox set turn_epoch = 41 where inbox_id = $1', inboxId)
@@ -89,7 +89,7 @@ it('[T3.2b] a real turn whose row was given a wrong epoch is refused, and mended
   expect(await finish(t, turn!)).toEqual({ what: 'ended' })
 })
 
-it('[T3.2d] a worker takes many agents at once, but of one agent only the turn that is leased', async () => {
+it('[T3.2d] a worker takes turns of many agents at once, and of each agent only the leased turn', async () => {
   await t.agents('f1', 'f2')
   const first = await ask(t, 'f1')
   const second = await ask(t, 'f1')
@@ -102,7 +102,7 @@ it('[T3.2d] a worker takes many agents at once, but of one agent only the turn t
   expect((await t.claim()).map((turn) => turn.agentTurnId)).toEqual([second.agentTurnId])
 })
 
-it('[T3.2e] one claim routes each row by what it is: results, timeouts and stops of suspended turns, and new turns', async () => {
+it('[T3.2e] one claim routes each row by its kind: results, timeouts and stops of suspended turns, and new turns', async () => {
   await t.agents('g1', 'g2', 'g3', 'g4')
   const resumed = await waiting(t, 'g1', calls('g1-a', 'g1-b'))
   const timedOut = await waiting(t, 'g2', calls('g2-a'))

@@ -122,7 +122,7 @@ it(
   },
 )
 
-it('[T3.4b] two receipts at the same instant, claimed by several workers: exactly one of them resumes each turn', async () => {
+it('[T3.4b] of several workers that claim two concurrent receipts exactly one resumes each turn', async () => {
   const agents = names('pair', 40)
   await t.agents(...agents)
   const kernels = await Promise.all(Array.from({ length: 4 }, () => processOf()))
@@ -159,7 +159,7 @@ const hasty = {
 }
 
 it(
-  '[T1.1] [T1.6] [T3.6] a storm of enqueues, deliveries, tools, stops, takeovers and reaps leaves every invariant standing',
+  '[T1.1] [T1.6] [T3.6] every invariant holds under concurrent enqueues, deliveries, tools, stops, takeovers and reaps',
   { timeout: 60_000 },
   async () => {
     const agents = names('storm', 24)

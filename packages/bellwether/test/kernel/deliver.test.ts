@@ -55,7 +55,7 @@ it('[T3.5] deliver writes deliverable, task event, cleared head and idle togethe
 })
 
 it.each(['cards.cards', 'cards.box_cards', 'state.events', 'state.agent_inbox', 'state.agent_state_head'])(
-  '[T3.5] where %s cannot be written nothing of the delivery is, and the turn can still be delivered',
+  '[T3.5] if %s cannot be written, nothing of the delivery is written, and the turn can still be delivered',
   async (table) => {
     const agent = `b${t.ids.next()}`
     await t.agents(agent)
@@ -96,7 +96,7 @@ it('[T4.1] [T1.3] success, failure, stop, budget and watchdog endings all delive
   expect((await ending(unstarted, box, 'timeout')).task.payload.error).toBe('dispatch_timeout')
 })
 
-it('[T1.3] without an output box the turn ends all the same: the id is null and the payload says why', async () => {
+it('[T1.3] a turn without an output box ends too: the id is null and the payload contains the reason', async () => {
   await t.kernel.putAgents([{ projectId: project, agentId: 'boxless', workerTarget: 'w', outputBox: false }])
   for (const end of ['deliver', 'stop'] as const) {
     const turn = await t.running('boxless')
@@ -112,7 +112,7 @@ it('[T1.3] without an output box the turn ends all the same: the id is null and 
   }
 })
 
-it('[T1.6] delivering again after an in-doubt commit is told already, and writes nothing', async () => {
+it('[T1.6] a repeated delivery after an in-doubt commit returns already and writes nothing', async () => {
   await t.agents('d')
   const turn = await t.running('d')
   const answers = await Promise.all([finish(t, turn), finish(t, turn), finish(t, turn)])
@@ -153,7 +153,7 @@ it.each([
     ['pages'],
   ],
 ])(
-  '[T4.2a] %s is refused with what is missing, writes nothing, and the turn goes on',
+  '[T4.2a] %s is refused with the missing names, writes nothing, and the turn continues',
   async (_title, content, missing) => {
     const agent = `e${t.ids.next()}`
     await t.agents(agent)
@@ -174,7 +174,7 @@ it.each([
   },
 )
 
-it('[T4.2a] null covers no required field, whatever its type', async () => {
+it('[T4.2a] null does not satisfy a required field of any type', async () => {
   await t.agents('null')
   await ask(t, 'null', { resultFields: [{ name: 'anything', required: true }] })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'null')
@@ -184,7 +184,7 @@ it('[T4.2a] null covers no required field, whatever its type', async () => {
   expect(await submit(false)).toEqual({ what: 'ended' })
 })
 
-it('[T4.2a] a failure need not cover the fields, and fields packed from another box count', async () => {
+it('[T4.2a] a failure needs no fields, and required fields packed from another box count', async () => {
   await t.agents('f')
   const asked = await t.kernel.makeBox({
     projectId: project,
@@ -201,7 +201,7 @@ it('[T4.2a] a failure need not cover the fields, and fields packed from another 
   expect(await t.kernel.deliver({ ...turn!, status: 'failed', content: { text: 'cannot' } })).toEqual({ what: 'ended' })
 })
 
-it('[T4.2b] [T7.1] the task event carries pointers and the status, and nothing that the agent wrote', async () => {
+it('[T4.2b] [T7.1] the task event contains pointers and the status, and no content of the agent', async () => {
   await t.agents('g')
   const turn = await waiting(t, 'g', calls('g-1'))
   await answer(t, 'g-1', { secret: 'from the tool' })

@@ -41,7 +41,7 @@ const pace = (pollSeconds: number) => ({
   resumeLeaseSeconds: 30,
 })
 
-/** Every ring is lost, and nobody is ever told anything. */
+/** Drops every ring. */
 const deaf: Bell = {
   kind: 'notify',
   ring: async () => undefined,
@@ -79,7 +79,7 @@ async function withWorker(
   }
 }
 
-it('[T1.4] with every doorbell dropped all work completes: turns, queues behind them, tools and stops, from the inbox alone', async () => {
+it('[T1.4] with every ring dropped all work completes: turns, queued turns, tools and stops', async () => {
   const agents = Array.from({ length: 20 }, (_, n) => `deaf-${n}`)
   await t.agents(...agents)
   const act: AgentFunction = async (context) =>
@@ -111,7 +111,7 @@ it('[T1.4] with every doorbell dropped all work completes: turns, queues behind 
   ])
 })
 
-it('[T1.4] the relay polls as well: every event reaches the stream though nothing rings', async () => {
+it('[T1.4] the relay polls too: every event reaches the stream without a ring', async () => {
   await t.agents('relayed')
   const published: StreamEvent[] = []
   const stream: EventStream = {
@@ -144,7 +144,7 @@ it('[T1.4] the relay polls as well: every event reaches the stream though nothin
   expect(ids()).toHaveLength(2)
 })
 
-it('[T1.4] requests and receipts are rows of the inbox: what is not there never happened', async () => {
+it('[T1.4] every request and receipt is a row of the inbox', async () => {
   await t.agents('truth')
   await t.kernel.enqueue({ projectId: project, agentId: 'truth', instruction: 'x' })
   const rings = t.rings().filter((ring) => ring.payload.agent_id === 'truth')
@@ -158,7 +158,7 @@ const subject = `bw.v1.${project}.public.cmd.agent.${target}.wakeup`
 const lies = [
   {},
   { agent_id: 'liar' },
-  { agent_id: 'nobody', inbox_id: 'no-such-row' },
+  { agent_id: 'ghost', inbox_id: 'no-such-row' },
   {
     agent_id: 'liar',
     inbox_id: 'x',
@@ -206,7 +206,7 @@ const adapters: Adapter[] = [
 
 describe.each(adapters)('over $name', (adapter) => {
   const { name } = adapter
-  it('[T1.7] a wakeup with a lying or empty header wakes a worker and changes nothing: the inbox row decides', async () => {
+  it('[T1.7] a wakeup with a wrong or empty header only wakes a worker: the inbox row decides', async () => {
     const agent = `liar-${name}`
     await t.agents(agent, `free-${name}`)
     const running = await t.running(agent)

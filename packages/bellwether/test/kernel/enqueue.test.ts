@@ -64,7 +64,7 @@ it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace a
   ])
 })
 
-it('[T3.1a] a row without its edge cannot be: where the edge is refused nothing is written, and nothing rings', async () => {
+it('[T3.1a] no row exists without its edge: if the edge is rejected, nothing is written and nothing rings', async () => {
   await t.agents('bea')
   t.rings()
   await t.all("alter table state.execution_edges add constraint broken check (correlation_id <> 'unlucky')")
@@ -75,7 +75,7 @@ it('[T3.1a] a row without its edge cannot be: where the edge is refused nothing 
   await t.all('alter table state.execution_edges drop constraint broken')
 })
 
-it('[T3.1b] a turn waits as queued without an epoch; the idle agent is leased with epoch + 1, the row promoted, the worker woken', async () => {
+it('[T3.1b] a turn waits as queued without an epoch; the lease of the idle agent raises the epoch, makes the row pending and wakes the worker', async () => {
   await t.agents('cid')
   const first = await ask(t, 'cid')
   const second = await ask(t, 'cid')
@@ -112,7 +112,7 @@ it('[T3.1c] a ui_action leases first and its row is pending at once; only it may
   expect(await edgesTo(t, agentTurnId!)).toMatchObject([{ primitive: 'enqueue', edge_phase: 'request' }])
 })
 
-it('[T3.1c] a busy agent answers busy, a repeated action is told so, and neither writes anything', async () => {
+it('[T3.1c] an action on a busy agent returns busy, a repeated action returns duplicate, and neither writes anything', async () => {
   await t.agents('eve')
   const action = { projectId: project, agentId: 'eve', actionId: 'a', toolName: 'approve', args: {} }
   const accepted = await t.kernel.uiAction(action)
@@ -124,7 +124,7 @@ it('[T3.1c] a busy agent answers busy, a repeated action is told so, and neither
   expect(await t.kernel.uiAction({ ...action, actionId: 'b' })).toMatchObject({ what: 'busy' })
   expect(await t.kernel.uiAction({ ...action, agentId: 'bare', actionId: 'c' })).toMatchObject({ what: 'busy' })
   expect(await t.kernel.uiAction(action)).toEqual({ what: 'duplicate', agentTurnId: accepted.agentTurnId })
-  expect(await t.kernel.uiAction({ ...action, agentId: 'nobody' })).toMatchObject({ what: 'rejected' })
+  expect(await t.kernel.uiAction({ ...action, agentId: 'ghost' })).toMatchObject({ what: 'rejected' })
   expect(await fingerprint(t.db)).toEqual(before)
   expect(t.rings()).toEqual([])
 })
@@ -146,7 +146,7 @@ it('[T3.1d] every enqueue has its request edge and every receipt (result, timeou
   expect(unmatched).toEqual([])
 })
 
-it('[T1.5] one enqueue is one turn: the kernel mints the id, and asking again under one correlation id finds the same turn', async () => {
+it('[T1.5] one enqueue is one turn: the kernel creates the id, and a repeated correlation id returns the same turn', async () => {
   await t.agents('gus')
   const twice = await Promise.all([ask(t, 'gus', { correlationId: 'once' }), ask(t, 'gus', { correlationId: 'once' })])
   const later = await ask(t, 'gus', { correlationId: 'once' })
@@ -158,7 +158,7 @@ it('[T1.5] one enqueue is one turn: the kernel mints the id, and asking again un
   expect(await t.all("select from state.execution_edges where target_agent_id = 'gus'")).toHaveLength(2)
 })
 
-it('[T1.5] the epoch is minted at the lease alone: every turn of an agent gets its own, one higher, and one delivery each', async () => {
+it('[T1.5] only the lease creates an epoch: every turn of an agent has its own, one higher, and one delivery', async () => {
   await t.agents('hal')
   await t.kernel.enqueueMany([1, 2, 3].map((n) => ({ projectId: project, agentId: 'hal', instruction: `${n}` })))
   const epochs = []

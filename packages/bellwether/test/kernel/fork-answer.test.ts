@@ -45,9 +45,9 @@ async function forked(name: string, tasks: readonly NewTask[], more: { failFast?
   return { parent, batchId, children: await t.claim() }
 }
 
-it('[T3.1d] the answer tells each task in its place: what was delivered, what failed and why, what is missing', async () => {
+it('[T3.1d] the answer contains each task in order: its deliverable, or why it failed or is missing', async () => {
   await t.agents('a0', 'a1', 'a2')
-  const tasks = [reuse('a0'), reuse('a1'), reuse('a2'), reuse('nobody-here')]
+  const tasks = [reuse('a0'), reuse('a1'), reuse('a2'), reuse('ghost')]
   const { children, batchId } = await forked('anna', tasks)
   const childOf = (agentId: string) => children.find((one) => one.agentId === agentId)!
   const fields = [{ name: 'ok', value: null }]
@@ -85,12 +85,12 @@ it('[T3.1d] the answer tells each task in its place: what was delivered, what fa
         content: { text: 'it "broke"' },
       },
       expect.objectContaining({ position: 2, status: 'canceled', agent_id: 'a2' }),
-      expect.objectContaining({ position: 3, status: 'failed', agent_id: 'nobody-here', error: 'unknown_agent' }),
+      expect.objectContaining({ position: 3, status: 'failed', agent_id: 'ghost', error: 'unknown_agent' }),
     ],
   })
 })
 
-it('long deliverables are cut to their share, and say so; the whole is on their card', async () => {
+it('long deliverables are truncated to their share and marked; the card has all of the content', async () => {
   await t.agents('b0', 'b1')
   const { children } = await forked('bert', [reuse('b0'), reuse('b1')])
   const long = `ü"\n`.repeat(100_000)
@@ -105,7 +105,7 @@ it('long deliverables are cut to their share, and say so; the whole is on their 
   expect(await t.kernel.readCard(String(cut!['deliverable_card_id']))).toMatchObject({ content: { text: long } })
 })
 
-it('[T8.2] an answer may be given by anybody, any number of times, and counts once; an open batch has none', async () => {
+it('[T8.2] any process may send an answer any number of times, and it counts once; an open batch has none', async () => {
   await t.agents('c0', 'c1')
   const { children, batchId } = await forked('cora', [reuse('c0'), reuse('c1')], { failFast: true })
   expect(await answerBatches(t.db, t.ids, [batchId, 'no such batch'])).toEqual([])
@@ -119,7 +119,7 @@ it('[T8.2] an answer may be given by anybody, any number of times, and counts on
   expect(again.flat().map((verdict) => verdict.what)).toEqual(['ignored', 'ignored'])
 })
 
-it('children stand in the trace of their parent, below the call that asked for them', async () => {
+it('children are in the trace of their parent, below the call that forked them', async () => {
   await t.agents('d0', 'dora')
   const trace = '0af7651916cd43dd8448eb211c80319c'
   const { agentTurnId } = await ask(t, 'dora', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
@@ -130,7 +130,7 @@ it('children stand in the trace of their parent, below the call that asked for t
   expect(await turnRow(t, child!.agentTurnId)).toMatchObject({ agent_id: 'd0' })
 })
 
-it('putting in line, counting and answering wait for no disk; what was asked for and what was delivered does', async () => {
+it('dispatching, counting and answering do not wait for the disk; enqueue and deliver do', async () => {
   const functions = await t.all<{ name: string; source: string }>(
     `select p.proname as name, p.prosrc as source from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = 'state'`,
   )
@@ -153,7 +153,7 @@ it('putting in line, counting and answering wait for no disk; what was asked for
   expect(later!.commit).toBe(later!.usual)
 })
 
-it('a joiner that waits looks at a new batch when its bell rings, and not only at its next poll', async () => {
+it('a waiting joiner handles a new batch when its bell rings, before its next poll', async () => {
   await t.agents('b0')
   const bell = notifyBell({ url: t.url, log: quietLog })
   const kernel = openKernel({ db: t.db, bell, ids: t.ids })

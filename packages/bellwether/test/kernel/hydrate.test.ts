@@ -29,16 +29,16 @@ const settings = {
 }
 
 /** A database that remembers the names of its statements. */
-function spy(): { db: Database; said: string[] } {
-  const said: string[] = []
+function spy(): { db: Database; statements: string[] } {
+  const statements: string[] = []
   const db: Database = {
     ...t.db,
     query: <Row extends object>(statement: Statement) => {
-      said.push(statement.name ?? statement.text)
+      statements.push(statement.name ?? statement.text)
       return t.db.query<Row>(statement)
     },
   }
-  return { db, said }
+  return { db, statements }
 }
 
 it('[T6.1] hydration reads the head under its fence, then profile and tools, then the boxes', async () => {
@@ -51,33 +51,33 @@ it('[T6.1] hydration reads the head under its fence, then profile and tools, the
   await t.kernel.putTool({ projectId: project, toolName: 'grep', description: 'finds' })
   const turn = await t.running('a')
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'mine' } }] })
-  const { db, said } = spy()
+  const { db, statements } = spy()
   expect(await hydrate(db, turn)).toMatchObject({
     profile: { name: 'Writer', spec: { tone: 'dry' } },
     tools: [{ tool_name: 'grep' }],
     context: [{ type: 'task.instruction' }],
     output: [{ content: { text: 'mine' } }],
   })
-  expect(said).toEqual(['bw_turn_head', 'bw_turn_profile', 'bw_turn_tools', 'bw_read_boxes', 'bw_read_boxes'])
+  expect(statements).toEqual(['bw_turn_head', 'bw_turn_profile', 'bw_turn_tools', 'bw_read_boxes', 'bw_read_boxes'])
 })
 
-it('[T6.1] a lost fence stops hydration at its first statement: no roster and no card is read', async () => {
+it('[T6.1] a lost fence stops hydration at its first statement: it reads neither roster nor cards', async () => {
   await t.agents('b')
   const turn = await t.running('b')
-  const { db, said } = spy()
+  const { db, statements } = spy()
   for (const lost of [
     { ...turn, turnEpoch: 9 },
     { ...turn, agentTurnId: 'x' },
   ]) {
-    said.length = 0
+    statements.length = 0
     expect(await hydrate(db, lost)).toBe('stale')
-    expect(said).toEqual(['bw_turn_head'])
+    expect(statements).toEqual(['bw_turn_head'])
   }
 })
 
-it('[T6.1] a turn writes cards first, then state; and whoever sees an event finds its card and state there', async () => {
+it('[T6.1] a turn writes cards before state, and a reader of an event finds its card and state', async () => {
   await t.agents('c')
-  const { db, said } = spy()
+  const { db, statements } = spy()
   const kernel = openKernel({ db, bell, ids: t.ids })
   const worker = openWorker({
     kernel,
@@ -95,7 +95,7 @@ it('[T6.1] a turn writes cards first, then state; and whoever sees an event find
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'c', instruction: 'x' })
   await worker.step()
   await Promise.all([...worker.running.values()].map((scope) => scope.done))
-  expect(said).toEqual([
+  expect(statements).toEqual([
     'bw_claim',
     'bw_turn_head',
     'bw_turn_profile',
@@ -116,7 +116,7 @@ it('[T6.1] a turn writes cards first, then state; and whoever sees an event find
   expect(await headOf(t, 'c')).toMatchObject({ status: 'idle' })
 })
 
-it('[T2.3] state events say what a turn is busy with: thinking, executing a tool, awaiting results, and how many', async () => {
+it('[T2.3] state events contain the activity of a turn: thinking, executing a tool, awaiting results, and the number of waits', async () => {
   await t.agents('d')
   const turn = await t.running('d')
   await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
@@ -140,7 +140,7 @@ it('[T2.3] state events say what a turn is busy with: thinking, executing a tool
   expect(states[0]).toMatchObject({ subject: `bw.v1.${project}.public.evt.agent.d.state` })
 })
 
-it('[T2.3] activity gates nothing: whatever it says, every verb does what it did', async () => {
+it('[T2.3] the activity has no effect on any verb', async () => {
   for (const activity of ['thinking', 'executing_tool', 'awaiting_tool_result', null]) {
     const agent = `e${t.ids.next()}`
     await t.agents(agent)
@@ -161,7 +161,7 @@ it('[T2.3] activity gates nothing: whatever it says, every verb does what it did
   }
 })
 
-it('[T2.3] saying what a turn is busy with, after its fence is lost, is refused and not announced', async () => {
+it('[T2.3] an activity with a lost fence is rejected and not announced', async () => {
   await t.agents('f')
   const turn = await t.running('f')
   await finish(t, turn)

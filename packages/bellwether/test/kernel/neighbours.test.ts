@@ -1,4 +1,4 @@
-/** One bad item, tool, agent or answer is refused by name and harms nobody beside it. */
+/** One invalid item, tool, agent or answer is rejected by name and does not affect the others. */
 import { InvalidInput } from '@bellwether/protocol'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openRelay } from '../../src/pmo/relay.js'
@@ -31,7 +31,7 @@ const workerOf = (answer: () => Promise<never> | Promise<object>) =>
     agent: () => answer as never,
   })
 
-it('takes the good turns of a batch and refuses the bad one in its place', async () => {
+it('accepts the valid turns of a batch and rejects the invalid one in its place', async () => {
   await t.agents('ann')
   const results = await t.kernel.enqueueMany([
     { projectId: project, agentId: 'ann', instruction: 'one' },
@@ -47,7 +47,7 @@ it('takes the good turns of a batch and refuses the bad one in its place', async
   ])
 })
 
-it('keeps a long error of a tool in its card, and its code in the inbox', async () => {
+it('stores a long tool error in its card, and its code in the inbox', async () => {
   await t.agents('bob')
   const turn = await t.running('bob')
   await t.kernel.suspend({ ...turn, stepId: 's-bob', calls: calls('b1', 'b2') }, 30)
@@ -64,7 +64,7 @@ it('keeps a long error of a tool in its card, and its code in the inbox', async 
   })
 })
 
-it('refuses a deadline without end and a subject that is none', async () => {
+it('rejects an infinite deadline and an invalid subject', async () => {
   const agent = { projectId: project, agentId: 'cid', workerTarget: target }
   await expect(t.kernel.putAgents([{ ...agent, turnDeadlineSeconds: Number.MAX_SAFE_INTEGER }])).rejects.toMatchObject({
     code: 'invalid_turn_deadline',
@@ -120,7 +120,7 @@ it('[T3.3c] delivers a failed result that ends the turn as a failure', async () 
   expect(await outcome('dan')).toEqual({ outcome: 'failed', error: 'no_disk' })
 })
 
-it('says that more receipts are pending when a claim is full of them', async () => {
+it('reports that more receipts are pending when a claim is full', async () => {
   await t.agents('eve')
   const turn = await t.running('eve')
   const ids = Array.from({ length: 5 }, (_, index) => `e${index}`)
@@ -132,7 +132,7 @@ it('says that more receipts are pending when a claim is full of them', async () 
   expect(await t.kernel.claim(claimant)).toMatchObject({ turns: [], again: true })
 })
 
-it('[W2.3b] answers a repeated suspend with "already" though another worker has resumed the turn, and does not resume with old results', async () => {
+it('[W2.3b] returns already for a repeated suspend after another worker resumed the turn, and does not resume with old results', async () => {
   await t.agents('fay')
   const turn = await t.running('fay')
   const first = { ...turn, stepId: 's1', calls: calls('f1') }
@@ -148,7 +148,7 @@ it('[W2.3b] answers a repeated suspend with "already" though another worker has 
   expect(await t.kernel.resume(turn, 'w2', 's2')).toBe('resumed')
 })
 
-it('[T5.2] gives a head its own output box back after a turn that was given another', async () => {
+it('[T5.2] restores the head’s own output box after a turn with another box', async () => {
   await t.agents('gus', 'hal')
   const box = async (agentId: string) =>
     (
@@ -165,7 +165,7 @@ it('[T5.2] gives a head its own output box back after a turn that was given anot
   expect(await box('gus')).toBe(own)
 })
 
-it('leaves out an event that a stream can never take, and publishes the others', async () => {
+it('skips an event that the stream rejects, and publishes the others', async () => {
   await relayable(t)
   const taken: string[] = []
   const stream: EventStream = {

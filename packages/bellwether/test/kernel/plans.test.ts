@@ -1,4 +1,4 @@
-/** What statistics say must not decide how a verb works: batches stay keyed lookups when the tables were analysed at rest. */
+/** Plans do not depend on statistics: batches stay lookups by key after the tables were analysed while idle. */
 import { systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
@@ -46,7 +46,7 @@ async function read(run: () => Promise<unknown>): Promise<Readonly<Record<string
   return Object.fromEntries(after.map(({ name, read: total }, at) => [name, total - before[at]!.read]))
 }
 
-it('[T3.1b] [T3.5] enqueue, claim and deliver read a few index entries a turn, though statistics call the indexes empty', async () => {
+it('[T3.1b] [T3.5] enqueue, claim and deliver read a few index entries per turn although statistics show empty indexes', async () => {
   const kernel = openKernel({ db, bell: deaf, ids: uuidv7(systemClock, systemRandom) })
   await kernel.putAgents(agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
   const claimant = { workerTarget: target, workerId: 'w', max: 1_000, resumeLeaseSeconds: 30 }

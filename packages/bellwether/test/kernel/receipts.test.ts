@@ -26,7 +26,7 @@ const receiptsOf = (agentTurnId: string) =>
     agentTurnId,
   )
 
-it('[T3.4a] [T7.1] a receipt enters the inbox of its turn with the fields that the wire names', async () => {
+it('[T3.4a] [T7.1] a receipt enters the inbox of its turn with the fields of the protocol', async () => {
   await t.agents('a')
   const turn = await waiting(t, 'a', calls('a-1'))
   expect(await answer(t, 'a-1', { n: 1 })).toEqual(['reported'])
@@ -52,12 +52,12 @@ it('[T3.4a] [T7.1] a receipt enters the inbox of its turn with the fields that t
   })
 })
 
-it('[T3.4a] a result for a call that nobody waits for is acknowledged and changes no row', async () => {
+it('[T3.4a] a result for a call that no turn waits for is acknowledged and changes no row', async () => {
   await t.agents('b', 'c')
   const turn = await waiting(t, 'b', calls('b-1'))
   const running = await t.running('c')
   const before = await fingerprint(t.db)
-  expect(await answer(t, 'nobody-asked')).toEqual(['unknown_tool_call'])
+  expect(await answer(t, 'unknown-call')).toEqual(['unknown_tool_call'])
   const wrong = { projectId: project, toolCallId: 'b-1', status: 'success' as const }
   expect(await t.kernel.report([{ ...wrong, fence: { agentTurnId: running.agentTurnId, turnEpoch: 1 } }])).toEqual([
     'ignored',
@@ -72,28 +72,25 @@ it('[T3.4a] a result for a call that nobody waits for is acknowledged and change
 it.each([
   ['a call of another turn', 'd-other', 1],
   ['an epoch that is not the head’s', 'd-1', 9],
-])(
-  '[T3.4a] a receipt row for %s is skipped at the claim, and the turn goes on waiting',
-  async (_title, call, epoch) => {
-    const agent = `d${t.ids.next()}`
-    await t.agents(agent)
-    const turn = await waiting(t, agent, calls(`${agent}-d-1`))
-    const inboxId = t.ids.next()
-    await t.all(
-      `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, correlation_id, agent_turn_id, turn_epoch, payload)
+])('[T3.4a] a receipt row for %s is skipped at the claim, and the turn keeps waiting', async (_title, call, epoch) => {
+  const agent = `d${t.ids.next()}`
+  await t.agents(agent)
+  const turn = await waiting(t, agent, calls(`${agent}-d-1`))
+  const inboxId = t.ids.next()
+  await t.all(
+    `insert into state.agent_inbox (inbox_id, project_id, agent_id, channel_id, message_type, status, correlation_id, agent_turn_id, turn_epoch, payload)
      values ($1, $2, $3, 'public', 'tool_result', 'pending', $4, $5, $6, '{"tool_result_card_id": "x"}')`,
-      inboxId,
-      project,
-      agent,
-      `${agent}-${call}`,
-      turn.agentTurnId,
-      epoch,
-    )
-    expect(await t.claim()).toEqual([])
-    expect(await rowOf(t, inboxId)).toMatchObject({ status: 'skipped', error: 'not waited for' })
-    expect(await headOf(t, agent)).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
-  },
-)
+    inboxId,
+    project,
+    agent,
+    `${agent}-${call}`,
+    turn.agentTurnId,
+    epoch,
+  )
+  expect(await t.claim()).toEqual([])
+  expect(await rowOf(t, inboxId)).toMatchObject({ status: 'skipped', error: 'not waited for' })
+  expect(await headOf(t, agent)).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
+})
 
 it('[T3.4a] stop is accepted in any active state', async () => {
   await t.agents('e1', 'e2', 'e3')
@@ -116,7 +113,7 @@ it('[T3.4a] stop is accepted in any active state', async () => {
   for (const agent of ['e1', 'e2', 'e3']) expect(await headOf(t, agent)).toMatchObject({ status: 'idle' })
 })
 
-it('[T3.4b] each receipt settles one wait and keeps the deadline; the last one hands the turn over, and running holds no wait', async () => {
+it('[T3.4b] each receipt settles one wait and keeps the deadline; the last one gives the turn to a worker, and a running turn has no waits', async () => {
   await t.agents('f')
   const turn = await waiting(t, 'f', calls('f-1', 'f-2', 'f-3'))
   const { resume_deadline: deadline } = await headOf(t, 'f')
@@ -137,7 +134,7 @@ it('[T3.4b] each receipt settles one wait and keeps the deadline; the last one h
   expect(await t.kernel.resume(turn, 'w')).toBe('stale')
 })
 
-it('[T3.4b] [T2.4] a deadline that was cleared is armed again by the next receipt while waits remain', async () => {
+it('[T3.4b] [T2.4] the next receipt sets a cleared deadline again while waits remain', async () => {
   await t.agents('g')
   await waiting(t, 'g', calls('g-1', 'g-2'))
   await t.all("update state.agent_state_head set resume_deadline = null where agent_id = 'g'")
@@ -148,7 +145,7 @@ it('[T3.4b] [T2.4] a deadline that was cleared is armed again by the next receip
   expect(armed!.getTime() - now.getTime()).toBeGreaterThanOrEqual(30_000)
 })
 
-it('[T2.4] a suspended turn past its resume_deadline gets its timeout, and not a moment before', async () => {
+it('[T2.4] a suspended turn gets its timeout after its resume_deadline and not before', async () => {
   await t.agents('h')
   const turn = await waiting(t, 'h', calls('h-1'))
   const others = () => t.all("update state.agent_state_head set resume_deadline = null where agent_id <> 'h'")
@@ -162,7 +159,7 @@ it('[T2.4] a suspended turn past its resume_deadline gets its timeout, and not a
   expect(await t.claim()).toMatchObject([{ kind: 'resume', agentTurnId: turn.agentTurnId }])
 })
 
-it('[T8.2] results in any order, and each of them many times, are applied once each', async () => {
+it('[T8.2] results are applied once each, in any order and however often they are sent', async () => {
   await t.agents('i')
   const ids = ['i-1', 'i-2', 'i-3', 'i-4']
   const turn = await waiting(t, 'i', calls(...ids))

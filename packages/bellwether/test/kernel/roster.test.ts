@@ -1,4 +1,4 @@
-/** Profiles, retirement, retention, and enqueues that are repeated within one instant. */
+/** Profiles, retirement, retention, and enqueues repeated within one instant. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { call } from '../../src/kernel/verdict.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
@@ -16,7 +16,7 @@ const lasts = (agentId: string) =>
     agentId,
   )
 
-it("[W2.9] takes a turn's deadline from the agent, else from its profile, else from the house", async () => {
+it("[W2.9] takes a turn's deadline from the agent, else from its profile, else from the settings", async () => {
   await t.kernel.putProfile({
     projectId: project,
     profileId: 'short',
@@ -69,7 +69,7 @@ it('recognises a repeated enqueue within the same instant of the clock', async (
   ])
 })
 
-it('removes finished turns past retention, whatever refused rows stand before them', async () => {
+it('removes finished turns after the retention period, whatever refused rows precede them', async () => {
   await t.db.query({
     text: `insert into state.agent_inbox (inbox_id, project_id, agent_id, message_type, status, error, created_at)
       select '00-refused-' || n, '${project}', 'ann', 'turn', 'error', 'protocol_error', '2020-01-01' from generate_series(1, 9000) n`,

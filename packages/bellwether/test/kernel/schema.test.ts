@@ -44,7 +44,7 @@ async function place(status: HeadStatus): Promise<void> {
 const to = (status: HeadStatus) => t.all(`update state.agent_state_head set status = '${status}', ${columns[status]}`)
 
 describe('the state machine', () => {
-  it('[T2.1] state.moves is the TURN table, word for word', async () => {
+  it('[T2.1] state.moves equals the TURN table', async () => {
     const moves = await t.all('select move, from_statuses, to_status, bumps_epoch from state.moves order by move')
     const table = Object.entries<Move>(TURN).map(([move, { from, to: to_status, bumpsEpoch }]) => ({
       move,
@@ -64,7 +64,7 @@ describe('the state machine', () => {
   })
 
   describe.each(headStatuses)('from %s', (from) => {
-    it.each(headStatuses)(`[T2.1] to %s the database does as the TURN table says`, async (status) => {
+    it.each(headStatuses)(`[T2.1] the database allows a move to %s exactly if the TURN table does`, async (status) => {
       await place(from)
       const answer = await to(status).then(
         () => 'taken',
@@ -75,7 +75,7 @@ describe('the state machine', () => {
     })
   })
 
-  it('[T2.1] [T1.5] an epoch never goes back, and a turn is never swapped for another', async () => {
+  it('[T2.1] [T1.5] the database rejects a lower epoch and a replaced turn', async () => {
     await place('running')
     await expect(t.all('update state.agent_state_head set turn_epoch = 6')).rejects.toMatchObject({ code: 'BW001' })
     await expect(t.all("update state.agent_state_head set active_agent_turn_id = 'y'")).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe('what is written stays', () => {
     }
   })
 
-  it('[T1.6] a second task event of one turn is refused by the database itself', async () => {
+  it('[T1.6] the database rejects a second task event of a turn', async () => {
     const insert =
       "insert into state.events (project_id, subject, kind, payload, agent_turn_id, created_at) values ('p', 's', 'task', '{}', 'one', state.now())"
     await t.all(insert)
@@ -161,7 +161,7 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('that were changed after they ran are refused by name, and so is a newer database', async () => {
+  it('are rejected by name if they changed after they ran, or if the database is newer', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     await migrate(db)
@@ -173,7 +173,7 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('add up to what schema.sql shows (npm run docs writes it)', async () => {
+  it('produce the schema in schema.sql (npm run docs writes it)', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     await migrate(db)

@@ -23,7 +23,7 @@ afterAll(() => t.drop())
 
 const stop = (agentTurnId: string) => t.kernel.stop({ projectId: project, agentTurnId, reason: 'changed my mind' })
 
-it('[T3.6] a queued turn is cancelled with a deliverable and a task event, and the head stays with its running turn', async () => {
+it('[T3.6] a cancel of a queued turn writes a deliverable and a task event, and the head keeps its running turn', async () => {
   await t.agents('a')
   const running = await t.running('a')
   const { agentTurnId } = await ask(t, 'a')
@@ -66,7 +66,7 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
   await other.close()
 })
 
-it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops it', async () => {
+it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', async () => {
   await t.agents('b')
   const first = await t.running('b')
   const second = await ask(t, 'b')
@@ -92,7 +92,7 @@ it('[T3.6] a cancel that waits behind a lease finds the turn leased, and stops i
   expect(await headOf(t, 'b')).toMatchObject({ status: 'idle', turn_epoch: 3 })
 })
 
-it('[T3.6] [T1.6] stopping again, or stopping what is unknown, changes nothing', async () => {
+it('[T3.6] [T1.6] a repeated stop and a stop of an unknown turn change nothing', async () => {
   await t.agents('c')
   const turn = await waiting(t, 'c', calls('c-1', 'c-2'))
   expect(await stop(turn.agentTurnId)).toBe('ended')
@@ -105,7 +105,7 @@ it('[T3.6] [T1.6] stopping again, or stopping what is unknown, changes nothing',
   expect(await fingerprint(t.db)).toEqual(before)
 })
 
-it('[T3.6] stopping a row that never was its agent’s turn says so, and is no error', async () => {
+it('[T3.6] a stop of a row that was never its agent’s turn returns already', async () => {
   await t.agents('d')
   const forged = t.ids.next()
   await t.all(

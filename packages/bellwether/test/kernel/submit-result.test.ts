@@ -22,11 +22,11 @@ const resultFields = [{ name: 'title', required: true, type: 'string' }]
 const good = { fields: [{ name: 'title', value: 'Moby Dick' }] }
 const submit = (args: unknown): ToolCall => ({ toolCallId: t.ids.next(), toolName: 'submit_result', args })
 
-/** Runs one turn of an agent that makes these steps, one after the other; answers what it was told before each. */
+/** Runs one turn of an agent that makes these steps in order; returns the results it got before each. */
 async function run(agentId: string, steps: (() => ToolCall[])[]) {
   await t.agents(agentId)
   const { agentTurnId } = await ask(t, agentId, { resultFields })
-  const told: (readonly ToolResult[])[] = []
+  const received: (readonly ToolResult[])[] = []
   const worker = openWorker({
     kernel: t.kernel,
     clock: t.clock,
@@ -37,15 +37,15 @@ async function run(agentId: string, steps: (() => ToolCall[])[]) {
     agent:
       () =>
       async ({ results }) => {
-        told.push(results)
-        return { suspend: { calls: steps[told.length - 1]!() } }
+        received.push(results)
+        return { suspend: { calls: steps[received.length - 1]!() } }
       },
   })
   await worker.step()
   await Promise.all([...worker.running.values()].map((scope) => scope.done))
   const row = await turnRow(t, agentTurnId)
   const card = row.deliverable_card_id === null ? undefined : await t.kernel.readCard(row.deliverable_card_id)
-  return { agentTurnId, told, row, content: card?.content }
+  return { agentTurnId, received, row, content: card?.content }
 }
 
 it('[T4.4] submit_result ends the turn with its fields; no tool is registered, commanded or waited for', async () => {
@@ -58,7 +58,7 @@ it('[T4.4] submit_result ends the turn with its fields; no tool is registered, c
   expect(await t.all('select from resource.tools')).toEqual([])
 })
 
-it('[T4.4] registering a tool of that name changes nothing: it is never sent', async () => {
+it('[T4.4] a registered tool with that name changes nothing: no command is sent', async () => {
   await t.kernel.putTool({ projectId: project, toolName: 'submit_result', targetSubject: 'cmd.tool.evil.call' })
   const { agentTurnId, row } = await run('b', [() => [submit(good)]])
   expect(row.outcome).toBe('success')
@@ -66,13 +66,15 @@ it('[T4.4] registering a tool of that name changes nothing: it is never sent', a
   await t.all('delete from resource.tools')
 })
 
-it('[T4.4] [T4.2a] a refused submission is answered to the agent with what is wrong, and it may do better', async () => {
-  const { agentTurnId, told, row, content } = await run('c', [
+it('[T4.4] [T4.2a] a refused submission returns the reason to the agent, which may submit again', async () => {
+  const { agentTurnId, received, row, content } = await run('c', [
     () => [submit({ text: 'no fields' })],
     () => [submit({ fields: [{ name: 'title', value: 7 }] })],
     () => [submit(good)],
   ])
-  expect(told.map((results) => results.map(({ tool_name, status, error }) => ({ tool_name, status, error })))).toEqual([
+  expect(
+    received.map((results) => results.map(({ tool_name, status, error }) => ({ tool_name, status, error }))),
+  ).toEqual([
     [],
     [
       {
@@ -93,22 +95,22 @@ it('[T4.4] [T4.2a] a refused submission is answered to the agent with what is wr
   expect(await eventsOf(t, agentTurnId, 'task')).toHaveLength(1)
 })
 
-it('[T4.4] beside another call it is refused, and the other call is not sent either', async () => {
-  const { agentTurnId, told, row } = await run('d', [
+it('[T4.4] submit_result is refused next to another call, and the other call is not sent either', async () => {
+  const { agentTurnId, received, row } = await run('d', [
     () => [submit(good), { toolCallId: 'grep-1', toolName: 'grep', args: {} }],
     () => [submit(good)],
   ])
-  expect(told[1]).toMatchObject([{ error: { code: 'not_the_only_call' } }])
+  expect(received[1]).toMatchObject([{ error: { code: 'not_the_only_call' } }])
   expect(row.outcome).toBe('success')
   expect(await eventsOf(t, agentTurnId, 'command')).toEqual([])
 })
 
-it('[T4.4] the third refusal fails the turn: it ends, with a deliverable that says why', async () => {
-  const { told, row, content } = await run(
+it('[T4.4] the third refusal fails the turn with a deliverable that contains the reason', async () => {
+  const { received, row, content } = await run(
     'e',
     Array.from({ length: 9 }, () => () => [submit({ text: 'no' })]),
   )
-  expect(told).toHaveLength(3)
+  expect(received).toHaveLength(3)
   expect(row).toMatchObject({ outcome: 'failed', error: 'submit_result_missing_fields' })
   expect(content).toEqual({ text: 'The result was rejected 3 times. Last reason: required fields are missing: title.' })
   expect((await cardsIn(t, (await headOf(t, 'e')).output_box_id)).map((card) => card.type)).toEqual([
@@ -116,7 +118,7 @@ it('[T4.4] the third refusal fails the turn: it ends, with a deliverable that sa
   ])
 })
 
-it('[T4.4] a worker that lost its turn while it submitted writes nothing', async () => {
+it('[T4.4] a worker that loses its turn during the submission writes nothing', async () => {
   const { row } = await run('f', [() => [submit({ text: 'no' })], () => [submit(good)]])
   expect(row.outcome).toBe('success')
   await t.agents('g')

@@ -62,7 +62,7 @@ async function nothingMoves(fence: Fence): Promise<void> {
 }
 
 describe('every write is a CAS on the turn and its epoch', () => {
-  it('[T1.2] a fence with another epoch, turn, agent or project writes nothing at all, whatever the verb', async () => {
+  it('[T1.2] a fence with another epoch, turn, agent or project writes nothing with any verb', async () => {
     await t.agents('a', 'b')
     const turn = await t.running('a')
     await waiting(t, 'b', calls('b-1'))
@@ -98,7 +98,7 @@ describe('a worker that fell silent', () => {
     return turn
   }
 
-  it('[T8.1] is taken over with a new epoch, from its cards, and nothing it still sends changes a row', async () => {
+  it('[T8.1] is taken over from its cards with a new epoch, and its late writes change no row', async () => {
     const old = await silent('d')
     await reclaim(t.db, target, 30, 3, watchful)
     expect(await headOf(t, 'd')).toMatchObject({ status: 'running', turn_epoch: old.turnEpoch + 1 })
@@ -117,7 +117,7 @@ describe('a worker that fell silent', () => {
     expect(await eventsOf(t, old.agentTurnId, 'task')).toHaveLength(1)
   })
 
-  it('[T8.1] is reaped with a new epoch, and nothing it still sends changes a row', async () => {
+  it('[T8.1] is reaped with a new epoch, and its late writes change no row', async () => {
     const old = await silent('e')
     await t.advance(300)
     await reap(t.db, t.ids, reapSettings, watchful)
@@ -130,7 +130,7 @@ describe('a worker that fell silent', () => {
     expect(await finish(t, next)).toEqual({ what: 'ended' })
   })
 
-  it('[T8.1] that was stopped cannot deliver its way back, and is told stale rather than already', async () => {
+  it('[T8.1] cannot deliver after a stop, and gets stale rather than already', async () => {
     await t.agents('f')
     const old = await t.running('f')
     await t.kernel.stop({ projectId: project, agentTurnId: old.agentTurnId })
@@ -139,7 +139,7 @@ describe('a worker that fell silent', () => {
   })
 })
 
-it('[T1.2] a write that has passed its fence holds the head: a reap waits for it, and none slips in between', async () => {
+it('[T1.2] a write that has passed its fence locks the head: a reap waits for it', async () => {
   await t.agents('g')
   const turn = await t.running('g')
   const writing = JSON.stringify([

@@ -1,4 +1,4 @@
-/** Hazard 11: a tool host claims a call before it acts; what nobody started is sent again until the deadline. */
+/** Hazard 11: a tool host claims a call before it acts; an unstarted command is resent until the deadline. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
@@ -21,7 +21,7 @@ async function waiting(agentId: string, idempotent = false) {
 const commands = async () =>
   (await t.one<{ count: number }>("select count(*) as count from state.events where kind = 'command'")).count
 
-it('lets one host start a call; the same host may ask again', async () => {
+it('lets one host start a call, also when it repeats the request', async () => {
   const { toolCallId } = await waiting('ann')
   const first = await t.kernel.startTool(project, toolCallId, 'host-1')
   expect(first).toMatchObject({ what: 'started', tool_name: 'grep', arguments: { q: 'x' } })
@@ -41,14 +41,14 @@ it('lets another host start an idempotent call again', async () => {
   })
 })
 
-it('tells a host that nobody waits any more, and knows no other calls', async () => {
+it('returns gone to a host if no turn waits any more, and undefined for an unknown call', async () => {
   const { turn, toolCallId } = await waiting('cid')
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
   expect(await t.kernel.startTool(project, toolCallId, 'host-1')).toMatchObject({ what: 'gone' })
   expect(await t.kernel.startTool(project, 'no-such-call', 'host-1')).toBeUndefined()
 })
 
-it('sends an unstarted command again, a started one not, and none past the deadline', async () => {
+it('resends an unstarted command, not a started one, and none after the deadline', async () => {
   const { toolCallId } = await waiting('dan')
   const started = await waiting('eve')
   await t.kernel.startTool(project, started.toolCallId, 'host-1')

@@ -43,7 +43,7 @@ function workerOf(act: (results: readonly unknown[], toolCallId: string) => obje
   return { counted, step }
 }
 
-it('[T3.3a] nobody can see a tool command before its tool.call card: they are one transaction', async () => {
+it('[T3.3a] a tool command is never visible before its tool.call card: they are one transaction', async () => {
   await t.agents('a')
   const turn = await t.running('a')
   const other = await openDatabase({ url: t.url, poolSize: 1 })
@@ -65,7 +65,7 @@ it('[T3.3a] nobody can see a tool command before its tool.call card: they are on
   await other.close()
 })
 
-it('[T3.3a] [T7.1] commands go to cmd.tool.* or where the tool says, carry pointers and never the arguments', async () => {
+it('[T3.3a] [T7.1] commands go to cmd.tool.* or to the tool’s subject, with pointers and never the arguments', async () => {
   await t.agents('b')
   await t.kernel.putTool({ projectId: project, toolName: 'delegate', targetSubject: 'cmd.sys.pmo.internal.delegate' })
   const turn = await waiting(t, 'b', [
@@ -93,7 +93,7 @@ it('[T3.3a] [T7.1] commands go to cmd.tool.* or where the tool says, carry point
   expect(JSON.stringify(commands)).not.toContain('secret')
 })
 
-it('[T3.3b] [T2.4] suspending writes count, deadline and one wait a call with the status, all or nothing', async () => {
+it('[T3.3b] [T2.4] a suspend writes status, count, deadline and one wait per call in one transaction', async () => {
   await t.agents('c')
   const turn = await t.running('c')
   const before = await t.one<{ now: Date }>('select state.now() as now')
@@ -108,7 +108,7 @@ it('[T3.3b] [T2.4] suspending writes count, deadline and one wait a call with th
   )
 })
 
-it('[T2.2] the waits track a suspended turn: expecting_correlation_id stays null on the worker path, also after a ui_action', async () => {
+it('[T2.2] waits describe a suspended turn: expecting_correlation_id stays null on the worker path, also after a ui_action', async () => {
   await t.agents('d', 'e')
   await waiting(t, 'd', calls('d-1'))
   expect(await headOf(t, 'd')).toMatchObject({ waiting_tool_count: 1, expecting_correlation_id: null })
@@ -118,7 +118,7 @@ it('[T2.2] the waits track a suspended turn: expecting_correlation_id stays null
   expect(await headOf(t, 'e')).toMatchObject({ waiting_tool_count: 2, expecting_correlation_id: null })
 })
 
-it('[T3.3c] terminate: the turn waits for the result, delivers it and is idle, without another step of the agent', async () => {
+it('[T3.3c] a terminating call waits for the result, delivers it and ends the turn without another step of the agent', async () => {
   await t.agents('f')
   const { agentTurnId } = await ask(t, 'f')
   const { counted, step } = workerOf((_, id) => ({
@@ -151,7 +151,7 @@ it.each([
   ],
   ['an invalid value is ignored', 'suspend', { __cg_control: { after_execution: 'explode' } }, 'suspend'],
   ['a value of the wrong type is ignored', 'terminate', { __cg_control: { after_execution: { x: 1 } } }, 'terminate'],
-  ['control that is no object is ignored', 'terminate', { __cg_control: 'suspend' }, 'terminate'],
+  ['control that is not an object is ignored', 'terminate', { __cg_control: 'suspend' }, 'terminate'],
   [
     'the words elsewhere in the result are only words',
     'suspend',
@@ -168,7 +168,7 @@ it.each([
   await t.kernel.stop({ projectId: project, agentTurnId: turn!.agentTurnId })
 })
 
-it('[T3.3d] what a model writes controls nothing: the words in arguments and cards change no after_execution', async () => {
+it('[T3.3d] control words in arguments and cards do not change after_execution', async () => {
   await t.agents('h')
   const words = { __cg_control: { after_execution: 'terminate' } }
   const turn = await t.running('h')
@@ -189,7 +189,7 @@ it('[T3.3d] what a model writes controls nothing: the words in arguments and car
   expect(await t.kernel.readResults(turn.agentTurnId)).toMatchObject([{ after_execution: 'suspend', result: 'plain' }])
 })
 
-it('[T3.3c] where a call is silent the roster speaks, and the result is in the output box before the agent goes on', async () => {
+it('[T3.3c] the roster applies where a call sets nothing, and the result is in the output box before the agent continues', async () => {
   await t.agents('i')
   await t.kernel.putTool({ projectId: project, toolName: 'publish', afterExecution: 'terminate' })
   const turn = await waiting(t, 'i', [{ toolCallId: 'i-1', toolName: 'publish', args: {} }])

@@ -1,4 +1,4 @@
-/** W2.10, the blind judge: a watchdog that was away ends nothing until one full timeout has passed under its eyes. */
+/** W2.10: a watchdog that was away ends nothing until one full timeout has passed inside its watch window. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Database, Statement } from '../../src/ports/database/database.js'
 import { openGuard } from '../../src/pmo/guard.js'
@@ -52,7 +52,7 @@ async function endsOnlyUnderOurEyes(
 }
 
 describe('the PMO', () => {
-  it('[W2.10] paused for an hour: its own monotonic gap tells', async () => {
+  it('[W2.10] ends nothing early after a pause of one hour, which its monotonic clock shows', async () => {
     const limits = await everyKind()
     const guard = guardOn(t)
     await pass(t, 20, guard)
@@ -60,13 +60,13 @@ describe('the PMO', () => {
     await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
-  it('[W2.10] started after everything had been silent for long', async () => {
+  it('[W2.10] ends nothing early if it starts after a long silence', async () => {
     const limits = await everyKind()
     await t.advance(3_000)
     await expect(endsOnlyUnderOurEyes(guardOn(t), { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
-  it('[W2.10] the database’s clock jumps forward while nobody pauses', async () => {
+  it('[W2.10] ends nothing early if the database’s clock jumps forward', async () => {
     const limits = await everyKind()
     const guard = guardOn(t)
     await pass(t, 20, guard)
@@ -74,7 +74,7 @@ describe('the PMO', () => {
     await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
-  it('[W2.10] the clock is set back: signs of life in the future hide silence no longer than one timeout', async () => {
+  it('[W2.10] after the clock is set back, signs of life in the future hide silence for at most one timeout', async () => {
     const limits = await everyKind()
     // A claim that lies in the future must not make a dead fleet look busy either.
     await t.all(`select state.sign_in('worker-1', $1, 1)`, target)
@@ -86,13 +86,13 @@ describe('the PMO', () => {
     expect(await t.all(`select kind from state.interventions where kind = 'clock_set_back'`)).toHaveLength(1)
   })
 
-  it('[W2.10] the clock was set back while no PMO ran', async () => {
+  it('[W2.10] handles a clock that was set back while no PMO ran', async () => {
     const limits = await everyKind()
     await t.advance(-7_200)
     await expect(endsOnlyUnderOurEyes(guardOn(t), limits)).resolves.toBe('all ended in time')
   })
 
-  it('[W2.10] the check of a clock that was set back is made again when it failed', async () => {
+  it('[W2.10] repeats the check for a clock that was set back if it failed', async () => {
     await t.agents('ann')
     await t.running('ann')
     const guard = guardOn(t)
@@ -105,7 +105,7 @@ describe('the PMO', () => {
     expect(await living()).toEqual([])
   })
 
-  it('[W2.10] the database is gone for longer than three intervals', async () => {
+  it('[W2.10] ends nothing early after the database was unavailable for longer than three intervals', async () => {
     const limits = await everyKind()
     let gone = false
     const guard = openGuard({
@@ -123,7 +123,7 @@ describe('the PMO', () => {
     await expect(endsOnlyUnderOurEyes(guard, { ...limits, suspended: 300 })).resolves.toBe('all ended in time')
   })
 
-  it('[W2.10] paused between judging and acting: the verdict arrives too late and is not carried out', async () => {
+  it('[W2.10] a call that was delayed by a pause arrives too late and has no effect', async () => {
     await t.agents('ann')
     const turn = await t.running('ann')
     let pauseSeconds = 0
@@ -144,7 +144,7 @@ describe('the PMO', () => {
     expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
   })
 
-  it('[W2.10] a step or two that came late is no absence', async () => {
+  it('[W2.10] one or two late steps do not count as an absence', async () => {
     await t.agents('ann')
     await t.running('ann')
     const guard = guardOn(t)
@@ -158,7 +158,7 @@ describe('the PMO', () => {
 })
 
 describe('the worker’s watchdog', () => {
-  it('[W2.10] [W2.1] [W2.2a] away: neither takes a row back nor times a tool out until it has watched for as long', async () => {
+  it('[W2.10] [W2.1] [W2.2a] after an absence reclaims no row and expires no wait until one full timeout has passed', async () => {
     await t.agents('silent', 'waiting')
     const turn = await t.running('silent')
     await suspendOn(t, 'waiting', 'c1')
@@ -175,7 +175,7 @@ describe('the worker’s watchdog', () => {
     expect((await headOf(t, 'waiting')).resume_deadline).toBeNull()
   })
 
-  it('[W2.10] [W2.1] [W2.2a] paused between judging and acting: nothing is carried out', async () => {
+  it('[W2.10] [W2.1] [W2.2a] calls that were delayed by a pause have no effect', async () => {
     await t.agents('silent', 'waiting')
     const turn = await t.running('silent')
     await suspendOn(t, 'waiting', 'c1')

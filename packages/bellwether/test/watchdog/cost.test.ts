@@ -1,4 +1,4 @@
-/** What watching costs: sweeps walk indexes, however many agents there are; beats touch no index at all (hazard 14). */
+/** The cost of watching: sweeps use indexes, however many agents there are; beats write no index (hazard 14). */
 import { systemClock } from '@bellwether/base'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-it('beats are HOT: neither a head nor an inbox row is indexed anew', async () => {
+it('beats are HOT: they write no index entry for heads and inbox rows', async () => {
   // A server of its own: what may be pruned from a page depends on everyone who is busy on the server.
   const server = await startOwnPostgres()
   // One connection, so that its counters can be flushed and read.
@@ -78,7 +78,7 @@ async function fill(): Promise<void> {
   await t.all(
     `select state.put_agents('[{"project_id": "p", "agent_id": "seed", "worker_target": "w", "box_id": "seed-box"}]')`,
   )
-  // Heads only: nobody enqueues here. Every fifth is active; of these every twentieth has been silent for too long.
+  // Heads only, without turns. Every fifth is active; of these every twentieth has been silent for too long.
   await t.all(
     `insert into state.agent_state_head (project_id, agent_id, status, worker_target, output_box_id, updated_at, turn_epoch, active_agent_turn_id,
        active_channel_id, turn_deadline, leased_at)

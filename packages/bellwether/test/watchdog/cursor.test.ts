@@ -1,4 +1,4 @@
-/** Reading the outbox (hazard 4): late commits are not skipped, and a cursor behind retention is told so. */
+/** Reading the outbox (hazard 4): late commits are not skipped, and a cursor behind retention gets an error. */
 import pg from 'pg'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
@@ -49,7 +49,7 @@ function reader() {
 }
 
 for (const when of ['before', 'after'] as const) {
-  it(`an event of a transaction that commits late is not skipped (inserted ${when} the others)`, async () => {
+  it(`an event of a late transaction is not skipped (inserted ${when} the others)`, async () => {
     const read = reader()
     await t.db.query(insert('first'))
     expect(await read.soon(1)).toEqual(['first'])
@@ -59,7 +59,7 @@ for (const when of ['before', 'after'] as const) {
     await t.db.query(insert('second'))
     await t.db.query(insert('third'))
     if (when === 'after') await late.query(insert('late'))
-    // Whoever reads now must not pass the one that is still open.
+    // A reader must not pass the transaction that is still open.
     expect(await read.now()).toEqual([])
     await late.query('commit')
     expect(await read.soon(3)).toEqual(['late', 'second', 'third'])
@@ -67,7 +67,7 @@ for (const when of ['before', 'after'] as const) {
   })
 }
 
-it('a transaction that rolls back holds nobody up for ever, and leaves no gap', async () => {
+it('a transaction that rolls back neither blocks readers nor leaves a gap', async () => {
   const read = reader()
   await late.query('begin')
   await late.query(insert('never'))
@@ -77,7 +77,7 @@ it('a transaction that rolls back holds nobody up for ever, and leaves no gap', 
   expect(await read.soon(1)).toEqual(['kept'])
 })
 
-it('the relay waits for a late commit, too', async () => {
+it('the relay waits for a late commit', async () => {
   const rings: Ring[] = []
   const bell = {
     kind: 'notify' as const,
@@ -101,7 +101,7 @@ it('the relay waits for a late commit, too', async () => {
   expect(rings).toHaveLength(2)
 })
 
-it('a cursor behind what retention removed is answered with cursor_reset, never with a silent gap', async () => {
+it('a cursor behind retention gets cursor_reset, never a silent gap', async () => {
   for (const name of ['one', 'two', 'three']) await t.db.query(insert(name))
   const [one, two, three] = await until('three events', async () => {
     const events = await readEvents(t.db, beginning, 10)
@@ -123,7 +123,7 @@ it('a cursor behind what retention removed is answered with cursor_reset, never 
   await expect(readEvents(t.db, 'nonsense', 10)).rejects.toMatchObject({ code: 'invalid_cursor' })
 })
 
-it('the age of the horizon counts the transactions of every database', async () => {
+it('the horizon age counts the transactions of every database', async () => {
   const other = new pg.Client({ connectionString: t.url.replace(/\/[^/]*$/, '/postgres') })
   await other.connect()
   await other.query('begin')

@@ -1,4 +1,4 @@
-/** A leased turn that nobody starts: announced again, then ended; a long queue is not a dead fleet. */
+/** A leased turn that no worker starts is announced again and then ended; a long queue is not a dead fleet. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, tasksOf } from '../support/watchdog.js'
@@ -59,8 +59,8 @@ const damage: Record<string, string> = {
   'a row that is gone': 'delete from state.agent_inbox where agent_turn_id = $1',
 }
 for (const [position, [name, sql]] of Object.entries(damage).entries()) {
-  it(`[W2.4] rebuilds the envelope from the head: ${name}`, async () => {
-    const agentId = `mend-${position}`
+  it(`[W2.4] restores the inbox row from the head: ${name}`, async () => {
+    const agentId = `restore-${position}`
     const turn = await dispatched(agentId)
     const head = await headOf(t, agentId)
     await t.all(sql, turn)
@@ -81,7 +81,7 @@ for (const [position, [name, sql]] of Object.entries(damage).entries()) {
   })
 }
 
-it('[W2.5] [W3.2] ends a turn that nobody started, with everything that belongs to an ending', async () => {
+it('[W2.5] [W3.2] ends a turn that no worker started, with every part of an ending', async () => {
   const turn = await dispatched('dead')
   const next = await t.kernel.enqueue({ projectId: project, agentId: 'dead', instruction: 'and then' })
   const before = await headOf(t, 'dead')
@@ -123,7 +123,7 @@ it('[W2.5] [W3.2] ends a turn that nobody started, with everything that belongs 
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup)
 })
 
-it('[W2.5] clears turn and channel where nothing follows', async () => {
+it('[W2.5] clears turn and channel if no turn follows', async () => {
   await dispatched('last')
   await pass(t, 35, guardOn(t))
   expect(await headOf(t, 'last')).toMatchObject({
@@ -134,7 +134,7 @@ it('[W2.5] clears turn and channel where nothing follows', async () => {
   })
 })
 
-it('[W2.5] spares the queue of a fleet that keeps claiming, but not beyond max_queue_seconds, nor the queue of another target', async () => {
+it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds, and not the queue of another target', async () => {
   const turn = await dispatched('queued-up')
   await t.kernel.putAgents([{ projectId: project, agentId: 'elsewhere', workerTarget: 'dead-fleet' }])
   const other = await t.kernel.enqueue({ projectId: project, agentId: 'elsewhere', instruction: 'x' })

@@ -28,7 +28,7 @@ const settings = {
 const status = async (agentId: string) =>
   (await t.one<{ status: string }>('select status from state.turns where agent_id = $1', agentId)).status
 
-it('[W2.5] keeps what is leased behind a full worker that lives, and ends it once the worker is gone', async () => {
+it('[W2.5] keeps turns that are leased behind a full live worker, and ends them when the worker is gone', async () => {
   await t.agents('ann', 'bob')
   const guard = openGuard({ kernel: t.kernel, clock: t.clock, settings })
   const finish: (() => void)[] = []
@@ -65,7 +65,7 @@ it('[W2.5] keeps what is leased behind a full worker that lives, and ends it onc
   await Promise.all([...worker.running.values()].map((scope) => scope.done))
 })
 
-it('[W2.6] ends the others although one head cannot be ended, and writes down why', async () => {
+it('[W2.6] ends the others if one head cannot be ended, and records why', async () => {
   await t.agents('ann', 'bob', 'cid')
   for (const agentId of ['ann', 'bob', 'cid']) await t.running(agentId)
   // A card that is there already: bob's deliverable cannot be written, whatever its id.
@@ -85,7 +85,7 @@ it('[W2.6] ends the others although one head cannot be ended, and writes down wh
   expect(notes[0]).toEqual({ agent_id: 'bob', reason: 'poisoned' })
 })
 
-it('[W2.8] sees a queued turn whose time lies in the future after the clock was set back', async () => {
+it('[W2.8] leases a queued turn whose time is in the future because the clock was set back', async () => {
   await t.agents('ann', 'bob')
   const box = await t.one<{ output_box_id: string }>(
     "select output_box_id from state.agent_state_head where agent_id = 'ann'",
@@ -100,7 +100,7 @@ it('[W2.8] sees a queued turn whose time lies in the future after the clock was 
   expect(await status('bob')).toBe('dispatched')
 })
 
-it('[W2.3b] reads the results of the latest step, whatever the clock did', async () => {
+it('[W2.3b] reads the results of the latest step after any clock change', async () => {
   await t.agents('ann')
   const turn = await t.running('ann')
   for (const [step, advance] of [

@@ -1,4 +1,4 @@
-/** W2.7 and W2.8: rows that wait although nobody is at fault but the bell. */
+/** W2.7 and W2.8: rows that wait because a ring was lost. */
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { answer, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn } from '../support/watchdog.js'
@@ -37,7 +37,7 @@ it('[W2.7a] rings for a row that is pending for too long, and changes nothing in
   expect(t.rings()).toEqual([])
 })
 
-it('[W2.7a] rings on the channel of each row, once a target and channel', async () => {
+it('[W2.7a] rings once per target and channel', async () => {
   await t.agents('bob', 'cat', 'dan')
   for (const [agentId, channelId] of [
     ['bob', 'one'],
@@ -59,7 +59,7 @@ it('[W2.7a] rings on the channel of each row, once a target and channel', async 
   await t.claim()
 })
 
-it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wait and not before', async () => {
+it('[W2.7b] skips a row without a known channel after the longer wait and not before', async () => {
   await t.agents('lost')
   const insert = (id: string, channel: string | null, agentId = 'lost') =>
     t.all(
@@ -73,7 +73,7 @@ it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wai
     )
   await insert('lost-1', null)
   await insert('kept-1', 'public')
-  await insert('nobody-1', 'public', 'nobody')
+  await insert('ghost-1', 'public', 'ghost')
   const guard = guardOn(t)
   const row = (id: string) =>
     t.one<{ status: string; watchdog_error: string | null; watchdog_at: Date | null }>(
@@ -88,7 +88,7 @@ it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wai
     watchdog_error: 'missing_channel',
     watchdog_at: expect.any(Date) as Date,
   })
-  expect(await row('nobody-1')).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
+  expect(await row('ghost-1')).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
   expect(await row('kept-1')).toMatchObject({ status: 'pending', watchdog_error: null })
   expect(await interventionsOf(t, 'lost-1-turn')).toMatchObject([
     { kind: 'pending_skipped', reason: 'missing_channel', before: { inbox: 'pending' }, after: { inbox: 'skipped' } },
@@ -96,9 +96,9 @@ it('[W2.7b] puts a row aside whose channel cannot be found, after the longer wai
   await t.claim()
 })
 
-it('[W2.7b] keeps a row without a channel whose agent’s turn tells the channel', async () => {
-  await t.agents('told')
-  const turn = await suspendOn(t, 'told', 't1')
+it('[W2.7b] keeps a row without a channel if its agent’s turn has one', async () => {
+  await t.agents('known')
+  const turn = await suspendOn(t, 'known', 't1')
   await answer(t, 't1')
   await t.all(`update state.agent_inbox set channel_id = null where correlation_id = 't1'`)
   await pass(t, 70, guardOn(t))
@@ -137,7 +137,7 @@ it('[W2.8] leases a queued turn on an idle agent after one interval, oldest firs
   await t.claim()
 })
 
-it('[W2.8] leaves the queue of a busy agent alone', async () => {
+it('[W2.8] leases nothing from the queue of a busy agent', async () => {
   await t.agents('busy')
   const turn = await t.running('busy')
   const queued = await t.kernel.enqueue({ projectId: project, agentId: 'busy', instruction: 'wait' })

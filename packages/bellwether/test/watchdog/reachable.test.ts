@@ -108,7 +108,7 @@ async function leave(
 
 for (let run = 1; run <= 6; run += 1) {
   const watched = run % 2 === 0
-  it(`[W5.1] every turn ends in time, and its trail can be replayed (seed ${run}, ${watched ? 'with' : 'without'} a worker’s watchdog)`, async () => {
+  it(`[W5.1] every turn ends in time, and its history can be replayed (seed ${run}, ${watched ? 'with' : 'without'} a worker’s watchdog)`, async () => {
     const t = await testKernel()
     const luck = chance(run)
     try {
@@ -143,7 +143,7 @@ for (let run = 1; run <= 6; run += 1) {
   })
 }
 
-/** From the database alone: one ending, in time, said the same everywhere, with what was before and after. */
+/** Checks from the database alone: one ending, in time, the same in every table, with the states before and after. */
 async function check(t: TestKernel, left: Left, exact: boolean): Promise<void> {
   const about = (what: unknown) => ({ where: left.where, agent: left.agentId, what })
   const row = await rowOf(t, left.agentTurnId)
@@ -168,8 +168,8 @@ async function check(t: TestKernel, left: Left, exact: boolean): Promise<void> {
     ]),
   )
   const card = await t.kernel.readCard(row.deliverable_card_id ?? '')
-  const told = { text: `The watchdog ended this turn: ${row.error}.`, status: row.outcome, error: row.error }
-  expect(card?.content).toEqual(boxless ? undefined : told)
+  const fallback = { text: `The watchdog ended this turn: ${row.error}.`, status: row.outcome, error: row.error }
+  expect(card?.content).toEqual(boxless ? undefined : fallback)
 
   const story = await interventionsOf(t, left.agentTurnId)
   const end = story.at(-1)!

@@ -1,4 +1,4 @@
-/** W2.1: rows that a silent worker holds go back; a beating worker keeps its turn, a sleeping turn is left alone. */
+/** W2.1: the rows of a silent worker return to pending; a beating worker keeps its turn; a suspended turn is exempt. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import {
@@ -19,7 +19,7 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-it('[W2.1] [W3.2] gives a silent worker’s row back with a new epoch, and the old worker can write nothing more', async () => {
+it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, and the old worker can write nothing more', async () => {
   await t.agents('silent')
   const turn = await t.running('silent')
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half done' } }] })
@@ -76,7 +76,7 @@ it('[W2.1] [W3.2] gives a silent worker’s row back with a new epoch, and the o
   expect(await tasksOf(t, turn.agentTurnId)).toHaveLength(1)
 })
 
-it('[W2.1] [W2.6] leaves a beating worker its turn, for as long as it beats', async () => {
+it('[W2.1] [W2.6] keeps the turn of a worker that beats', async () => {
   await t.agents('beating')
   const turn = await t.running('beating')
   const beating = { step: () => t.kernel.beat([turn], 'worker-1') }
@@ -87,7 +87,7 @@ it('[W2.1] [W2.6] leaves a beating worker its turn, for as long as it beats', as
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
 })
 
-it('[W2.1] does not take the row of a suspended turn, nor touch another target', async () => {
+it('[W2.1] reclaims neither the row of a suspended turn nor rows of another target', async () => {
   await t.agents('asleep')
   await t.kernel.putTool({ projectId: project, toolName: 'grep', options: { timeout_seconds: 200 } })
   const turn = await suspendOn(t, 'asleep', 'sleep-1')
@@ -124,7 +124,7 @@ it('[W2.1] reaps a turn that max_attempts workers have tried, and not sooner', a
   expect((await interventionsOf(t, first.agentTurnId)).map((one) => one.kind)).toEqual(['reclaim', 'reclaim', 'reap'])
 })
 
-it('[W2.1] gives a receipt back as it is, and puts a row aside that claims a turn its agent does not have', async () => {
+it('[W2.1] returns a receipt to pending, and refuses a row whose turn is not its agent’s', async () => {
   await t.agents('odd')
   const insert = (id: string, type: string) =>
     t.all(

@@ -1,4 +1,4 @@
-/** The relay on PostgreSQL notify, which keeps nothing: the relay's place is a row of the database. */
+/** The relay on PostgreSQL notify, which stores nothing: the relay's position is a row of the database. */
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { deferred } from '@bellwether/base'
 import { openRelay } from '../../src/pmo/relay.js'
@@ -17,7 +17,7 @@ beforeEach(async () => {
 })
 afterEach(() => t.drop())
 
-it('rings for each event in order, keeps its place in the database, and another relay goes on from there', async () => {
+it('rings for each event in order and stores its position, from which another relay continues', async () => {
   const bell = notifyBell({ url: t.url, log: quietLog })
   const heard: Ring[] = []
   const listening = await bell.listen('bw.v1.*.*.evt.>', (ring) => ring && heard.push(ring))
@@ -32,7 +32,7 @@ it('rings for each event in order, keeps its place in the database, and another 
   await bell.close()
 })
 
-it('an older relay does not take the place back', async () => {
+it('a relay that is behind does not move the stored position back', async () => {
   const nowhere = notifyStream({
     bell: {
       kind: 'notify',

@@ -1,4 +1,4 @@
-/** The relay on a real nats-server (hazard 10): in the cursor's order, each event once, whatever is lost in between. */
+/** The relay on a real nats-server (hazard 10): each event once, in cursor order, whatever is lost in between. */
 import { deferred, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { StoredMsg } from '@nats-io/jetstream'
@@ -77,7 +77,7 @@ describe('on NATS', () => {
     await until('the duplicate window is over', async () => systemClock.monotonicMs() - fromMs > ms || undefined)
   }
 
-  it('publishes events in the order of the cursor, once each, with their ids; commands go to their hosts', async () => {
+  it('publishes events once each in cursor order with their ids, and sends commands to their hosts', async () => {
     await produce(t, 150)
     const turn = await t.running('ann')
     await t.kernel.suspend({ ...turn, stepId: 's', calls: [{ toolCallId: 'c1', toolName: 'grep', args: {} }] }, 30)
@@ -93,7 +93,7 @@ describe('on NATS', () => {
     expect(commands).toEqual(['c1'])
   })
 
-  it('a relay that starts again goes on where the stream stands', async () => {
+  it('a restarted relay continues at the stream’s position', async () => {
     await produce(t, 5)
     await relayed(openRelay({ db: t.db, log: quietLog, stream: open() }), 10)
     await produce(t, 5)
@@ -101,7 +101,7 @@ describe('on NATS', () => {
     expect(await whole()).toEqual(await expected())
   })
 
-  it('two relays, one paused between reading and publishing: nothing doubled, nothing missing', async () => {
+  it('publishes each event once with two relays, one of them paused between reading and publishing', async () => {
     await forgetful(100)
     await produce(t, 3)
     const way = deferred<void>()
@@ -137,7 +137,7 @@ describe('on NATS', () => {
     expect(await whole()).toEqual(await expected())
   })
 
-  it('two relays that race for every page', async () => {
+  it('publishes each event once with two relays that race for every page', async () => {
     const relays = [
       openRelay({ db: t.db, log: quietLog, stream: open() }),
       openRelay({ db: t.db, log: quietLog, stream: open() }),
@@ -151,7 +151,7 @@ describe('on NATS', () => {
     expect(await whole()).toEqual(await expected())
   })
 
-  it('an outage longer than the duplicate window, with an answer lost in it: each event exactly once', async () => {
+  it('publishes each event once after an outage longer than the duplicate window with a lost acknowledgement', async () => {
     await forgetful(100)
     const inner = open()
     let loseAnswer = false

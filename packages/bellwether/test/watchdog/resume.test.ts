@@ -1,4 +1,4 @@
-/** W2.3: a worker that dies between a receipt and what follows it loses nothing, and nothing is applied twice. */
+/** W2.3: if a worker dies between a receipt and the resume, nothing is lost and nothing is applied twice. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
@@ -43,7 +43,7 @@ const settled = async (worker: ReturnType<typeof workerOn>['worker']) => {
   await Promise.all([...worker.running.values()].map((scope) => scope.done))
 }
 
-it('[W2.3a] takes an expired resume lease back to pending, and leaves one that runs', async () => {
+it('[W2.3a] returns an expired resume lease to pending, and keeps a valid one', async () => {
   await t.agents('lease')
   const turn = await suspendOn(t, 'lease', 'l1', 'l2')
   await answer(t, 'l1')
@@ -62,7 +62,7 @@ it('[W2.3a] takes an expired resume lease back to pending, and leaves one that r
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
 })
 
-it('[W2.3b] killed between receipt and resume: another worker is fed the results, once', async () => {
+it('[W2.3b] gives the results to another worker once if a worker is killed between receipt and resume', async () => {
   await t.agents('dead-1')
   const turn = await suspendOn(t, 'dead-1', 'r1', 'r2')
   await answer(t, 'r1', { n: 1 })
@@ -90,7 +90,7 @@ it('[W2.3b] killed between receipt and resume: another worker is fed the results
   expect(await tasksOf(t, turn.agentTurnId)).toHaveLength(1)
 })
 
-it('[W2.3b] killed between resume and deliver: the turn is taken over with its results, and nothing is applied again', async () => {
+it('[W2.3b] a worker killed between resume and deliver is taken over with its results, and nothing is applied again', async () => {
   await t.agents('dead-2')
   const turn = await suspendOn(t, 'dead-2', 's1')
   await answer(t, 's1', { n: 7 })
@@ -113,7 +113,7 @@ it('[W2.3b] killed between resume and deliver: the turn is taken over with its r
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
 })
 
-it('[W2.3b] two workers that are handed the same results: one resumes, the other does nothing', async () => {
+it('[W2.3b] of two workers with the same results one resumes and the other does nothing', async () => {
   await t.agents('twice')
   const turn = await suspendOn(t, 'twice', 'u1')
   await answer(t, 'u1')
@@ -128,7 +128,7 @@ it('[W2.3b] two workers that are handed the same results: one resumes, the other
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
 })
 
-it('[W2.3b] is not fed a turn that still waits, or that ended', async () => {
+it('[W2.3b] does not reconcile a turn that still waits or has ended', async () => {
   await t.agents('half', 'over')
   const half = await suspendOn(t, 'half', 'v1', 'v2')
   const over = await suspendOn(t, 'over', 'w1')

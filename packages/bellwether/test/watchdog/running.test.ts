@@ -1,4 +1,4 @@
-/** Endings by the PMO: a running turn that nobody beats (W2.6), a turn past its absolute end (W2.9); with and without a box (W3.1). */
+/** Endings by the PMO: a running turn without beats (W2.6), a turn past its deadline (W2.9); with and without a box (W3.1). */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { setLimits } from '../../src/kernel/verbs/roster.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
@@ -10,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => t.drop())
 
-it('[W2.6] [W3.1] [W3.2] ends a running turn that nobody beats, and leases the next', async () => {
+it('[W2.6] [W3.1] [W3.2] ends a running turn without beats, and leases the next', async () => {
   await t.agents('quiet')
   const turn = await t.running('quiet')
   const next = await t.kernel.enqueue({ projectId: project, agentId: 'quiet', instruction: 'next' })
@@ -73,7 +73,7 @@ it('[W2.6] a beat at the last moment keeps the turn', async () => {
 })
 
 for (const status of ['dispatched', 'running'] as const) {
-  it(`[W3.1] ends a ${status} turn that has no output box, and says so`, async () => {
+  it(`[W3.1] ends a ${status} turn without an output box, and reports it`, async () => {
     const agentId = `boxless-${status}`
     await t.kernel.putAgents([{ projectId: project, agentId, workerTarget: target, outputBox: false }])
     const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId, instruction: 'x' })
@@ -92,7 +92,7 @@ for (const status of ['dispatched', 'running'] as const) {
   })
 }
 
-it('[W2.9] ends a beating turn at its deadline, which beats cannot move', async () => {
+it('[W2.9] ends a beating turn at its deadline, which beats do not extend', async () => {
   await t.kernel.putAgents([{ projectId: project, agentId: 'endless', workerTarget: target, turnDeadlineSeconds: 120 }])
   const turn = await t.running('endless')
   const { turn_deadline: deadline } = await headOf(t, 'endless')
@@ -113,7 +113,7 @@ it('[W2.9] ends a beating turn at its deadline, which beats cannot move', async 
   ])
 })
 
-it('[W2.9] neither reclaim, suspend, receipt nor resume moves the deadline; a sleeping turn ends at it, too', async () => {
+it('[W2.9] reclaim, suspend, receipt and resume do not extend the deadline; a suspended turn ends at it too', async () => {
   await t.kernel.putAgents([
     { projectId: project, agentId: 'busy-sleeper', workerTarget: target, turnDeadlineSeconds: 120 },
   ])
@@ -141,7 +141,7 @@ it('[W2.9] neither reclaim, suspend, receipt nor resume moves the deadline; a sl
   ).toEqual([{ wait_status: 'applied' }, { wait_status: 'dropped' }])
 })
 
-it('[W2.9] without one of its own a turn gets the house’s deadline; the clock starts at the lease', async () => {
+it('[W2.9] a turn without its own deadline gets the configured one; the clock starts at the lease', async () => {
   await setLimits(t.db, { turnDeadlineSeconds: 100, maxRecursionDepth: 20 })
   await t.agents('housed')
   const turn = await t.running('housed')

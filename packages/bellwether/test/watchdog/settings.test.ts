@@ -43,7 +43,7 @@ const timings = {
   },
 } as const
 
-it('[W4.1] loads the defaults of the requirement', async () => {
+it('[W4.1] loads the required defaults', async () => {
   expect(loadSettings({ folder, env: {} })).toMatchObject(timings)
 })
 

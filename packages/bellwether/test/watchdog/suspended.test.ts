@@ -1,4 +1,4 @@
-/** W2.2: a turn that waits too long for a tool is told so through its inbox; only the PMO ends what nothing can resume. */
+/** W2.2: a turn that waits too long for a tool gets a timeout receipt; only the PMO ends a turn that nothing can resume. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import {
@@ -105,7 +105,7 @@ it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the
   })
 })
 
-it('[W2.2a] reports only for what still waits: an answered call keeps its answer', async () => {
+it('[W2.2a] writes timeouts only for open waits: an answered call keeps its answer', async () => {
   await t.agents('bea')
   const turn = await suspendOn(t, 'bea', 'b1', 'b2', 'b3')
   await answer(t, 'b1', { n: 1 })
@@ -126,7 +126,7 @@ it('[W2.2a] reports only for what still waits: an answered call keeps its answer
   ])
 })
 
-it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, re-arms for it, and the PMO ends what nothing can resume', async () => {
+it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, sets the deadline again, and the PMO ends the turn if nothing can resume it', async () => {
   await t.agents('cat')
   const turn = await suspendOn(t, 'cat', 'c1', 'c2')
   await noCard('c2')
@@ -162,7 +162,7 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, re-arms for it, and t
   expect(await answer(t, 'c2')).toEqual(['ignored'])
 })
 
-it('[W2.2d] [W2.2f] takes an answer for a skipped wait while the turn still sleeps', async () => {
+it('[W2.2d] [W2.2f] accepts an answer for a skipped wait while the turn is suspended', async () => {
   await t.agents('dan')
   const turn = await suspendOn(t, 'dan', 'd1')
   await noCard('d1')
@@ -172,7 +172,7 @@ it('[W2.2d] [W2.2f] takes an answer for a skipped wait while the turn still slee
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
 })
 
-it('[W2.2f] leaves a turn alone whose deadline lies ahead, and one whose receipts wait in a busy fleet’s queue', async () => {
+it('[W2.2f] does not end a turn whose deadline is ahead, nor one whose receipts wait in a busy fleet’s queue', async () => {
   await t.agents('eve', 'fay')
   await t.kernel.putTool({ projectId: project, toolName: 'slow', options: { timeout_seconds: 900 } })
   const turn = await t.running('eve')
@@ -186,7 +186,7 @@ it('[W2.2f] leaves a turn alone whose deadline lies ahead, and one whose receipt
   await pass(t, 600, guard, busy)
   expect((await headOf(t, 'eve')).status).toBe('suspended')
   expect((await headOf(t, 'fay')).status).toBe('suspended')
-  // The fleet dies: one more timeout, and the receipt that nobody claims does not save the turn.
+  // The fleet dies: one more timeout, and the receipt that no worker claims does not save the turn.
   await pass(t, 310, guard)
   expect((await headOf(t, 'fay')).status).toBe('idle')
   expect((await headOf(t, 'eve')).status).toBe('suspended')
@@ -203,7 +203,7 @@ const options: readonly (readonly [string, Readonly<Record<string, unknown>>, nu
   ['a number in quotes', { suspend_timeout_seconds: '900', timeout_seconds: null }, 30],
   ['more than a year', { suspend_timeout_seconds: 1e12, timeout_seconds: 60 }, 60],
 ]
-it('[W2.2e] waits for the longest of the setting and the options of every call, whatever nonsense the options hold', async () => {
+it('[W2.2e] waits for the longest of the setting and the options of every call, and ignores invalid options', async () => {
   for (const [position, [name, given, seconds]] of options.entries()) {
     await t.agents(`opt-${position}`)
     await t.kernel.putTool({ projectId: project, toolName: `opt-${position}`, options: given })
@@ -223,7 +223,7 @@ it('[W2.2e] waits for the longest of the setting and the options of every call, 
   }
 })
 
-it('[W2.2b] the worker’s watchdog emits no task event, whatever it mends', async () => {
+it('[W2.2b] the worker’s watchdog emits no task event, whatever it does', async () => {
   await t.agents('gus', 'hal', 'ivy')
   const turns = [await t.running('gus'), await suspendOn(t, 'hal', 'h1'), await suspendOn(t, 'ivy', 'i1')]
   await answer(t, 'i1')

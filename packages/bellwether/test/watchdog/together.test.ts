@@ -15,7 +15,7 @@ const steps = (watchers: readonly { step(): Promise<unknown> }[]) => ({
 })
 const count = async (sql: string) => (await t.one<{ n: number }>(`select count(*)::int as n from ${sql}`)).n
 
-it('[W2.5] [W2.6] [W2.8] guards that step at the same moment double nothing', async () => {
+it('[W2.5] [W2.6] [W2.8] concurrent guards do nothing twice', async () => {
   const agents = names('a', 60)
   await t.agents(...agents)
   for (const agentId of agents) {
@@ -41,7 +41,7 @@ it('[W2.5] [W2.6] [W2.8] guards that step at the same moment double nothing', as
   expect(epochs).toEqual([{ turn_epoch: 4 }])
 })
 
-it('[W2.1] [W2.2a] workers’ watchdogs that step at the same moment double nothing', async () => {
+it('[W2.1] [W2.2a] concurrent worker watchdogs do nothing twice', async () => {
   const agents = names('s', 20)
   await t.agents(...agents)
   const turns = []
@@ -71,7 +71,7 @@ const broken: Record<string, () => Promise<unknown>> = {
 }
 
 for (const [verb, breakVerb] of Object.entries(broken)) {
-  it(`a guard whose ${verb} fails says so and still does the rest`, async () => {
+  it(`a guard whose ${verb} fails reports it and runs the other rules`, async () => {
     await t.agents('queued', 'pending', 'running')
     const running = await t.running('running')
     await t.kernel.putAgents([{ projectId: project, agentId: 'far', workerTarget: 'far' }])
