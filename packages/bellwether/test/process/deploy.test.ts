@@ -1,4 +1,4 @@
-/** The units of deploy/: systemd reads them, they run commands that exist, and they wait longer than the drain of what they run. */
+/** Checks the units of deploy/: systemd accepts them, their commands and options exist, and they wait longer than the drain. */
 import { execFile } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -25,10 +25,10 @@ const commands: Readonly<Record<string, Command>> = {
   worker: workerCommand(done),
   sensor: sensorCommand(done),
 }
-/** Seconds that a part takes at most to stop by itself. */
+/** The maximum drain of each process, in seconds. */
 const drains: Readonly<Record<string, number>> = { up: 60, server: 15, pmo: 5, worker: 20, sensor: 2 }
 
-/** `Section.Key` → its values. */
+/** Values by `Section.Key`. */
 function parse(text: string): Map<string, string[]> {
   const found = new Map<string, string[]>()
   let section = ''
@@ -52,14 +52,14 @@ describe.each(units)('%s', (name) => {
     return unit.get(key)![0]!
   }
 
-  it('runs a command that there is, with options that it has', () => {
+  it('runs an existing command with existing options', () => {
     const [path, role = '', ...words] = only('Service.ExecStart').split(' ')
     expect(path).toBe(program)
     const options = commands[role]!.options.map((option) => option.long)
     for (const word of words.filter((one) => one.startsWith('--'))) expect(options).toContain(word)
   })
 
-  it('lets it drain, kills what is left, and starts it again unless its words are wrong', () => {
+  it('waits for the drain, kills the rest, and restarts unless the usage is wrong', () => {
     const role = only('Service.ExecStart').split(' ')[1]!
     expect(Number(only('Service.TimeoutStopSec'))).toBeGreaterThan(drains[role]!)
     expect(only('Service.KillMode')).toBe('mixed')
@@ -73,16 +73,16 @@ describe.each(units)('%s', (name) => {
 
 const analyze = ['/usr/bin/systemd-analyze', '/bin/systemd-analyze'].find((path) => existsSync(path))
 
-it('systemd finds nothing wrong with any of them', async () => {
-  // Without systemd the checks above are all there is.
+it('passes systemd-analyze verify', async () => {
+  // Without systemd, the checks above must suffice.
   if (analyze === undefined) return
-  const place = await mkdtemp(join(tmpdir(), 'bellwether-units-'))
-  onTestFinished(() => rm(place, { recursive: true, force: true }))
+  const copies = await mkdtemp(join(tmpdir(), 'bellwether-units-'))
+  onTestFinished(() => rm(copies, { recursive: true, force: true }))
   const paths: string[] = []
   for (const name of units) {
-    // The program must be there for systemd to be content.
+    // systemd-analyze requires that the program exists.
     const text = readFileSync(join(folder, name), 'utf8').replace(program, process.execPath)
-    const path = join(place, name.replace('@', '@default'))
+    const path = join(copies, name.replace('@', '@default'))
     await writeFile(path, text)
     paths.push(path)
   }

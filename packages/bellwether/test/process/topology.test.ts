@@ -1,6 +1,6 @@
 /**
- * The scaled-out house: one server, two PMOs, four workers of two targets, two sensors on one directory, against one PostgreSQL.
- * Under a steady load over HTTP parts of it are killed and cut off, and then every process is replaced, one after another.
+ * A scaled-out installation: one server, two PMOs, four workers of two targets and two sensors of one directory, on one PostgreSQL.
+ * Under a steady load over HTTP the test kills processes and connections, then replaces every process in turn.
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import { checkTurns } from '@bellwether/demo'
 import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { testCluster, type TestCluster } from '../support/postgres.js'
-import { startTopology, type Seat, type Topology } from '../support/topology.js'
+import { startTopology, type Slot, type Topology } from '../support/topology.js'
 import { until } from '../support/until.js'
 
 let cluster: TestCluster
@@ -26,17 +26,27 @@ afterAll(async () => {
 
 const quick = ['plain-0', 'plain-1', 'plain-2', 'plain-3', 'slow-0', 'slow-1', 'child-0', 'child-1']
 const tooled = ['asking-0', 'asking-1', 'asking-2', 'forking-0', 'forking-1']
-/** Put in line again and again; the slow ones less often, the children by their parents only. */
-const asked = ['plain-0', 'asking-0', 'forking-0', 'plain-1', 'asking-1', 'plain-2', 'forking-1', 'asking-2', 'plain-3']
+/** Enqueued in turn; slow agents less often, children only by their parents. */
+const enqueued = [
+  'plain-0',
+  'asking-0',
+  'forking-0',
+  'plain-1',
+  'asking-1',
+  'plain-2',
+  'forking-1',
+  'asking-2',
+  'plain-3',
+]
 const slowEvery = 20
 const openMax = 12
-/** Steady, and leaves the machine to the processes that start. */
+/** A steady load that leaves capacity for starting processes. */
 const paceMs = 25
-// A sensor that met a closed door twice comes back after ten seconds.
+// A sensor retries after ten seconds if two connections were refused.
 const sensorMs = 40_000
 
-/** Puts turns in line, as long as few enough are open, until it is told to stop; answers the ids. */
-function startAsking({ ask, project }: Topology, reader: EventReader) {
+/** Enqueues turns until `stop`, with a bounded number of open turns. */
+function startEnqueuing({ ask, project }: Topology, reader: EventReader) {
   const stopping = new AbortController()
   const turnIds: string[] = []
   const add = async (agent: string) => {
@@ -44,9 +54,9 @@ function startAsking({ ask, project }: Topology, reader: EventReader) {
     const path = `/projects/${project}/agents/${agent}/turns`
     turnIds.push(String((await ask('POST', path, { instruction: 'go' }, key))['agent_turn_id']))
   }
-  const asking = (async () => {
+  const running = (async () => {
     for (let round = 0; !stopping.signal.aborted; round += 1) {
-      await add(round % slowEvery === 0 ? `slow-${(round / slowEvery) % 2}` : asked[round % asked.length]!)
+      await add(round % slowEvery === 0 ? `slow-${(round / slowEvery) % 2}` : enqueued[round % enqueued.length]!)
       do await systemClock.sleep(paceMs, stopping.signal)
       while (!stopping.signal.aborted && turnIds.filter((id) => !reader.ended.has(id)).length > openMax)
     }
@@ -55,14 +65,14 @@ function startAsking({ ask, project }: Topology, reader: EventReader) {
     turnIds,
     async stop() {
       stopping.abort()
-      await asking
+      await running
     },
   }
 }
 
-async function leaderOf({ ask, sensors }: Topology): Promise<Seat> {
+async function leaderOf({ ask, sensors }: Topology): Promise<Slot> {
   const name = await until(
-    'one sensor leads and one follows',
+    'there is one leader and one follower',
     async () => {
       const { sessions } = (await ask('GET', '/views/shared/sessions')) as { sessions: Record<string, unknown>[] }
       return sessions.length === 2 ? sessions.find((one) => one['role'] === 'leader')?.['agent_id'] : undefined
@@ -72,8 +82,8 @@ async function leaderOf({ ask, sensors }: Topology): Promise<Seat> {
   return sensors[['host-1', 'host-2'].indexOf(String(name))]!
 }
 
-async function slowWorker({ db, workers }: Topology): Promise<Seat> {
-  const ids = await Promise.all(workers.map(async (seat) => (await seat.cli.ready())['worker_id']))
+async function slowWorker({ db, workers }: Topology): Promise<Slot> {
+  const ids = await Promise.all(workers.map(async (slot) => (await slot.cli.ready())['worker_id']))
   const text = `select claimed_by from state.turns where agent_id like 'slow-%' and status = 'running'
     and claimed_by = any ($1) and started_at > state.now() - interval '0.7 seconds'`
   const [row] = await until('a slow turn runs', async () => {
@@ -83,9 +93,9 @@ async function slowWorker({ db, workers }: Topology): Promise<Seat> {
   return workers[ids.indexOf(row!.claimed_by)]!
 }
 
-const knows = (t: Topology, file: string) =>
+const viewShows = (t: Topology, file: string) =>
   until(
-    `the view knows ${file}`,
+    `the view shows ${file}`,
     async () => {
       const response = await fetch(`${t.url}/api/v1/views/shared/tree?path=/&recursive=true`, { headers: t.headers })
       return response.ok && (await response.text()).includes(file) ? true : undefined
@@ -95,13 +105,14 @@ const knows = (t: Topology, file: string) =>
 
 async function settle({ db, project }: Topology): Promise<void> {
   const text = 'select count(*)::int as n from state.turns where project_id = $1 and ended_at is null'
-  const look = async () => ((await db.query<{ n: number }>({ text, values: [project] }))[0]?.n === 0 ? true : undefined)
-  await until('every turn has ended', look, 30_000)
+  const ended = async () =>
+    (await db.query<{ n: number }>({ text, values: [project] }))[0]?.n === 0 ? true : undefined
+  await until('every turn has ended', ended, 30_000)
 }
 
-describe.each(['notify', 'nats'] as const)('scaled out, with the %s bell', (bell) => {
+describe.each(['notify', 'nats'] as const)('with the %s bell', (bell) => {
   it(
-    '[T1.6] [T1.4] [V1.2] loses nothing though parts are killed and then every process is replaced under load',
+    '[T1.6] [T1.4] [V1.2] loses nothing while processes are killed and then all are replaced under load',
     { timeout: 120_000 },
     async () => {
       const database = await cluster.createDatabase()
@@ -115,25 +126,25 @@ describe.each(['notify', 'nats'] as const)('scaled out, with the %s bell', (bell
       await t.ask('PUT', `/projects/${t.project}/agents`, { agents })
       const reader = followEvents(`${t.url}/api/v1/projects/${t.project}/events`, t.headers)
       onTestFinished(() => reader.stop())
-      const load = startAsking(t, reader)
+      const load = startEnqueuing(t, reader)
       onTestFinished(() => load.stop())
       await writeFile(join(t.shared, 'before.txt'), 'before')
       await reader.progress(40)
 
       const victims = [await slowWorker(t), t.pmos[0]!, await leaderOf(t)]
-      await Promise.all(victims.map((seat) => seat.kill()))
-      await writeFile(join(t.shared, 'leaderless.txt'), 'written while nobody leads')
+      await Promise.all(victims.map((slot) => slot.kill()))
+      await writeFile(join(t.shared, 'leaderless.txt'), 'written without a leader')
       await t.db.query({
         text: "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'bellwether%' and datname = current_database()",
       })
       await reader.progress(20)
-      await Promise.all(victims.map((seat) => seat.start()))
+      await Promise.all(victims.map((slot) => slot.start()))
       expect(await t.server.replace()).toBe(0)
       await reader.progress(20)
-      await knows(t, 'leaderless.txt')
+      await viewShows(t, 'leaderless.txt')
 
-      for (const seat of t.seats) {
-        expect([seat.name, await seat.replace()]).toEqual([seat.name, 0])
+      for (const slot of t.slots) {
+        expect([slot.name, await slot.replace()]).toEqual([slot.name, 0])
         await reader.progress(3)
       }
       await writeFile(join(t.shared, 'after.txt'), 'after')
@@ -151,16 +162,16 @@ describe.each(['notify', 'nats'] as const)('scaled out, with the %s bell', (bell
       expect(check).toMatchObject({ stuck: [], lost: [], outcomes: { success: check.turns }, taskEvents: check.turns })
       expect(check.takenOver).toBeGreaterThan(0)
 
-      // The reader lost its line at least twice, and has seen every event, once and in order.
+      // The reader reconnected at least twice and has seen every event once, in order.
       const events = await t.db.query<{ cursor: string }>({
         text: "select xid::text || ':' || event_id as cursor from state.events where project_id = $1 order by xid, event_id",
         values: [t.project],
       })
-      await until('the reader has caught up', async () => (reader.seen.length >= events.length ? true : undefined))
+      await until('the reader caught up', async () => (reader.seen.length >= events.length ? true : undefined))
       expect(reader.seen.map(({ id }) => id)).toEqual(events.map(({ cursor }) => cursor))
       expect(reader.returns).toBeGreaterThanOrEqual(2)
 
-      for (const file of ['before.txt', 'leaderless.txt', 'after.txt']) await knows(t, file)
+      for (const file of ['before.txt', 'leaderless.txt', 'after.txt']) await viewShows(t, file)
       await leaderOf(t)
     },
   )

@@ -137,7 +137,7 @@ it(
       expect([line, await cli.ended]).toEqual([line, 0])
       expect(readdirSync(data)).not.toContain('up.json')
       expect(pidFile(data)).toBeUndefined()
-      expect(cli.stderr()).not.toContain('took over')
+      expect(cli.stderr()).not.toContain('adopted the PostgreSQL')
     }
   },
 )

@@ -1,13 +1,13 @@
-/** A service that counts: each request takes a moment, and is counted by its idempotency key before it is answered. */
+/** An HTTP service that counts requests by their idempotency key. Each response takes 400 ms. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { systemClock } from '@bellwether/base'
 
 export interface Counter {
   readonly url: string
-  /** Requests by their key. */
+  /** Requests per key. */
   readonly counts: ReadonlyMap<string, number>
-  /** Keys that are being worked on. */
+  /** Keys of requests in progress. */
   readonly pending: ReadonlySet<string>
   stop(): Promise<void>
 }

@@ -1,31 +1,31 @@
 /**
- * A process that dies at one of its awaits. Every call that leaves the dispatcher has two places to die at: before its effect
- * and after it, unacknowledged. Whoever died never resolves again, and runs no `finally` that could tidy up.
+ * Simulates a process that dies at one of its awaits. Every call of the dispatcher to a port has two points to die at: before its
+ * effect, and after it but before the acknowledgement. A dead process never resolves again and runs no `finally`.
  */
 import type { CachePorts } from '../../src/board/dispatch/caches.js'
 import type { DispatcherOptions } from '../../src/board/dispatch/dispatcher.js'
 
 export interface Gate {
-  /** How many places were passed. */
+  /** The number of points passed. */
   readonly passed: number
   readonly died: Promise<'died'>
   readonly where: string | null
   wrap<T extends object>(name: string, target: T): T
 }
 
-/** Dies at this place: the nth, or the first of this name. */
+/** Dies at this point: the nth, or the first with this name. */
 export function makeGate(dieAt: number | string): Gate {
   let passed = 0
   let where: string | null = null
-  let tell: (word: 'died') => void = () => undefined
-  const died = new Promise<'died'>((resolve) => (tell = resolve))
+  let resolveDied: (word: 'died') => void = () => undefined
+  const died = new Promise<'died'>((resolve) => (resolveDied = resolve))
   const never = new Promise<never>(() => undefined)
-  const place = (name: string): Promise<void> => {
+  const point = (name: string): Promise<void> => {
     if (where !== null) return never
     passed += 1
     if (passed !== dieAt && name !== dieAt) return Promise.resolve()
     where = name
-    tell('died')
+    resolveDied('died')
     return never
   }
   return {
@@ -43,17 +43,17 @@ export function makeGate(dieAt: number | string): Gate {
           if (typeof value !== 'function') return value
           return async (...args: unknown[]) => {
             const call = `${name}.${String(key)}`
-            await place(`before ${call}`)
-            const answer: unknown = await (value as (...all: unknown[]) => unknown).apply(inner, args)
-            await place(`after ${call}`)
-            return answer
+            await point(`before ${call}`)
+            const result: unknown = await (value as (...all: unknown[]) => unknown).apply(inner, args)
+            await point(`after ${call}`)
+            return result
           }
         },
       }),
   }
 }
 
-/** The whole outside of a dispatcher behind one gate. */
+/** Puts all ports of a dispatcher behind one gate. */
 export function gated(gate: Gate, options: DispatcherOptions): DispatcherOptions {
   return {
     ...options,

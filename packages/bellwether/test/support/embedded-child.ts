@@ -1,4 +1,4 @@
-/** A process of its own that starts the embedded PostgreSQL in the folder it is given, says so, and stays. */
+/** A child process that starts the embedded PostgreSQL in a folder, prints its address, and keeps running. */
 import { startEmbedded } from '../../src/ports/database/embedded.js'
 import { quietLog } from './quiet-log.js'
 

@@ -1,4 +1,4 @@
-/** Agents of the process tests: plain turns, turns with tools, and slow ones; each leaves one note per attempt, to be counted. */
+/** Agents of the process tests: plain turns, turns with tools, and slow turns. Each records one note per attempt, which tests count. */
 import { systemClock } from '@bellwether/base'
 import type { AgentFunction, TurnContext } from '../../src/worker/agent.js'
 import { defineAgents } from '../../src/worker/agents.js'
@@ -36,13 +36,13 @@ const slow: AgentFunction = async (turn) => {
   return plain(turn)
 }
 
-/** By the first word of the agent's id. */
+/** By the first part of the agent's id. */
 const kinds: Readonly<Record<string, AgentFunction>> = { plain, asking, slow }
 
 export default defineAgents({
   '*': (turn) => {
     const run = kinds[turn.turn.agentId.split('-')[0] ?? '']
-    if (run === undefined) throw new Error(`no such kind of agent: ${turn.turn.agentId}`)
+    if (run === undefined) throw new Error(`unknown kind of agent: ${turn.turn.agentId}`)
     return run(turn)
   },
 })

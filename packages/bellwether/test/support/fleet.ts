@@ -1,7 +1,4 @@
-/**
- * Workers and PMOs as real processes on one database, with timings short enough for tests. Always: `stop` ends them all,
- * also the ones that are frozen.
- */
+/** Starts workers and PMOs as real processes on one database, with short timings. `stop` ends all of them, also frozen ones. */
 import { rm } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { target } from './kernel.js'
@@ -11,7 +8,7 @@ import { testFolder } from './postgres.js'
 
 const agents = fileURLToPath(new URL('./fleet-agents.ts', import.meta.url))
 
-/** Seconds; watchdogs look every half second, so that a gap of their own is 1.5 s. */
+/** Seconds. Watchdogs check every 0.5 s, so their own gap is 1.5 s. */
 export const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '3',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
@@ -33,7 +30,7 @@ export const timings: Readonly<Record<string, string>> = {
 export interface Fleet {
   readonly workers: readonly Cli[]
   readonly pmos: readonly Cli[]
-  /** The worker that is in the middle of a slow turn. */
+  /** A worker that is running a slow turn. */
   slowWorker(load: Pick<Load, 'slowWorker'>): Promise<Cli>
   add(role: 'worker' | 'pmo'): Promise<Cli>
   stop(): Promise<void>
@@ -44,7 +41,7 @@ export interface FleetOptions {
   readonly natsUrl?: string
   readonly workers: number
   readonly pmos: number
-  /** Over the usual timings: WORKER__BEAT_SECONDS and the like. */
+  /** Override the default timings, for example WORKER__BEAT_SECONDS. */
   readonly timings?: Readonly<Record<string, string>>
 }
 
@@ -52,12 +49,12 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const cwd = await testFolder()
   const settings = { ...timings, ...options.timings, DATABASE__URL: options.url, NATS__URL: options.natsUrl ?? '' }
   const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
-  const crews: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
+  const processes: Readonly<Record<'worker' | 'pmo', Cli[]>> = { worker: [], pmo: [] }
 
   async function add(role: 'worker' | 'pmo'): Promise<Cli> {
-    const words = role === 'worker' ? ['--target', target, '--agents', agents] : []
-    const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd, env })
-    crews[role].push(cli)
+    const args = role === 'worker' ? ['--target', target, '--agents', agents] : []
+    const cli = runCli([role, ...args, '--json', '--parent-pipe'], { cwd, env })
+    processes[role].push(cli)
     await cli.ready()
     return cli
   }
@@ -67,16 +64,16 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
     ...Array.from({ length: options.pmos }, () => add('pmo')),
   ])
   return {
-    workers: crews.worker,
-    pmos: crews.pmo,
+    workers: processes.worker,
+    pmos: processes.pmo,
     add,
     async slowWorker(load) {
-      const living = crews.worker.filter((cli) => cli.alive())
-      const ids = await Promise.all(living.map(async (cli) => (await cli.ready())['worker_id']))
-      return living[ids.indexOf(await load.slowWorker(ids))]!
+      const alive = processes.worker.filter((cli) => cli.alive())
+      const ids = await Promise.all(alive.map(async (cli) => (await cli.ready())['worker_id']))
+      return alive[ids.indexOf(await load.slowWorker(ids))]!
     },
     async stop() {
-      const all = [...crews.worker, ...crews.pmo].filter((cli) => cli.alive())
+      const all = [...processes.worker, ...processes.pmo].filter((cli) => cli.alive())
       for (const cli of all) cli.signal('SIGKILL')
       await Promise.all(all.map((cli) => cli.ended))
       await rm(cwd, { recursive: true, force: true })

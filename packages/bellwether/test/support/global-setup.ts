@@ -1,4 +1,4 @@
-/** Starts the run's one PostgreSQL before the first test file, and ends it after the last. */
+/** Starts the shared PostgreSQL before the first test file and ends it after the last. */
 import type { TestProject } from 'vitest/node'
 import { testCluster } from './postgres.js'
 

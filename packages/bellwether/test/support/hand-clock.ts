@@ -1,10 +1,10 @@
-/** A clock that stands still until a test moves it; sleepers wake in the order of their time. The wall can be set apart. */
+/** A clock that stands still until a test moves it. Sleepers wake in the order of their deadlines. The wall clock can be set separately. */
 import type { Clock } from '@bellwether/base'
 
 export interface HandClock extends Clock {
-  /** Moves both scales, and lets everybody whose time has come go on. */
+  /** Moves both clocks and wakes the sleepers whose deadline has passed. */
   advance(ms: number): Promise<void>
-  /** Sets the wall clock alone, as an administrator would. */
+  /** Moves the wall clock only, like an administrator. */
   jumpWall(ms: number): void
   readonly sleepers: number
 }
@@ -54,7 +54,7 @@ export function handClock(startMs = Date.parse('2026-03-01T12:00:00Z')): HandClo
   }
 }
 
-/** Lets everything that can go on without time or disk go on. */
+/** Runs all pending work that needs neither time nor disk. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve))
 }

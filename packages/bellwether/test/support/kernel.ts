@@ -1,6 +1,6 @@
 /**
- * A kernel on a fresh real database, with a bell that remembers and a clock that can be moved: `advance(seconds)` shifts
- * `state.now()` for this database only. Watchdogs get a monotonic clock that moves with it.
+ * Opens a kernel on a fresh real database, with a bell that records rings and a clock that tests can move: `advance(seconds)` shifts
+ * `state.now()` for this database only, and the monotonic clock of the watchdogs with it.
  */
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
@@ -20,14 +20,14 @@ export interface TestKernel {
   readonly kernel: Kernel
   readonly ids: Ids
   readonly clock: Clock
-  /** Every ring since the last call of `rings()`. */
+  /** Returns the rings since the last call. */
   rings(): Ring[]
-  /** Moves `state.now()` and the monotonic clock forward (or, by a negative number, the database's clock back). */
+  /** Moves `state.now()` and the monotonic clock forward. A negative number moves only the database's clock back. */
   advance(seconds: number): Promise<void>
-  /** Adds agents to the project, on one target. */
+  /** Adds agents to the project, on the same target. */
   agents(...names: string[]): Promise<void>
   claim(max?: number, workerId?: string): Promise<readonly ClaimedTurn[]>
-  /** Enqueues and claims: a running turn of this agent. */
+  /** Enqueues and claims a turn of this agent. */
   running(agentId: string): Promise<ClaimedTurn>
   one<Row extends object>(text: string, ...values: unknown[]): Promise<Row>
   all<Row extends object>(text: string, ...values: unknown[]): Promise<Row[]>

@@ -1,7 +1,6 @@
 /**
- * A continuous load of turns from one enqueuer, as a careful client does it: every turn has a correlation id, and an enqueue
- * that is in doubt is repeated with the same one. Tools are answered here. At the end the database is asked what became of
- * every turn: `settle` waits for the last one to end and `offenders` is empty or the test fails.
+ * Enqueues turns continuously, like a careful client: every turn has a correlation id, and a failed enqueue is repeated with the same
+ * id. It also hosts the tools. `settle` waits for the last turn to end and audits all turns in the database.
  */
 import { setMaxListeners } from 'node:events'
 import { systemClock, systemRandom } from '@bellwether/base'
@@ -21,11 +20,11 @@ import { until } from './until.js'
 export interface Load {
   readonly kernel: Kernel
   readonly turnIds: readonly string[]
-  /** Waits until this many more turns have ended: the fleet is at work. */
+  /** Waits until this many more turns have ended. */
   progress(turns: number, withinMs?: number): Promise<void>
-  /** The id of a worker that has just begun a slow turn: a second is left to act in. */
+  /** The id of a worker that has just started a slow turn, which runs for another second. */
   slowWorker(among: readonly unknown[]): Promise<unknown>
-  /** Resolves once this condition, a query that returns a row, holds. */
+  /** Resolves when the query returns a row. */
   sees(what: string, text: string, ...values: unknown[]): Promise<Record<string, unknown>>
   /** Stops enqueuing, waits for the last turn to end, and checks them all. */
   settle(withinMs?: number): Promise<TurnCheck>
@@ -35,12 +34,12 @@ export interface Load {
 export interface LoadOptions {
   readonly url: string
   readonly natsUrl?: string
-  /** Turns that may be open at once; the enqueuer waits above it. */
+  /** The maximum number of open turns. */
   readonly open?: number
 }
 
 const quick = [...Array(8).keys()].flatMap((number) => [`plain-${number}`, `asking-${number}`])
-/** Turns long enough to be caught in the middle; few, so that they do not fill the queue. */
+/** Long enough to be interrupted; few, so that they do not fill the queue. */
 const slow = ['slow-0', 'slow-1']
 const agents = [...quick, ...slow]
 const slowEvery = 20
@@ -60,7 +59,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
   const host = await hostTools({ ...common, host: 'load', projectId: project, tools })
   const turnIds: string[] = []
 
-  async function insist<T>(call: () => Promise<T>): Promise<T> {
+  async function retried<T>(call: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await call()
@@ -72,7 +71,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
   }
 
   const count = async (text: string) => {
-    const [row] = await insist(() => db.query<{ n: number }>({ text, values: [project] }))
+    const [row] = await retried(() => db.query<{ n: number }>({ text, values: [project] }))
     return row?.n ?? 0
   }
   const openTurns = () => count('select count(*)::int as n from state.turns where project_id = $1 and ended_at is null')
@@ -87,7 +86,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
         instruction: 'go',
         correlationId: `${agentId}-${round}`,
       }))
-      const answers = await insist(() => kernel.enqueueMany(names))
+      const answers = await retried(() => kernel.enqueueMany(names))
       for (const answer of answers) {
         if (answer instanceof InvalidInput) throw answer
         turnIds.push(answer.agentTurnId)
@@ -97,10 +96,10 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
     }
   }
   const enqueuing = enqueueAll()
-  enqueuing.catch(() => undefined) // told by settle()
+  enqueuing.catch(() => undefined) // settle() reports it
 
   const sees: Load['sees'] = (what, text, ...values) =>
-    until(what, async () => (await insist(() => db.query<Record<string, unknown>>({ text, values })))[0], 20_000)
+    until(what, async () => (await retried(() => db.query<Record<string, unknown>>({ text, values })))[0], 20_000)
 
   return {
     kernel,
@@ -133,7 +132,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
     async stop() {
       stopping.abort()
       over.abort()
-      await enqueuing.catch(() => undefined) // told by settle()
+      await enqueuing.catch(() => undefined) // settle() reports it
       await host.stop()
       await bell.close()
       await db.close()
@@ -141,7 +140,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
   }
 }
 
-/** The notes of the attempts: more than one for the same turn and epoch would be an effect that a fence let through twice. */
+/** Turns with more than one note per epoch: a fence let an effect through twice. */
 export async function doubledEffects(load: Load): Promise<Record<string, unknown>[]> {
   return load.kernel.db.query({
     text: `select metadata ->> 'agent_turn_id' as turn, metadata ->> 'epoch' as epoch, count(*)::int as notes

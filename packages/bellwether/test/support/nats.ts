@@ -1,6 +1,6 @@
 /**
- * A real nats-server for tests, on a free port and with its own store. Always: ready means that it answered a
- * connection with its greeting; `kill` is SIGKILL; `restart` keeps port and store, so clients find the same server again.
+ * Runs a real nats-server on a free port with its own store. `kill` sends SIGKILL; `restart` keeps port and store, so that clients
+ * reconnect to the same server.
  */
 import type { ChildProcess } from 'node:child_process'
 import { spawn } from 'node:child_process'
@@ -9,18 +9,18 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { systemClock } from '@bellwether/base'
+import { environment, systemClock } from '@bellwether/base'
 import { until } from './until.js'
 
 export interface NatsServer {
   readonly url: string
   readonly port: number
-  /** Ends the server; its store is removed unless the caller gave it. */
+  /** Ends the server and removes its store, unless the caller provided the store. */
   stop(): Promise<void>
-  /** SIGKILL: no farewell to clients, no flush of the store. */
+  /** Sends SIGKILL: the server neither notifies clients nor flushes its store. */
   kill(): Promise<void>
   restart(): Promise<void>
-  /** Resolves when none of its threads runs: SIGSTOP alone returns while they still may answer. */
+  /** Resolves when all threads are stopped; after SIGSTOP alone they may still answer. */
   freeze(): Promise<void>
   thaw(): void
 }
@@ -28,9 +28,9 @@ export interface NatsServer {
 const readyWithinMs = 10_000
 
 export function findNatsServer(): string {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/bin']
+  const folders = [...(environment()['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/bin']
   const found = folders.map((folder) => join(folder, 'nats-server')).find((path) => existsSync(path))
-  if (found === undefined) throw new Error('nats-server is not installed: these tests need the real one')
+  if (found === undefined) throw new Error('nats-server is not installed; these tests need it')
   return found
 }
 
@@ -43,13 +43,13 @@ export async function freePort(): Promise<number> {
   return address.port
 }
 
-/** True once the server greets a connection. */
-function greets(port: number): Promise<boolean> {
+/** Whether the server answers a connection with INFO. */
+function isReady(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ port, host: '127.0.0.1', timeout: 1_000 })
-    const end = (answer: boolean) => {
+    const end = (ready: boolean) => {
       socket.destroy()
-      resolve(answer)
+      resolve(ready)
     }
     socket.once('data', (data) => end(data.toString().startsWith('INFO')))
     socket.once('error', () => end(false))
@@ -58,12 +58,12 @@ function greets(port: number): Promise<boolean> {
   })
 }
 
-/** True once every thread of a process is stopped. */
+/** Whether every thread of the process is stopped. */
 async function isStopped(pid: number): Promise<boolean> {
   for (const thread of await readdir(`/proc/${pid}/task`)) {
-    // A thread that ended meanwhile has no state: look again.
+    // An ended thread has no state; check again.
     const stat = await readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8').catch(() => '')
-    // The state follows the program's name, which stands in parentheses and may hold anything.
+    // The state follows the program's name, which is in parentheses and may contain anything.
     if (stat[stat.lastIndexOf(')') + 2] !== 'T') return false
   }
   return true
@@ -71,7 +71,7 @@ async function isStopped(pid: number): Promise<boolean> {
 
 async function waitReady(port: number, child: ChildProcess, output: () => string): Promise<void> {
   const untilMs = systemClock.monotonicMs() + readyWithinMs
-  while (!(await greets(port))) {
+  while (!(await isReady(port))) {
     if (child.exitCode !== null) throw new Error(`nats-server ended with ${child.exitCode}:\n${output()}`)
     if (systemClock.monotonicMs() > untilMs) throw new Error(`nats-server was not ready in time:\n${output()}`)
     await systemClock.sleep(20)
@@ -108,7 +108,7 @@ export async function startNats(
     if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return
     const gone = new Promise((resolve) => ending.once('exit', resolve))
     ending.kill(signal)
-    // A test that failed while the server was frozen must not leave a process that cannot end.
+    // A failed test may leave the server frozen, and a frozen process cannot end.
     ending.kill('SIGCONT')
     await gone
   }
@@ -127,7 +127,7 @@ export async function startNats(
       if (frozen?.pid === undefined) throw new Error('no nats-server to freeze')
       const { pid } = frozen
       frozen.kill('SIGSTOP')
-      await until('the server frozen', async () => (await isStopped(pid)) || undefined)
+      await until('the server is frozen', async () => (await isStopped(pid)) || undefined)
     },
     thaw: () => void child?.kill('SIGCONT'),
     async stop() {

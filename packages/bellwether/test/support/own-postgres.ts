@@ -1,6 +1,6 @@
 /**
- * A PostgreSQL server of one test's own, for tests that kill it; all others share the one of the global setup. Always:
- * `kill` is SIGKILL to the postmaster and its children, or SIGQUIT on request; `restart` recovers the same data on the same port, so clients find it again.
+ * Runs a PostgreSQL server for one test that kills it; other tests share the server of the global setup. `kill` sends SIGKILL to the
+ * postmaster and its children, or SIGQUIT. `restart` recovers the same data on the same port, so that clients reconnect.
  */
 import { execFile } from 'node:child_process'
 import { rm } from 'node:fs/promises'
@@ -35,7 +35,7 @@ export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPos
     dead = true
     const children = signal === 'SIGKILL' ? await childrenOf(server.pid) : []
     process.kill(server.pid, signal)
-    for (const pid of children) killIfThere(pid)
+    for (const pid of children) killIfAlive(pid)
     await server.exited
   }
 
@@ -62,11 +62,11 @@ async function childrenOf(pid: number): Promise<number[]> {
     .filter((child) => child > 0)
 }
 
-function killIfThere(pid: number): void {
+function killIfAlive(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL')
   } catch (error) {
-    // It may have followed its postmaster already.
+    // It may have ended with its postmaster.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }

@@ -1,6 +1,6 @@
 /**
- * PostgreSQL for tests: one cluster for a whole run (global-setup.ts), one database for each test file. The shared
- * cluster does not wait for the disk; a test that crashes servers starts its own with `durable: true`.
+ * PostgreSQL for tests: one cluster per run (global-setup.ts) and one database per test file. The shared cluster does not wait for the
+ * disk; a test that crashes servers starts its own with `durable: true`.
  */
 import { chmod, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -21,7 +21,7 @@ declare module 'vitest' {
 
 export interface TestCluster extends Embedded {
   readonly dataDir: string
-  /** A new empty database in this cluster. */
+  /** Creates an empty database in this cluster. */
   createDatabase(): Promise<TestDatabase>
   /** Stops the server and removes its folder. */
   remove(): Promise<void>
@@ -54,21 +54,21 @@ export async function testCluster(options: { readonly durable?: boolean } = {}):
   }
 }
 
-/** Under /tmp, where the account that runs the server can reach it. */
+/** Creates a folder under /tmp, which the account of the server can reach. */
 export function testFolder(): Promise<string> {
-  return mkdtemp(join(tmpdir(), 'bellwether-test-')).then(openToAll)
+  return mkdtemp(join(tmpdir(), 'bellwether-test-')).then(readableByAll)
 }
 
-/** A database of its own in the run's cluster, with a pool on it. */
+/** Creates a database in the shared cluster and opens a pool on it. */
 export async function freshDatabase(options: Omit<PoolOptions, 'url'> = {}): Promise<FreshDatabase> {
-  const made = await createDatabase(inject('postgresUrl'))
-  const db = await openDatabase({ ...options, url: made.url })
+  const created = await createDatabase(inject('postgresUrl'))
+  const db = await openDatabase({ ...options, url: created.url })
   return {
-    url: made.url,
+    url: created.url,
     db,
     drop: async () => {
       await db.close()
-      await made.drop()
+      await created.drop()
     },
   }
 }
@@ -91,7 +91,7 @@ async function asAdmin(url: string, sql: string): Promise<void> {
   }
 }
 
-async function openToAll(folder: string): Promise<string> {
+async function readableByAll(folder: string): Promise<string> {
   await chmod(folder, 0o755)
   return folder
 }

@@ -1,10 +1,10 @@
-/** What tests of relays share: events to publish, and waiting for a horizon that other tests on the server hold, too. */
+/** Helpers for tests of the relay: events to publish, and waits for transactions of other tests on the same server. */
 import { Retryable } from '@bellwether/protocol'
 import type { Relay } from '../../src/pmo/relay.js'
 import type { TestKernel } from './kernel.js'
 import { until } from './until.js'
 
-/** Turns from start to end: a task and a state event each. */
+/** Runs turns to their end; each writes a task event and a state event. */
 export async function produce(t: TestKernel, turns: number): Promise<void> {
   for (let done = 0; done < turns; done += 1) {
     const turn = await t.running('ann')
@@ -15,7 +15,7 @@ export const outbox = (t: TestKernel) =>
   t.all<{ cursor: string; kind: string; agent_turn_id: string; event_id: number; subject: string }>(
     `select xid::text || ':' || event_id as cursor, kind, agent_turn_id, event_id, subject from state.events e order by e.xid, e.event_id`,
   )
-/** Steps until so many events went; then once more, which must find nothing. Other tests hold the server's horizon now and then. */
+/** Steps until this many events are published, then once more, which must find nothing. Other tests may delay the outbox. */
 export async function relayed(relay: Relay, count: number): Promise<void> {
   let sum = 0
   await until(`${count} events are published`, async () => {
@@ -26,7 +26,7 @@ export async function relayed(relay: Relay, count: number): Promise<void> {
   if (sum + more !== count) throw new Error(`${sum + more} events were published, not ${count}`)
 }
 
-/** Everything that was written can be read: nobody on this server holds the horizon before it. */
+/** Waits until readers can see every written event. */
 export const relayable = (t: TestKernel) =>
   until('the horizon passes', async () => {
     const { ready } = await t.one<{ ready: boolean }>(

@@ -1,4 +1,4 @@
-/** Agents and a tool of the topology test, in plain JavaScript, so that the built program runs them as anybody's. */
+/** Agents and a tool of the topology test, in JavaScript, so that the built program can load them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const note = (turn) =>
@@ -27,7 +27,7 @@ const asking = async (turn) => {
   return { suspend: { calls } }
 }
 
-/** Two children at once, on the other target; goes on when both have ended. */
+/** Forks two children on the other target and resumes when both have ended. */
 const forking = async (turn) => {
   if (turn.results.length > 0) {
     await note(turn)
@@ -37,7 +37,7 @@ const forking = async (turn) => {
   return { suspend: { calls: [{ toolCallId: turn.newId(), toolName: 'fork_join', args: {}, batch: { tasks } }] } }
 }
 
-/** By the first word of the agent's id. */
+/** By the first part of the agent's id. */
 const kinds = { plain, child: plain, asking, forking, slow: (turn) => plain(turn, 1_500) }
 
 export default { '*': (turn) => kinds[turn.turn.agentId.split('-')[0]](turn) }
@@ -45,7 +45,7 @@ export default { '*': (turn) => kinds[turn.turn.agentId.split('-')[0]](turn) }
 export const tools = [
   {
     name: 'echo',
-    description: 'answers what it is given',
+    description: 'returns its arguments',
     parameters: { type: 'object', properties: { n: { type: 'number' } } },
     idempotent: true,
     run: async (args) => args,

@@ -1,12 +1,11 @@
 /**
- * A scaled-out house as real processes: a server with a view, PMOs, workers of two targets, and sensors that share a directory, on
- * one PostgreSQL and one bell. Always: a seat is a place that a process can be put back into, with the same words; `stop` ends
- * whatever still sits.
+ * Starts a scaled-out installation as real processes: a server with a view, PMOs, workers of two targets, and sensors that share a
+ * directory, on one PostgreSQL and one bell. A slot restarts its process with the same arguments. `stop` ends all processes.
  */
 import { copyFile, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { systemClock, systemRandom } from '@bellwether/base'
+import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { createKey } from '../../src/kernel/access/api-keys.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { Database } from '../../src/ports/database/database.js'
@@ -18,14 +17,14 @@ import { testFolder } from './postgres.js'
 import { runCli, type Cli } from './process.js'
 import { until } from './until.js'
 
-export interface Seat {
+export interface Slot {
   readonly name: string
   readonly cli: Cli
-  /** No farewell. */
+  /** Sends SIGKILL and waits for the end. */
   kill(): Promise<void>
-  /** Puts a process into the empty seat. */
+  /** Starts a process in the empty slot. */
   start(): Promise<void>
-  /** SIGTERM, the end, and a new process; answers what the old one ended with. */
+  /** Sends SIGTERM, waits for the end and starts a new process; returns how the old one ended. */
   replace(): Promise<number | NodeJS.Signals | null>
 }
 
@@ -34,12 +33,12 @@ export interface Topology {
   readonly project: string
   readonly shared: string
   readonly url: string
-  readonly server: Seat
-  readonly pmos: readonly Seat[]
-  readonly workers: readonly Seat[]
-  readonly sensors: readonly Seat[]
-  readonly seats: readonly Seat[]
-  /** With the administrator's key; asks until somebody answers who is not in trouble. */
+  readonly server: Slot
+  readonly pmos: readonly Slot[]
+  readonly workers: readonly Slot[]
+  readonly sensors: readonly Slot[]
+  readonly slots: readonly Slot[]
+  /** Sends a request with the administrator's key; repeats it while the server is unavailable. */
   readonly ask: (
     method: string,
     path: string,
@@ -54,9 +53,9 @@ const project = 'scale'
 const view = 'shared'
 const workerTargets = ['quick', 'quick', 'tooled', 'tooled']
 const requestMs = 10_000
-const insistMs = 30_000
+const retryMs = 30_000
 
-export async function startTopology(place: { readonly url: string; readonly natsUrl?: string }): Promise<Topology> {
+export async function startTopology(address: { readonly url: string; readonly natsUrl?: string }): Promise<Topology> {
   const cwd = await testFolder()
   const shared = join(cwd, 'shared')
   await mkdir(shared)
@@ -64,12 +63,12 @@ export async function startTopology(place: { readonly url: string; readonly nats
   await copyFile(fileURLToPath(new URL('./topology-agents.mjs', import.meta.url)), join(cwd, 'agents.mjs'))
   const settings = {
     ...timings,
-    DATABASE__URL: place.url,
-    ...(place.natsUrl === undefined ? {} : { NATS__URL: place.natsUrl }),
+    DATABASE__URL: address.url,
+    ...defined({ NATS__URL: address.natsUrl }),
     VIEW__SESSION_TIMEOUT_SECONDS: '3',
   }
   const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
-  const db = await openDatabase({ url: place.url, applicationName: 'the test', poolSize: 4 })
+  const db = await openDatabase({ url: address.url, applicationName: 'test', poolSize: 4 })
   await migrate(db)
   const ports = { ids: uuidv7(systemClock, systemRandom), random: systemRandom }
   const admin = await createKey(db, ports, { role: 'admin', by: 'test' })
@@ -78,46 +77,46 @@ export async function startTopology(place: { readonly url: string; readonly nats
   const url = `http://127.0.0.1:${port}`
   const headers = { 'x-api-key': admin.key }
 
-  function seat(name: string, words: readonly string[]): Seat {
+  function slot(name: string, args: readonly string[]): Slot {
     let cli: Cli | undefined
-    const sitting = () => {
-      if (cli === undefined) throw new Error(`nobody sits in ${name}`)
+    const current = () => {
+      if (cli === undefined) throw new Error(`${name} was not started`)
       return cli
     }
     const start = async () => {
-      cli = runCli([...words, '--json'], { cwd, env })
+      cli = runCli([...args, '--json'], { cwd, env })
       await cli.ready()
     }
-    const gone = async (signal: NodeJS.Signals) => {
-      sitting().signal(signal)
-      return sitting().ended
+    const end = async (signal: NodeJS.Signals) => {
+      current().signal(signal)
+      return current().ended
     }
     return {
       name,
       get cli() {
-        return sitting()
+        return current()
       },
       start,
       async kill() {
-        await gone('SIGKILL')
+        await end('SIGKILL')
       },
       async replace() {
-        const end = await gone('SIGTERM')
-        if (end !== 0) process.stderr.write(`${name} ended with ${end}:\n${sitting().stderr().slice(-3_000)}\n`)
+        const result = await end('SIGTERM')
+        if (result !== 0) process.stderr.write(`${name} ended with ${result}:\n${current().stderr().slice(-3_000)}\n`)
         await start()
-        return end
+        return result
       },
     }
   }
 
-  const server = seat('server', ['server', '--port', String(port), '--view', view])
-  const pmos = [1, 2].map((n) => seat(`pmo ${n}`, ['pmo']))
+  const server = slot('server', ['server', '--port', String(port), '--view', view])
+  const pmos = [1, 2].map((n) => slot(`pmo ${n}`, ['pmo']))
   const workers = workerTargets.map((target, n) =>
-    seat(`worker ${n + 1}`, ['worker', '--target', target, '--project', project, '--agents', 'agents.mjs']),
+    slot(`worker ${n + 1}`, ['worker', '--target', target, '--project', project, '--agents', 'agents.mjs']),
   )
-  const words = ['sensor', '--root', shared, '--server', url, '--key', sensorKey.key]
-  const sensors = [1, 2].map((n) => seat(`sensor ${n}`, [...words, '--id', `host-${n}`]))
-  const seats = [server, ...pmos, ...workers, ...sensors]
+  const sensorArgs = ['sensor', '--root', shared, '--server', url, '--key', sensorKey.key]
+  const sensors = [1, 2].map((n) => slot(`sensor ${n}`, [...sensorArgs, '--id', `host-${n}`]))
+  const slots = [server, ...pmos, ...workers, ...sensors]
 
   async function ask(method: string, path: string, body?: object, idempotencyKey?: string) {
     const once = async () => {
@@ -131,43 +130,43 @@ export async function startTopology(place: { readonly url: string; readonly nats
         signal: AbortSignal.timeout(requestMs),
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       })
-      const answer = (await response.json()) as Record<string, unknown>
-      if (response.ok) return answer
+      const result = (await response.json()) as Record<string, unknown>
+      if (response.ok) return result
       if (response.status >= 500 || response.status === 429) return undefined
-      throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(answer)}`)
+      throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(result)}`)
     }
-    // A server that is away or stopping: the same request again, as a careful client does.
-    const insisting = () => once().catch((error: unknown) => (isAway(error) ? undefined : Promise.reject(error)))
-    return until(`${method} ${path}`, insisting, insistMs)
+    // While the server is unavailable or stopping, repeat the same request, as a careful client does.
+    const retried = () => once().catch((error: unknown) => (isUnavailable(error) ? undefined : Promise.reject(error)))
+    return until(`${method} ${path}`, retried, retryMs)
   }
 
   async function stop(): Promise<void> {
-    const living = seats.flatMap((one) => (sits(one)?.alive() === true ? [one.cli] : []))
-    for (const cli of living) cli.signal('SIGKILL')
-    await Promise.all(living.map((cli) => cli.ended))
+    const alive = slots.flatMap((one) => (processOf(one)?.alive() === true ? [one.cli] : []))
+    for (const cli of alive) cli.signal('SIGKILL')
+    await Promise.all(alive.map((cli) => cli.ended))
     await db.close()
     await rm(cwd, { recursive: true, force: true })
   }
 
   try {
-    // First of all: a sensor that meets a closed door comes back after five seconds.
+    // The server starts first, because a sensor retries a refused connection only after five seconds.
     await server.start()
-    await Promise.all(seats.filter((one) => one !== server).map((one) => one.start()))
+    await Promise.all(slots.filter((one) => one !== server).map((one) => one.start()))
   } catch (error) {
     await stop()
     throw error
   }
-  return { db, project, shared, url, server, pmos, workers, sensors, seats, ask, headers, stop }
+  return { db, project, shared, url, server, pmos, workers, sensors, slots, ask, headers, stop }
 }
 
-function sits(seat: Seat): Cli | undefined {
+function processOf(slot: Slot): Cli | undefined {
   try {
-    return seat.cli
+    return slot.cli
   } catch {
     return undefined
   }
 }
 
-/** No connection, or one that was cut: fetch says both by a TypeError. */
-const isAway = (error: unknown) =>
+/** fetch throws a TypeError if there is no connection or it was closed. */
+const isUnavailable = (error: unknown) =>
   error instanceof TypeError || (error instanceof Error && /TimeoutError|AbortError/.test(error.name))
