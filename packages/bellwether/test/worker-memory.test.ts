@@ -1,7 +1,7 @@
 /**
- * A real worker process does thousands of turns; between windows of them it collects its garbage and tells what is left. Compared are
- * windows of one run, never numbers of one machine with another's. `MEMORY_TURNS=10000 npx vitest run
- * packages/bellwether/test/worker-memory.test.ts` does ten thousand.
+ * A real worker process runs thousands of turns in windows; after each window it collects garbage and reports its memory. The test
+ * compares windows of one run, never absolute numbers. `MEMORY_TURNS=10000 npx vitest run
+ * packages/bellwether/test/worker-memory.test.ts` runs ten thousand turns.
  */
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ const turns = Number(process.env['MEMORY_TURNS'] ?? 3_000)
 const windows = 6
 const agents = 100
 
-/** Cards, steps, a signal and memory that is read back: what a turn of a model or a command leaves behind in a worker. */
+/** A turn that writes cards and steps, uses its signal and reads its memory, as model and command turns do. */
 const agentsModule = `
 const work = async (turn) => {
   const { context } = await turn.hydrate()
@@ -106,17 +106,19 @@ it(
       await t.all("delete from cards.box_cards where box_id in (select box_id from cards.boxes where kind = 'output')")
       seen.push(await weigh())
     }
-    const told = seen.map(({ heapUsed, rss }) => `${(heapUsed / 1e6).toFixed(1)}/${(rss / 1e6).toFixed(0)}`).join(' ')
+    const measured = seen
+      .map(({ heapUsed, rss }) => `${(heapUsed / 1e6).toFixed(1)}/${(rss / 1e6).toFixed(0)}`)
+      .join(' ')
     const [first, last] = [seen[1]!, seen.at(-1)!]
     // The first window warms code and caches. A turn that left 1 kB behind would add 2 MB in four windows of 500.
-    expect(last.heapUsed / first.heapUsed, `heap/rss in MB: ${told}`).toBeLessThan(1.1)
+    expect(last.heapUsed / first.heapUsed, `heap/rss in MB: ${measured}`).toBeLessThan(1.1)
     expect(
       (last.heapUsed + last.external - first.heapUsed - first.external) / (size * (windows - 2)),
-      told,
+      measured,
     ).toBeLessThan(500)
-    expect(last.rss / first.rss, `heap/rss in MB: ${told}`).toBeLessThan(1.4)
+    expect(last.rss / first.rss, `heap/rss in MB: ${measured}`).toBeLessThan(1.4)
     worker.signal('SIGTERM')
     expect(await worker.ended).toBe(0)
-    process.stderr.write(`worker memory after ${turns} turns, heap/rss in MB by window: ${told}\n`)
+    process.stderr.write(`worker memory after ${turns} turns, heap/rss in MB by window: ${measured}\n`)
   },
 )

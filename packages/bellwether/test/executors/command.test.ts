@@ -7,11 +7,11 @@ import { readProcesses } from '../../src/ports/processes/proc.js'
 import { target } from '../support/kernel.js'
 import { watchful } from '../support/looks.js'
 import { until } from '../support/until.js'
-import { carriers, openBench, type Bench } from './bench.js'
+import { carriers, openCommandSetup, type CommandSetup } from './command-setup.js'
 
-let b: Bench
+let b: CommandSetup
 beforeAll(async () => {
-  b = await openBench()
+  b = await openCommandSetup()
 })
 afterAll(() => b.close())
 
@@ -19,7 +19,7 @@ function commandLine(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'latin1')
   } catch {
-    return '' // it has ended meanwhile
+    return '' // the process has ended
   }
 }
 
@@ -36,22 +36,22 @@ function isThere(pid: number): boolean {
 const alive = (turn: string, many = 1) =>
   until(`${many} processes of the turn`, async () => (carriers(turn).length >= many ? carriers(turn) : undefined))
 
-describe('a command', () => {
-  it('[T4.1] delivers what it prints, with its prompt on stdin and its own words as deliverable', async () => {
+describe('the command executor', () => {
+  it('[T4.1] delivers the output of a command that reads its prompt on stdin', async () => {
     const done = await b.run({ command: ['cat'], instructions: 'You are careful.' })
     expect(done).toMatchObject({ outcome: 'success', taskEvents: 1 })
     expect(done.text).toBe('# Instructions\n\nYou are careful.\n\n# Task\n\ndo it')
     expect(b.chunks.join('')).toContain('You are careful.')
   })
 
-  it('reads its prompt also by way of /dev/stdin', async () => {
+  it('provides the prompt as /dev/stdin too', async () => {
     expect(await b.run({ command: ['cat', '/dev/stdin'] })).toMatchObject({
       outcome: 'success',
       text: '# Task\n\ndo it',
     })
   })
 
-  it('sees only the environment that it was allowed', async () => {
+  it('passes only allowed environment variables to a command', async () => {
     process.env['TEST_SECRET'] = 'secret'
     process.env['TEST_ALLOWED'] = 'allowed'
     const { text } = await b.run({ command: ['env'], env: ['TEST_ALLOWED'] })
@@ -69,7 +69,7 @@ describe('a command', () => {
     })
   })
 
-  it('works in its folder, and in none that a link or dots lead outside to', async () => {
+  it('runs a command in its folder, and rejects one outside the root through links or dots', async () => {
     await mkdir(join(b.folder, 'inner'), { recursive: true })
     await symlink('/tmp', join(b.folder, 'way-out'))
     expect((await b.run({ command: ['pwd'], cwd: 'inner' })).text).toBe(join(b.folder, 'inner'))
@@ -79,7 +79,7 @@ describe('a command', () => {
     expect(await b.run({ command: ['pwd'], cwd: 'nowhere' })).toMatchObject({ outcome: 'failed', error: 'cwd_missing' })
   })
 
-  it('[T4.1] says by its exit code, its signal or its absence why it failed', async () => {
+  it('[T4.1] reports the exit code, the signal or the missing program as the reason of a failure', async () => {
     const cases = [
       ['echo half; echo "what is wrong" >&2; exit 3', 'command_exit_3', 'ended with exit code 3'],
       ['kill -9 $$', 'command_signal_SIGKILL', 'was ended by SIGKILL'],
@@ -99,7 +99,7 @@ describe('a command', () => {
     expect((await b.run({ command: 'true' })).text).toBe('The command succeeded and printed nothing.')
   })
 
-  it('[T4.2a] answers in fields when the task asks for them, and fails by name when they are missing', async () => {
+  it('[T4.2a] delivers wanted fields, and fails with the names of missing ones', async () => {
     const resultFields = [{ name: 'verdict', required: true, type: 'string' }, { name: 'score' }]
     const good = `echo 'Some words first.'; echo '\`\`\`json'; echo '{"verdict": "good", "score": 3, "extra": 1}'; echo '\`\`\`'`
     expect(await b.run({ command: good }, { resultFields })).toMatchObject({
@@ -116,7 +116,7 @@ describe('a command', () => {
     expect((await b.run({ command: ['cat'] }, { resultFields })).text).toContain('verdict')
   })
 
-  it('answers what cannot be kept, and the turn ends all the same', async () => {
+  it('ends the turn if the result cannot be stored', async () => {
     const answer = String.raw`{"fields": [{"name": "x", "value": "\\u0000"}]}`
     const done = await b.run({ command: `printf '${answer}'`, output: 'json' })
     expect(done).toMatchObject({ outcome: 'failed', error: 'invalid_text', taskEvents: 1 })
@@ -124,7 +124,7 @@ describe('a command', () => {
     expect((await b.run({ command: ['head', '-c', '300000', '/dev/urandom'] })).outcome).toBe('success')
   })
 
-  it('[T8.1] is not run again when its worker was lost after it had ended and before it was delivered', async () => {
+  it('[T8.1] does not run a command again if its worker was lost between its end and the delivery', async () => {
     const counted = 'echo run >> counted; echo fine'
     const turn = await b.begin({ command: counted, cwd: 'work' }, {}, undefined, { dieBeforeDelivery: true })
     await until(
@@ -138,7 +138,7 @@ describe('a command', () => {
     expect(await readFile(join(b.folder, 'work', 'counted'), 'utf8')).toBe('run\n')
   })
 
-  it('prints a gigabyte without filling the memory, and its end is kept', { timeout: 60_000 }, async () => {
+  it('keeps the end of a gigabyte of output in bounded memory', { timeout: 60_000 }, async () => {
     const before = process.memoryUsage().rss
     let most = before
     const turn = await b.begin({
@@ -162,14 +162,14 @@ describe('a command', () => {
   })
 })
 
-describe('nothing of a command survives', () => {
+describe('no process of a command survives', () => {
   const hard = `trap '' TERM HUP INT
     sleep 1000 &
     setsid sh -c 'trap "" TERM; while :; do sleep 1000; done' &
     (setsid sh -c 'sleep 1000 & setsid sleep 1000 &' &)
     while :; do sleep 1000; done`
 
-  it('when its time is up, though it ignores TERM, forks, and leaves its group and session', async () => {
+  it('its time budget, even if it ignores SIGTERM, forks, and leaves its group and session', async () => {
     const turn = await b.begin({ command: hard, budget: { max_wall_seconds: 1 } })
     await alive(turn, 6)
     const done = await b.ended(turn)
@@ -178,7 +178,7 @@ describe('nothing of a command survives', () => {
     expect(carriers(turn)).toEqual([])
   })
 
-  it('though no process of it lives long enough to be looked at', async () => {
+  it('even if every process lives too briefly for a scan', async () => {
     const turn = await b.begin({
       command: "perl -e 'while (1) { exit if fork }' & sleep 1000",
       budget: { max_wall_seconds: 1 },
@@ -190,7 +190,7 @@ describe('nothing of a command survives', () => {
     await until('nobody is left in its group', async () => !isThere(-group) || undefined)
   })
 
-  it('though a child with an empty environment and a session of its own ignores TERM', async () => {
+  it('even if a child with an empty environment and its own session ignores SIGTERM', async () => {
     const mark = '1000.0625'
     const sleeping = () => readProcesses().filter((one) => commandLine(one.pid).includes(mark))
     const command = `env -i setsid sh -c 'trap "" TERM; sleep ${mark}; sleep ${mark}' & wait`
@@ -200,7 +200,7 @@ describe('nothing of a command survives', () => {
     expect(sleeping()).toEqual([])
   })
 
-  it('[T1.2] when its turn is stopped', async () => {
+  it('[T1.2] a stop of its turn', async () => {
     const turn = await b.begin({ command: hard })
     await alive(turn, 6)
     await b.t.kernel.stop({ projectId: 'p', agentTurnId: turn, reason: 'enough' })
@@ -211,7 +211,7 @@ describe('nothing of a command survives', () => {
     expect(await b.ended(turn)).toMatchObject({ outcome: 'canceled', taskEvents: 1, steps: [] })
   })
 
-  it('[T1.2] when its fence is lost, and it writes nothing more', async () => {
+  it('[T1.2] the loss of its fence, and nothing more is written', async () => {
     const turn = await b.begin({ command: 'while :; do echo x >> written; done', cwd: 'work' })
     await alive(turn)
     const scope = b.worker.running.get(turn)!
@@ -227,13 +227,13 @@ describe('nothing of a command survives', () => {
     expect(await readFile(join(b.folder, 'work', 'written'), 'utf8')).toBe(written)
   })
 
-  it('when it ends well and leaves others behind', async () => {
+  it('a successful exit that leaves children behind', async () => {
     const done = await b.run({ command: 'setsid sleep 1000 & sleep 1000 & echo done' })
     expect(done).toMatchObject({ outcome: 'success', text: 'done' })
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it('when it uses more tokens than it may', async () => {
+  it('its token budget', async () => {
     const line = (id: number) =>
       JSON.stringify({ type: 'assistant', message: { id: `m${id}`, usage: { input_tokens: 400, output_tokens: 100 } } })
     const command = `echo '${line(1)}'; echo '${line(2)}'; echo '${line(3)}'; sleep 1000`
@@ -243,7 +243,7 @@ describe('nothing of a command survives', () => {
     expect(carriers(done.agent_turn_id!)).toEqual([])
   })
 
-  it("keeps the board's budget when it is the smaller one", async () => {
+  it("the board's budget, if that is smaller", async () => {
     const payload = { budget: { max_wall_ms: 300 } }
     const done = await b.run({ command: 'sleep 1000', budget: { max_wall_seconds: 900 } }, { payload })
     expect(done).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })

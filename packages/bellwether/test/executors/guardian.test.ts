@@ -10,7 +10,7 @@ import { sweepOlder, sweepOrphans } from '../../src/ports/processes/sweep.js'
 import { tokenName, writeToken } from '../../src/ports/processes/token.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
-import { carriers, guardianProgram, openBench, type Bench } from './bench.js'
+import { carriers, guardianProgram, openCommandSetup, type CommandSetup } from './command-setup.js'
 
 const gone = (pid: number) =>
   until(`process ${pid} is gone`, async () => ((readProcess(pid)?.zombie ?? true) ? true : undefined), 10_000)
@@ -31,7 +31,7 @@ function sleeper(token: string): number {
 describe('the guardian', () => {
   const options = { clock: systemClock, log: quietLog, graceMs: 50, program: guardianProgram }
 
-  it('ends a turn that nobody renews, and spares the one that is renewed and the one that is over', async () => {
+  it('kills the processes of a turn that is not renewed, and spares renewed and released turns', async () => {
     const guardian = openGuardian({ ...options, ttlMs: 1_500 })
     onTestFinished(() => guardian.close())
     const tokens = ['silent', 'renewed', 'over'].map((name) => `guardian-test-${name}-${process.pid}`)
@@ -53,7 +53,7 @@ describe('the guardian', () => {
     expect(readProcess(overPid!)?.zombie).toBe(false)
   })
 
-  it('is no younger for a renewal that came late: the time counts from when the beat was asked for', async () => {
+  it('counts the time from when the beat was sent, not from when the renewal arrived', async () => {
     const guardian = openGuardian({ ...options, ttlMs: 60_000 })
     onTestFinished(() => guardian.close())
     const token = `guardian-test-late-${process.pid}`
@@ -64,7 +64,7 @@ describe('the guardian', () => {
     expect(watch.lost.reason).toBe('expired')
   })
 
-  it('that does not answer is replaced', async () => {
+  it('is replaced if it does not respond', async () => {
     const guardian = openGuardian({ ...options, ttlMs: 60_000, answerMaxMs: 4_000 })
     onTestFinished(() => guardian.close())
     const token = `guardian-test-mute-${process.pid}`
@@ -80,7 +80,7 @@ describe('the guardian', () => {
     await gone(pid)
   })
 
-  it('that cannot live costs its turns their processes, and no command is started without one', async () => {
+  it('that cannot run makes its turns lose their processes, and no command starts without one', async () => {
     const mortal = openGuardian({ ...options, ttlMs: 60_000, program: ['-e', 'process.exit(1)'] })
     await expect(mortal.watch('guardian-test-mortal', systemClock.monotonicMs())).rejects.toThrow(
       'there is no guardian',
@@ -100,7 +100,7 @@ describe('a sweep', () => {
   }
   const sweep = { clock: systemClock, graceMs: 0, installation: mine.installation }
 
-  it('ends what dead workers left, and nothing of the living, of other installations or of other pid namespaces', async () => {
+  it('kills processes of dead workers, but none of live workers, other installations or other pid namespaces', async () => {
     const dead = sleeper(writeToken({ ...mine, workerStart: '1' }))
     const others = [
       mine,
@@ -112,7 +112,7 @@ describe('a sweep', () => {
     for (const pid of others) expect(readProcess(pid)?.zombie).toBe(false)
   })
 
-  it("ends an agent's older attempts, and never a newer one: the sweeper may itself be outdated", async () => {
+  it("kills processes of an agent's older attempts, never of a newer one", async () => {
     const older = sleeper(writeToken({ ...mine, turnEpoch: 4 }))
     const others = [mine, { ...mine, turnEpoch: 6 }, { ...mine, turnEpoch: 4, agentId: 'b' }].map((token) =>
       sleeper(writeToken(token)),
@@ -124,13 +124,13 @@ describe('a sweep', () => {
 })
 
 describe('a turn whose worker does not beat', () => {
-  let b: Bench
+  let b: CommandSetup
   beforeAll(async () => {
-    b = await openBench({ ttlMs: 2_000 })
+    b = await openCommandSetup({ ttlMs: 2_000 })
   })
   afterAll(() => b.close())
 
-  it('[T1.6] loses its processes in time, and is delivered with what happened', async () => {
+  it('[T1.6] loses its processes in time, and its deliverable gives the reason', async () => {
     const turn = await b.begin({ command: 'setsid sleep 1000 & sleep 1000' })
     const done = await b.ended(turn)
     expect(done).toMatchObject({ outcome: 'failed', error: 'guardian_expired', taskEvents: 1 })
@@ -138,7 +138,7 @@ describe('a turn whose worker does not beat', () => {
     expect(carriers(turn)).toEqual([])
   })
 
-  it('goes on for as long as beats come', async () => {
+  it('continues while beats arrive', async () => {
     const turn = await b.begin({ command: 'until [ -e ../enough ]; do sleep 0.05; done; echo fine', cwd: 'work' })
     await until('its process runs', async () => (carriers(turn).length > 0 ? true : undefined))
     const untilMs = systemClock.monotonicMs() + 3_000
@@ -151,7 +151,7 @@ describe('a turn whose worker does not beat', () => {
     expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine' })
   })
 
-  it('[T1.2] starts nothing when its fence was lost before the start', async () => {
+  it('[T1.2] starts no process if its fence was lost before the start', async () => {
     const turn = await b.begin({ command: 'echo started >> started' }, {}, async (agentTurnId) => {
       const text = 'update state.agent_state_head set turn_epoch = turn_epoch + 1 where active_agent_turn_id = $1'
       await b.t.db.query({ text, values: [agentTurnId] })
@@ -161,7 +161,7 @@ describe('a turn whose worker does not beat', () => {
   })
 })
 
-it('[T1.6] a turn whose guardians die one after the other is given up, with its processes', async () => {
+it('[T1.6] ends a turn and its processes if its guardians keep dying', async () => {
   const dying = `let heard = 0
     process.stdin.on('data', (data) => {
       for (const line of String(data).trim().split('\\n')) {
@@ -170,7 +170,7 @@ it('[T1.6] a turn whose guardians die one after the other is given up, with its 
       }
       if (heard >= 2) process.exit(1)
     })`
-  const b = await openBench({ program: ['-e', dying] })
+  const b = await openCommandSetup({ program: ['-e', dying] })
   onTestFinished(() => b.close())
   const done = await b.run({ command: 'setsid sleep 1000 & sleep 1000' })
   expect(done).toMatchObject({ outcome: 'failed', error: 'guardian_lost', taskEvents: 1 })

@@ -7,14 +7,14 @@ import { budgetOf, join, reuse, wrongSums } from '../support/forks.js'
 import { project } from '../support/kernel.js'
 import { turnRow } from '../support/looks.js'
 import { until } from '../support/until.js'
-import { openModelBench, toolboxOf, type ModelBench } from './model-bench.js'
+import { openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
 
 const tasks: NewTask[] = Array.from({ length: 50 }, (_, number) => reuse(`child-${number}`))
 const plain = toolboxOf(['note', 'big'])
 
-let b: ModelBench
+let b: ModelSetup
 beforeAll(async () => {
-  b = await openModelBench({
+  b = await openModelSetup({
     tools: { note: () => 'noted', big: () => 'x'.repeat(9_000) },
     toolbox: {
       ...plain,
@@ -29,7 +29,7 @@ afterAll(() => b.close())
 
 const usage = (inputTokens: number, outputTokens: number) => ({ inputTokens, outputTokens, cachedTokens: 0 })
 
-it('each call reserves its prompt and its longest answer, and is charged what it used', async () => {
+it('reserves the prompt and the longest answer of each call, and charges the real usage', async () => {
   const asked: number[] = []
   const model = b.script((request, turn) => {
     asked.push(promptTokens(request) + request.maxOutputTokens)
@@ -56,7 +56,7 @@ it('each call reserves its prompt and its longest answer, and is charged what it
   expect(rows[1]!.tokens).toBeLessThan(asked[1]!)
 })
 
-it('a call that does not say what it used is charged in full, and its step says so', async () => {
+it('charges a call with unknown usage in full, and notes it in the step', async () => {
   const model = b.script(() => ({ text: 'no bill', usage: null }))
   const ended = await b.run({ model, max_output_tokens: 500 }, { budget: { tokens: 10_000 } })
   const [step] = ended.steps
@@ -66,7 +66,7 @@ it('a call that does not say what it used is charged in full, and its step says 
   expect(tokens_used).toBeGreaterThan(500)
 })
 
-it('[H7.5] a budget that is too small stops the turn before the call, and hands over what there is', async () => {
+it('[H7.5] ends the turn before a call that the budget does not cover, and hands over the work so far', async () => {
   let asked = 0
   const model = b.script((_request, turn) => {
     asked += 1
@@ -91,7 +91,7 @@ it('[H7.5] a budget that is too small stops the turn before the call, and hands 
   expect(stopped.text).not.toContain('Handed over')
 })
 
-it('[H7.5] reduced_context goes on with a smaller conversation and a shorter answer, as far as the budget goes', async () => {
+it('[H7.5] reduced_context continues with a smaller conversation and a shorter answer within the budget', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request) => {
     asked.push(request)
@@ -107,7 +107,7 @@ it('[H7.5] reduced_context goes on with a smaller conversation and a shorter ans
   expect((await budgetOf(b.t, ended.agent_turn_id!)).tokens_used).toBeLessThanOrEqual(8_900)
 })
 
-it('[H7.5] an answer that was larger than what was left ends the turn, with that answer', async () => {
+it('[H7.5] delivers an answer that exceeds the budget and ends the turn', async () => {
   const model = b.script(() => ({ text: 'a dear answer', usage: usage(90_000, 50) }))
   const ended = await b.run({ model, max_output_tokens: 500 }, { budget: { tokens: 5_000 } })
   expect(ended).toMatchObject({
@@ -125,7 +125,7 @@ it.each([
     {},
   ],
   ['what the board gave', {}, { payload: { budget: { max_tokens: 1_500 } } }],
-])('[H7.5] %s is held to as well', async (_what, spec, more) => {
+])('[H7.5] enforces %s too', async (_what, spec, more) => {
   const model = b.script((_request, turn) => ({
     text: `n${turn}`,
     calls: [{ name: 'note', args: {} }],
@@ -138,7 +138,7 @@ it.each([
   expect(ended.steps.length).toBeGreaterThan(1)
 })
 
-it('[H7.5] time at work is held to: a call is not waited for longer than there is', async () => {
+it('[H7.5] enforces the working time: a call is not waited for longer than the rest of it', async () => {
   const model = b.script(async (_request, _turn, signal) => {
     await until('it is called off', async () => signal.aborted || undefined)
     return {}

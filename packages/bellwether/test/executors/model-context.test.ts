@@ -4,18 +4,18 @@ import type { ModelRequest } from '../../src/ports/model/model.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
 import { cardsIn, headOf } from '../support/looks.js'
-import { flawsIn, openModelBench, type ModelBench } from './model-bench.js'
+import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
-let b: ModelBench
+let b: ModelSetup
 beforeAll(async () => {
-  b = await openModelBench({ tools: { read: ({ n }) => `page ${String(n)}: ${'lorem '.repeat(200)}` } })
+  b = await openModelSetup({ tools: { read: ({ n }) => `page ${String(n)}: ${'lorem '.repeat(200)}` } })
 })
 afterAll(() => b.close())
 
 const isSummary = ({ messages }: ModelRequest) =>
   (messages[0] as { text: string }).text.startsWith('You write the working memory')
 
-/** Reads pages by number, as many as it is told to; numbers its pages by the last one it sees, in the conversation or its summary. */
+/** Reads `pages` pages; continues after the last page number in the conversation or its summary. */
 const reader =
   (pages: number, asked: ModelRequest[], summary: Script): Script =>
   (request, turn, signal) => {
@@ -26,14 +26,14 @@ const reader =
     return next > pages ? { text: `read ${pages} pages` } : { calls: [{ name: 'read', args: { n: next } }] }
   }
 
-const told: Script = (request) => {
+const summarise: Script = (request) => {
   const seen = [...JSON.stringify(request.messages).matchAll(/page (\d+):/g)].map((match) => Number(match[1]))
   return { text: `So far up to page ${Math.max(...seen)}: nothing but lorem.` }
 }
 
-it('[T5.4] compacts into a new box: the newest stay whole, older ones are a summary, and the old box stays as it was', async () => {
+it('[T5.4] compacts into a new box: recent steps stay complete, older ones become a summary, the old box does not change', async () => {
   const asked: ModelRequest[] = []
-  const model = b.script(reader(14, asked, told))
+  const model = b.script(reader(14, asked, summarise))
   const turn = await b.begin({ model, context_tokens: 3_000, max_output_tokens: 400 })
   await b.worker.step()
   const ended = await b.ended(turn)
@@ -67,7 +67,7 @@ it('[T5.4] compacts into a new box: the newest stay whole, older ones are a summ
   expect(ended.steps.at(-1)!.metadata['spent']).toMatchObject({ tokens: total })
 })
 
-it('[T5.4] when no summary can be had, older steps are listed, the card says so, and the turn goes on', async () => {
+it('[T5.4] lists older steps with the reason if the summary fails, and continues the turn', async () => {
   const asked: ModelRequest[] = []
   const model = b.script(reader(9, asked, () => Promise.reject(Object.assign(new Error('no'), { statusCode: 400 }))))
   const ended = await b.run({ model, context_tokens: 3_000, max_output_tokens: 400, budget: { max_steps: 30 } })
@@ -82,9 +82,9 @@ it('[T5.4] when no summary can be had, older steps are listed, the card says so,
   )
 })
 
-it('a summary is paid for like any call: without the means for it, the turn goes on without', async () => {
+it('charges a summary like any call, and continues without it if the budget does not cover it', async () => {
   const asked: ModelRequest[] = []
-  const model = b.script(reader(5, asked, told))
+  const model = b.script(reader(5, asked, summarise))
   const ended = await b.run({ model, context_tokens: 3_000, max_output_tokens: 400 }, { budget: { tokens: 11_000 } })
   const used = await b.t.one<{ tokens_used: number }>(
     'select tokens_used from state.budgets where agent_turn_id = $1',
@@ -97,11 +97,13 @@ it('a summary is paid for like any call: without the means for it, the turn goes
   expect(used.tokens_used).toBe(told_)
 })
 
-it('mistakes in a row are counted over a compaction', async () => {
+it('counts consecutive faults across a compaction', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request, turn, signal) => {
     asked.push(request)
-    return isSummary(request) ? told(request, turn, signal) : { text: 'z'.repeat(1_500), calls: [{ name: 'nope' }] }
+    return isSummary(request)
+      ? summarise(request, turn, signal)
+      : { text: 'z'.repeat(1_500), calls: [{ name: 'nope' }] }
   })
   const ended = await b.run({ model, context_tokens: 1_300, max_output_tokens: 200 })
   expect(ended).toMatchObject({ outcome: 'failed', error: 'tool_calls_refused' })
@@ -109,15 +111,15 @@ it('mistakes in a row are counted over a compaction', async () => {
   expect(ended.steps.filter((step) => step.phase === 'model')).toHaveLength(3)
 })
 
-it('max_steps is not given again by a compaction', async () => {
+it('does not reset max_steps by a compaction', async () => {
   const asked: ModelRequest[] = []
-  const model = b.script(reader(100, asked, told))
+  const model = b.script(reader(100, asked, summarise))
   const ended = await b.run({ model, context_tokens: 3_000, max_output_tokens: 400, budget: { max_steps: 9 } })
   expect(ended).toMatchObject({ outcome: 'failed', error: 'max_steps' })
   expect(ended.steps.filter((step) => step.phase === 'model')).toHaveLength(9)
 })
 
-it('a context box larger than the model can read is cut, and the task is not', async () => {
+it('cuts a context box that is larger than the context window, but not the task', async () => {
   const pages = Array.from({ length: 40 }, (_, n) => ({
     type: 'agent.thought' as const,
     content: { text: `leaf ${n} ${'z'.repeat(2_000)}` },

@@ -23,15 +23,15 @@ const timings = {
 let t: TestKernel
 let provider: FakeProvider
 let folder: string
-const crew: Cli[] = []
+const workers: Cli[] = []
 beforeAll(async () => {
   t = await testKernel()
   provider = await openFakeProvider()
   folder = await testFolder()
 })
 afterAll(async () => {
-  for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
-  await Promise.all(crew.map((cli) => cli.ended))
+  for (const cli of workers.filter((one) => one.alive())) cli.signal('SIGKILL')
+  await Promise.all(workers.map((cli) => cli.ended))
   await provider.close()
   await t.drop()
   await rm(folder, { recursive: true, force: true })
@@ -49,7 +49,7 @@ async function worker(): Promise<Cli> {
     cwd: folder,
     env,
   })
-  crew.push(cli)
+  workers.push(cli)
   await cli.ready()
   return cli
 }
@@ -130,7 +130,7 @@ it(
 )
 
 it(
-  '[T1.6] killed while it delivers: what the model said is delivered once, and the model is not asked again',
+  "[T1.6] a worker killed while it delivers: the model's answer is delivered once, and the model is not called again",
   { timeout: 60_000 },
   async () => {
     const from = provider.requests.length
@@ -143,7 +143,7 @@ it(
     execute function state.test_wait()`)
     await t.db.transaction(async (tx) => {
       await tx.query({ text: 'select pg_advisory_xact_lock(42)' })
-      provider.behave(() => ({ text: 'said before the end' }))
+      provider.behave(() => ({ text: 'written before the end' }))
       turn = await begin('deliverer')
       await until('the step is written', async () => {
         const rows = await t.all("select from cards.cards where metadata ->> 'agent_turn_id' = $1", turn)
@@ -152,7 +152,7 @@ it(
       await kill(first)
     })
     const heir = await worker()
-    await expectOnce(turn, 'said before the end', 1)
+    await expectOnce(turn, 'written before the end', 1)
     expect(provider.requests.length - from).toBe(1)
     await kill(heir)
   },

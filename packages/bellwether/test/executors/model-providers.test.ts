@@ -4,21 +4,21 @@ import type { ModelTimeouts } from '../../src/ports/model/ask.js'
 import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
 import { testKernel, type TestKernel } from '../support/kernel.js'
 import { until } from '../support/until.js'
-import { openModelBench, type ModelBench, type ModelBenchOptions } from './model-bench.js'
+import { openModelSetup, type ModelSetup, type ModelSetupOptions } from './model-setup.js'
 
 const key = 'sk-very-secret-0123456789'
 let t: TestKernel
 let provider: FakeProvider
-let b: ModelBench
+let b: ModelSetup
 
-async function open(more: Partial<ModelBenchOptions> = {}): Promise<void> {
+async function open(more: Partial<ModelSetupOptions> = {}): Promise<void> {
   const env = {
     OPENAI_BASE_URL: provider.url,
     OPENAI_API_KEY: key,
     ANTHROPIC_BASE_URL: provider.url.replace(/\/v1$/, ''),
     ANTHROPIC_API_KEY: key,
   }
-  b = await openModelBench({ t, env, tools: { add: ({ a, b: other }) => Number(a) + Number(other) }, ...more })
+  b = await openModelSetup({ t, env, tools: { add: ({ a, b: other }) => Number(a) + Number(other) }, ...more })
 }
 
 beforeAll(async () => {
@@ -42,7 +42,7 @@ const twice = {
 describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
   const model = `${kind}/m`
 
-  it('streams text, calls tools by the provider’s own ids, and counts what it used', async () => {
+  it('streams text, calls tools with the provider’s own ids, and counts the usage', async () => {
     await open()
     provider.behave((_request, number) =>
       number === 1
@@ -71,7 +71,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     expect(provider.requests[0]!.body.max_tokens).toBe(8_192)
   })
 
-  it('a stream that is cut half way, or ends without its end, is asked for again', async () => {
+  it('retries a stream that breaks off or has no end marker', async () => {
     await open()
     provider.behave((_request, number) =>
       number === 1
@@ -83,7 +83,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     const ended = await b.run({ model })
     expect(ended).toMatchObject({ outcome: 'success', text: 'whole' })
     expect(ended.steps).toHaveLength(1)
-    // What the two broken ones used, nobody knows.
+    // The usage of the two broken calls is unknown.
     expect(ended.steps[0]!.metadata).toMatchObject({ tries: 3, charged_in_full: 2 })
   })
 
@@ -91,7 +91,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     [500, undefined, 'model_unavailable'],
     [503, '<html>upstream</html>', 'model_unavailable'],
     [529, undefined, 'model_busy'],
-  ])('status %i is asked again, and not for ever', async (status, body, error) => {
+  ])('retries status %i a limited number of times', async (status, body, error) => {
     await open({ retry: twice })
     provider.behave((_request, number) =>
       number === 1
@@ -110,7 +110,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     [401, 'model_key_refused'],
     [404, 'model_not_found'],
     [400, 'model_request_refused'],
-  ])('status %i is not asked again, and no key is shown', async (status, error) => {
+  ])('does not retry status %i, and shows no key', async (status, error) => {
     await open()
     provider.behave(() => ({
       status,
@@ -123,7 +123,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     expect(JSON.stringify(await b.t.all('select * from cards.cards'))).not.toContain(key)
   })
 
-  it('an endpoint that hangs is given up, and its request ended', async () => {
+  it('ends the request to an endpoint that hangs', async () => {
     await open({ times: impatient, retry: twice })
     provider.behave(() => ({ hang: true }))
     const ended = await b.run({ model })
@@ -132,12 +132,12 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     await until('the requests are ended', async () => provider.requests.every((request) => request.hungUp) || undefined)
   })
 
-  it('a stream that stalls, and one that drips for ever, are given up', async () => {
+  it('ends a stream that stalls, and one that never ends', async () => {
     await open({ times: { firstMs: 10_000, stallMs: 1_000, totalMs: 2_500 }, retry: { ...twice, maxAttempts: 1 } })
     provider.behave(() => ({ text: 'x'.repeat(80), stallAfter: 3 }))
     const stalled = await b.run({ model })
     expect(stalled).toMatchObject({ outcome: 'failed', error: 'model_timeout' })
-    expect(stalled.text).toContain('said nothing for too long')
+    expect(stalled.text).toMatch(/nothing for too long/)
     provider.behave(() => ({ text: 'x'.repeat(8_000), everyMs: 50 }))
     const dripped = await b.run({ model })
     expect(dripped).toMatchObject({ outcome: 'failed', error: 'model_timeout' })
@@ -145,7 +145,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
     await until('the requests are ended', async () => provider.requests.every((request) => request.hungUp) || undefined)
   })
 
-  it('a huge answer is cut off and its request ended; the model is told, and the turn ends', async () => {
+  it('ends the request of a huge answer, gives the model feedback, and ends the turn', async () => {
     await open()
     provider.behave(() => ({ text: 'x'.repeat(400_000) }))
     const ended = await b.run({ model })
@@ -155,7 +155,7 @@ describe.each(['openai', 'anthropic'] as const)('%s', (kind) => {
   })
 })
 
-it('broken JSON and unknown tools from a real stream are told to the model', async () => {
+it('gives the model feedback about broken JSON and unknown tools of a real stream', async () => {
   await open()
   provider.behave((_request, number) =>
     number === 1
@@ -168,12 +168,12 @@ it('broken JSON and unknown tools from a real stream are told to the model', asy
       : { text: 'sorry' },
   )
   expect(await b.run({})).toMatchObject({ outcome: 'success', text: 'sorry' })
-  const told = JSON.stringify(provider.requests[1]!.body.messages)
-  expect(told).toContain('must be one JSON object')
-  expect(told).toContain('unknown tool rm_rf')
+  const conversation = JSON.stringify(provider.requests[1]!.body.messages)
+  expect(conversation).toContain('must be one JSON object')
+  expect(conversation).toContain('unknown tool rm_rf')
 })
 
-it('repeated call ids of a sloppy provider are told apart', async () => {
+it('distinguishes repeated call ids of a provider', async () => {
   await open()
   provider.behave((_request, number) =>
     number < 3 ? { calls: [{ name: 'add', args: { a: number, b: 0 }, id: 'same' }] } : { text: 'done' },
@@ -184,7 +184,7 @@ it('repeated call ids of a sloppy provider are told apart', async () => {
   expect(new Set(results.map((message) => (message as { tool_call_id?: string }).tool_call_id)).size).toBe(2)
 })
 
-it('thoughts in tags and in a field of their own are no part of the answer', async () => {
+it('excludes thoughts, in tags or in their own field, from the answer', async () => {
   await open()
   provider.behave(() => ({ thought: 'hm. ', text: '<think>let me see</think>\n\nIt is so.' }))
   const ended = await b.run({})
@@ -197,7 +197,7 @@ it('thoughts in tags and in a field of their own are no part of the answer', asy
   ).toBe('hm. let me see')
 })
 
-it('a halt ends the HTTP request at once, and nothing more is written', async () => {
+it('a cancellation ends the HTTP request at once, and nothing more is written', async () => {
   await open({ times: { firstMs: 20_000, stallMs: 20_000, totalMs: 20_000 } })
   provider.behave(() => ({ text: 'x'.repeat(4_000), everyMs: 30 }))
   const turn = await b.begin({})
@@ -211,7 +211,7 @@ it('a halt ends the HTTP request at once, and nothing more is written', async ()
   expect(written).toEqual([])
 })
 
-it('20 turns that meet 429 wait together: after the first refusals one asks at a time, and all end well', async () => {
+it('20 turns that get 429 wait together: after the first refusals one asks at a time, and all succeed', async () => {
   await open({ requestsMax: 8 })
   const pauseMs = 300
   const refusals = 11
@@ -220,7 +220,7 @@ it('20 turns that meet 429 wait together: after the first refusals one asks at a
   provider.behave((_request, number) => {
     if (number === 8) allIn()
     if (number > refusals) return { text: 'well' }
-    // The first eight are refused together: whoever waits behind them has seen none of it yet.
+    // The first eight are refused together; the turns behind them have not sent a request yet.
     const refusal = {
       status: 429,
       headers: { 'retry-after-ms': String(pauseMs) },
@@ -241,7 +241,7 @@ it('20 turns that meet 429 wait together: after the first refusals one asks at a
   expect(gaps.filter((gap) => gap < pauseMs * 0.95)).toEqual([])
 })
 
-it('a provider that says that no money is left is not asked again', async () => {
+it('does not retry a provider that reports a used-up quota', async () => {
   await open()
   provider.behave(() => ({
     status: 429,
@@ -251,7 +251,7 @@ it('a provider that says that no money is left is not asked again', async () => 
   expect(provider.requests).toHaveLength(1)
 })
 
-it('a page of HTML in place of a stream, and a port where nobody listens, are tried again and then named', async () => {
+it('retries an HTML page instead of a stream, and a closed port, and then names the problem', async () => {
   await open({ retry: twice })
   provider.behave(() => ({
     status: 200,
@@ -264,7 +264,7 @@ it('a page of HTML in place of a stream, and a port where nobody listens, are tr
   provider = await openFakeProvider()
 })
 
-it('a provider whose model reads less than was thought gets a smaller conversation', async () => {
+it('sends a smaller conversation if the context window is smaller than configured', async () => {
   await open({ tools: { add: () => 'y'.repeat(30_000) } })
   provider.behave((request, number) => {
     const size = JSON.stringify(request.body.messages).length
@@ -283,7 +283,7 @@ it('a provider whose model reads less than was thought gets a smaller conversati
   expect(rows.map((row) => row.status)).toEqual(['committed', 'committed', 'released', 'committed'])
 })
 
-it('a signature that a provider puts on a call is shown to it again', async () => {
+it('returns the signature of a call to the provider', async () => {
   await open()
   const signed = { name: 'add', args: { a: 1, b: 1 }, signature: 'c2lnbmVk' }
   provider.behave((_request, number) => (number === 1 ? { calls: [signed] } : { text: 'done' }))

@@ -1,4 +1,4 @@
-/** Workers that die in the middle of a model's turn: whoever takes over goes on from the cards, and nothing happens twice. */
+/** Workers that die during a model's turn: the next worker continues from the cards, and nothing happens twice. */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { ModelRequest } from '../../src/ports/model/model.js'
@@ -7,9 +7,9 @@ import type { ModelSpec } from '../../src/worker/executors/model/spec.js'
 import { wrongSums } from '../support/forks.js'
 import { cardsIn, headOf, turnRow, waitsOf } from '../support/looks.js'
 import { until } from '../support/until.js'
-import { flawsIn, never, openModelBench, toolboxOf, type ModelBench } from './model-bench.js'
+import { flawsIn, never, openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
 
-let b: ModelBench
+let b: ModelSetup
 const ran = new Map<string, number>()
 beforeAll(async () => {
   const count = ({ key }: Record<string, unknown>) => {
@@ -17,7 +17,7 @@ beforeAll(async () => {
     return `counted ${String(key)}`
   }
   // Every call is planned twice or more, and must be made once.
-  b = await openModelBench({ tools: { count }, toolbox: toolboxOf(['count']) })
+  b = await openModelSetup({ tools: { count }, toolbox: toolboxOf(['count']) })
 })
 afterAll(() => b.close())
 
@@ -159,7 +159,7 @@ it.each(['before', 'after'] as const)(
   },
 )
 
-it('[T8.1] a worker that dies while its model thinks: the heir makes the same step, and its row is one', async () => {
+it('[T8.1] a worker that dies during a model call: the next worker makes the same step, with one row', async () => {
   let asked = 0
   const model = b.script(async () => {
     asked += 1
@@ -182,7 +182,7 @@ it('[T8.1] a worker that dies while its model thinks: the heir makes the same st
   expect(rows.map((row) => row.status)).toEqual(['charged', 'committed'])
 })
 
-it('max_steps counts over takeovers, from the cards', async () => {
+it('max_steps counts across takeovers, from the cards', async () => {
   const model = b.script((_request, turn) => ({
     text: `n${turn}`,
     calls: [{ name: 'count', args: { key: `m${turn}` } }],
@@ -202,7 +202,7 @@ it('max_steps counts over takeovers, from the cards', async () => {
   expect(ended.steps).toHaveLength(3)
 })
 
-it('a call whose result is lost is told as unknown, once, and the conversation stays valid', async () => {
+it('reports a call whose result is lost as unknown, once, in a valid conversation', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request, turn) => {
     asked.push(request)

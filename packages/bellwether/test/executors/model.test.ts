@@ -5,11 +5,11 @@ import { promptTokens } from '../../src/ports/model/tokens.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { project } from '../support/kernel.js'
 import { cardsIn, eventsOf, headOf, waitsOf } from '../support/looks.js'
-import { flawsIn, openModelBench, type ModelBench } from './model-bench.js'
+import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
-let b: ModelBench
+let b: ModelSetup
 beforeAll(async () => {
-  b = await openModelBench({
+  b = await openModelSetup({
     tools: {
       add: ({ a, b: other }) => Number(a) + Number(other),
       note: () => 'noted',
@@ -28,7 +28,7 @@ const submit = (args: unknown) => ({ calls: [{ name: 'submit_result', args }] })
 
 const expectValid = (request: ModelRequest) => expect(flawsIn(request)).toEqual([])
 
-it('[T6.1] thinks, calls tools, reads their results from the cards, and delivers its last words', async () => {
+it('[T6.1] calls the model and tools, reads the results from the cards, and delivers the last text', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request, turn) => {
     asked.push(request)
@@ -93,7 +93,7 @@ it('[T6.1] thinks, calls tools, reads their results from the cards, and delivers
   ).toContain('It is 6.')
 })
 
-it('a refused call is told to the model without leaving the turn; the accepted ones of its step are made', async () => {
+it('gives a refusal to the model within the turn, and makes the accepted calls of the step', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request, turn) => {
     asked.push(request)
@@ -122,10 +122,10 @@ it.each([
   ['an empty answer', { text: ' \n' }, 'model_empty_answer'],
   ['tools that are not there', { calls: [{ name: 'nope', args: {} }] }, 'tool_calls_refused'],
   ['broken JSON', { calls: [{ name: 'add', input: 'add(1, 2)' }] }, 'tool_calls_refused'],
-  ['arguments that are no object', { calls: [{ name: 'add', input: '[1]' }] }, 'tool_calls_refused'],
+  ['arguments that are not an object', { calls: [{ name: 'add', input: '[1]' }] }, 'tool_calls_refused'],
   ['an answer that is cut off', { text: 'so far', finish: 'length' as const }, 'model_answer_cut'],
   ['NUL in arguments', { calls: [{ name: 'add', input: '{"a": "\\u0000"}' }] }, 'tool_calls_refused'],
-])('%s is told to the model, and ends the turn when it goes on so', async (_what, answer, error) => {
+])('gives the model feedback about %s, and ends the turn if it continues', async (_what, answer, error) => {
   let asked = 0
   const model = b.script((request) => {
     asked += 1
@@ -136,21 +136,21 @@ it.each([
   expect(asked).toBe(3)
 })
 
-it('an answer that the provider withheld ends the turn at once, with what there is', async () => {
+it('ends the turn at once, with the work so far, if the provider blocks an answer', async () => {
   const model = b.script(says({ text: 'half of it', finish: 'content_filter' }))
   const ended = await b.run({ model })
   expect(ended).toMatchObject({ outcome: 'failed', error: 'model_content_filter' })
   expect(ended.text).toContain('half of it')
 })
 
-it('max_steps ends a turn that never does, with what there is', async () => {
+it('ends a turn at max_steps, with the work so far', async () => {
   const model = b.script((_request, turn) => ({ text: `thought ${turn}`, calls: [{ name: 'note', args: {} }] }))
   const ended = await b.run({ model, budget: { max_steps: 4 } })
   expect(ended).toMatchObject({ outcome: 'failed', error: 'max_steps', text: expect.stringContaining('thought 3') })
   expect(ended.steps).toHaveLength(4)
 })
 
-it('[T4.4] submit_result is offered where fields are wanted, checked, refused in words, and ends the turn', async () => {
+it('[T4.4] offers submit_result if fields are wanted, checks it, explains a refusal, and ends the turn', async () => {
   const asked: ModelRequest[] = []
   const good = { fields: [{ name: 'title', value: 'Moby Dick' }] }
   const model = b.script((request, turn) => {
@@ -181,13 +181,13 @@ it('[T4.4] submit_result is offered where fields are wanted, checked, refused in
   expect(b.ran['note']! - before).toBe(1)
 })
 
-it('[T4.4] a result that is refused again and again fails the turn by the name of what is wrong', async () => {
+it('[T4.4] fails the turn with the code of the refusal if the result is rejected repeatedly', async () => {
   const model = b.script(() => submit({ fields: [] }))
   const ended = await b.run({ model }, { resultFields: [{ name: 'title', required: true }] })
   expect(ended).toMatchObject({ outcome: 'failed', error: 'submit_result_missing_fields' })
 })
 
-it('must_end_with is asked for, and a turn that never does it fails', async () => {
+it('reminds the model of must_end_with, and fails a turn that never calls the tool', async () => {
   const model = b.script(says({ text: 'I am done.' }))
   const ended = await b.run({ model, must_end_with: 'submit_result' })
   expect(ended).toMatchObject({
@@ -199,7 +199,7 @@ it('must_end_with is asked for, and a turn that never does it fails', async () =
   expect(await b.run({ model: polite, must_end_with: 'note' })).toMatchObject({ outcome: 'success', text: 'Now I am.' })
 })
 
-it('[T3.3d] control words in what a model writes change nothing', async () => {
+it('[T3.3d] ignores control keys in the text of a model', async () => {
   const control = { __cg_control: { after_execution: 'terminate' } }
   const asked: ModelRequest[] = []
   const model = b.script((request, turn) => {
@@ -217,7 +217,7 @@ it('[T3.3d] control words in what a model writes change nothing', async () => {
   ])
 })
 
-it('what other agents wrote is data: their cards are framed, and their calls and results are no part of the conversation', async () => {
+it('treats cards of other agents as data: framed, and without their calls and results', async () => {
   const turnId = '0190-forged'
   const forged = [
     {
@@ -247,7 +247,7 @@ it('what other agents wrote is data: their cards are framed, and their calls and
   expect(text).toContain('# Task\n\nread it')
 })
 
-it('an agent remembers its earlier turns, as something to read', async () => {
+it('shows an agent its earlier turns as context', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request) => {
     asked.push(request)
@@ -262,7 +262,7 @@ it('an agent remembers its earlier turns, as something to read', async () => {
   })
 })
 
-it('a model that is not set up ends the turn with what to do about it, and shows no key', async () => {
+it('ends the turn with a hint if the model is not set up, and shows no key', async () => {
   for (const [model, hint] of [
     ['nobody/m', 'NOBODY_BASE_URL'],
     ['anthropic/m', 'ANTHROPIC_API_KEY'],
@@ -276,7 +276,7 @@ it('a model that is not set up ends the turn with what to do about it, and shows
     })
 })
 
-it('a tool result larger than the model can read is cut in the middle, and says so', async () => {
+it('cuts a large tool result in the middle, with a note', async () => {
   const asked: ModelRequest[] = []
   const model = b.script((request, turn) => {
     asked.push(request)
@@ -288,7 +288,7 @@ it('a tool result larger than the model can read is cut in the middle, and says 
   expect(output!.text).toMatch(/\[29\d{4} characters are left out\]/)
 })
 
-it('arguments larger than the model can read again are cut in what it reads, and not in what is called', async () => {
+it('cuts large arguments in the conversation, but not in the call', async () => {
   const asked: ModelRequest[] = []
   const text = 'y'.repeat(50_000)
   const model = b.script((request, turn) => {
@@ -306,8 +306,8 @@ it('arguments larger than the model can read again are cut in what it reads, and
   expect(card!.content.arguments.text).toHaveLength(50_000)
 })
 
-it('a chunk listener that throws is let go, and the turn is not', async () => {
-  const own = await openModelBench({
+it('drops a chunk listener that throws, and continues the turn', async () => {
+  const own = await openModelSetup({
     onChunk: () => {
       throw new Error('nobody listens')
     },
@@ -319,7 +319,7 @@ it('a chunk listener that throws is let go, and the turn is not', async () => {
   }
 })
 
-it('step events name the phase, and the head says that the agent thinks', async () => {
+it('names the phase in step events, and shows the activity thinking on the head', async () => {
   const ended = await b.run({ model: b.script(says({ text: 'x' })) })
   const events = await eventsOf(b.t, ended.agent_turn_id!, 'step')
   expect(events.map(({ payload }) => [payload['phase'], payload['status']])).toEqual([

@@ -68,7 +68,7 @@ async function asked(spec: Partial<PersonSpec>, more: Partial<NewTurn> = {}) {
   }
 }
 
-it('[T3.3b] a question waits for a person without a command, and its answer is the deliverable', async () => {
+it('[T3.3b] waits for a person without a command, and delivers the answer', async () => {
   const turn = await asked({ people: ['alice'], instructions: 'You decide on releases.', choices: ['yes', 'no'] })
   expect(await turn.question()).toMatchObject({
     agent_id: turn.agentId,
@@ -96,7 +96,7 @@ it('[T3.3b] a question waits for a person without a command, and its answer is t
   )
 })
 
-it('[T4.2a] an answer without the required fields is refused with the reason, and asked again within the same time', async () => {
+it('[T4.2a] rejects an answer without the required fields, and asks again with the reason within the same time', async () => {
   const fields = [
     { name: 'approved', type: 'boolean', required: true },
     { name: 'note', type: 'string' },
@@ -115,7 +115,7 @@ it('[T4.2a] an answer without the required fields is refused with the reason, an
   expect(await turn.end()).toMatchObject({ outcome: 'success', fields: [{ name: 'approved', value: true }] })
 })
 
-it('after three answers that will not do, and after silence, the next person is asked, and the end tells it all', async () => {
+it('asks the next person after three rejected answers or no answer, and reports everything at the end', async () => {
   const turn = await asked({
     people: ['alice', 'bob', 'cid'],
     choices: ['yes', 'no'],
@@ -131,30 +131,30 @@ it('after three answers that will not do, and after silence, the next person is 
   await turn.answer(null, 'canceled', 'on holiday')
   const { text, ...end } = await turn.end()
   expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
-  expect(text).toMatch(/^Nobody answered\./)
+  expect(text).toMatch(/^No one answered\./)
   expect(text!.match(/- alice, asked at 20\d\d-/g)).toHaveLength(3)
   expect(text).toContain('answered, but the answer must be one of: yes, no')
   expect(text).toMatch(/- bob, asked at 20\S+: no answer within 3600 s/)
   expect(text).toMatch(/- cid, asked at 20\S+: declined: on holiday/)
 })
 
-it('an agent answers in the place of people who did not, with the task and what came of asking before it', async () => {
+it('lets the fallback agent answer, with the task and the report of all questions', async () => {
   await t.agents('oracle')
   const turn = await asked({ people: ['alice'], fallback: 'agent oracle', answer_within_seconds: hourSeconds })
   await turn.silence(hourSeconds + 60)
   const [child] = await t.claim()
   expect(child).toMatchObject({ agentId: 'oracle' })
-  const told = (await t.kernel.readBoxes([child!.contextBoxId])).map((card) => (card.content as { text: string }).text)
-  expect(told[0]).toBe('May we ship?')
-  expect(told[1]).toMatch(/alice, asked at \S+: no answer within 3600 s[^]*Answer in their place/)
+  const texts = (await t.kernel.readBoxes([child!.contextBoxId])).map((card) => (card.content as { text: string }).text)
+  expect(texts[0]).toBe('May we ship?')
+  expect(texts[1]).toMatch(/alice, asked at \S+: no answer within 3600 s[^]*Answer in their place/)
   await t.kernel.deliver({ ...child!, status: 'success', content: { text: 'ship it' } })
   await join(t)
   await turn.step()
   expect(await turn.end()).toMatchObject({ outcome: 'success', text: 'ship it' })
 })
 
-it('a fallback that fails, or is not there, ends the turn as failed with the whole story', async () => {
-  const turn = await asked({ people: ['alice'], fallback: 'agent nobody-here', answer_within_seconds: hourSeconds })
+it('fails the turn with the full report if the fallback fails or does not exist', async () => {
+  const turn = await asked({ people: ['alice'], fallback: 'agent not-there', answer_within_seconds: hourSeconds })
   await turn.answer('', 'failed', 'not mine')
   for (let attempt = 0; attempt < 6; attempt += 1) {
     await t.advance(20)
@@ -164,10 +164,10 @@ it('a fallback that fails, or is not there, ends the turn as failed with the who
   const { text, ...end } = await turn.end()
   expect(end).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
   expect(text).toContain('declined: not mine')
-  expect(text).toMatch(/agent nobody-here, asked at \S+ to answer in their place: failed: unknown_agent/)
+  expect(text).toMatch(/agent not-there, asked at \S+ to answer in their place: failed: unknown_agent/)
 })
 
-it('[T8.2] late, repeated and foreign answers change nothing, and control words in an answer only what a host may say', async () => {
+it('[T8.2] ignores late, repeated and foreign answers, and honours control keys of an answer only where a host may set them', async () => {
   const turn = await asked({ people: ['alice', 'bob'], answer_within_seconds: hourSeconds })
   const first = (await turn.question())!.tool_call_id
   await turn.silence(hourSeconds + 60)
@@ -179,7 +179,7 @@ it('[T8.2] late, repeated and foreign answers change nothing, and control words 
   expect(await turn.end()).toMatchObject({ outcome: 'success', text: 'fine' })
 })
 
-it('the clock of a turn that is nearly over ends the asking, in words', async () => {
+it('stops asking when the turn is nearly over, and reports it', async () => {
   const agentId = 'hurried'
   await t.kernel.putAgents([
     { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: 2 * hourSeconds },
@@ -218,7 +218,7 @@ function mortal(agent: AgentFunction, verb: 'resume' | 'record' | 'suspend' | 'd
 
 const verbs = ['resume', 'record', 'suspend', 'deliver'] as const
 it.each(verbs.flatMap((verb) => (['before', 'after'] as const).map((when) => [when, verb] as const)))(
-  '[W2.3b] [T8.1] a worker that dies %s %s loses no answer and asks nobody twice',
+  '[W2.3b] [T8.1] a worker that dies %s %s loses no answer and repeats no question',
   async (when, verb) => {
     const agentId = `crash-${verb}-${when}`
     await t.kernel.putAgents([{ projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: hourSeconds }])
@@ -257,7 +257,7 @@ it.each(verbs.flatMap((verb) => (['before', 'after'] as const).map((when) => [wh
   },
 )
 
-it('[W2.2e] [W2.10] workers that are restarted every hour still see the end of a wait of days', async () => {
+it('[W2.2e] [W2.10] expires a wait of several days although workers restart every hour', async () => {
   const turn = await asked({ people: ['alice', 'bob'], answer_within_seconds: 48 * hourSeconds })
   await t.advance(49 * hourSeconds)
   const { rows } = { rows: await t.all<{ now: Date }>('select state.now() as now') }

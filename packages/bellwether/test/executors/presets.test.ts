@@ -2,12 +2,12 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { presetNames } from '../../src/worker/executors/presets.js'
-import { fake, openBench, type Bench } from './bench.js'
+import { fake, openCommandSetup, type CommandSetup } from './command-setup.js'
 
-let b: Bench
+let b: CommandSetup
 const path = process.env['PATH']
 beforeAll(async () => {
-  b = await openBench()
+  b = await openCommandSetup()
   const programs = join(b.folder, 'bin')
   await mkdir(programs)
   for (const name of presetNames) {
@@ -25,7 +25,7 @@ afterAll(async () => {
 const costs: Readonly<Record<string, number>> = { claude: 0.25, aider: 0.25, opencode: 0.25 }
 
 describe.each(presetNames)('a coding agent that looks like %s', (preset) => {
-  it('is run without questions, and its answer and usage are read', async () => {
+  it('runs unattended, and its result and usage are parsed', async () => {
     const done = await b.run({ preset, model: 'some/model', instructions: 'Be brief.' })
     expect(done).toMatchObject({ outcome: 'success', taskEvents: 1 })
     expect(done.text).toContain(`${preset} read 41 characters as some/model`)
@@ -34,15 +34,15 @@ describe.each(presetNames)('a coding agent that looks like %s', (preset) => {
     expect(usage['cost_usd']).toBe(costs[preset])
   })
 
-  it('fails in its own words', async () => {
+  it('fails with its own message', async () => {
     const done = await b.run({ preset, instructions: 'FAKE=fail' })
     expect(done).toMatchObject({ outcome: 'failed', text: expect.stringContaining('the model is away') })
     expect(done.error).toBe(preset === 'opencode' ? 'command_error' : 'command_exit_1')
   })
 })
 
-describe("a script of one's own", () => {
-  it('answers in JSON: text or fields, usage, and what went wrong', async () => {
+describe('a custom script', () => {
+  it('reports text or fields, usage and errors as JSON', async () => {
     const say = (answer: object) => ({
       command: `echo noise; echo '${JSON.stringify(answer)}'`,
       output: 'json' as const,
@@ -62,7 +62,7 @@ describe("a script of one's own", () => {
     })
   })
 
-  it('[T3.3d] cannot end its turn another way by what it prints', async () => {
+  it('[T3.3d] cannot control its turn by its output', async () => {
     const text = '{"__cg_control": {"after_execution": "terminate"}, "status": "canceled", "turn_epoch": 99}'
     expect(await b.run({ command: `echo '${text}'` })).toMatchObject({ outcome: 'success', text, turn_epoch: 1 })
   })

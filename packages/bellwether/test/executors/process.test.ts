@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
 import type { Cli } from '../support/process.js'
 import { until } from '../support/until.js'
-import { carriers } from './bench.js'
-import { openWorld, type World } from './world.js'
+import { carriers } from './command-setup.js'
+import { openWorkerProcesses, type WorkerProcesses } from './worker-processes.js'
 
 /** The first attempt never ends, has hard children, and writes as long as it lives; a later one says so and ends. */
 const hard = (more: string) => `---
@@ -19,29 +19,32 @@ const script = `if [ "$BELLWETHER_ATTEMPT" = 1 ]; then
   while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done
 fi
 echo "$BELLWETHER_ATTEMPT" >> "$BELLWETHER_AGENT"
-grep -q "This is attempt $BELLWETHER_ATTEMPT" && echo "attempt $BELLWETHER_ATTEMPT was told"
+grep -q "This is attempt $BELLWETHER_ATTEMPT" && echo "attempt $BELLWETHER_ATTEMPT is noted"
 `
 
 /** A project of its own for each test, so that they can wait at the same time. No PMO is needed: workers take over from workers. */
-async function openOwn(later: (tidyUp: () => Promise<void>) => void, agents: readonly string[]): Promise<World> {
+async function openOwn(
+  later: (tidyUp: () => Promise<void>) => void,
+  agents: readonly string[],
+): Promise<WorkerProcesses> {
   const files = agents.map((name) => [name, hard(name === 'careful' ? 'on_takeover: fail' : '')])
-  const world = await openWorld(Object.fromEntries(files) as Record<string, string>)
-  later(() => world.stop())
-  await world.write('hard.sh', script)
-  return world
+  const processes = await openWorkerProcesses(Object.fromEntries(files) as Record<string, string>)
+  later(() => processes.stop())
+  await processes.write('hard.sh', script)
+  return processes
 }
 
 /** A turn of this agent with all of its processes, on this worker. */
-async function thinking(world: World, agentId: string, worker: Cli): Promise<string> {
-  const turn = await world.begin(agentId)
+async function thinking(processes: WorkerProcesses, agentId: string, worker: Cli): Promise<string> {
+  const turn = await processes.begin(agentId)
   await until('its processes run', async () => (carriers(turn).length >= 6 ? true : undefined), 20_000)
-  expect((await world.turn(turn)).claimed_by).toBe((await worker.ready())['worker_id'])
+  expect((await processes.turn(turn)).claimed_by).toBe((await worker.ready())['worker_id'])
   return turn
 }
 
-/** Whoever took over began after the last sign of the first attempt. */
-function expectNoOverlap(world: World, agentId: string): void {
-  const signs = world.read(`work/${agentId}`).trim().split('\n')
+/** The takeover began after the last sign of the first attempt. */
+function expectNoOverlap(processes: WorkerProcesses, agentId: string): void {
+  const signs = processes.read(`work/${agentId}`).trim().split('\n')
   expect(signs[0]).toBe('1')
   expect(signs.indexOf('2')).toBe(signs.length - 1)
 }
@@ -50,14 +53,18 @@ it.concurrent(
   '[T1.6] [W2.1] a worker killed with SIGKILL leaves no process, and its turn ends once by another',
   { timeout: 90_000 },
   async ({ onTestFinished }) => {
-    const world = await openOwn(onTestFinished, ['killed'])
-    const worker = await world.add('worker')
-    const turn = await thinking(world, 'killed', worker)
+    const processes = await openOwn(onTestFinished, ['killed'])
+    const worker = await processes.add('worker')
+    const turn = await thinking(processes, 'killed', worker)
     worker.signal('SIGKILL')
     await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
-    await world.add('worker').then(async (heir) => {
-      expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
-      expectNoOverlap(world, 'killed')
+    await processes.add('worker').then(async (heir) => {
+      expect(await processes.ended(turn)).toMatchObject({
+        outcome: 'success',
+        text: 'attempt 2 is noted',
+        task_events: 1,
+      })
+      expectNoOverlap(processes, 'killed')
       heir.signal('SIGKILL')
       await heir.ended
     })
@@ -69,15 +76,19 @@ it.concurrent(
   '[T1.2] [T1.6] [W2.1] a worker that is frozen has lost its processes before another takes its turns',
   { timeout: 90_000 },
   async ({ onTestFinished }) => {
-    const world = await openOwn(onTestFinished, ['frozen', 'careful'])
-    const frozen = await world.add('worker')
-    const turn = await thinking(world, 'frozen', frozen)
-    const careful = await thinking(world, 'careful', frozen)
-    const heir = await world.add('worker')
+    const processes = await openOwn(onTestFinished, ['frozen', 'careful'])
+    const frozen = await processes.add('worker')
+    const turn = await thinking(processes, 'frozen', frozen)
+    const careful = await thinking(processes, 'careful', frozen)
+    const heir = await processes.add('worker')
     frozen.signal('SIGSTOP')
-    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
-    expectNoOverlap(world, 'frozen')
-    expect(await world.ended(careful)).toMatchObject({
+    expect(await processes.ended(turn)).toMatchObject({
+      outcome: 'success',
+      text: 'attempt 2 is noted',
+      task_events: 1,
+    })
+    expectNoOverlap(processes, 'frozen')
+    expect(await processes.ended(careful)).toMatchObject({
       outcome: 'failed',
       error: 'effects_unknown',
       text: expect.stringContaining('unknown: reconcile first'),
@@ -87,7 +98,7 @@ it.concurrent(
     frozen.signal('SIGTERM')
     expect(await frozen.ended).toBe(0)
     expect([...carriers(turn), ...carriers(careful)]).toEqual([])
-    expect(await world.turn(turn)).toMatchObject({ task_events: 1 })
+    expect(await processes.turn(turn)).toMatchObject({ task_events: 1 })
     heir.signal('SIGTERM')
     expect(await heir.ended).toBe(0)
   },
@@ -97,19 +108,23 @@ it.concurrent(
   'a guardian killed with SIGKILL is replaced, and its heir guards as well',
   { timeout: 90_000 },
   async ({ onTestFinished }) => {
-    const world = await openOwn(onTestFinished, ['orphan'])
-    const worker = await world.add('worker')
-    const turn = await thinking(world, 'orphan', worker)
-    const first = world.guardianOf(worker)!
+    const processes = await openOwn(onTestFinished, ['orphan'])
+    const worker = await processes.add('worker')
+    const turn = await thinking(processes, 'orphan', worker)
+    const first = processes.guardianOf(worker)!
     process.kill(first, 'SIGKILL')
-    const told = () => worker.stderr().includes('a new guardian has taken over')
-    await until('there is another', async () => told() || undefined)
-    expect(world.guardianOf(worker)).not.toBe(first)
+    const replaced = () => worker.stderr().includes('a new guardian has taken over')
+    await until('another guardian runs', async () => replaced() || undefined)
+    expect(processes.guardianOf(worker)).not.toBe(first)
     expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
     worker.signal('SIGKILL')
     await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 5_000)
-    const heir = await world.add('worker')
-    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
+    const heir = await processes.add('worker')
+    expect(await processes.ended(turn)).toMatchObject({
+      outcome: 'success',
+      text: 'attempt 2 is noted',
+      task_events: 1,
+    })
     heir.signal('SIGKILL')
     await heir.ended
   },
@@ -119,18 +134,22 @@ it.concurrent(
   'what a worker and its guardian left, killed together, is ended by the next worker on the machine',
   { timeout: 90_000 },
   async ({ onTestFinished }) => {
-    const world = await openOwn(onTestFinished, ['unguarded'])
-    const worker = await world.add('worker')
-    const turn = await thinking(world, 'unguarded', worker)
+    const processes = await openOwn(onTestFinished, ['unguarded'])
+    const worker = await processes.add('worker')
+    const turn = await thinking(processes, 'unguarded', worker)
     worker.signal('SIGSTOP')
-    process.kill(world.guardianOf(worker)!, 'SIGKILL')
+    process.kill(processes.guardianOf(worker)!, 'SIGKILL')
     worker.signal('SIGKILL')
     await worker.ended
     expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
-    const heir = await world.add('worker')
+    const heir = await processes.add('worker')
     expect(carriers(turn)).toEqual([])
     expect(heir.stderr()).toContain('ended orphaned processes of dead workers')
-    expect(await world.ended(turn)).toMatchObject({ outcome: 'success', text: 'attempt 2 was told', task_events: 1 })
-    expectNoOverlap(world, 'unguarded')
+    expect(await processes.ended(turn)).toMatchObject({
+      outcome: 'success',
+      text: 'attempt 2 is noted',
+      task_events: 1,
+    })
+    expectNoOverlap(processes, 'unguarded')
   },
 )

@@ -51,7 +51,7 @@ const answer = async (agentId: string) => {
   return action === undefined ? undefined : 'deliver' in action && 'text' in action.deliver ? action.deliver.text : ''
 }
 
-it('agents come from files, change with them, and retire when the file is gone for good', async () => {
+it('adds agents from files, updates them, and retires them when their file is gone', async () => {
   await write('ann', agent('one'))
   await roster.step()
   expect(await row('ann')).toMatchObject({
@@ -81,7 +81,7 @@ it('agents come from files, change with them, and retire when the file is gone f
   })
 })
 
-it('a bad file is told once and leaves the last good version working', async () => {
+it('reports an invalid file once, and keeps the last valid version', async () => {
   await write('bob', agent('good'))
   await roster.step()
   await write('bob', agent('worse', 'cwdd: x\n'))
@@ -94,12 +94,12 @@ it('a bad file is told once and leaves the last good version working', async () 
     'good',
     'active',
   ])
-  await write('bob', agent('mended'))
+  await write('bob', agent('fixed'))
   await roster.step()
-  expect(await answer('bob')).toBe('mended')
+  expect(await answer('bob')).toBe('fixed')
 })
 
-it('a file that was bad from the start has an agent that says why it cannot work', async () => {
+it('gives an agent whose file was never valid turns that fail with the problem', async () => {
   await write('cid', 'no front matter')
   await write('dee', '---\nexecutor: person\n---\n')
   await roster.step()
@@ -108,7 +108,7 @@ it('a file that was bad from the start has an agent that says why it cannot work
   expect(roster.agent({ ...turnOf('dee'), projectId: 'another' })).toBeUndefined()
 })
 
-it('only agents that this folder brought are retired, also after a restart', async () => {
+it('retires only agents of this folder, also after a restart', async () => {
   await t.agents('made-by-hand')
   await write('eve', agent('one'))
   await write('fay', agent('one'))
@@ -128,7 +128,7 @@ it('only agents that this folder brought are retired, also after a restart', asy
   ])
 })
 
-it('a folder that cannot be read forgets nothing', async () => {
+it('removes no agent if the folder cannot be read', async () => {
   await write('gil', agent('one'))
   await roster.step()
   await rename(folder, `${folder}-away`)
@@ -138,7 +138,7 @@ it('a folder that cannot be read forgets nothing', async () => {
   await rm(`${folder}-away`, { recursive: true })
 })
 
-it('a change wakes who listens, once for changes that come together', async () => {
+it('wakes the listener once for changes that come together', async () => {
   const wake = makeWake(systemClock)
   let calls = 0
   const watching = watchFolder(

@@ -5,62 +5,66 @@ import type { Batch } from '../../src/kernel/reads/batches.js'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
 import { cloneOriginsOf } from '../../src/worker/clone-origin.js'
 import { openWorker } from '../../src/worker/worker.js'
-import { openWorld, project as folderProject, type World } from '../executors/world.js'
+import { openWorkerProcesses, project as folderProject, type WorkerProcesses } from '../executors/worker-processes.js'
 import { batchOf, join } from '../support/forks.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-describe('a file agent', () => {
-  let world: World
+describe('a clone of a file agent', () => {
+  let processes: WorkerProcesses
   beforeAll(async () => {
-    world = await openWorld({
+    processes = await openWorkerProcesses({
       scribe:
         '---\ncommand: [/bin/sh, -c, "cat >/dev/null; echo written by $BELLWETHER_AGENT"]\ncwd: work\n---\nWrite.\n',
     })
-    await Promise.all([world.add('worker'), world.add('pmo')])
+    await Promise.all([processes.add('worker'), processes.add('pmo')])
   })
-  afterAll(() => world.stop())
+  afterAll(() => processes.stop())
 
-  it('is new, a copy, or a copy of a copy: each is done by its file', { timeout: 90_000 }, async () => {
-    const joined = (batchId: string) =>
-      until(
-        'the batch is done',
-        async () => {
-          const batch = await world.kernel.readBatch(folderProject, batchId)
-          return batch === undefined || batch.status === 'open' ? undefined : batch
-        },
-        40_000,
-      )
-    const task = (targetStrategy: 'new' | 'clone' | 'reuse', targetRef: string) => ({
-      targetStrategy,
-      targetRef,
-      instruction: 'do it',
-    })
-    const tasks = [task('new', 'scribe'), task('clone', 'scribe'), task('reuse', 'scribe')]
-    const first = await joined((await world.kernel.fork({ projectId: folderProject, tasks })).batchId)
-    expect(texts(first)).toEqual([
-      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
-      expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
-      'written by scribe',
-    ])
-    const copy = task('clone', first.tasks[1]!.agent_id!)
-    const second = await joined((await world.kernel.fork({ projectId: folderProject, tasks: [copy] })).batchId)
-    expect(texts(second)).toEqual([expect.stringMatching(/^written by scribe-[0-9a-f-]{36}-[0-9a-f-]{36}$/)])
-  })
+  it(
+    'is run by the file of its origin: a new agent, a clone, and a clone of a clone',
+    { timeout: 90_000 },
+    async () => {
+      const joined = (batchId: string) =>
+        until(
+          'the batch is done',
+          async () => {
+            const batch = await processes.kernel.readBatch(folderProject, batchId)
+            return batch === undefined || batch.status === 'open' ? undefined : batch
+          },
+          40_000,
+        )
+      const task = (targetStrategy: 'new' | 'clone' | 'reuse', targetRef: string) => ({
+        targetStrategy,
+        targetRef,
+        instruction: 'do it',
+      })
+      const tasks = [task('new', 'scribe'), task('clone', 'scribe'), task('reuse', 'scribe')]
+      const first = await joined((await processes.kernel.fork({ projectId: folderProject, tasks })).batchId)
+      expect(texts(first)).toEqual([
+        expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+        expect.stringMatching(/^written by scribe-[0-9a-f-]{36}$/),
+        'written by scribe',
+      ])
+      const copy = task('clone', first.tasks[1]!.agent_id!)
+      const second = await joined((await processes.kernel.fork({ projectId: folderProject, tasks: [copy] })).batchId)
+      expect(texts(second)).toEqual([expect.stringMatching(/^written by scribe-[0-9a-f-]{36}-[0-9a-f-]{36}$/)])
+    },
+  )
 })
 
 const texts = (batch: Batch) =>
   batch.tasks.map(({ content, outcome }) => (content as { text?: string } | null)?.text ?? outcome)
 
-describe('a function agent', () => {
+describe('a clone of a function agent', () => {
   let t: TestKernel
   beforeAll(async () => {
     t = await testKernel()
   })
   afterAll(() => t.drop())
 
-  it('is a copy, or new of its profile: each is done by its function, and a stranger by none', async () => {
+  it('is run by the function of its origin or profile, and an unknown agent by none', async () => {
     await t.kernel.putProfile({ projectId: project, profileId: 'kind', name: 'kind', workerTarget: target })
     await t.kernel.putAgents([
       { projectId: project, agentId: 'greeter', workerTarget: target },
@@ -102,12 +106,12 @@ describe('a function agent', () => {
   })
 })
 
-describe('whom an agent comes from', () => {
+describe('cloneOriginsOf', () => {
   const [one, two] = ['018f0000-0000-7000-8000-000000000001', '018f0000-0000-7000-8000-000000000002']
   const turn = (agentId: string, agentTurnId: string, target_ref?: unknown) =>
     ({ agentId, agentTurnId, payload: { target_ref } }) as Pick<ClaimedTurn, 'agentId' | 'agentTurnId' | 'payload'>
 
-  it('is read from its name and its turn together, and a payload that lies names nobody', () => {
+  it('reads the origin from agent id and turn id, and ignores a forged payload', () => {
     expect(cloneOriginsOf(turn(`ann-${one}`, one, 'ann'))).toEqual(['ann'])
     expect(cloneOriginsOf(turn(`ann-${one}-${two}`, two, `ann-${one}`))).toEqual([`ann-${one}`, 'ann'])
     expect(cloneOriginsOf(turn('bob', one, 'ann'))).toEqual([])

@@ -5,21 +5,21 @@ import { startCounter, type Counter } from '../support/counter.js'
 import { fakeMcp } from '../support/fake-mcp.js'
 import { programOf, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
-import { inCode, openToolWorld, type ToolWorld } from './world.js'
+import { codeDefinitions, openToolProcesses, type ToolProcesses } from './tool-processes.js'
 
 let counter: Counter
-let world: ToolWorld
-let servers: ToolWorld
+let processes: ToolProcesses
+let servers: ToolProcesses
 beforeAll(async () => {
   counter = await startCounter()
   const tool = { description: 'counts', url: counter.url, allow_private: true, timeout_seconds: 3 }
   const declared = { tools: { once: tool, free: { ...tool, idempotent: true } } }
   const mcp = { command: process.execPath, args: [...programOf(fakeMcp), 'stdio'] }
-  world = await openToolWorld({ 'tools.json': declared })
-  servers = await openToolWorld({ 'tools.json': declared, 'mcp.json': { mcpServers: { fake: mcp } } })
+  processes = await openToolProcesses({ 'tools.json': declared })
+  servers = await openToolProcesses({ 'tools.json': declared, 'mcp.json': { mcpServers: { fake: mcp } } })
 })
 afterAll(async () => {
-  await Promise.all([world.stop(), servers.stop()])
+  await Promise.all([processes.stop(), servers.stop()])
   await counter.stop()
 })
 
@@ -29,23 +29,23 @@ interface Wait {
   readonly tool_name: string
   readonly started_by: string | null
 }
-const waits = (where: string, ...values: unknown[]) => waitsIn(world, where, ...values)
-const waitsIn = ({ db }: ToolWorld, where: string, ...values: unknown[]) =>
+const waits = (where: string, ...values: unknown[]) => waitsIn(processes, where, ...values)
+const waitsIn = ({ db }: ToolProcesses, where: string, ...values: unknown[]) =>
   db.query<Wait>({ text: `select * from state.turn_waiting_tools where ${where}`, values })
 
 it(
-  '[T8.2] hosts killed with SIGKILL in the middle of calls: what must not be repeated ran once at most, what may be ran and was told',
+  '[T8.2] if hosts are killed with SIGKILL during calls, non-idempotent calls run at most once and idempotent calls succeed',
   { timeout: 180_000 },
   async () => {
-    const crew = new Map<string, Cli>()
-    const hire = async () => {
-      const cli = await world.add('worker')
-      crew.set(String((await cli.ready())['worker_id']), cli)
+    const workers = new Map<string, Cli>()
+    const addWorker = async () => {
+      const cli = await processes.add('worker')
+      workers.set(String((await cli.ready())['worker_id']), cli)
     }
-    await Promise.all([hire(), hire()])
+    await Promise.all([addWorker(), addWorker()])
     const turns: string[] = []
     const ask = async () => {
-      const begun = Array.from({ length: 6 }, () => world.begin({ tool: 'once' }, { tool: 'free' }))
+      const begun = Array.from({ length: 6 }, () => processes.begin({ tool: 'once' }, { tool: 'free' }))
       turns.push(...(await Promise.all(begun)))
     }
 
@@ -53,14 +53,14 @@ it(
     async function killOneAtWork(tool: string): Promise<string> {
       const { id, victim } = await until('a call is in the middle', async () => {
         for (const one of await waits("tool_name = $1 and wait_status = 'waiting' and started_by is not null", tool)) {
-          const busy = crew.get(one.started_by!)
+          const busy = workers.get(one.started_by!)
           if (counter.pending.has(one.tool_call_id) && busy?.alive() === true)
             return { id: one.tool_call_id, victim: busy }
         }
         return undefined
       })
       victim.signal('SIGKILL')
-      await Promise.all([victim.ended, hire()])
+      await Promise.all([victim.ended, addWorker()])
       return id
     }
     const cut: string[] = []
@@ -70,20 +70,20 @@ it(
       await begun
     }
 
-    const told = new Map<string, Readonly<Record<string, string>>>()
-    for (const turn of turns) told.set(turn, await world.ended(turn, 90_000))
+    const results = new Map<string, Readonly<Record<string, string>>>()
+    for (const turn of turns) results.set(turn, await processes.ended(turn, 90_000))
     const all = await waits('true')
     expect(all).toHaveLength(48)
     const wrong = all.filter(({ agent_turn_id, tool_call_id, tool_name }) => {
       const count = counter.counts.get(tool_call_id) ?? 0
-      const said = told.get(agent_turn_id)?.[tool_name]
-      if (tool_name === 'free') return said !== 'success' || count < 1
-      return said === 'success' ? count !== 1 : said !== 'tool_timeout' || count > 1
+      const result = results.get(agent_turn_id)?.[tool_name]
+      if (tool_name === 'free') return result !== 'success' || count < 1
+      return result === 'success' ? count !== 1 : result !== 'tool_timeout' || count > 1
     })
     expect(wrong).toEqual([])
-    // Those that were cut in the middle: the one kind is unknown, the other was done again.
-    const saidOf = (id: string) => all.find((one) => one.tool_call_id === id)!
-    expect(cut.map((id) => told.get(saidOf(id).agent_turn_id)?.[saidOf(id).tool_name])).toEqual([
+    // The interrupted calls: the non-idempotent ones are unknown, the idempotent ones were repeated.
+    const waitOf = (id: string) => all.find((one) => one.tool_call_id === id)!
+    expect(cut.map((id) => results.get(waitOf(id).agent_turn_id)?.[waitOf(id).tool_name])).toEqual([
       'tool_timeout',
       'success',
       'tool_timeout',
@@ -93,16 +93,16 @@ it(
     expect([counts[0], counts[2]]).toEqual([1, 1])
     // Done again once, or more often where its heir was slow and taken for dead itself.
     expect(Math.min(counts[1]!, counts[3]!)).toBeGreaterThanOrEqual(2)
-    for (const cli of crew.values()) cli.signal('SIGTERM')
-    await Promise.all([...crew.values()].map((cli) => cli.ended))
+    for (const cli of workers.values()) cli.signal('SIGTERM')
+    await Promise.all([...workers.values()].map((cli) => cli.ended))
   },
 )
 
 it(
-  'a worker runs its functions and the tools of its MCP servers; killed with SIGKILL it leaves no process of theirs',
+  'a worker runs function and MCP tools, and leaves no server process after SIGKILL',
   { timeout: 90_000 },
   async () => {
-    expect(inCode).toEqual({ agents: ['*'], tools: ['double'] })
+    expect(codeDefinitions).toEqual({ agents: ['*'], tools: ['double'] })
     const worker = await servers.add('worker')
     const turn = await servers.begin(
       { tool: 'fake__echo', args: { text: 'x' } },
@@ -116,31 +116,27 @@ it(
       fake__breed: 'success',
       double: 'success',
     })
-    const family = () => readProcesses().filter((one) => one.token?.includes(`.${worker.pid}.`) ?? false)
-    expect(family().length).toBeGreaterThanOrEqual(2)
+    const serverProcesses = () => readProcesses().filter((one) => one.token?.includes(`.${worker.pid}.`) ?? false)
+    expect(serverProcesses().length).toBeGreaterThanOrEqual(2)
     worker.signal('SIGKILL')
-    await until('nothing is left', async () => family().length === 0 || undefined, 10_000)
+    await until('nothing is left', async () => serverProcesses().length === 0 || undefined, 10_000)
   },
 )
 
-it(
-  'a worker that is told to stop takes its MCP servers along and leaves no call half reported',
-  { timeout: 90_000 },
-  async () => {
-    const worker = await servers.add('worker')
-    const turn = await servers.begin({ tool: 'once' })
-    const [wait] = await until('it is at work', async () => {
-      const rows = await waitsIn(servers, 'agent_turn_id = $1 and started_by is not null', turn)
-      return rows.length > 0 && counter.pending.has(rows[0]!.tool_call_id) ? rows : undefined
-    })
-    worker.signal('SIGTERM')
-    expect(await worker.ended).toBe(0)
-    expect(readProcesses().filter((one) => one.token?.includes(`.${worker.pid}.`) ?? false)).toEqual([])
-    const rows = await servers.db.query({
-      text: "select from state.agent_inbox where correlation_id = $1 and message_type = 'tool_result'",
-      values: [wait!.tool_call_id],
-    })
-    expect(rows).toHaveLength(1)
-    expect(counter.counts.get(wait!.tool_call_id)).toBe(1)
-  },
-)
+it('a worker that gets SIGTERM ends its MCP servers and reports every call', { timeout: 90_000 }, async () => {
+  const worker = await servers.add('worker')
+  const turn = await servers.begin({ tool: 'once' })
+  const [wait] = await until('it is at work', async () => {
+    const rows = await waitsIn(servers, 'agent_turn_id = $1 and started_by is not null', turn)
+    return rows.length > 0 && counter.pending.has(rows[0]!.tool_call_id) ? rows : undefined
+  })
+  worker.signal('SIGTERM')
+  expect(await worker.ended).toBe(0)
+  expect(readProcesses().filter((one) => one.token?.includes(`.${worker.pid}.`) ?? false)).toEqual([])
+  const rows = await servers.db.query({
+    text: "select from state.agent_inbox where correlation_id = $1 and message_type = 'tool_result'",
+    values: [wait!.tool_call_id],
+  })
+  expect(rows).toHaveLength(1)
+  expect(counter.counts.get(wait!.tool_call_id)).toBe(1)
+})

@@ -49,12 +49,12 @@ it('restarts an idempotent call of a silent host on another host, and resends it
   await early.close(0)
   expect(await resent()).toBe(0)
   await fixture.t.advance(15)
-  // Another's beat is no sign of life.
+  // A beat of another host does not count.
   expect(await fixture.t.kernel.beatTools(project, ids, 'someone-else')).toEqual(new Set(ids))
   expect(await resent()).toBe(1)
   await fixture.hosting([again])
   expect(await fixture.resultsOf(turn)).toMatchObject([{ status: 'success', result: 'again' }])
-  // The dead one comes back: it is told that the call is not its own any more.
+  // The dead host comes back: its beat returns the call as lost.
   expect(await fixture.t.kernel.beatTools(project, ids, 'dead-host')).toEqual(new Set(ids))
 })
 
@@ -153,11 +153,11 @@ it('runs a tool once and reports it although the database fails during claim and
   const away = () => new Retryable('the database is away', { code: 'database_away' })
   const kernel: Partial<Kernel> = {
     async startTool(...args) {
-      // A beat in between is no judgement on what is not yet claimed.
+      // A beat in between must not cancel a call that is not claimed yet.
       await opened.host?.beat()
       const answer = await fixture.t.kernel.startTool(...args)
       claims += 1
-      // In doubt: it was done, and nobody said so.
+      // In doubt: the claim succeeded, but the caller got an error.
       if (claims < 3) throw away()
       return answer
     },

@@ -83,7 +83,7 @@ it('runs a call on exactly one of many hosts, and not again after a restart', as
       turn.agentTurnId,
     )
   expect((await rows()).length).toBeGreaterThan(0)
-  // The receipts are there, and nobody has applied them: neither a repeated command nor the same name starts a call again.
+  // The receipts exist but are not applied yet: neither a repeated command nor the same host name starts a call again.
   for (const id of ids)
     for (const { started_by } of await rows())
       expect(await fixture.t.kernel.startTool(project, id, started_by)).toMatchObject({ what: 'gone' })

@@ -118,7 +118,7 @@ export function readAgentFile(file: string, text: string): AgentFileResult {
         ...settings,
         executor: executor!,
         worker_target: settings.worker_target ?? defaultTarget,
-        // The turn outlives all waits for people, so that it can report itself that nobody answered.
+        // The turn outlives all waits for people, so that it can report itself that no one answered.
         ...(executor === 'person' && settings.turn_deadline_seconds === undefined
           ? { turn_deadline_seconds: Math.min(yearSeconds, defaultDeadlineSeconds(settings)) }
           : {}),

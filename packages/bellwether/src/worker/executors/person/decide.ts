@@ -30,7 +30,7 @@ export interface Situation {
 
 // Ask the next person after three rejected answers.
 const answersMax = 3
-// Nobody can answer a question in less time.
+// Too short for a person to read and answer a question.
 const leastSeconds = 1
 
 export function decide(situation: Situation): Next {
@@ -86,7 +86,7 @@ function taskOf({ answer }: Ask): { readonly status?: string; readonly error?: s
 }
 
 function noAnswer(situation: Situation, more = ''): Next {
-  const text = ['Nobody answered.', reportOf(situation), more].filter((part) => part !== '').join('\n\n')
+  const text = ['No one answered.', reportOf(situation), more].filter((part) => part !== '').join('\n\n')
   return { what: 'end', action: { deliver: { text }, status: 'failed', error: 'nobody_answered' } }
 }
 

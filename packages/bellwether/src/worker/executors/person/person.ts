@@ -1,6 +1,6 @@
 /**
  * The `person` executor: the turn asks people, one after the other, and ends with the first accepted answer, with a fallback agent's
- * answer, or with a report that nobody answered. All state is in the cards and every wait has a deadline. If a worker dies, the next
+ * answer, or with a report that no one answered. All state is in the cards and every wait has a deadline. If a worker dies, the next
  * one neither repeats a question nor loses an answer.
  */
 import { defined } from '@bellwether/base'

@@ -1,4 +1,4 @@
-/** Real workers on a real database, in a project folder with declared tools; their agents only call them. Always: `stop` ends them all. */
+/** Test set-up: real workers on a real database, in a project folder with declared tools that their agents call. `stop` kills them all. */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock, systemRandom } from '@bellwether/base'
@@ -15,7 +15,7 @@ import { quietLog } from '../support/quiet-log.js'
 import agents, { toolAgents, tools } from '../support/tool-agents.js'
 import { until } from '../support/until.js'
 
-/** A host that is silent for 3 s is taken for dead. */
+/** A host that is silent for 3 s counts as dead. */
 const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '3',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
@@ -29,23 +29,23 @@ const timings: Readonly<Record<string, string>> = {
 }
 
 export const project = 'default'
-/** What the workers of this world have in code. */
-export const inCode = { agents: Object.keys(agents), tools: tools.map((tool) => tool.name) }
+/** The agents and tools that the workers define in code. */
+export const codeDefinitions = { agents: Object.keys(agents), tools: tools.map((tool) => tool.name) }
 
-export interface ToolWorld {
+export interface ToolProcesses {
   readonly db: Database
   readonly kernel: Kernel
   readonly bell: Bell
   readonly folder: string
   add(role: 'worker' | 'pmo'): Promise<Cli>
-  /** A turn of a new agent that calls these tools; answers its id. */
+  /** Starts a turn of a new agent that calls these tools; returns its id. */
   begin(...calls: { tool: string; args?: object }[]): Promise<string>
-  /** What each tool said, by its name. */
+  /** The result of each tool, by its name. */
   ended(agentTurnId: string, withinMs?: number): Promise<Readonly<Record<string, string>>>
   stop(): Promise<void>
 }
 
-export async function openToolWorld(files: Readonly<Record<string, object>>, natsUrl = ''): Promise<ToolWorld> {
+export async function openToolProcesses(files: Readonly<Record<string, object>>, natsUrl = ''): Promise<ToolProcesses> {
   const { url, db, drop } = await freshDatabase()
   await migrate(db)
   const folder = await testFolder()
@@ -56,7 +56,7 @@ export async function openToolWorld(files: Readonly<Record<string, object>>, nat
   const kernel = openKernel({ db, bell, ids })
   const settings = { ...timings, DATABASE__URL: url, NATS__URL: natsUrl }
   const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [`BELLWETHER__${name}`, value]))
-  const crew: Cli[] = []
+  const children: Cli[] = []
   return {
     db,
     kernel,
@@ -65,7 +65,7 @@ export async function openToolWorld(files: Readonly<Record<string, object>>, nat
     async add(role) {
       const words = role === 'worker' ? ['--target', 'default', '--agents', toolAgents] : []
       const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env })
-      crew.push(cli)
+      children.push(cli)
       await cli.ready()
       return cli
     },
@@ -91,8 +91,8 @@ export async function openToolWorld(files: Readonly<Record<string, object>>, nat
         withinMs,
       ),
     async stop() {
-      for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
-      await Promise.all(crew.map((cli) => cli.ended))
+      for (const cli of children.filter((one) => one.alive())) cli.signal('SIGKILL')
+      await Promise.all(children.map((cli) => cli.ended))
       await bell.close()
       await drop()
       await rm(folder, { recursive: true, force: true })

@@ -1,6 +1,6 @@
 /**
- * A worker with a command executor in this process, on a real kernel: it is stepped and beaten by hand, and its programs are
- * real ones with a real guardian. Always: `close` ends whatever a test left running.
+ * Test set-up: a worker with a command executor in this process, on a real kernel. Tests call its steps and beats; programs and
+ * guardian are real processes. `close` kills everything that a test left running.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -25,7 +25,7 @@ const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 export const guardianProgram = ['--import', tsx, main]
 export const fake = (name: string) => fileURLToPath(new URL(`./fakes/${name}.mjs`, import.meta.url))
 
-export interface Bench {
+export interface CommandSetup {
   readonly t: TestKernel
   readonly folder: string
   readonly guardian: Guardian
@@ -57,7 +57,7 @@ export interface Ended extends InboxRow {
 export const carriers = (agentTurnId: string) =>
   readProcesses().filter((one) => one.token?.includes(agentTurnId) ?? false)
 
-export interface BenchOptions {
+export interface CommandSetupOptions {
   readonly ttlMs?: number
   readonly graceMs?: number
   readonly log?: Log
@@ -65,13 +65,13 @@ export interface BenchOptions {
   readonly program?: readonly string[]
 }
 
-export async function openBench({
+export async function openCommandSetup({
   ttlMs = 60_000,
   graceMs = 200,
   log = quietLog,
   installation = 'bench',
   program = guardianProgram,
-}: BenchOptions = {}): Promise<Bench> {
+}: CommandSetupOptions = {}): Promise<CommandSetup> {
   const t = await testKernel()
   const folder = await testFolder()
   await mkdir(join(folder, 'work'))
@@ -107,7 +107,7 @@ export async function openBench({
   })
   const turns: string[] = []
 
-  const begin: Bench['begin'] = async (spec, more = {}, afterClaim, fault) => {
+  const begin: CommandSetup['begin'] = async (spec, more = {}, afterClaim, fault) => {
     const agentId = `agent-${turns.length + 1}`
     specs.set(agentId, { instructions: '', ...spec })
     await t.agents(agentId)

@@ -1,4 +1,4 @@
-/** Real workers and a PMO on a real database, in a project folder with agent files. Always: `stop` ends them and their turns' processes. */
+/** Test set-up: real workers and a PMO on a real database, in a project folder with agent files. `stop` kills them and the processes of their turns. */
 import { readFileSync } from 'node:fs'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ import { runCli, type Cli } from '../support/process.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-/** A beat vouches for 3 s, TERM takes at most 0.75 s, and another worker takes over after 5 s. */
+/** The guardian waits 3 s for a beat, SIGTERM gets at most 0.75 s, and another worker takes over after 5 s. */
 const timings: Readonly<Record<string, string>> = {
   WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: '5',
   WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
@@ -40,7 +40,7 @@ export interface Turn {
   readonly task_events: number
 }
 
-export interface World {
+export interface WorkerProcesses {
   readonly kernel: Kernel
   readonly folder: string
   write(name: string, text: string): Promise<void>
@@ -54,7 +54,7 @@ export interface World {
   stop(): Promise<void>
 }
 
-export async function openWorld(agents: Readonly<Record<string, string>>): Promise<World> {
+export async function openWorkerProcesses(agents: Readonly<Record<string, string>>): Promise<WorkerProcesses> {
   const { url, db, drop } = await freshDatabase()
   await migrate(db)
   const folder = await testFolder()
@@ -67,7 +67,7 @@ export async function openWorld(agents: Readonly<Record<string, string>>): Promi
   const env = Object.fromEntries(
     Object.entries({ ...timings, DATABASE__URL: url }).map(([name, value]) => [`BELLWETHER__${name}`, value]),
   )
-  const crew: Cli[] = []
+  const children: Cli[] = []
   const turns: string[] = []
 
   async function turn(agentTurnId: string): Promise<Turn> {
@@ -88,7 +88,7 @@ export async function openWorld(agents: Readonly<Record<string, string>>): Promi
     async add(role) {
       const words = role === 'worker' ? ['--target', 'default', '--project', project] : []
       const cli = runCli([role, ...words, '--json', '--parent-pipe'], { cwd: folder, env })
-      crew.push(cli)
+      children.push(cli)
       await cli.ready()
       return cli
     },
@@ -110,8 +110,8 @@ export async function openWorld(agents: Readonly<Record<string, string>>): Promi
     guardianOf: (worker) =>
       readProcesses().find((one) => one.parent === worker.pid && !one.zombie && isGuardian(one.pid))?.pid,
     async stop() {
-      for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
-      await Promise.all(crew.map((cli) => cli.ended))
+      for (const cli of children.filter((one) => one.alive())) cli.signal('SIGKILL')
+      await Promise.all(children.map((cli) => cli.ended))
       await killTree({ clock: systemClock, graceMs: 0, wanted: (token) => turns.some((id) => token.includes(id)) })
       await bell.close()
       await drop()
@@ -124,6 +124,6 @@ function isGuardian(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('guardian-main')
   } catch {
-    return false // it has ended meanwhile
+    return false // the process has ended
   }
 }

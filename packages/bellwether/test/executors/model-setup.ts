@@ -1,6 +1,6 @@
 /**
- * A worker with a model executor in this process, on a real kernel, with tools that answer at once. It is stepped by hand. Always:
- * what a test does not name has no tools, no budget and short times.
+ * Test set-up: a worker with a model executor in this process, on a real kernel, with tools that return at once. Tests call its
+ * steps. By default there are no tools, no budget, and short timeouts.
  */
 import { systemClock } from '@bellwether/base'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
@@ -54,7 +54,7 @@ export interface Ended extends InboxRow {
   readonly taskEvents: number
 }
 
-export interface ModelBench {
+export interface ModelSetup {
   readonly t: TestKernel
   readonly worker: Worker
   readonly chunks: { readonly kind: string; readonly text: string }[]
@@ -75,7 +75,7 @@ export interface ModelBench {
   close(): Promise<void>
 }
 
-export interface ModelBenchOptions {
+export interface ModelSetupOptions {
   /** A kernel that outlives the bench; absent: one of its own. */
   readonly t?: TestKernel
   readonly env?: Readonly<Record<string, string>>
@@ -96,10 +96,10 @@ export const quick: RetryPolicy = {
 
 let benches = 0
 
-export async function openModelBench(options: ModelBenchOptions = {}): Promise<ModelBench> {
+export async function openModelSetup(options: ModelSetupOptions = {}): Promise<ModelSetup> {
   const { tools = {}, env = {} } = options
   const t = options.t ?? (await testKernel())
-  const chunks: ModelBench['chunks'] = []
+  const chunks: ModelSetup['chunks'] = []
   const ran: Record<string, number> = {}
   const scripts: Record<string, Script> = {}
   const specs = new Map<string, ModelSpec>()
@@ -127,12 +127,12 @@ export async function openModelBench(options: ModelBenchOptions = {}): Promise<M
     },
   }
   const worker = openWorker(workerOptions)
-  const crew = (benches += 1)
+  const workers = (benches += 1)
   let agents = 0
 
   async function begin(spec: Partial<ModelSpec>, more: Partial<NewTurn> = {}): Promise<string> {
     agents += 1
-    const agentId = more.agentId ?? `agent-${crew}-${agents}`
+    const agentId = more.agentId ?? `agent-${workers}-${agents}`
     specs.set(agentId, { model: 'openai/m', instructions: 'Be brief.', ...spec })
     await t.agents(agentId)
     const given = more.contextBoxId === undefined ? { instruction: 'do it' } : {}

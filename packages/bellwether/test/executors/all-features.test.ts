@@ -1,4 +1,4 @@
-/** One turn with everything in it, by real processes: tools, an MCP server, fifty children of which three fail, a person. */
+/** One turn that uses every feature, with real processes: tools, an MCP server, fifty children of which three fail, and a person. */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -33,7 +33,7 @@ command: [sh, -c, 'read -r _; grep -q "number 1[0-2] " && exit 7; echo done']
 You help.
 `
 
-/** What the model does, by how often it has spoken: the conversation is all that it knows. */
+/** The model's answers, in order; the model knows only the conversation. */
 const lines: readonly FakeAnswer[] = [
   { text: 'First I look around.', calls: ['north', 'east', 'west'].map((name) => ({ name, args: { of: 'here' } })) },
   { calls: [{ name: 'notes__echo', args: { text: 'remember the well' } }] },
@@ -52,7 +52,7 @@ const lines: readonly FakeAnswer[] = [
     ],
   },
   { calls: [{ name: 'ask_person', args: { question: 'Shall I go on?', choices: ['yes', 'no'] } }] },
-  { calls: [{ name: 'submit_result', args: { text: 'All is told.' } }] },
+  { calls: [{ name: 'submit_result', args: { text: 'All is done.' } }] },
 ]
 
 async function place() {
@@ -106,14 +106,14 @@ it(
       OPENAI_API_KEY: 'sk-test',
     }
     const run = (words: readonly string[]) => runCli([...words, '--json', '--parent-pipe'], { cwd: folder, env })
-    const crew = [run(['pmo']), run(['worker', '--target', 'default'])]
+    const workers = [run(['pmo']), run(['worker', '--target', 'default'])]
     onTestFinished(async () => {
-      for (const one of crew) one.signal('SIGKILL')
-      await Promise.all(crew.map((one) => one.ended))
+      for (const one of workers) one.signal('SIGKILL')
+      await Promise.all(workers.map((one) => one.ended))
       weather.close()
       await provider.close()
     })
-    for (const one of crew) await one.ready(60_000)
+    for (const one of workers) await one.ready(60_000)
 
     const { agentTurnId } = await kernel.enqueue({
       projectId: 'default',
@@ -141,7 +141,7 @@ it(
       })
       return row
     })
-    expect(turn).toMatchObject({ outcome: 'success', text: 'All is told.' })
+    expect(turn).toMatchObject({ outcome: 'success', text: 'All is done.' })
 
     // The cards tell it in order: what was thought, called and answered, each answer once.
     const cards = await db.query<{ type: string; name: string | null; result: unknown }>({
@@ -156,7 +156,7 @@ it(
     expect(answered).toHaveLength(called.length)
     expect(cards.at(-1)?.type).toBe('task.deliverable')
 
-    // Fifty children, three of them failed, told in the order of their tasks; all of one trace.
+    // Fifty results in task order, three of them failed, all in one trace.
     const traces = await db.query<{ outcome: string; trace: string; turns: number }>({
       text: `select i.outcome, split_part(i.traceparent, '-', 2) as trace, count(*)::int as turns from state.agent_inbox i
         where i.message_type = 'turn' and i.agent_id like 'hand-%' group by 1, 2 order by 1`,
@@ -167,8 +167,8 @@ it(
       { outcome: 'success', trace, turns: children - 3 },
     ])
     const joined = cards.find((card) => card.type === 'tool.result' && card.name === 'fork_join')?.result
-    const told = JSON.stringify(joined)
-    expect(told.match(/"status":"failed"/g)).toHaveLength(3)
+    const resultText = JSON.stringify(joined)
+    expect(resultText.match(/"status":"failed"/g)).toHaveLength(3)
     const steps = await db.query<{ steps: number }>({
       text: `select count(*)::int as steps from state.agent_steps where agent_turn_id = $1 and phase = 'model'`,
       values: [agentTurnId],
