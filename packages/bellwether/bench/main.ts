@@ -1,4 +1,4 @@
-/** `npm run bench -- NAME [--json] [--quick]`: progress on stderr, one JSON object on stdout, on one line with --json. */
+/** `npm run bench -- NAME [--json] [--quick]`: prints progress on stderr and one JSON object on stdout (one line with --json). */
 import { parseArgs } from 'node:util'
 import { benchBoard } from './board.js'
 import { benchTurns } from './turns.js'

@@ -1,8 +1,7 @@
 /**
- * `npm run soak -- [--seconds N] [--seed N] [--writers N] [--json]`: processes change a directory at full speed while its
- * sensors and server are killed, frozen and cut off; then the load stops, two complete audits pass, and the view is held
- * against the disk, entry by entry. Exits 1 when anything differs. The seed repeats what is tried; the machine decides how
- * it meets.
+ * `npm run soak -- [--seconds N] [--seed N] [--writers N] [--json]`: processes change a directory at full speed while the soak
+ * kills and freezes its sensors and server; then the load stops, two complete audits pass, and the soak compares the view with
+ * the disk, entry by entry. Exits with 1 if anything differs. The seed repeats the attempted steps, not their interleaving.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,7 +15,7 @@ import { programOf } from '../test/support/process.js'
 import { seededRandom } from '@bellwether/base'
 import { sensorIds, startSensor, troubleFor } from './soak/sensors.js'
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     seconds: { type: 'string', default: '60' },
     seed: { type: 'string', default: '1' },
@@ -24,28 +23,28 @@ const { values: given } = parseArgs({
     json: { type: 'boolean', default: false },
   },
 })
-const whole = (text: string, name: string): number => {
+const parseCount = (text: string, name: string): number => {
   if (/^\d+$/.test(text) && Number(text) >= 1) return Number(text)
-  process.stderr.write(`--${name} must be a whole number from 1\n`)
+  process.stderr.write(`--${name} must be a whole number, 1 or more\n`)
   process.exit(2)
 }
-const seconds = whole(given.seconds, 'seconds')
-const seed = whole(given.seed, 'seed')
-const writers = whole(given.writers, 'writers')
+const seconds = parseCount(options.seconds, 'seconds')
+const seed = parseCount(options.seed, 'seed')
+const writers = parseCount(options.writers, 'writers')
 
 const writer = fileURLToPath(new URL('soak/writer.ts', import.meta.url))
 const longAgo = 1_500_000_000
 const auditSeconds = 4
 const quietMaxMs = 90_000
 const shown = 20
-// All sensors together watch 120.
+// All sensors together watch 120 directories.
 const lateDirectories = 300
 const writerEndMs = 15_000
-// A short soak goes on until it has seen an overflow and killed an audit; a busy machine takes its time for that.
+// A short soak continues until it has seen an overflow and killed an auditor, which takes longer on a busy machine.
 const overtimeMs = 300_000
-// What evidence disagreed about is settled by one more look: the sensor hears of it at once.
+// Time for settling scans, which sensors receive at once.
 const settleMs = 5_000
-const tell = (line: string) => void process.stderr.write(`${line}\n`)
+const progress = (line: string) => void process.stderr.write(`${line}\n`)
 
 interface Written {
   readonly done: Readonly<Record<string, number>>
@@ -65,13 +64,13 @@ function startWriter(root: string, at: number) {
       const late = setTimeout(() => child.kill('SIGKILL'), writerEndMs)
       await closed
       clearTimeout(late)
-      if (out === '') throw new Error('a writer did not end, or failed: see above')
+      if (out === '') throw new Error('A writer did not end or failed; see above')
       return JSON.parse(out) as Written
     },
   }
 }
 
-/** The tree that the load begins with: half of it untouched for years. */
+/** Creates the initial tree: half of it has mtimes that are years old. */
 function plant(root: string): void {
   for (let d = 0; d < 80; d += 1) {
     const directory = `${root}/d${d}`
@@ -89,10 +88,10 @@ async function until<T>(what: string, maxMs: number, ask: () => Promise<T | unde
     const answer = await ask()
     if (answer !== undefined) return answer
   }
-  throw new Error(`not within ${maxMs} ms: ${what}`)
+  throw new Error(`Not within ${maxMs} ms: ${what}`)
 }
 
-/** Audits that began after `since` (server seconds) and ended; stats do not say which, so each is noted as it passes. */
+/** Waits for audits that began after `since` (server seconds) and ended. Stats show only the last one, so each is recorded. */
 async function audits(fleet: Fleet, since: number, wanted: number): Promise<Stats> {
   const ended = new Set<number>()
   return until(`${wanted} audits`, quietMaxMs, async () => {
@@ -104,7 +103,7 @@ async function audits(fleet: Fleet, since: number, wanted: number): Promise<Stat
   })
 }
 
-/** Marks that time should have taken away, and lists that name what they should not. */
+/** Marks that should have expired, and blind spots that contradict the disk. */
 async function marks(fleet: Fleet, until_: number) {
   const disk = onDisk(fleet.root)
   let stats = await fleet.stats()
@@ -129,10 +128,10 @@ async function soak() {
     await fleet.serve()
     for (const id of sensorIds) startSensor(fleet, id)
     await fleet.connected(...sensorIds)
-    tell(`soak: seed ${seed}, ${writers} writers for ${seconds} s`)
+    progress(`soak: seed ${seed}, ${writers} writers for ${seconds} s`)
     for (let at = 0; at < writers; at += 1) running.push(startWriter(fleet.root, at))
     const trouble = troubleFor(fleet, seededRandom(seed), (line) =>
-      tell(`${Math.round(performance.now() / 1_000)} s: ${line}`),
+      progress(`${Math.round(performance.now() / 1_000)} s: ${line}`),
     )
     const start = performance.now()
     const left = () => seconds * 1_000 - (performance.now() - start)
@@ -147,11 +146,11 @@ async function soak() {
     }
     const written = await Promise.all(running.splice(0).map((each) => each.stop()))
     const lasted = performance.now() - start
-    tell(`soak: the load has stopped after ${Math.round(lasted / 1_000)} s; waiting for two audits`)
+    progress(`soak: load stopped after ${Math.round(lasted / 1_000)} s; waiting for two audits`)
     await fleet.connected(...sensorIds)
     await newLeader(fleet)
-    // What the sensors saw and have not told yet would come behind the audits' backs.
-    await until('everything seen so far has arrived', quietMaxMs, () => fleet.synced())
+    // Events that the sensors have seen and not yet sent would arrive after the audits.
+    await until('everything seen so far is applied', quietMaxMs, () => fleet.synced())
     await audits(fleet, Date.now() / 1_000, 2)
     const first = await lastDifferences(fleet)
     let found = first
@@ -197,13 +196,13 @@ async function soak() {
       },
     }
   } finally {
-    // Some were killed on purpose; what counts was compared above.
+    // Some processes were killed on purpose; the comparison above is the result.
     await Promise.all(running.map((each) => each.stop().catch(() => undefined)))
     await fleet.end()
   }
 }
 
-/** Equal, or what is different once nothing is being settled any more. */
+/** The differences after all settling scans have finished. */
 async function lastDifferences(fleet: Fleet): Promise<Difference[]> {
   const start = performance.now()
   for (;;) {
@@ -214,8 +213,8 @@ async function lastDifferences(fleet: Fleet): Promise<Difference[]> {
 }
 
 /**
- * The leader's session is ended: the next one reads everything. An edit in place of a file that was long untouched, in a
- * directory that nobody watches, changes nothing that a later audit of the same leader looks at (docs/sensors.md).
+ * Ends the leader's session, so that the next audit reads everything. Later audits of the same leader do not see an in-place
+ * edit of a long-untouched file in an unwatched directory (docs/sensors.md).
  */
 async function newLeader(fleet: Fleet): Promise<void> {
   const leader = (await fleet.sessions()).find(({ role }) => role === 'leader')
@@ -224,8 +223,8 @@ async function newLeader(fleet: Fleet): Promise<void> {
 }
 
 /**
- * More directories than all sensors together watch, then deletions in each of them and nothing else: only an audit that
- * looks for what is missing can find those. (During the load a scan that settles a dispute may find them as well.)
+ * Creates more directories than all sensors watch, then deletes one entry in each: only an audit that detects missing entries
+ * can find those deletions. (During the load a settling scan may find them as well.)
  */
 async function deletedUnseen(fleet: Fleet) {
   const at = (directory: number, ...names: string[]) => fleet.at('late', String(directory), ...names)
@@ -233,7 +232,7 @@ async function deletedUnseen(fleet: Fleet) {
     mkdirSync(at(d), { recursive: true })
     for (const name of ['stays', 'goes']) writeFileSync(at(d, name), name)
   }
-  await until('everything seen so far has arrived', quietMaxMs, () => fleet.synced())
+  await until('everything seen so far is applied', quietMaxMs, () => fleet.synced())
   await audits(fleet, Date.now() / 1_000, 1)
   await lastDifferences(fleet)
   for (let d = 0; d < lateDirectories; d += 1) rmSync(d % 10 === 0 ? at(d) : at(d, 'goes'), { recursive: true })
@@ -243,7 +242,7 @@ async function deletedUnseen(fleet: Fleet) {
   return { differences: found.length, found_by_audit: listed.length }
 }
 
-/** MB; 0 where the process is gone or the system does not tell. */
+/** MB; 0 if the process has ended or the system does not report it. */
 function peak(pid: number): number {
   try {
     return Math.round(Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1_024)
@@ -253,5 +252,5 @@ function peak(pid: number): number {
 }
 
 const report = await soak()
-process.stdout.write(`${JSON.stringify(report, undefined, given.json ? 0 : 2)}\n`)
+process.stdout.write(`${JSON.stringify(report, undefined, options.json ? 0 : 2)}\n`)
 process.exitCode = report.ok ? 0 : 1

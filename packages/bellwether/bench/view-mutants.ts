@@ -1,7 +1,7 @@
 /**
- * The proof that the view's tests can see: each guard in test/view/mutations.ts is taken out of a copy of the sources, and
- * one of the tests that it names must then fail. Takes a minute or two. Prints one line a mutation; exits 1 when one of
- * them is found by nobody. Always: the copy is gone afterwards, and the sources are only read.
+ * Proves that the view's tests detect missing guards: applies each mutation of test/view/mutations.ts to a copy of the sources;
+ * one of the tests that it names must then fail. Takes one to two minutes. Prints one line per mutation and exits with 1 if
+ * no test detects one. It removes the copy afterwards and never changes the sources.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { viewMutations, type ViewMutation } from '../test/view/mutations.js'
 
 const packageFolder = fileURLToPath(new URL('..', import.meta.url))
-// Inside the package, so that the copy finds the same dependencies.
+// Inside the package, so that the copy resolves the same dependencies.
 const folder = `${packageFolder}.mutants/view-${process.pid}`
 const oneMaxMs = 180_000
 
@@ -43,10 +43,10 @@ function failedBy({ file, from, to, tests }: ViewMutation): readonly string[] {
     ]
     const done = spawnSync(process.execPath, words, { cwd: folder, timeout: oneMaxMs, maxBuffer: 64 << 20 })
     const text = done.stdout.toString()
-    if (!text.includes('{')) throw new Error(`vitest did not run: ${done.stderr.toString().slice(-2_000)}`)
+    if (!text.includes('{')) throw new Error(`Vitest did not run: ${done.stderr.toString().slice(-2_000)}`)
     const report = JSON.parse(text.slice(text.indexOf('{'))) as Report
-    // Without one that passes nothing ran, and that proves nothing.
-    if (report.numPassedTests === 0) throw new Error(`no test passed: ${text.slice(0, 2_000)}`)
+    // If no test passes, nothing ran, and the result proves nothing.
+    if (report.numPassedTests === 0) throw new Error(`No test passed: ${text.slice(0, 2_000)}`)
     return report.testResults
       .flatMap(({ assertionResults }) => assertionResults)
       .filter(({ status }) => status === 'failed')
@@ -65,7 +65,7 @@ try {
   for (const mutation of viewMutations) {
     const failed = failedBy(mutation)
     if (failed.length === 0) missed += 1
-    process.stdout.write(`${failed.length === 0 ? 'NOT FOUND' : `found by ${failed.length}`}: ${mutation.name}\n`)
+    process.stdout.write(`${failed.length === 0 ? 'NOT DETECTED' : `detected by ${failed.length}`}: ${mutation.name}\n`)
     for (const title of failed.slice(0, 4)) process.stdout.write(`    ${title}\n`)
   }
   process.exitCode = missed === 0 ? 0 : 1

@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- view`: the workspace view beside `find`, plocate and watchman, on the same files, in one run. Each figure
- * rests on counted rows. Only the ratios mean anything: absolute figures move with the machine. A figure that could not be
- * taken is null, and `reasons` says why.
+ * `npm run bench -- view`: measures the workspace view beside `find`, plocate and watchman, on the same files, in one run. Each
+ * figure is based on counted rows. Compare only ratios: absolute figures depend on the machine. A figure that could not be
+ * measured is null, and `reasons` explains why.
  */
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -16,7 +16,7 @@ import { median, round, timeCommand } from './view/timing.js'
 
 export interface ViewOptions {
   readonly onProgress: (line: string) => void
-  /** A tenth of the files and no ten-million tree: for a look, not for a verdict. */
+  /** One tenth of the files and no tree of ten million entries: a quick check, not a result. */
   readonly quick: boolean
 }
 
@@ -28,7 +28,7 @@ interface TreeFigures {
 }
 
 const workspace = fileURLToPath(new URL('../../..', import.meta.url))
-// Ten million entries through the arbiter, on a slow machine.
+// Enough for ten million entries through the arbiter on a slow machine.
 const childMaxMs = 300_000
 
 export async function benchView({ onProgress, quick }: ViewOptions): Promise<object> {
@@ -45,16 +45,16 @@ export async function benchView({ onProgress, quick }: ViewOptions): Promise<obj
       return null
     }
   }
-  onProgress('building: servers, sensors and their threads run as users run them')
+  onProgress('building: servers, sensors and threads run from the build, as users run them')
   const built = spawnSync('npx', ['tsc', '-b', 'packages/bellwether', 'packages/sensor'], {
     cwd: workspace,
     timeout: childMaxMs,
   })
-  if (built.status !== 0) throw new Error(`the build fails: ${built.stdout.toString().slice(0, 600)}`)
-  // A small tree is smaller than one page of names and of entries: bytes an entry mean something from a million on.
+  if (built.status !== 0) throw new Error(`Build failed: ${built.stdout.toString().slice(0, 600)}`)
+  // A small tree does not fill one page of names and entries, so bytes per entry are meaningful only from one million on.
   const tree = await attempt('tree', () => child('tree-child.ts', 1_000_000) as TreeFigures)
   const large = quick ? null : await attempt('tree_10m', () => child('tree-child.ts', 10_000_000) as TreeFigures)
-  onProgress(`making ${files} files`)
+  onProgress(`creating ${files} files`)
   const corpus = makeCorpus(files)
   try {
     const hits = Math.floor((files + 22_222) / 100_000)
@@ -75,7 +75,7 @@ export async function benchView({ onProgress, quick }: ViewOptions): Promise<obj
     return {
       ran: { bench: 'view', files, quick },
       ratios: {
-        // Both are asked for the same directory again and again, with whatever they keep between two questions.
+        // Both get the same directory repeatedly and may use their caches.
         dir_vs_find: against(http?.find_dir_ms, http?.dir_again_ms),
         dir_first_vs_find: against(http?.find_dir_ms, http?.dir_ms),
         search_vs_find: against(find?.search_ms, http?.search_ms),
@@ -115,13 +115,13 @@ function child(script: string, ...args: (string | number)[]): unknown {
   return JSON.parse(done.stdout.toString())
 }
 
-/** Names alone, which is less than we are asked for. */
+/** Prints names only, which is less than the view returns. */
 const findDirectory = (root: string, top: number): number =>
   timeCommand('find', [root + topOf(top)], filesPerTop + 5).ms
 
 function measureFind({ root, files }: Corpus, hits: number): { search_ms: number; scan_ms: number } {
   const entries = files + directoriesOf(files) + 1
-  // Once to warm the kernel's caches, which is the state that all others are measured in too.
+  // One run to warm the kernel's caches, as for all other measurements.
   timeCommand('find', [root, '-printf', '%p %s %T@ %y\n'], entries)
   const times = (count: number, run: () => number) => round(median(Array.from({ length: count }, run)))
   return {

@@ -1,6 +1,7 @@
 /** Tests sessions, heartbeats, roles, commands and failures against a server that fails on demand. */
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type * as Scanning from '../src/scan/scanner.js'
 import type { FakeServerOptions } from './support/fake-server.js'
 import { quickClock } from './support/quick-clock.js'
 import { barrier, differences, openFixture, same, until, type Fixture } from './support/fixture.js'
@@ -8,7 +9,7 @@ import { barrier, differences, openFixture, same, until, type Fixture } from './
 /** The modes of all scans of this test, in order. */
 const scanModes = vi.hoisted((): string[] => [])
 vi.mock('../src/scan/scanner.js', async (importOriginal) => {
-  const original = await importOriginal<typeof import('../src/scan/scanner.js')>()
+  const original = await importOriginal<typeof Scanning>()
   return {
     ...original,
     openScanner: (options: Parameters<typeof original.openScanner>[0]) => {

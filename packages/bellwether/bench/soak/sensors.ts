@@ -1,6 +1,6 @@
 /**
- * What happens to the processes of a soak while files change: killed (one of them in the middle of an audit), frozen while a
- * burst overflows the kernel's queue, sessions ended, the server killed. Always: afterwards every process runs again.
+ * Injects faults into the processes of a soak: kills sensors (one during an audit), freezes one while a burst overflows the
+ * kernel's queue, ends sessions and kills the server. Every process runs again afterwards.
  */
 import { readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -8,17 +8,17 @@ import type { Fleet, SessionInfo } from '../../test/view/fleet/fleet.js'
 import type { SeededRandom } from '@bellwether/base'
 
 export const sensorIds = ['first', 'second', 'third'] as const
-// Fewer than there are directories: the others are seen by audits only.
+// Fewer than there are directories: only audits see the others.
 const watchMax = { first: '40', second: '50', third: '30' } as const
-// Each file makes at least three events: created, written, closed; some stay for the view to find.
+// Each file causes at least three events (created, written, closed); some files stay for the view to find.
 const burstFiles = Math.ceil(queueLength() / 3) + 500
 const burstKept = 50
-// Longer than it takes from one audit to the next.
+// Longer than one audit interval.
 const auditMaxMs = 20_000
-// A sensor that was frozen says within this time what it has missed.
+// A resumed sensor reports an overflow within this time.
 const overflowMaxMs = 15_000
 
-/** How many events the kernel keeps for a sensor that does not read. */
+/** The size of the kernel's event queue. */
 function queueLength(): number {
   return Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'))
 }
@@ -37,9 +37,9 @@ export function startSensor(fleet: Fleet, id: (typeof sensorIds)[number]): void 
 }
 
 export interface Trouble {
-  /** What was done, and how often. */
+  /** The number of faults per kind. */
   readonly done: Record<string, number>
-  /** Whether each of what a soak must not go without has been done. */
+  /** Whether each required fault has been injected. */
   isComplete(): boolean
   next(): Promise<void>
   server(): Promise<void>
@@ -50,7 +50,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
   const count = (name: string) => void (done[name] = (done[name] ?? 0) + 1)
   const some = () => chance.pick(sensorIds)
   let bursts = 0
-  /** How often it has lost events, as its last heartbeat said; undefined: it does not watch yet. */
+  /** The overflows in the sensor's last heartbeat; undefined if it does not watch yet. */
   const overflowsOf = async (id: string) => {
     const found = (await fleet.sessions()).find(({ agent_id: agent }) => agent === id)
     return found?.can_realtime === true ? found.agent_status?.source.overflows : undefined
@@ -65,7 +65,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
   }
 
   const acts = {
-    /** Counted only when the sensor says that it lost events. In the root, which is always watched. */
+    /** Counted only if the sensor reports lost events. Uses the root, which is always watched. */
     async freeze_and_overflow() {
       const id = some()
       const cli = fleet.sensors.get(id)!
@@ -75,7 +75,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
       cli.signal('SIGSTOP')
       try {
         for (let at = 0; at < burstFiles; at += 1) writeFileSync(fleet.at(`burst-${bursts}-${at}`), 'burst')
-        // Most of them go again before the one that sleeps has seen them.
+        // Most files are removed before the frozen sensor has seen them.
         for (let at = burstKept; at < burstFiles; at += 1) unlinked(fleet.at(`burst-${bursts}-${at}`))
         await pause(chance.below(4_000))
       } finally {
@@ -85,7 +85,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
         if (((await overflowsOf(id)) ?? 0) > before) return true
       return false
     },
-    /** Counted only when the audit is still open while its leader stands still, so that nobody can end it any more. */
+    /** Counted only if the audit is still open while its leader is frozen, so that no end can arrive. */
     async kill_an_audit() {
       for (const start = performance.now(); performance.now() - start < auditMaxMs; await pause(5)) {
         if ((await fleet.stats())?.is_auditing !== true) continue
@@ -94,7 +94,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
         if (id === undefined) continue
         const cli = fleet.sensors.get(id)!
         cli.signal('SIGSTOP')
-        // Its last request may be on its way.
+        // Its last request may still arrive.
         await pause(100)
         if ((await fleet.stats())?.is_auditing === true) {
           await killed(id)
@@ -131,7 +131,7 @@ export function troubleFor(fleet: Fleet, chance: SeededRandom, tell: (line: stri
     done,
     isComplete: () => must.every((name) => (done[name] ?? 0) > 0),
     async next() {
-      // What must be done first, then each once, in order; then by chance.
+      // Required faults first, then each fault once in order, then random ones.
       const name = must.find((each) => done[each] === undefined) ?? names[turn] ?? chance.pick(names)
       if (names[turn] === name) turn += 1
       tell(name)

@@ -1,8 +1,8 @@
 /**
- * One process that changes a directory as fast as it can: `writer.ts ROOT SEED NAME`. Everything that programs do to files:
- * whole and partial writes, edits in place, saves by rename, moves of files and of directories, `cp -p`, old and future
- * times, links, removals. Others do the same beside it: what is lost to them is counted and no error. Stops when its stdin
- * ends, with no file left open, and then tells on stdout what it did.
+ * One process that changes a directory as fast as it can: `writer.ts ROOT SEED NAME`. It does what programs do to files: complete
+ * and partial writes, in-place edits, saves by rename, moves of files and directories, `cp -p`, old and future mtimes, links,
+ * removals. Other writers run beside it; a step that fails because of them is counted and not an error. It stops when its stdin
+ * closes, leaves no file open, and prints its counts on stdout.
  */
 import fs from 'node:fs'
 import { join } from 'node:path'
@@ -15,11 +15,11 @@ let lost = 0
 let made = 0
 let isOver = false
 
-// Entries of a directory, directories altogether: enough to get lost in, little enough to be read twice a second.
+// Entries per directory, and directories in total: few enough to be scanned twice per second.
 const crowd = 60
 const directoriesMax = 150
 const depthMax = 5
-// Then the event loop hears whether it is over.
+// Then the event loop checks whether to stop.
 const perTurn = 25
 
 const open = new Map<string, number>()
@@ -31,7 +31,7 @@ function list(directory: string): fs.Dirent[] {
   return fs.readdirSync(directory, { withFileTypes: true })
 }
 
-/** A directory somewhere in the tree. */
+/** A random directory of the tree. */
 function somewhere(): string {
   let at = root
   for (let depth = 0; depth < depthMax; depth += 1) {
@@ -102,7 +102,7 @@ const acts: Readonly<Record<string, () => boolean | void>> = {
     if (file === undefined) return false
     const copy = join(somewhere(), fresh())
     const { atime, mtime } = fs.statSync(file)
-    // Not by copyFile, which was seen to spin in copy_file_range while others changed the file.
+    // Not copyFile: it was seen to loop in copy_file_range while others changed the file.
     fs.writeFileSync(copy, fs.readFileSync(file))
     fs.utimesSync(copy, atime, mtime)
   },
@@ -189,7 +189,7 @@ function remove(directory: string): void {
     if (!entry.isDirectory()) fs.unlinkSync(join(directory, entry.name))
 }
 
-/** One without directories of its own, so that the tree does not wither. */
+/** A directory without subdirectories, so that the tree does not shrink away. */
 function removeDirectory(): boolean | void {
   const directory = someDirectory()
   if (directory === undefined || list(directory).some((entry) => entry.isDirectory())) return false
@@ -197,7 +197,7 @@ function removeDirectory(): boolean | void {
   fs.rmdirSync(directory)
 }
 
-/** Directories below this one; links are not followed. */
+/** The directories below this one; links are not followed. */
 function count(directory: string): number {
   const below = list(directory).filter((entry) => entry.isDirectory())
   return below.reduce((sum, entry) => sum + count(join(directory, entry.name)), below.length)
@@ -208,7 +208,7 @@ function act(): void {
   try {
     if (acts[name]!() !== false) done[name] = (done[name] ?? 0) + 1
   } catch (error) {
-    // Somebody else was faster, or a directory was to be moved into itself.
+    // Another writer was faster, or a directory would be moved into itself.
     if (!(error instanceof Error) || !('code' in error)) throw error
     lost += 1
   }
@@ -220,7 +220,7 @@ for (let turn = 0; !isOver; turn += 1) {
     try {
       directories = count(root)
     } catch {
-      lost += 1 // it changed while it was counted: the last number will do
+      lost += 1 // it changed during the count; keep the last number
     }
   }
   for (let at = 0; at < perTurn; at += 1) act()

@@ -1,7 +1,7 @@
 /**
- * A burst: files created, written and closed over a thousand directories as fast as one process can, under a real sensor and
- * a real view. What the view does not know of when it has had time to look again is lost. Always holds: every file is asked
- * for by its directory's count and size, and both processes and all files are gone afterwards. Leaves to others: why.
+ * A burst: one process creates, writes and closes files in a thousand directories as fast as it can, with a real sensor and a
+ * real view. Files that the view does not have after it had time to catch up are lost. Every file is checked by the count and
+ * size of its directory; both processes and all files are removed afterwards.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -14,19 +14,19 @@ import { round } from './timing.js'
 
 export interface Burst {
   readonly files: number
-  /** Unknown to the view at the end. */
+  /** Missing in the view at the end. */
   readonly lost: number
-  /** Unknown when the first barrier after the burst had passed. */
+  /** Missing when the first barrier after the burst passed. */
   readonly late: number
   readonly burst_ms: number
-  /** From the last file's close until the view knew all. */
+  /** From the close of the last file until the view had all files. */
   readonly caught_up_ms: number
 }
 
 const directories = 1_000
 const line = 'a line of text\n'
 const readyMaxMs = 60_000
-// An overflow is followed by a scan of what was missed; this is ample for it.
+// Enough for the scan that follows an overflow.
 const catchUpMaxMs = 60_000
 const lookMs = 100
 
@@ -74,12 +74,12 @@ export async function burst(files: number): Promise<Burst> {
 
 async function isReady(server: ViewServer): Promise<boolean> {
   const sessions = JSON.parse((await server.ask('GET', '/views/bench/sessions')).toString()) as object
-  // A view that is not ready answers 503.
+  // A view that is not ready returns 503.
   const stats = await server.ask('GET', '/views/bench/stats').catch(() => undefined)
   return JSON.stringify(sessions).includes('"can_realtime":true') && stats !== undefined
 }
 
-/** Files that the view knows with all their bytes. */
+/** The number of files that the view has with their full size. */
 async function known(server: ViewServer): Promise<number> {
   const { total_files: files, total_size: size } = JSON.parse(
     (await server.ask('GET', '/views/bench/stats')).toString(),
@@ -90,5 +90,5 @@ async function known(server: ViewServer): Promise<number> {
 async function until(what: string, maxMs: number, isTrue: () => Promise<boolean>): Promise<void> {
   for (const start = performance.now(); performance.now() - start < maxMs; await pause(lookMs))
     if (await isTrue()) return
-  throw new Error(`not in ${maxMs} ms: ${what}`)
+  throw new Error(`Not within ${maxMs} ms: ${what}`)
 }

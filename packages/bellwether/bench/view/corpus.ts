@@ -1,7 +1,6 @@
 /**
- * The files that everybody is asked about: 1000 (or fewer) directories × 4 × 250 empty files with names of their own, and the
- * same as rows, in any order. Always holds: the n-th file has the same path on disk, in memory and on the wire. Leaves to
- * others: measuring.
+ * The files of the benchmark: up to 1,000 directories × 4 × 250 empty files with unique names, and the same files as rows in any
+ * order. The n-th file has the same path on disk, in memory and in requests.
  */
 import { spawnSync } from 'node:child_process'
 import { closeSync, mkdirSync, mkdtempSync, openSync } from 'node:fs'
@@ -11,7 +10,7 @@ import { join } from 'node:path'
 export const filesPerTop = 1_000
 const perDirectory = 250
 
-/** Top directories, their four directories each, and the root's own row. */
+/** Top directories and their four subdirectories each. */
 export const directoriesOf = (files: number): number => (files / filesPerTop) * 5
 
 export const topOf = (top: number): string => `/d${String(top).padStart(5, '0')}`
@@ -20,12 +19,12 @@ export function directoryOf(file: number): string {
   return `${topOf(Math.floor(file / filesPerTop))}/s${Math.floor(file / perDirectory) % 4}`
 }
 
-/** Twelve bytes, no two the same: a name pool that shares equal names has nothing to share here. */
+/** Twelve bytes and unique, so that the name pool cannot share names. */
 export function pathOf(file: number): string {
   return `${directoryOf(file)}/f${String(file).padStart(7, '0')}.dat`
 }
 
-/** Every number below `count` once, in an order that has nothing to do with the directories. */
+/** Every number below `count` once, in an order unrelated to the directories. */
 export function shuffled(count: number): Uint32Array {
   const order = Uint32Array.from({ length: count }, (_, i) => i)
   let state = 0x2545f491
@@ -53,6 +52,6 @@ export function makeCorpus(files: number): Corpus {
     if (file % perDirectory === 0) mkdirSync(root + directoryOf(file), { recursive: true })
     closeSync(openSync(root + pathOf(file), 'wx'))
   }
-  // rm is faster than fs.rm by far, and a million files are a minute otherwise.
+  // rm is much faster than fs.rm, which takes a minute for a million files.
   return { root, files, remove: () => void spawnSync('rm', ['-rf', root]) }
 }

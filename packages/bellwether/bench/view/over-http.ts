@@ -1,25 +1,25 @@
 /**
- * The view over HTTP: a million entries go in, one event an entry, in shuffled order; then one directory and a search come
- * out. Always holds: rows are counted on both sides. Leaves to others: what `find` needs for the same.
+ * Measures the view over HTTP: ingests one event per entry in shuffled order, then queries one directory and a search. Rows are
+ * counted on both sides.
  */
 import { directoriesOf, filesPerTop, pathOf, shuffled, topOf } from './corpus.js'
 import type { ViewServer } from './server.js'
 import { median, mustBe, round } from './timing.js'
 
 const perBatch = 1_000
-// Bodies made before a wave is timed: the client's own work is not the server's.
+// Bodies are built before a wave is timed, so that the client's work does not count.
 const batchesPerWave = 40
 const connections = 4
 const rounds = 7
-const asked = 9
-/** The directory that is asked for again and again. */
+const repeats = 9
+/** The directory of the repeated query. */
 const seen = 7
 
 interface Node {
   readonly children?: readonly Node[]
 }
 
-/** Fills the view and returns events a second, arbitrated. */
+/** Fills the view and returns arbitrated events per second. */
 export async function ingest(server: ViewServer, files: number, onProgress: (line: string) => void): Promise<number> {
   const session = JSON.parse(
     (
@@ -30,11 +30,11 @@ export async function ingest(server: ViewServer, files: number, onProgress: (lin
       )
     ).toString(),
   ) as { session_id: string; role: string }
-  if (session.role !== 'leader') throw new Error('the only session does not lead')
+  if (session.role !== 'leader') throw new Error('The only session is not the leader')
   const route = `/pipe/ingest/${session.session_id}/events`
   const order = shuffled(files)
   let spentMs = 0
-  let told = 0
+  let applied = 0
   for (let from = 0; from < files; from += perBatch * batchesPerWave) {
     const bodies: Buffer[] = []
     for (let at = from; at < Math.min(files, from + perBatch * batchesPerWave); at += perBatch)
@@ -44,13 +44,13 @@ export async function ingest(server: ViewServer, files: number, onProgress: (lin
       Array.from({ length: connections }, async () => {
         for (let next = bodies.pop(); next !== undefined; next = bodies.pop()) {
           const answer = JSON.parse((await server.ask('POST', route, next)).toString()) as { count: number }
-          told += answer.count
+          applied += answer.count
         }
       }),
     )
     spentMs += performance.now() - start
     await server.ask('POST', `/pipe/session/${session.session_id}/heartbeat`, '{"can_realtime":true}')
-    if ((from / (perBatch * batchesPerWave)) % 10 === 9) onProgress(`ingest: ${told} events`)
+    if ((from / (perBatch * batchesPerWave)) % 10 === 9) onProgress(`ingest: ${applied} events`)
   }
   await server.ask('POST', route, '{"events":[],"source_type":"snapshot","is_end":true}')
   const stats = JSON.parse((await server.ask('GET', '/views/bench/stats')).toString()) as {
@@ -58,13 +58,13 @@ export async function ingest(server: ViewServer, files: number, onProgress: (lin
     total_directories: number
   }
   mustBe('files in the view', files, stats.total_files)
-  // Whether the root itself counts as a directory is the view's to say.
+  // The view may or may not count the root as a directory.
   const extra = stats.total_directories - directoriesOf(files)
   if (extra !== 0) mustBe('directories in the view', directoriesOf(files) + 1, stats.total_directories)
   return Math.round((files / spentMs) * 1_000)
 }
 
-/** Row for row what a sensor says of a snapshot, about 213 bytes an event. */
+/** The rows of a snapshot as a sensor sends them, about 213 bytes per event. */
 function body(files: Uint32Array): Buffer {
   const events: string[] = []
   for (const file of files) {
@@ -78,18 +78,18 @@ function body(files: Uint32Array): Buffer {
 }
 
 export interface DirectoryTimes {
-  /** Of directories that nobody has asked for before, by a server that has answered others. */
+  /** First queries of directories, on a server that has served others before. */
   readonly first: number
-  /** Of one directory again and again, as `find` is asked. */
+  /** Repeated queries of one directory, like `find`. */
   readonly again: number
-  /** What `find` needs for that directory, asked in between. */
+  /** `find` on that directory, measured alternately. */
   readonly find: number
 }
 
-/** Milliseconds for one directory of a thousand files, all of its nodes. There is no cache of answers. */
+/** Milliseconds for one directory of 1,000 files with all entries. Responses are not cached. */
 export async function directory(server: ViewServer, find: (top: number) => number): Promise<DirectoryTimes> {
-  // Each answer is counted once, and later ones of the same directory are compared with it byte by byte: reading a thousand nodes
-  // between two questions would cool the caches of whoever asks.
+  // The first response is parsed and counted; later ones are compared with it byte by byte, because parsing between two queries
+  // would evict the client's caches.
   const counted = new Map<number, Buffer>()
   const ask = async (top: number) => {
     const start = performance.now()
@@ -107,14 +107,14 @@ export async function directory(server: ViewServer, find: (top: number) => numbe
     return round(median(times))
   }
   const from = (first: number, length: number) => Array.from({ length }, (_, i) => first + i)
-  // A server runs for weeks: its code is compiled by the time somebody asks. These are not asked for again.
+  // Warm-up: a long-running server has compiled its code. These directories are not queried again.
   for (let pass = 0; pass < 8; pass += 1) await all(from(50, 49))
   const first = await all(from(0, 50))
-  // In turns: a machine that is slower for a while is slower for both.
+  // Alternately, so that a slow phase of the machine affects both.
   const [ours, theirs]: [number[], number[]] = [[], []]
   for (let turn = 0; turn < rounds; turn += 1) {
-    for (let i = 0; i < asked; i += 1) ours.push(await ask(seen))
-    for (let i = 0; i < asked; i += 1) theirs.push(find(seen))
+    for (let i = 0; i < repeats; i += 1) ours.push(await ask(seen))
+    for (let i = 0; i < repeats; i += 1) theirs.push(find(seen))
   }
   return { first, again: round(median(ours)), find: round(median(theirs)) }
 }

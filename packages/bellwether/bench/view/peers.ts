@@ -1,7 +1,7 @@
 /**
- * plocate and watchman, where apt has them: installed by this command only, never by npm. Always holds: their databases,
- * sockets and processes are in the run's own folder and gone afterwards; a peer that is missing or fails is told with its
- * reason, and is never a figure. Leaves to others: `find`, which every machine has.
+ * Measures plocate and watchman if apt provides them; this command installs them, npm never does. Their databases, sockets and
+ * processes are in the folder of the run and removed afterwards. A missing or failing peer is reported with its reason instead
+ * of a figure.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -52,7 +52,7 @@ function install(name: string, onProgress: (line: string) => void): void {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   const apt = spawnSync('apt-get', ['install', '-y', '--no-install-recommends', name], { env, timeout: aptMaxMs })
   if (apt.status !== 0)
-    throw new Error(`apt cannot install ${name}: ${apt.stderr?.toString().trim().split('\n').at(-1)}`)
+    throw new Error(`Cannot install ${name} with apt: ${apt.stderr?.toString().trim().split('\n').at(-1)}`)
 }
 
 const version = (name: string): string => timeCommand(name, ['--version']).text.split('\n')[0]!.trim()

@@ -1,6 +1,6 @@
 /**
- * The sensor's scanner over the corpus, in a process of its own: `… ROOT ENTRIES`. Prints milliseconds and rows as JSON. The
- * time includes starting its threads, as the sensor does for every scan.
+ * Runs the sensor's scanner over the corpus in a separate process: `… ROOT ENTRIES`. Prints milliseconds and rows as JSON. The
+ * time includes starting the threads.
  */
 import { mustBe, round } from './timing.js'
 
@@ -13,7 +13,7 @@ interface Scanner {
   }): Promise<unknown>
 }
 
-// As built, and by address: the scanner is inside the sensor, not something that it offers to other packages.
+// Imports the build by path, because the sensor does not export this module to other packages.
 const address = new URL('../../../sensor/dist/scan/scanner.js', import.meta.url).href
 const { openScanner } = (await import(address)) as { openScanner: (options: { root: string }) => Scanner }
 
@@ -31,7 +31,7 @@ for (let i = 0; i < 4; i += 1) {
     },
   })
   times.push(performance.now() - start)
-  // The root's own row may be among them.
+  // The row of the root may be included.
   if (rows !== entries + 1) mustBe('rows of the scan', entries, rows)
 }
 process.stdout.write(JSON.stringify({ ms: round(Math.min(...times.slice(1))), entries }))

@@ -1,6 +1,6 @@
 /**
- * A view server as a user starts it (`bellwether view`, as built), in a process of its own, and what a client does to it. Always
- * holds: the process is gone after close(), also when a measurement fails. Leaves to others: what is asked.
+ * Starts `bellwether view` from the build in a separate process, with a client for it. close() ends the process, also after a
+ * failed measurement.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -24,9 +24,9 @@ export async function startViewServer(): Promise<ViewServer> {
   const child = spawn(process.execPath, [cli, 'view', '--view', 'bench', '--port', '0', '--persistent', '--json'], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
-  let told = ''
+  let output = ''
   child.stderr.on('data', (data: Buffer) => {
-    told = (told + data.toString()).slice(-2_000)
+    output = (output + data.toString()).slice(-2_000)
   })
   const agent = new Agent({ keepAlive: true, maxSockets: 4 })
   const close = async () => {
@@ -41,7 +41,7 @@ export async function startViewServer(): Promise<ViewServer> {
       once(createInterface(child.stdout), 'line', { signal: AbortSignal.timeout(startMaxMs) }) as Promise<[string]>,
       once(child, 'exit').then(() => undefined),
     ])
-    if (line === undefined) throw new Error(`bellwether view did not start: ${told}`)
+    if (line === undefined) throw new Error(`bellwether view did not start: ${output}`)
     const { url, keys } = JSON.parse(line[0]) as { url: string; keys: Record<string, string> }
     const key = keys['bench']!
     return {
@@ -64,18 +64,18 @@ function ask(agent: Agent, method: string, url: string, key: string, body?: Buff
       headers['content-type'] = 'application/json'
       headers['content-length'] = Buffer.byteLength(body)
     }
-    const asked = request(url, { agent, method, headers, timeout: answerMaxMs }, (response) => {
+    const outgoing = request(url, { agent, method, headers, timeout: answerMaxMs }, (response) => {
       const pieces: Buffer[] = []
       response.on('data', (piece: Buffer) => pieces.push(piece))
       response.on('error', reject)
       response.on('end', () => {
-        const whole = Buffer.concat(pieces)
-        if (response.statusCode! < 300) resolve(whole)
-        else reject(new Error(`${method} ${url}: ${response.statusCode} ${whole.toString().slice(0, 400)}`))
+        const responseBody = Buffer.concat(pieces)
+        if (response.statusCode! < 300) resolve(responseBody)
+        else reject(new Error(`${method} ${url}: ${response.statusCode} ${responseBody.toString().slice(0, 400)}`))
       })
     })
-    asked.on('error', reject)
-    asked.on('timeout', () => asked.destroy(new Error(`${method} ${url}: no answer in ${answerMaxMs} ms`)))
-    asked.end(body)
+    outgoing.on('error', reject)
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`${method} ${url}: no response within ${answerMaxMs} ms`)))
+    outgoing.end(body)
   })
 }

@@ -1,4 +1,4 @@
-/** How the view's bench takes times: medians of repeated runs, and what a command printed is counted, not believed. */
+/** Timing for the view benchmark: medians of repeated runs; the output of each command is counted. */
 import { spawnSync } from 'node:child_process'
 
 export function median(values: readonly number[]): number {
@@ -9,14 +9,15 @@ export function median(values: readonly number[]): number {
 export const round = (value: number, digits = 2): number => Number(value.toFixed(digits))
 
 export function mustBe(what: string, wanted: number, got: number): void {
-  if (wanted !== got) throw new Error(`${what}: ${got} instead of ${wanted}; a figure of this run would mean nothing`)
+  if (wanted !== got)
+    throw new Error(`${what}: got ${got}, expected ${wanted}; the figures of this run would be meaningless`)
 }
 
-// A cold `find` over a million files on a busy disk.
+// Enough for a cold `find` over a million files on a busy disk.
 const commandMaxMs = 120_000
 const outputMax = 512 << 20
 
-/** Runs a command and returns its milliseconds, from before it starts until its output is complete. */
+/** Runs a command and returns its duration in ms, from before its start until its output is complete. */
 export function timeCommand(
   command: string,
   args: readonly string[],

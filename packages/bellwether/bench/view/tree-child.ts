@@ -1,6 +1,6 @@
 /**
- * A process of its own for the tree's figures, so that memory is the tree's alone: `node --expose-gc … FILES`. Fills a source
- * in shuffled order through the arbiter, as realtime rows, then asks. Prints one JSON object.
+ * Measures the tree in a separate process, so that the memory is the tree's alone: `node --expose-gc … FILES`. Fills a source
+ * through the arbiter with realtime rows in shuffled order, then queries it. Prints one JSON object.
  */
 import { newTally, SourceState } from '../../src/view/arbitration/source-state.js'
 import { search } from '../../src/view/tree/search.js'
@@ -21,14 +21,14 @@ const before = collect()
 const tree = new Tree({ id: 'bench' })
 const source = new SourceState({ tree, hotSeconds: 60 })
 const tally = newTally()
-// Files older than the threshold, as nearly all of a real tree are: no suspects, whose list is not the tree's.
+// Files older than the hot threshold, like most files of a real tree: so there are no suspects, which take extra memory.
 const modified = 1_600_000_000
 
 let spentMs = 0
 let cpuUs = 0
 let longestMs = 0
 for (let from = 0; from < files; from += batch) {
-  // The rows are made outside the time: over HTTP they come from the parser.
+  // Rows are built before the timer starts, because over HTTP the parser builds them.
   const rows = Array.from(order.subarray(from, from + batch), (file) => ({
     path: pathOf(file),
     size: file,
@@ -88,7 +88,7 @@ process.stdout.write(
     arrays_per_entry: round(tree.bytes / entries, 1),
     rss_per_entry: round((after.rss - before.rss) / entries, 1),
     upserts_per_s: Math.round((files / spentMs) * 1_000),
-    // Tells a slow tree from a busy machine.
+    // Distinguishes a slow tree from a busy machine.
     cpu_us_per_upsert: round(cpuUs / files),
     longest_batch_ms: round(longestMs),
     subtree_stats_us: round(stats(top, 100_000), 3),

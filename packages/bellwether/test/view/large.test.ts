@@ -3,6 +3,7 @@
  * count how often the work yielded, which does not depend on the speed of the machine. With BELLWETHER_LARGE=1000000 the trees
  * have a million entries, and the longest processor time between two turns of the event loop is printed (docs/view.md).
  */
+import type * as Timers from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { none } from '../../src/view/tree/tree.js'
 import { directory, openViewServer, type ViewServer, type Sensor } from './pipe-client.js'
@@ -10,7 +11,7 @@ import { directory, openViewServer, type ViewServer, type Sensor } from './pipe-
 /** How often work gave the event loop to others. */
 const yields = vi.hoisted(() => ({ count: 0 }))
 vi.mock('node:timers/promises', async (importOriginal) => {
-  const original = await importOriginal<typeof import('node:timers/promises')>()
+  const original = await importOriginal<typeof Timers>()
   const setImmediate: typeof original.setImmediate = (...values) => {
     yields.count += 1
     return original.setImmediate(...values)

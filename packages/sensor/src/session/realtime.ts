@@ -73,7 +73,7 @@ export function openRealtime(context: PipeContext, subscription: Subscription, o
           if (inFlight === undefined) {
             if (progress.signal.aborted) return 0
             const wake = linkAbort(progress.signal)
-            wakeUp = wake.abort
+            wakeUp = () => wake.abort()
             await progress.idle(subscription.arrival(wake.signal))
             wake.release()
             continue

@@ -17,10 +17,11 @@ export function makeWake(clock: Clock): Wake {
     async wait(ms, signal) {
       if (!called && !signal.aborted) {
         const over = linkAbort(signal)
-        end = over.abort
+        const stop = () => over.abort()
+        end = stop
         await clock.sleep(ms, over.signal)
         over.release()
-        if (end === over.abort) end = undefined
+        if (end === stop) end = undefined
       }
       called = false
     },
