@@ -1,6 +1,6 @@
 /** Tools for the workspace and for people: find files, list what agents ask, answer it. */
 import { z } from 'zod'
-import type { Entry } from '../client/entry.js'
+import type { Entry } from '@bellwether/protocol/http'
 import { answerQuestion, readQuestions } from '../client/questions.js'
 import { fitting } from './bounded.js'
 import { tool, type Tool } from './tool.js'

@@ -1,5 +1,5 @@
 /** Formats entries of a view for the terminal. Pure; control characters in names are escaped. */
-import type { Entry } from '../../client/entry.js'
+import type { Entry } from '@bellwether/protocol/http'
 import { plain } from '../../client/sanitize.js'
 import { bytes, instant, table } from '../terminal.js'
 

@@ -1,6 +1,7 @@
 /** `bellwether view tree|search|stats|blind-spots|sessions|changes`: queries a view of a running server. File names are untrusted text. */
 import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
+import type { ViewChange } from '@bellwether/protocol/http'
 import type { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { plain } from '../../client/sanitize.js'
@@ -10,7 +11,7 @@ import { print, printLine } from '../output.js'
 import { untilInterrupted } from '../interrupt.js'
 import { wholeUpTo } from '../options.js'
 import { bytes, facts, instant, table } from '../terminal.js'
-import type { Entry } from '../../client/entry.js'
+import type { Entry } from '@bellwether/protocol/http'
 import { entryTable, treeLines, type Node } from './entries.js'
 
 interface QueryFlags extends Omit<ServerFlags, 'project'> {
@@ -132,15 +133,9 @@ interface Session {
   readonly silent_seconds: number
 }
 
-interface Change {
-  readonly path: string
-  readonly kind: string
-  readonly isDirectory?: boolean
-}
-
 interface Changes {
   readonly fresh_instance: boolean
-  readonly changes: readonly Change[]
+  readonly changes: readonly ViewChange[]
   readonly token: string
   readonly more: boolean
 }
@@ -177,8 +172,8 @@ function formatStats(stats: Stats): string {
   ])
 }
 
-const changeLine = ({ kind, path, isDirectory }: Change) =>
-  plain(`${kind === 'removed' ? '-' : '+'} ${path}${isDirectory === true && path !== '/' ? '/' : ''}`)
+const changeLine = ({ kind, path, is_directory: isDirectory }: ViewChange) =>
+  plain(`${kind === 'removed' ? '-' : '+'} ${path}${isDirectory && path !== '/' ? '/' : ''}`)
 
 function formatChanges({ fresh_instance: fresh, changes, token, more }: Changes, hasToken: boolean): string {
   const lines = changes.map(changeLine)
@@ -202,7 +197,8 @@ async function follow(client: Client, flags: QueryFlags, since: string | undefin
           if (flags.json === true) printLine({ event, ...data })
           else if (event === 'reset') process.stdout.write('Some changes were lost. Read the tree again.\n')
           else
-            for (const one of (data['changes'] ?? []) as readonly Change[]) process.stdout.write(`${changeLine(one)}\n`)
+            for (const one of (data['changes'] ?? []) as readonly ViewChange[])
+              process.stdout.write(`${changeLine(one)}\n`)
         }
       } catch (error) {
         if (!(error instanceof Retryable)) throw error

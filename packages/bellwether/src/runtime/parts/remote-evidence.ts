@@ -35,7 +35,7 @@ const filesShape = z.object({
       path: z.string(),
       found: z.enum(['present', 'missing', 'not_ready']),
       size: z.number().optional(),
-      changedSince: z.boolean().optional(),
+      changed_since: z.boolean().optional(),
     }),
   ),
 })
@@ -106,7 +106,7 @@ export function remoteEvidence(options: RemoteViewOptions): Evidence {
           found.push({ path, found: 'not_ready' })
           continue
         }
-        const { size, changedSince } = seen
+        const { size, changed_since: changedSince } = seen
         const file: FileEvidence = { path, found: seen.found, ...defined({ size, changedSince }) }
         found.push(await withHash(file, signal))
       }
