@@ -90,6 +90,13 @@ try {
   run('init', project)
   if (!readdirSync(join(project, 'agents')).includes('greeter.md')) throw new Error('bellwether init wrote no agents')
   await checkUp(bin, project)
+  const imports = `import { open } from 'bellwether'
+    import { openClient } from 'bellwether/client'
+    import { runDemo } from '@bellwether/demo'
+    console.log([open, openClient, runDemo].map((one) => typeof one).join())`
+  const args = ['--input-type=module', '--eval', imports]
+  const types = execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' }).trim()
+  if (types !== 'function,function,function') throw new Error(`the packages export ${types}`)
   process.stdout.write('the packed packages work\n')
 } finally {
   rmSync(folder, { recursive: true, force: true })
