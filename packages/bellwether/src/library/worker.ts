@@ -1,4 +1,4 @@
-/** A worker in this process: it runs turns of one target, hosts tools, and runs a PMO unless told otherwise. */
+/** A worker in this process: it runs turns of one target, hosts tools, and by default runs a PMO. */
 import { hostname } from 'node:os'
 import { type Log, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'

@@ -1,12 +1,12 @@
 /** Runs every example as a program on a real database, and fails if an example has no run. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { programFor, programOf } from '../support/process.js'
-import { openHouse, type House, type RunningServer } from '../http/process.js'
+import { freshDatabase, testFolder } from '../support/postgres.js'
+import { programFor, programOf, runCli, type Cli } from '../support/process.js'
 
 const repository = fileURLToPath(new URL('../../../..', import.meta.url))
 const examples = join(repository, 'examples')
@@ -30,20 +30,30 @@ const runElsewhere: Readonly<Record<string, string>> = {
   'coding-agent': 'packages/bellwether/test/docs/tutorial.test.ts',
 }
 
-let house: House
-let server: RunningServer
+let database: Awaited<ReturnType<typeof freshDatabase>>
+let folder = ''
+let server: Cli
+let ready: Readonly<Record<string, unknown>>
 let path = ''
 beforeAll(async () => {
-  house = await openHouse()
-  server = await house.server()
-  const bin = join(house.folder, 'bin')
+  database = await freshDatabase()
+  folder = await testFolder()
+  const env = { BELLWETHER__DATABASE__URL: database.url, BELLWETHER__NATS__URL: '' }
+  server = runCli(['server', '--port', '0', '--json', '--parent-pipe'], { cwd: folder, env })
+  ready = await server.ready(50_000)
+  const bin = join(folder, 'bin')
   await mkdir(bin)
   const program = programFor([]).map((word) => `'${word}'`)
   await writeFile(join(bin, 'bellwether'), `#!/bin/sh\nexec '${process.execPath}' ${program.join(' ')} "$@"\n`)
   await chmod(join(bin, 'bellwether'), 0o755)
   path = `${bin}:${process.env['PATH']}`
 }, 60_000)
-afterAll(() => house.stop())
+afterAll(async () => {
+  server.signal('SIGTERM')
+  await server.ended
+  await database.drop()
+  await rm(folder, { recursive: true, force: true })
+})
 
 async function run(name: string): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
   const file = join(examples, name)
@@ -53,13 +63,13 @@ async function run(name: string): Promise<{ readonly code: number; readonly stdo
   const env = {
     ...process.env,
     PATH: path,
-    DATABASE_URL: house.url,
-    BELLWETHER_SERVER: server.address,
-    BELLWETHER_KEY: String(server.ready_['adminKey']),
+    DATABASE_URL: database.url,
+    BELLWETHER_SERVER: String(ready['url']),
+    BELLWETHER_KEY: String(ready['adminKey']),
     PERIOD_MS: '500',
     PERIODS: '2',
   }
-  const child = spawn(command, args, { cwd: house.folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(command, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let [stdout, stderr] = ['', '']
   child.stdout.on('data', (data: Buffer) => (stdout += data.toString()))
   child.stderr.on('data', (data: Buffer) => (stderr += data.toString()))
