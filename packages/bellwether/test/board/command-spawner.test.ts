@@ -100,6 +100,17 @@ describe('a command as the agent', () => {
     await gone('outer2')
   })
 
+  it('[H7.5] a command that exceeds its wall-time budget is ended while it runs', async () => {
+    const spawner = spawnerOf('sleep 300')
+    const key = ids.next()
+    const budget = { maxTokens: null, maxWallTimeMs: 500 }
+    await spawner.spawn({ ...request(key), budget }, never)
+    expect(await spawner.ended(key, never)).toMatchObject({
+      outcome: 'timeout',
+      error: 'the command took longer than 500 ms',
+    })
+  })
+
   it('a command that writes without end is cut at 1 MB and fails', async () => {
     const ended = await ran('yes')
     expect(ended).toMatchObject({ status: 'ended', outcome: 'failed' })

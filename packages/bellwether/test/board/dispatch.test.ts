@@ -1,8 +1,13 @@
 /** One task from claim to end, as dispatch reports it, on the real fold with a fake kernel. */
+import { onAbort } from '@bellwether/base'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
+import { makeAlerts } from '../../src/board/dispatch/alerts.js'
 import { dispatch } from '../../src/board/dispatch/dispatch.js'
 import type { DispatchReport } from '../../src/board/dispatch/report.js'
+import { defaultBudget } from '../../src/board/policies/budget.js'
+import { defaultCallPolicy } from '../../src/ports/retry.js'
+import { quietLog } from '../support/quiet-log.js'
 import type { FakeKernel } from '../support/fake-kernel.js'
 import { boardOf, created, dispatcherOf, makeWorld, policies, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
@@ -158,6 +163,65 @@ describe('dispatch of one task', () => {
     expect((await taskOf(world)).fields['budget']).toMatchObject({
       coder: { tokenUsage: 2_100, elapsedMs: 200_050, retryCount: 2 },
     })
+  })
+
+  it('[H7.1] the limits of an agent apply to its runs only: spawn budget, check and action', async () => {
+    const budget = { ...defaultBudget, agents: { coder: { maxTaskTokens: 500, onExceeded: 'stop_run' as const } } }
+    const world = makeWorld({ budget })
+    await put(world, created('T-1', { agent: 'coder' }), created('T-2', { agent: 'debugger' }))
+    const used = () => ({ tokenUsage: 600 })
+    expect((await dispatched(world, 'T-1', used)).spawn).toMatchObject({
+      reasonCode: 'budget_exceeded',
+      degradeAction: 'stop_run',
+      exceededKeys: ['maxTaskTokens'],
+    })
+    expect(await dispatched(world, 'T-2', used)).toMatchObject({ status: 'done', spawn: { reasonCode: null } })
+    expect([...world.kernel.turns.values()].map(({ request }) => request.budget.maxTokens)).toEqual([500, 12_000])
+  })
+
+  it('[H1.1] every class of call of a dispatch ends at its own timeout', async () => {
+    const world = makeWorld()
+    await put(world, created('T-1'))
+    const timeouts: Record<string, number> = {}
+    /** The first call hangs until its signal fires; later ones succeed. */
+    const hangOnce = <T>(name: string, signal: AbortSignal | undefined, result: () => Promise<T>): Promise<T> => {
+      if (name in timeouts) return result()
+      const startMs = world.clock.monotonicMs()
+      timeouts[name] = Number.POSITIVE_INFINITY
+      return new Promise<T>((_, reject) => {
+        onAbort(signal, () => {
+          timeouts[name] = world.clock.monotonicMs() - startMs
+          reject(new Error('aborted'))
+        })
+      })
+    }
+    const real = dispatcherOf(world)
+    const alerts = makeAlerts({
+      root: '/memory',
+      clock: world.clock,
+      random: { next: () => 0.5 },
+      log: quietLog,
+      calls: defaultCallPolicy,
+      webhook: { url: 'http://x', post: (_url, _body, signal) => hangOnce('alert', signal, async () => {}) },
+    })
+    const dispatcher = dispatcherOf(world, {
+      alerts,
+      spawner: {
+        ...world.kernel,
+        spawn: (request, signal) => hangOnce('spawn', signal, () => world.kernel.spawn(request, signal)),
+      },
+      evidence: {
+        changeToken: (signal) => hangOnce('changeToken', signal, () => real.evidence.changeToken()),
+        inspect: (paths, since, signal) => hangOnce('inspect', signal, () => real.evidence.inspect(paths, since)),
+      },
+    })
+    world.files.set('a.txt', 'present')
+    world.kernel.script = () => ({ deliverable: { summary: 's', files: ['a.txt'] } })
+    const going = dispatch(dispatcher, 'T-1', never)
+    alerts.raise({ kind: 'escalated', text: 'x' })
+    for (let second = 0; second < 60; second += 1) await world.clock.advance(1_000)
+    expect(await going).toMatchObject({ status: 'done' })
+    expect(timeouts).toEqual({ changeToken: 3_000, spawn: 5_000, inspect: 15_000, alert: 10_000 })
   })
 
   it('[H8.3] the prompt contains the hints, and a knowledge failure is only reported', async () => {
