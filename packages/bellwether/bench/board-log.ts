@@ -1,6 +1,6 @@
 /**
- * A log for the board's bench: tasks that are created, claimed, started and ended, many at a time, as a busy board writes
- * them; or a board with very many tasks that all wait. Always: the same count gives the same bytes, and every line is legal.
+ * Logs for the board benchmark: tasks that are created, claimed, started and ended in waves, as on a busy board; or a board
+ * with many waiting tasks. The same count gives the same bytes, and every line is legal.
  */
 import { createWriteStream } from 'node:fs'
 import { once } from 'node:events'
@@ -31,17 +31,17 @@ function uuid(at: number): string {
   return `019a8f00-${hex.slice(8)}-7${hex.slice(5, 8)}-9c4d-${Math.imul(at, 0x9e3779b1).toString(16).replace('-', 'a').padStart(12, '3')}`
 }
 
-/** What people and agents really write: quotes, lines, other scripts; as a program writes it that escapes all but ASCII. */
+/** Realistic text with quotes, line breaks and other scripts, as written by a program that escapes everything but ASCII. */
 function escaped(payload: object, at: number): string {
-  const told = Object.entries(payload).map(([key, value]) => {
+  const escapedEntries = Object.entries(payload).map(([key, value]) => {
     const isText = key === 'title' || key === 'result'
     return [key, isText ? `${String(value)} "quoted" \\ back\n\tnew line é ü 日本 ${at % 1_000}` : (value as unknown)]
   })
-  const text = JSON.stringify({ ...Object.fromEntries(told), note: `say "${at}"\n` })
+  const text = JSON.stringify({ ...Object.fromEntries(escapedEntries), note: `say "${at}"\n` })
   return text.replaceAll(/[^\0-~]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
-/** Tasks of every priority; a third of them wait for another. */
+/** Tasks of every priority; a third of them depend on another. */
 export async function writeWaiting(path: string, tasks: number): Promise<void> {
   const startMs = Date.parse('2026-01-01T00:00:00Z')
   const out = createWriteStream(path)
@@ -60,7 +60,7 @@ export async function writeLog(path: string, events: number, isEscaped = false):
   let text = ''
   const startMs = Date.parse('2026-01-01T00:00:00Z')
   for (let at = 0; at < events; at += 1) {
-    // Wave after wave: each task of a wave takes its next step before any takes the one after.
+    // In waves: each task of a wave takes its next step before any takes the one after.
     const wave = Math.floor(at / (openAtOnce * steps.length))
     const within = at % (openAtOnce * steps.length)
     const [type, messageType, payload] = steps[Math.floor(within / openAtOnce)]!
@@ -73,8 +73,8 @@ export async function writeLog(path: string, events: number, isEscaped = false):
       actor: agent(task),
       at: new Date(startMs + at * 250).toISOString(),
     }
-    const said = isEscaped ? escaped(payload(task), at) : JSON.stringify(payload(task))
-    text += `${JSON.stringify(head).slice(0, -1)},"payload":${said},"token":${1 + Math.floor(at / 50)}}\n`
+    const payloadText = isEscaped ? escaped(payload(task), at) : JSON.stringify(payload(task))
+    text += `${JSON.stringify(head).slice(0, -1)},"payload":${payloadText},"token":${1 + Math.floor(at / 50)}}\n`
     if (text.length > 1_000_000) {
       if (!out.write(text)) await once(out, 'drain')
       text = ''

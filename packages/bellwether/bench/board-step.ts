@@ -1,6 +1,6 @@
 /**
- * A child of the board's bench: steps of an autopilot on a root with very many tasks, with a kernel in memory. Tells the median
- * step in which nothing moves, and the median step that settles four turns and begins four, with their lines on a real disk.
+ * A child process of the board benchmark: autopilot steps on a root with many tasks, with a kernel in memory. Prints the median
+ * idle step, and the median step that closes four runs and starts four, with their lines on a real disk.
  */
 import { autopilotStep } from '../src/board/dispatch/autopilot.js'
 import { localEvidence } from '../src/board/dispatch/local-evidence.js'
@@ -17,8 +17,8 @@ const status = async (key: string): Promise<TurnStatus> => {
   const at = turns.get(key)
   if (at === undefined) return { status: 'unknown' }
   if (at === 'active') return { status: 'active', agentTurnId: key }
-  const told = { outcome: 'failed', error: 'no', deliverable: null, tokenUsage: 1, elapsedMs: 1 } as const
-  return { status: 'ended', agentTurnId: key, ...told }
+  const ending = { outcome: 'failed', error: 'no', deliverable: null, tokenUsage: 1, elapsedMs: 1 } as const
+  return { status: 'ended', agentTurnId: key, ...ending }
 }
 const spawner: Spawner = {
   kernel: async () => null,

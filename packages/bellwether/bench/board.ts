@@ -1,9 +1,7 @@
 /**
- * How long `rebuild-snapshot` takes for a large log, beside the straightforward way in Python on the same file in the same run
- * (once with plain texts, once with texts full of escapes); how long opening takes with and without a snapshot; and what a
- * step of the autopilot costs on a board with very many tasks. Always: both are whole processes, started alternately and measured from outside; the best of each counts, because a busy
- * machine only ever adds; both must agree on what they found. Leaves to others: the log (board-log.ts) and the baseline
- * (board-baseline.py).
+ * Measures `rebuild-snapshot` on a large log against a simple Python implementation (board-baseline.py) on the same file, with
+ * plain text and with many escapes; opening with and without a snapshot; and autopilot steps on a board with many tasks. Both
+ * programs run as processes, alternately, and must agree on the result. The best run counts, because load only adds time.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -31,7 +29,7 @@ const here = (name: string) => fileURLToPath(new URL(name, import.meta.url))
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
 const memoryMaxMb = 500
 
-/** Runs a program to its end; its own clock, and what the system says that it took. */
+/** Runs a program to its end and measures it. */
 async function measure(command: string, words: readonly string[]): Promise<Pass> {
   const startedMs = performance.now()
   const child = spawn(command, words, { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -47,7 +45,7 @@ async function measure(command: string, words: readonly string[]): Promise<Pass>
 const ticksMs = 10 // USER_HZ is 100
 const lookEveryMs = 5
 
-/** What /proc says of a process until it is gone: its peak and its processor time. */
+/** Samples peak memory and CPU time of a process from /proc until it exits. */
 function watch(pid: number): { stop(): { cpuMs: number; peakRssMb: number } } {
   let [cpuMs, peakRssMb] = [0, 0]
   const look = async () => {
@@ -77,20 +75,20 @@ const best = (passes: readonly Pass[]) => ({
 const median = (all: readonly number[]) => all.toSorted((a, b) => a - b)[Math.floor(all.length / 2)]!
 const source = ['--import', tsx, '--conditions=@bellwether/source']
 
-/** Opens the root in processes of their own; the best counts. */
+/** Opens the root in separate processes; the best run counts. */
 async function opening(
   root: string,
   rounds: number,
 ): Promise<{ seconds: number; cpu_seconds: number; rss_mb: number }> {
-  const told: Record<'ms' | 'cpuMs' | 'rssMb', number>[] = []
+  const results: Record<'ms' | 'cpuMs' | 'rssMb', number>[] = []
   for (let round = 0; round < rounds; round += 1) {
     const { answer } = await measure(process.execPath, [...source, here('./board-open.ts'), root])
-    told.push(answer as (typeof told)[number])
+    results.push(answer as (typeof results)[number])
   }
   return {
-    seconds: Math.round(Math.min(...told.map(({ ms }) => ms))) / 1_000,
-    cpu_seconds: Math.round(Math.min(...told.map(({ cpuMs }) => cpuMs))) / 1_000,
-    rss_mb: Math.round(median(told.map(({ rssMb }) => rssMb))),
+    seconds: Math.round(Math.min(...results.map(({ ms }) => ms))) / 1_000,
+    cpu_seconds: Math.round(Math.min(...results.map(({ cpuMs }) => cpuMs))) / 1_000,
+    rss_mb: Math.round(median(results.map(({ rssMb }) => rssMb))),
   }
 }
 
@@ -121,7 +119,7 @@ async function rebuilds({ quick, onProgress }: BoardBenchOptions, isEscaped: boo
     const log = join(root, 'state', 'tasks.jsonl')
     onProgress(`writing ${events} events`)
     await writeLog(log, events, isEscaped)
-    // The built program, as it is installed; from source when there is none.
+    // The built program as installed; from source if there is none.
     const built = here('../dist/cli/main.js')
     const isBuilt = (await readFile(built).catch(() => '')) !== ''
     const program = isBuilt ? [built] : ['--import', tsx, '--conditions=@bellwether/source', here('../src/cli/main.ts')]
@@ -131,8 +129,8 @@ async function rebuilds({ quick, onProgress }: BoardBenchOptions, isEscaped: boo
       ours.push(await measure(process.execPath, words))
       applied.push(await measure(process.execPath, [...words, '--apply']))
       python.push(await measure('python3', [here('./board-baseline.py'), log]))
-      const told = [ours, applied, python].map((passes) => `${Math.round(passes.at(-1)!.wallMs)} ms`)
-      onProgress(`round ${round}: rebuild ${told[0]}, with --apply ${told[1]}, python ${told[2]}`)
+      const results = [ours, applied, python].map((passes) => `${Math.round(passes.at(-1)!.wallMs)} ms`)
+      onProgress(`round ${round}: rebuild ${results[0]}, with --apply ${results[1]}, python ${results[2]}`)
     }
     agree(ours[0]!.answer, python[0]!.answer, events)
     const [resumed, replayed] = isEscaped ? [null, null] : await openings(root, rounds)
@@ -159,7 +157,7 @@ async function rebuilds({ quick, onProgress }: BoardBenchOptions, isEscaped: boo
   }
 }
 
-/** With the snapshot that the last rebuild left, and without any. */
+/** With the snapshot of the last rebuild, and without one. */
 async function openings(root: string, rounds: number) {
   const resumed = await opening(root, rounds)
   await rm(join(root, 'state', 'tasks.snapshot.json'))

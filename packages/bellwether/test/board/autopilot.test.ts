@@ -12,7 +12,7 @@ import { settle } from '../support/hand-clock.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
 const never = new AbortController().signal
-const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
+const operator = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
 const stateOf = (world: World) => boardOf(world).sync()
 const taskOf = async (world: World, id = 'T-1') => (await stateOf(world)).tasks.get(id)!
 const tries = (world: World) =>
@@ -76,13 +76,13 @@ describe('the autopilot', () => {
   it('several autopilots on one root spawn each task once, share the limit and record nothing twice', async () => {
     const world = makeWorld()
     await put(world, ...Array.from({ length: 12 }, (_, n) => created(`T-${n}`)))
-    const desks = [
+    const dispatchers = [
       dispatcherOf(world, { actor: 'one' }),
       dispatcherOf(world, { actor: 'two' }),
       dispatcherOf(world, { actor: 'three' }),
     ]
     for (let round = 0; round < 8; round += 1) {
-      await Promise.all(desks.map((dispatcher) => autopilotStep(dispatcher, noCaches)))
+      await Promise.all(dispatchers.map((dispatcher) => autopilotStep(dispatcher, noCaches)))
       const open = [...(await stateOf(world)).tasks.values()].filter((task) => openRun(task) !== null).length
       expect(open).toBeLessThanOrEqual(4)
       for (const key of world.kernel.turns.keys()) world.kernel.end(key)
@@ -198,11 +198,11 @@ describe('the autopilot', () => {
     const dispatcher = dispatcherOf(world)
     const late = {
       ...dispatcher.evidence,
-      changeToken: async () => (await freeze(hands(world), 'T-1', { by: 'ann' }), 'token'),
+      changeToken: async () => (await freeze(operator(world), 'T-1', { by: 'ann' }), 'token'),
     }
     expect((await autopilotStep(dispatcherOf(world, { evidence: late }), noCaches)).started).toEqual([])
     expect(await taskOf(world)).toMatchObject({ status: 'claimed', fields: { frozen: { by: 'ann' } } })
-    await unfreeze(hands(world), 'T-1', { by: 'ann' })
+    await unfreeze(operator(world), 'T-1', { by: 'ann' })
     await world.clock.advance(1)
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
@@ -238,7 +238,7 @@ describe('a claim', () => {
     const dispatcher = dispatcherOf(world)
     const taken = async () => {
       world.clock.jumpWall(61_000)
-      await claimTask(hands(world), 'T-1', 'ann')
+      await claimTask(operator(world), 'T-1', 'ann')
       return 'token'
     }
     const step = await autopilotStep(
@@ -262,14 +262,14 @@ describe('operators', () => {
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
     await autopilotStep(dispatcher, noCaches)
-    await pause(hands(world), { by: 'ann', reason: 'deploy' })
+    await pause(operator(world), { by: 'ann', reason: 'deploy' })
     await put(world, created('T-2'))
     world.kernel.end([...world.kernel.turns.keys()][0]!)
     const step = await autopilotStep(dispatcher, noCaches)
     expect([(await taskOf(world)).status, step.started]).toEqual(['done', []])
     expect(step.choice).toMatchObject({ taskId: null, because: 'ann paused the board: deploy' })
-    await expect(pause(hands(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
-    await resume(hands(world), { by: 'bob' })
+    await expect(pause(operator(world), { by: 'bob' })).rejects.toMatchObject({ code: 'already_paused' })
+    await resume(operator(world), { by: 'bob' })
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
     const control = world.root.events.filter(({ type }) => type === 'board_control')
     expect(control.map(({ actor, payload }) => [actor, Object.keys(payload)])).toEqual([
@@ -283,7 +283,7 @@ describe('operators', () => {
     await put(world, created('T-1', { requiresApproval: true }))
     const dispatcher = dispatcherOf(world)
     expect((await autopilotStep(dispatcher, noCaches)).started).toEqual([])
-    await approve(hands(world), 'T-1', { by: 'ann' })
+    await approve(operator(world), 'T-1', { by: 'ann' })
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
@@ -298,12 +298,12 @@ describe('operators', () => {
       const judged = dispatcherOf(world, {
         verify: async () => {
           // During acceptance, just before the closing line.
-          if (abortFirst) await abort(hands(world), 'T-1', { by: 'ann', reason: 'wrong' })
+          if (abortFirst) await abort(operator(world), 'T-1', { by: 'ann', reason: 'wrong' })
           return { exitCode: 0, signal: null, timedOut: false, durationMs: 1, output: '' }
         },
       })
       await autopilotStep(judged, noCaches)
-      const late = await abort(hands(world), 'T-1', { by: 'bob' }).catch((error: { code: string }) => error.code)
+      const late = await abort(operator(world), 'T-1', { by: 'bob' }).catch((error: { code: string }) => error.code)
       expect(late).toBe(abortFirst ? 'already_failed' : 'already_done')
       const task = await taskOf(world)
       expect(task).toMatchObject(
@@ -319,7 +319,7 @@ describe('operators', () => {
     await put(world, created('T-1'))
     const dispatcher = dispatcherOf(world)
     await autopilotStep(dispatcher, noCaches)
-    await abort(hands(world), 'T-1', { by: 'ann' })
+    await abort(operator(world), 'T-1', { by: 'ann' })
     expect(openRun(await taskOf(world))).not.toBeNull()
     await autopilotStep(dispatcher, noCaches)
     await autopilotStep(dispatcher, noCaches)
@@ -383,7 +383,7 @@ describe('people and clocks', () => {
     await put(world, created('T-1'), created('T-2', { dependencies: ['T-1'] }))
     const dispatcher = dispatcherOf(world)
     await autopilotStep(dispatcher, noCaches)
-    await abort(hands(world), 'T-1', { by: 'ann' })
+    await abort(operator(world), 'T-1', { by: 'ann' })
     await autopilotStep(dispatcher, noCaches)
     const step = await autopilotStep(dispatcher, noCaches)
     expect(step.choice.others).toContainEqual({
@@ -391,7 +391,7 @@ describe('people and clocks', () => {
       code: 'dependency',
       why: 'it depends on T-1, which is failed',
     })
-    await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
+    await retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', agent: 'debugger' })
     world.kernel.script = () => ({})
     for (let round = 0; round < 4; round += 1) await autopilotStep(dispatcher, noCaches)
     expect(tries(world)).toEqual(['T-1 coder', 'T-1 debugger', 'T-2 coder'])

@@ -27,30 +27,30 @@ function start(...words: string[]): Cli {
 
 /** Runs one command in this process: its output and exit code. Starting a process for each would take minutes. */
 async function task(...words: string[]) {
-  let [code, out, said]: [number, string, string] = [0, '', '']
+  let [code, out, err]: [number, string, string] = [0, '', '']
   const outSpy = vi.spyOn(process.stdout, 'write').mockImplementation((text) => ((out += String(text)), true))
-  const errSpy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => ((said += String(text)), true))
+  const errSpy = vi.spyOn(process.stderr, 'write').mockImplementation((text) => ((err += String(text)), true))
   try {
-    await taskCommand((told) => (code = told)).parseAsync([...words, '--root', root], { from: 'user' })
+    await taskCommand((exitCode) => (code = exitCode)).parseAsync([...words, '--root', root], { from: 'user' })
   } catch (error) {
     code = printError(error)
   } finally {
     outSpy.mockRestore()
     errSpy.mockRestore()
   }
-  return { code, out, said }
+  return { code, out, err }
 }
 
 /** Runs one command as a process. */
 async function program(...words: string[]) {
   const cli = start(...words)
   const code = await cli.ended
-  return { code, out: cli.stdout(), said: cli.stderr() }
+  return { code, out: cli.stdout(), err: cli.stderr() }
 }
 
 async function json(...words: string[]): Promise<Record<string, unknown>> {
-  const { code, out, said } = await task(...words, '--json')
-  if (out === '') throw new Error(`${words.join(' ')} answered ${String(code)}: ${said}`)
+  const { code, out, err } = await task(...words, '--json')
+  if (out === '') throw new Error(`${words.join(' ')} answered ${String(code)}: ${err}`)
   return JSON.parse(out) as Record<string, unknown>
 }
 
@@ -122,20 +122,20 @@ describe('bellwether task', { timeout: 90_000 }, () => {
       [['done', 'T-1', '--file', 'none.txt'], 'none.txt is claimed but does not exist'],
     ]
     for (const [words, wanted] of meant)
-      expect(await task(...words), words.join(' ')).toEqual({ code: 2, out: '', said: expect.stringContaining(wanted) })
-    const told = await Promise.all(typed.map(([words]) => program(...words)))
+      expect(await task(...words), words.join(' ')).toEqual({ code: 2, out: '', err: expect.stringContaining(wanted) })
+    const results = await Promise.all(typed.map(([words]) => program(...words)))
     for (const [position, [words, wanted]] of typed.entries())
-      expect(told[position], words.join(' ')).toEqual({ code: 2, out: '', said: expect.stringContaining(wanted) })
+      expect(results[position], words.join(' ')).toEqual({ code: 2, out: '', err: expect.stringContaining(wanted) })
     await mkdir(join(root, 'config'))
     await writeFile(join(root, 'config', 'budget-policy.json'), '{"globall":{}}')
     expect(await task('dispatch', 'T-1', '--command', 'true')).toMatchObject({
       code: 2,
-      said: expect.stringContaining('globall'),
+      err: expect.stringContaining('globall'),
     })
     expect(await task('list')).toMatchObject({ code: 0, out: expect.stringContaining('T-1') })
     await rm(join(root, 'config'), { recursive: true })
     await rm(join(root, 'state'), { recursive: true })
-    expect((await task('list')).said).toContain('There are no tasks in')
+    expect((await task('list')).err).toContain('There are no tasks in')
     expect(await readdir(root)).toEqual([])
   })
 

@@ -228,15 +228,15 @@ describe('dispatch of one task', () => {
     const world = makeWorld()
     await put(world, created('T-1', { instruction: 'Write it.' }))
     world.kernel.script = () => ({})
-    const told = { degraded: true, degradeReason: 'a source is broken', knowledgeTags: ['lessons'], backfill: null }
+    const outcome = { degraded: true, degradeReason: 'a source is broken', knowledgeTags: ['lessons'], backfill: null }
     const section = '<KNOWLEDGE_HINTS>\n- [lessons] test first\n</KNOWLEDGE_HINTS>'
     const dispatcher = dispatcherOf(world)
     const report = await dispatch(
-      { ...dispatcher, knowledge: { ...dispatcher.knowledge, hints: async () => ({ section, outcome: told }) } },
+      { ...dispatcher, knowledge: { ...dispatcher.knowledge, hints: async () => ({ section, outcome }) } },
       'T-1',
       never,
     )
-    expect(report.knowledge).toEqual({ ...told, backfill: null })
+    expect(report.knowledge).toEqual({ ...outcome, backfill: null })
     expect([...world.kernel.turns.values()][0]!.request.prompt).toMatch(/Write it\.[^]*<KNOWLEDGE_HINTS>/)
   })
 

@@ -111,8 +111,8 @@ describe('the reference’s state files', () => {
     // The files are now caches of the log; copies of the originals are next to them.
     const written = JSON.parse(await readFile(join(root, 'state', 'recovery.state.json'), 'utf8')) as typeof recovery
     expect(written.entries['T-001|incomplete_output']).toMatchObject({ attempt: 2 })
-    const kept = await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')
-    expect(JSON.parse(kept)).toEqual(recovery)
+    const copy = await readFile(join(root, 'state', 'recovery.state.before-import.json'), 'utf8')
+    expect(JSON.parse(copy)).toEqual(recovery)
   })
 
   it('state files are not imported a second time after a person reset the task', async () => {

@@ -26,7 +26,7 @@ const ids = uuidv7(systemClock, systemRandom)
 const world = { disk: systemDisk, machine: systemMachine, clock: systemClock, ids, log: quietLog }
 
 async function folder(): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'bellwether-chores-'))
+  const path = await mkdtemp(join(tmpdir(), 'bellwether-maintenance-'))
   onTestFinished(() => rm(path, { recursive: true, force: true }))
   return path
 }
@@ -39,7 +39,7 @@ async function rootWithTasks(): Promise<string> {
   return root
 }
 
-function choresOn(root: string, change: Partial<MaintenanceOptions> = {}) {
+function maintenanceOn(root: string, change: Partial<MaintenanceOptions> = {}) {
   const raised: Alert[] = []
   const clock = handClock()
   const options: MaintenanceOptions = {
@@ -53,13 +53,13 @@ function choresOn(root: string, change: Partial<MaintenanceOptions> = {}) {
     removeOldRuns: async () => 0,
     ...change,
   }
-  return { chores: createMaintenance(options), raised, clock, options }
+  return { maintenance: createMaintenance(options), raised, clock, options }
 }
 
 describe('maintenance', () => {
   it('[H4.2] maintenance checks locks every 15 minutes and the snapshot daily, and both at the start', async () => {
-    const { chores, clock, raised } = choresOn(await rootWithTasks())
-    expect(await chores.step()).toEqual({
+    const { maintenance, clock, raised } = maintenanceOn(await rootWithTasks())
+    expect(await maintenance.step()).toEqual({
       ran: ['locks', 'snapshot', 'retention'],
       staleLocks: 0,
       snapshot: 'same',
@@ -68,7 +68,7 @@ describe('maintenance', () => {
     const seen: string[] = []
     for (let minute = 1; minute <= 24 * 60; minute += 1) {
       await clock.advance(60_000)
-      const { ran } = await chores.step()
+      const { ran } = await maintenance.step()
       if (ran.includes('locks')) seen.push(`locks ${minute}`)
       if (ran.includes('snapshot')) seen.push(`snapshot ${minute}`)
     }
@@ -84,14 +84,14 @@ describe('maintenance', () => {
     const before = await readFile(log, 'utf8')
     const late = JSON.stringify({ ...JSON.parse(before.split('\n')[0]!), eventId: 'later', taskId: 'T-3' })
     await writeFile(log, `${before}${late}\n`)
-    const behind = choresOn(root)
-    expect((await behind.chores.step()).snapshot).toBe('behind')
+    const behind = maintenanceOn(root)
+    expect((await behind.maintenance.step()).snapshot).toBe('behind')
     expect(behind.raised).toEqual([])
 
     const path = join(root, 'state', 'tasks.snapshot.json')
     await writeFile(path, (await readFile(path, 'utf8')).replace('"Do T-2"', '"Do T-9"'))
-    const wrong = choresOn(root)
-    expect((await wrong.chores.step()).snapshot).toBe('mismatch')
+    const wrong = maintenanceOn(root)
+    expect((await wrong.maintenance.step()).snapshot).toBe('mismatch')
     expect(wrong.raised).toMatchObject([{ kind: 'replay_mismatch', details: { diff: { changed: 1 } } }])
     expect(await readFile(log, 'utf8')).toBe(`${before}${late}\n`)
   })
@@ -107,8 +107,8 @@ describe('maintenance', () => {
       resource: 'tasks',
     }
     await writeFile(lock, JSON.stringify(old))
-    const { chores, raised } = choresOn(root)
-    expect((await chores.step()).staleLocks).toBe(1)
+    const { maintenance, raised } = maintenanceOn(root)
+    expect((await maintenance.step()).staleLocks).toBe(1)
     expect(raised).toMatchObject([{ kind: 'stale_locks', details: { locks: [{ owner: 'gone', reason: 'expired' }] } }])
     expect(await readFile(lock, 'utf8')).toBe(JSON.stringify(old))
   })
@@ -116,15 +116,15 @@ describe('maintenance', () => {
   it('a maintenance job that fails raises an alert, and the others run', async () => {
     const root = await rootWithTasks()
     await rm(join(root, 'state', 'tasks.jsonl'))
-    const { chores, raised } = choresOn(root)
-    expect((await chores.step()).ran).toEqual(['locks', 'snapshot', 'retention'])
+    const { maintenance, raised } = maintenanceOn(root)
+    expect((await maintenance.step()).ran).toEqual(['locks', 'snapshot', 'retention'])
     expect(raised).toMatchObject([{ kind: 'maintenance_failed', details: { job: 'snapshot' } }])
   })
 
   it('maintenance runs in a loop until its signal fires', async () => {
-    const { chores, clock, options } = choresOn(await rootWithTasks())
+    const { maintenance, clock, options } = maintenanceOn(await rootWithTasks())
     let steps = 0
-    const counted = { step: async () => ((steps += 1), chores.step()) }
+    const counted = { step: async () => ((steps += 1), maintenance.step()) }
     const stop = new AbortController()
     const ended = runMaintenance(counted, options, stop.signal)
     await until('the first step', async () => (clock.sleepers > 0 ? true : undefined))

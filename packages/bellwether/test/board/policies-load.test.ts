@@ -116,8 +116,8 @@ describe('loading policies', () => {
     write('recovery-policy.json', { default: { cooldown: 5, maxAttempts: '2' } })
     write('retry-policy.json', { timeouts: { localSec: 1 }, retry: { maxAttempts: 0 } })
     write('acceptance-policy.json', { roles: { coder: { minFile: 1 } } })
-    const told = await problems()
-    expect(told).toEqual(
+    const found = await problems()
+    expect(found).toEqual(
       expect.arrayContaining([
         'config/budget-policy.json: unknown key global.maxTaskTokns; did you mean global.maxTaskTokens?',
         'config/budget-policy.json: unknown key agents.coder.onExceded; did you mean agents.coder.onExceeded?',
@@ -127,8 +127,8 @@ describe('loading policies', () => {
         'config/acceptance-policy.json: unknown key roles.coder.minFile; did you mean roles.coder.minFiles?',
       ]),
     )
-    expect(told.join('\n')).toMatch(/config\/recovery-policy\.json: default\.maxAttempts: .*number/)
-    expect(told.join('\n')).toMatch(/config\/retry-policy\.json: retry\.maxAttempts: /)
+    expect(found.join('\n')).toMatch(/config\/recovery-policy\.json: default\.maxAttempts: .*number/)
+    expect(found.join('\n')).toMatch(/config\/retry-policy\.json: retry\.maxAttempts: /)
   })
 
   it('loading rejects NaN, Infinity, negative numbers, fractional counts, wrong types and empty lists', async () => {
@@ -152,8 +152,8 @@ describe('loading policies', () => {
     ]
     for (const [name, text] of wrong) {
       write(name, text)
-      const told = await problems()
-      expect([text, told.length, told[0]]).toEqual([text, 1, expect.stringContaining(`config/${name}: `)])
+      const found = await problems()
+      expect([text, found.length, found[0]]).toEqual([text, 1, expect.stringContaining(`config/${name}: `)])
       rmSync(join(root, 'config', name))
     }
   })
@@ -166,8 +166,8 @@ describe('loading policies', () => {
       '{"global":{"prototype":1}}',
     ]) {
       write('budget-policy.json', text)
-      const [told] = await problems()
-      expect([text, told]).toEqual([text, expect.stringContaining('this key is reserved')])
+      const [found] = await problems()
+      expect([text, found]).toEqual([text, expect.stringContaining('this key is reserved')])
     }
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined()
     expect(merged({ a: 1 }, JSON.parse('{"__proto__":{"b":2}}'))).not.toHaveProperty('b')
@@ -186,8 +186,8 @@ describe('loading policies', () => {
     ]
     for (const [why, make] of cases) {
       make()
-      const told = await problems()
-      expect([why, told]).toEqual([why, [expect.stringMatching(new RegExp(`budget-policy.json: .*${why}`))]])
+      const found = await problems()
+      expect([why, found]).toEqual([why, [expect.stringMatching(new RegExp(`budget-policy.json: .*${why}`))]])
       rmSync(file, { recursive: true })
     }
     writeFileSync(join(root, 'elsewhere.json'), '{"global":{"maxTaskTokens":5}}')
@@ -205,9 +205,9 @@ describe('loading policies', () => {
 
   it('loading lists the first of many mistakes', async () => {
     write('budget-policy.json', Object.fromEntries(Array.from({ length: 50_000 }, (_, index) => [`k${index}`, 1])))
-    const told = await problems()
-    expect(told).toHaveLength(21)
-    expect(told.at(-1)).toBe('… and 49980 more')
+    const found = await problems()
+    expect(found).toHaveLength(21)
+    expect(found.at(-1)).toBe('… and 49980 more')
   })
 
   it('[H6.1] an override never drops a key that it does not name', () => {

@@ -43,8 +43,8 @@ async function atRest(world: World): Promise<boolean> {
   const state = await boardOf(world).sync()
   const rules = { firstAgent: 'coder', recovery: world.policies.recovery }
   return [...state.tasks.values()].every((task) => {
-    const told = readiness(task, state, world.clock.wallMs(), rules)
-    return openRun(task) === null && !told.ready && !['under_way', 'cooldown', 'claimed'].includes(told.code)
+    const found = readiness(task, state, world.clock.wallMs(), rules)
+    return openRun(task) === null && !found.ready && !['under_way', 'cooldown', 'claimed'].includes(found.code)
   })
 }
 
@@ -147,8 +147,8 @@ describe('a crash at every call', () => {
       if (died === null) break
       places += 1
       await live(made, 0, story.between === undefined ? undefined : once(story, made))
-      const told = await check(made, `dies ${died} (${at})`)
-      expect(told, `dies ${died} (${at})`).toEqual(story.ends)
+      const found = await check(made, `dies ${died} (${at})`)
+      expect(found, `dies ${died} (${at})`).toEqual(story.ends)
     }
     expect(places).toBeGreaterThan(20)
   })
@@ -166,8 +166,8 @@ describe('a crash at every call', () => {
         if (two.died === null) break
         pairs += 1
         await live(made, 0, again)
-        const told = await check(made, `dies ${one.died}, then ${two.died}`)
-        expect(told, `dies ${one.died}, then ${two.died}`).toEqual(story.ends)
+        const found = await check(made, `dies ${one.died}, then ${two.died}`)
+        expect(found, `dies ${one.died}, then ${two.died}`).toEqual(story.ends)
       }
     }
     expect(pairs).toBeGreaterThan(8)
@@ -177,8 +177,8 @@ describe('a crash at every call', () => {
 /** Repeats the operator's or person's command unless it was recorded before the crash. */
 function once(story: Story, made: World): (step: number) => Promise<void> {
   return async () => {
-    const said = made.root.events.some(({ actor, type }) => actor === 'ann' && type !== 'task_created')
+    const isRecorded = made.root.events.some(({ actor, type }) => actor === 'ann' && type !== 'task_created')
     const task = (await boardOf(made).sync()).tasks.get('T-1')
-    if (!said && task?.status === 'in_progress') await story.between!(made)(0)
+    if (!isRecorded && task?.status === 'in_progress') await story.between!(made)(0)
   }
 }

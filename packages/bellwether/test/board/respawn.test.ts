@@ -75,8 +75,8 @@ describe('a run whose dispatcher died before the spawn', () => {
   it('two autopilots that alternate call by call spawn one turn', async () => {
     const world = await widowed()
     await world.clock.advance(61_000)
-    const desks = ['one', 'two', 'three'].map((actor) => dispatcherOf(world, { actor }))
-    await Promise.all(desks.map((dispatcher) => step(world, dispatcher)))
+    const dispatchers = ['one', 'two', 'three'].map((actor) => dispatcherOf(world, { actor }))
+    await Promise.all(dispatchers.map((dispatcher) => step(world, dispatcher)))
     expect(world.kernel.turns.size).toBe(1)
     expect(world.kernel.calls.filter((call) => call.startsWith('stop'))).toEqual([])
   })
@@ -94,7 +94,7 @@ describe('a run whose dispatcher died before the spawn', () => {
   })
 
   it.each([
-    ['past the kernel’s retention', (world: World) => void (world.kernel.keepsMs = 30_000), 61_000],
+    ['past the kernel’s retention', (world: World) => void (world.kernel.retentionMs = 30_000), 61_000],
     ['more than a day old', () => undefined, 90_000_000],
   ])('one that is %s is never started again', async (_name, change, afterMs) => {
     const world = await widowed(change)

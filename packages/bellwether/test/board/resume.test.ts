@@ -98,8 +98,8 @@ function textOf(one: Line): string {
     at: '2026-01-01T00:00:00Z',
     ...(token === undefined ? {} : { token }),
   }
-  const said = typeof one.payload === 'string' ? one.payload : JSON.stringify(one.payload)
-  return `${JSON.stringify(head).slice(0, -1)},"payload":${said}}`
+  const payload = typeof one.payload === 'string' ? one.payload : JSON.stringify(one.payload)
+  return `${JSON.stringify(head).slice(0, -1)},"payload":${payload}}`
 }
 
 describe('opening from a snapshot', () => {

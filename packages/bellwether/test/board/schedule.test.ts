@@ -81,16 +81,16 @@ async function say(world: World, what: number, id: string): Promise<void> {
 }
 
 async function play(world: World, moves: readonly Move[]): Promise<void> {
-  const desks: Dispatcher[] = [dispatcherOf(world, { actor: 'one' }), dispatcherOf(world, { actor: 'two' })]
+  const dispatchers: Dispatcher[] = [dispatcherOf(world, { actor: 'one' }), dispatcherOf(world, { actor: 'two' })]
   let forgotten = 0
   for (const one of moves) {
-    if (one.do === 'step') await autopilotStep(desks[one.who]!, noCaches)
+    if (one.do === 'step') await autopilotStep(dispatchers[one.who]!, noCaches)
     else if (one.do === 'die') {
       const gate = makeGate(one.at)
-      const dispatcher = createDispatcher(gated(gate, desks[one.who]!))
+      const dispatcher = createDispatcher(gated(gate, dispatchers[one.who]!))
       await Promise.race([autopilotStep(dispatcher, gatedCaches(gate, noCaches)), gate.died])
       await settle()
-      desks[one.who] = dispatcherOf(world, { actor: one.who === 0 ? 'one' : 'two' })
+      dispatchers[one.who] = dispatcherOf(world, { actor: one.who === 0 ? 'one' : 'two' })
     } else if (one.do === 'end') {
       const key = [...world.kernel.turns.keys()][one.nth]
       if (key !== undefined) world.kernel.end(key, endings[one.how])

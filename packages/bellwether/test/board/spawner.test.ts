@@ -55,7 +55,7 @@ it('a turn is stopped by its key, waiters are informed, and an unknown key is re
   await spawner.spawn(request, never)
   const waiting = [spawner.ended(request.key, never), spawner.ended(request.key, never)]
   await spawner.stop(request.key, 'not wanted any more')
-  for (const told of waiting) expect(await told).toMatchObject({ status: 'ended', outcome: 'canceled' })
+  for (const status of waiting) expect(await status).toMatchObject({ status: 'ended', outcome: 'canceled' })
   await spawner.stop(request.key, 'again')
   await expect(spawner.stop(t.ids.next(), 'x')).rejects.toMatchObject({ code: 'unknown_turn' })
 })

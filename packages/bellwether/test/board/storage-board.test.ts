@@ -162,12 +162,12 @@ describe('hostile lines in the log', () => {
     ]
     const bytes = Buffer.concat(parts.flatMap((part) => [Buffer.from(part), Buffer.from('\n')]))
     await root.writeLog(bytes)
-    const told: object[] = []
-    const log = { ...testWorld.log, warn: (fields: object) => void told.push(fields) }
+    const warnings: object[] = []
+    const log = { ...testWorld.log, warn: (fields: object) => void warnings.push(fields) }
     const board = await boardOf(root, { log })
     expect([...board.state.tasks.keys()]).toEqual(['T-1', 'T-inf', 'T-2'])
     expect(board.state.tasks.get('T-inf')!.priority).toBe(0)
-    expect(told).toContainEqual(
+    expect(warnings).toContainEqual(
       expect.objectContaining({ counts: { too_long: 1, too_deep: 1, broken_json: 2, not_utf8: 1 } }),
     )
     await board.write(() => [add('T-3')])

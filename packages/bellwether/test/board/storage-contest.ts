@@ -46,7 +46,7 @@ interface Writer {
   readonly child: ChildProcess
   readonly ready: Promise<unknown>
   readonly ended: Promise<unknown>
-  said: string
+  output: string
   complained: string
   killed: boolean
 }
@@ -56,13 +56,13 @@ function startWriter(root: string, name: string): Writer {
   const child = spawn(process.execPath, words, { stdio: 'pipe' })
   const one: Writer = {
     child,
-    said: '',
+    output: '',
     complained: '',
     killed: false,
     ready: once(child.stdout, 'data'),
     ended: once(child, 'close'),
   }
-  child.stdout.on('data', (data: Buffer) => (one.said += data.toString()))
+  child.stdout.on('data', (data: Buffer) => (one.output += data.toString()))
   child.stderr.on('data', (data: Buffer) => (one.complained += data.toString()))
   child.stdin.on('error', () => undefined) // EPIPE after it died; its exit is handled below
   return one
@@ -158,7 +158,7 @@ async function judge(
     },
   })
   await log.close()
-  const acknowledged = writers.flatMap(({ said }) => said.split('\n').filter((line) => line.includes('-')))
+  const acknowledged = writers.flatMap(({ output }) => output.split('\n').filter((line) => line.includes('-')))
   const lost = acknowledged.filter((eventId) => reader.fold.placeOf(eventId) === undefined)
   const crashed = writers.filter((one) => !one.killed && one.child.exitCode !== 0).map((one) => one.complained)
   const staleLines = reader.report.counts.stale_token ?? 0

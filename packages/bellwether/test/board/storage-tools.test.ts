@@ -9,7 +9,7 @@ import { add, boardOf, line, testRoot, testWorld, type TestRoot } from './storag
 const rebuild = (root: TestRoot, apply = false, compactTo?: string) =>
   rebuildSnapshot({ root: root.path, apply, compactTo }, testWorld)
 
-async function kept(root: TestRoot): Promise<string[]> {
+async function archived(root: TestRoot): Promise<string[]> {
   return (await readdir(join(root.path, 'state'))).filter((name) => /^tasks\.snapshot\..+\.json$/.test(name)).sort()
 }
 
@@ -189,7 +189,7 @@ describe('archived snapshots', () => {
       texts.push(await readFile(root.snapshot, 'utf8'))
       events.push(line('task_created', `T-${at}`))
     }
-    const names = await kept(root)
+    const names = await archived(root)
     expect(names).toHaveLength(7)
     for (const [at, name] of names.entries())
       expect(await readFile(join(root.path, 'state', name), 'utf8')).toBe(texts[at + 2])
@@ -213,13 +213,13 @@ describe('archived snapshots', () => {
     await root.writeLog(history())
     await writeFile(root.snapshot, 'precious')
     await rebuild(root, true)
-    const [older, newer] = await kept(root)
+    const [older, newer] = await archived(root)
     expect(await readFile(join(root.path, 'state', older!), 'utf8')).toBe('precious')
     await root.writeLog([...history(), line('task_created', 'T-7')])
     const clock = { ...testWorld.clock, wallMs: () => Date.parse('2001-01-01T00:00:00Z') }
     await rebuildSnapshot({ root: root.path, apply: true }, { ...testWorld, clock })
-    expect((await kept(root)).slice(0, 2)).toEqual([older, newer])
-    expect(await kept(root)).toHaveLength(3)
+    expect((await archived(root)).slice(0, 2)).toEqual([older, newer])
+    expect(await archived(root)).toHaveLength(3)
   })
 
   it('a board writes snapshots while it grows and on close', async () => {

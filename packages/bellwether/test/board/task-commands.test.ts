@@ -27,7 +27,7 @@ import { taskStatuses, transitions } from '../../src/board/log/task.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
-const hands = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
+const operator = (world: World) => ({ board: boardOf(world), nowMs: () => world.clock.wallMs() })
 const taskOf = async (world: World, id = 'T-1') => (await boardOf(world).sync()).tasks.get(id)!
 const codeOf = (work: Promise<unknown>) =>
   work.then(
@@ -54,17 +54,17 @@ describe('the way from one status to another', () => {
 describe('by hand', () => {
   it('a task gets the next id, and a dependency cycle is rejected', async () => {
     const world = makeWorld()
-    expect(await addTask(hands(world), { title: 'one' }, 'ann')).toBe('T-1')
-    expect(await addTask(hands(world), { title: 'two', dependencies: ['T-1'] }, 'ann')).toBe('T-2')
-    expect(await addTask(hands(world), { title: 'x', taskId: 'odd' }, 'ann')).toBe('odd')
-    expect(await addTask(hands(world), { title: 'three', dependencies: ['T-2'] }, 'ann')).toBe('T-3')
+    expect(await addTask(operator(world), { title: 'one' }, 'ann')).toBe('T-1')
+    expect(await addTask(operator(world), { title: 'two', dependencies: ['T-1'] }, 'ann')).toBe('T-2')
+    expect(await addTask(operator(world), { title: 'x', taskId: 'odd' }, 'ann')).toBe('odd')
+    expect(await addTask(operator(world), { title: 'three', dependencies: ['T-2'] }, 'ann')).toBe('T-3')
     const codes = await Promise.all([
-      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-3'] }, 'ann')),
-      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-1'] }, 'ann')),
-      refusal(() => changeTask(hands(world), 'T-1', { dependencies: ['T-99'] }, 'ann')),
-      refusal(() => changeTask(hands(world), 'nope', { priority: 1 }, 'ann')),
-      refusal(() => changeTask(hands(world), 'T-1', {}, 'ann')),
-      refusal(() => addTask(hands(world), { title: 'again', taskId: 'odd' }, 'ann')),
+      refusal(() => changeTask(operator(world), 'T-1', { dependencies: ['T-3'] }, 'ann')),
+      refusal(() => changeTask(operator(world), 'T-1', { dependencies: ['T-1'] }, 'ann')),
+      refusal(() => changeTask(operator(world), 'T-1', { dependencies: ['T-99'] }, 'ann')),
+      refusal(() => changeTask(operator(world), 'nope', { priority: 1 }, 'ann')),
+      refusal(() => changeTask(operator(world), 'T-1', {}, 'ann')),
+      refusal(() => addTask(operator(world), { title: 'again', taskId: 'odd' }, 'ann')),
     ])
     expect(codes).toEqual([
       'dependency_cycle',
@@ -91,32 +91,32 @@ describe('by hand', () => {
     ]
     for (const input of wrong)
       expect(await refusal(async () => checked(newTask, input, 'task')), JSON.stringify(input)).toBe('invalid_task')
-    expect(await refusal(() => addTask(hands(world), { title: 'x' }, 'a\u001b[31m'))).toBe('invalid_task')
+    expect(await refusal(() => addTask(operator(world), { title: 'x' }, 'a\u001b[31m'))).toBe('invalid_task')
     expect(world.root.events).toEqual([])
   })
 
   it('a claim is rejected while an agent works on the task or another person or a dispatcher has claimed it', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
-    await claimTask(hands(world), 'T-2', 'ann')
-    expect(await refusal(() => claimTask(hands(world), 'T-2', 'bob'))).toBe('claimed')
-    expect(await refusal(() => claimTask(hands(world), 'T-2', 'ann'))).toBe('done')
+    await claimTask(operator(world), 'T-2', 'ann')
+    expect(await refusal(() => claimTask(operator(world), 'T-2', 'bob'))).toBe('claimed')
+    expect(await refusal(() => claimTask(operator(world), 'T-2', 'ann'))).toBe('done')
     await autopilotStep(dispatcherOf(world), noCaches)
-    expect(await refusal(() => claimTask(hands(world), 'T-1', 'ann'))).toBe('under_way')
+    expect(await refusal(() => claimTask(operator(world), 'T-1', 'ann'))).toBe('under_way')
   })
 
   it('a task can be finished from every status but done', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'), created('T-3'))
-    await blockTask(hands(world), 'T-2', { by: 'ann', reason: 'why' })
-    await escalate({ ...hands(world), recovery: defaultRecovery }, 'T-3', { by: 'ann' })
-    for (const id of ['T-1', 'T-2', 'T-3']) await finishTask(hands(world), id, 'ann', { evidence: null })
+    await blockTask(operator(world), 'T-2', { by: 'ann', reason: 'why' })
+    await escalate({ ...operator(world), recovery: defaultRecovery }, 'T-3', { by: 'ann' })
+    for (const id of ['T-1', 'T-2', 'T-3']) await finishTask(operator(world), id, 'ann', { evidence: null })
     expect([...(await boardOf(world).sync()).tasks.values()].map(({ status }) => status)).toEqual([
       'done',
       'done',
       'done',
     ])
-    expect(await refusal(() => finishTask(hands(world), 'T-1', 'ann', { evidence: null }))).toBe('already_done')
+    expect(await refusal(() => finishTask(operator(world), 'T-1', 'ann', { evidence: null }))).toBe('already_done')
   })
 
   it('a retry starts from the first attempt, on request with a fresh budget', async () => {
@@ -125,7 +125,7 @@ describe('by hand', () => {
     await put(world, created('T-1', { budget: { coder: spent } }))
     const dispatcher = dispatcherOf(world)
     expect((await autopilotStep(dispatcher, noCaches)).overBudget).toEqual(['T-1'])
-    await retryTask({ ...hands(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
+    await retryTask({ ...operator(world), firstAgent: 'coder' }, 'T-1', { by: 'ann', freshBudget: true })
     expect((await autopilotStep(dispatcher, noCaches)).started.length).toBe(1)
   })
 
@@ -197,9 +197,9 @@ describe('the functions behind the routes', () => {
     const world = makeWorld()
     const dispatcher = dispatcherOf(world)
     await createRequest(dispatcher, { title: 'one' }, 'ann')
-    await requireApproval(hands(world), 'T-1', { by: 'bob' })
+    await requireApproval(operator(world), 'T-1', { by: 'bob' })
     await patchRequest(dispatcher, 'T-1', { action: 'approve' }, 'cid')
-    await freeze(hands(world), 'T-1', { by: 'dan' })
+    await freeze(operator(world), 'T-1', { by: 'dan' })
     await patchRequest(dispatcher, 'T-1', { action: 'escalate', reason: 'hard' }, 'eve')
     await patchRequest(dispatcher, 'T-1', { action: 'abort' }, 'fay')
     expect(world.root.events.map(({ actor }) => actor)).toEqual(['ann', 'bob', 'cid', 'dan', 'eve', 'fay', 'fay'])

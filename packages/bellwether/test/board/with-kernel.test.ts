@@ -91,8 +91,8 @@ function hire(signal: AbortSignal) {
       ({ agentId }) =>
       async (context) => {
         const { context: cards } = await context.hydrate()
-        const said = cards.map((card) => (card.content as { text?: string }).text ?? '').join('\n')
-        return { deliver: { text: await work(agentId, said) } }
+        const prompt = cards.map((card) => (card.content as { text?: string }).text ?? '').join('\n')
+        return { deliver: { text: await work(agentId, prompt) } }
       },
     settings: { concurrency: 4, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
     loop: {

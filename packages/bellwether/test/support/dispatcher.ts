@@ -77,8 +77,8 @@ export function dispatcherOf(world: World, change: Partial<DispatcherOptions> = 
       changeToken: async () => 'token-1',
       inspect: async (paths) =>
         paths.map((path) => {
-          const told = world.files.get(path)
-          return { path, changedSince: true, found: 'missing', ...(typeof told === 'string' ? { found: told } : told) }
+          const file = world.files.get(path)
+          return { path, changedSince: true, found: 'missing', ...(typeof file === 'string' ? { found: file } : file) }
         }),
     },
     policies: async () => world.policies,

@@ -26,7 +26,7 @@ export interface FakeKernel extends Spawner {
   forgetAll(): void
   /** Retention: this turn is unknown. */
   forgetOne(key: string): void
-  keepsMs: number
+  retentionMs: number
 }
 
 export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
@@ -55,13 +55,13 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       }
       for (const tell of turn.listeners.splice(0)) tell()
     },
-    keepsMs: 30 * 86_400_000,
+    retentionMs: 30 * 86_400_000,
     forgetAll() {
       turns.clear()
       folder += 1
     },
     forgetOne: (key) => void turns.delete(key),
-    kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), retentionMs: kernel.keepsMs }),
+    kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), retentionMs: kernel.retentionMs }),
     async spawn(request) {
       calls.push(`spawn ${request.taskId}`)
       const trouble = kernel.troubles.shift()

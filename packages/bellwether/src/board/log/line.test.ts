@@ -30,19 +30,19 @@ function read(text: string | Buffer) {
   }
 }
 
-/** What may be told of these bytes, going by JSON.parse. */
-function allowed(bytes: Buffer, told: ReturnType<typeof read>): RegExp {
+/** The results that JSON.parse allows for these bytes. */
+function allowed(bytes: Buffer, result: ReturnType<typeof read>): RegExp {
   let parsed: unknown
   try {
     parsed = JSON.parse(new TextDecoder('utf8', { fatal: true, ignoreBOM: true }).decode(bytes))
   } catch {
     return /^(?:broken_json|not_utf8|too_deep)$/
   }
-  if (told.problem !== undefined) return /^(?:missing_keys|broken_json|too_deep)$/
+  if (result.problem !== undefined) return /^(?:missing_keys|broken_json|too_deep)$/
   const { eventId, taskId, actor, at, type, token, payload } = parsed as Record<string, unknown>
   const number = typeof token === 'number' && Number.isSafeInteger(token) && token >= 0 ? token : -1
   const same = { eventId, taskId, actor, at, type: eventTypes.indexOf(type as 'task_done'), token: number, payload }
-  return isDeepStrictEqual(told, same) ? /^none$/ : /^another reading$/
+  return isDeepStrictEqual(result, same) ? /^none$/ : /^another reading$/
 }
 
 describe('a line', () => {
@@ -89,8 +89,8 @@ describe('a line', () => {
         if (kind === 'set') bytes[place] = byte
         if (kind === 'cut') bytes = bytes.subarray(0, place)
         if (kind === 'drop') bytes = Buffer.concat([bytes.subarray(0, place), bytes.subarray(place + 1)])
-        const told = read(bytes)
-        expect(told.problem ?? 'none').toMatch(allowed(bytes, told))
+        const result = read(bytes)
+        expect(result.problem ?? 'none').toMatch(allowed(bytes, result))
       }),
       { numRuns: 2_000 },
     )

@@ -53,9 +53,9 @@ export function createMaintenance(options: MaintenanceOptions): Maintenance {
   async function locks(): Promise<Partial<MaintenanceStep>> {
     const { candidates } = await recoverStaleLocks({ root, apply: false, force: false, yes: false }, ports)
     if (candidates.length > 0) {
-      const facts = { locks: candidates.slice(0, 10).map(({ path, owner, reason }) => ({ path, owner, reason })) }
+      const details = { locks: candidates.slice(0, 10).map(({ path, owner, reason }) => ({ path, owner, reason })) }
       const text = `${candidates.length} stale lock(s); run bellwether recover-stale-locks for details`
-      alerts.raise({ kind: 'stale_locks', text, details: facts })
+      alerts.raise({ kind: 'stale_locks', text, details })
     }
     return { staleLocks: candidates.length }
   }

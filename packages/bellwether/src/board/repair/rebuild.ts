@@ -233,7 +233,7 @@ export async function restoreSnapshot(
     root: root.path,
     applied: options.apply,
     chosen: chosen.name,
-    archived: archived,
+    archived,
     replacedArchivedAs,
   }
 }

@@ -89,7 +89,7 @@ export async function recoverStaleLocks(options: RecoverOptions, ports: LockPort
     graceSec: graceMs / 1_000,
     scanned: found.length,
     candidates: candidates.map(({ info: seen }) => seen),
-    held: found.filter(({ info: seen }) => seen.reason === null).map(({ info: seen }) => seen),
+    held: found.filter(({ info }) => info.reason === null).map(({ info }) => info),
     reclaimed,
     refused,
     errors,

@@ -92,13 +92,13 @@ export function referenceBudget({ taskId, name, value }: Found): BudgetEntry | '
   const entry = budgetShape.safeParse(value).data
   const agent = name.trim().toLowerCase()
   if (entry === undefined || taskId === '' || agent === '') return undefined
-  const whole = (number: number) => Math.min(Math.ceil(number), Number.MAX_SAFE_INTEGER)
+  const wholeCount = (number: number) => Math.min(Math.ceil(number), Number.MAX_SAFE_INTEGER)
   return {
     taskId,
     agent,
-    tokenUsage: whole(entry.tokenUsage),
-    elapsedMs: whole(entry.elapsedMs),
-    retryCount: whole(entry.retryCount),
+    tokenUsage: wholeCount(entry.tokenUsage),
+    elapsedMs: wholeCount(entry.elapsedMs),
+    retryCount: wholeCount(entry.retryCount),
     exceededCount: 0,
     updatedAt: entry.updatedAt,
   }

@@ -38,16 +38,16 @@ export function listCommand(task: Command): void {
     .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
       const { status, limit } = flags
       const done = flags.all === true || status === 'done'
-      const told = (page: TaskPage) => answer(flags, page, () => listText(page))
+      const print = (page: TaskPage) => answer(flags, page, () => listText(page))
       const server = boardServer(flags)
       if (server !== undefined) {
         const query = new URLSearchParams({ done: String(done), limit: String(Math.max(1, Math.min(limit, pageMax))) })
         if (status !== undefined) query.set('status', status)
-        return told(await server.ask<TaskPage>('GET', `/board/tasks?${query.toString()}`))
+        return print(await server.ask<TaskPage>('GET', `/board/tasks?${query.toString()}`))
       }
       return onRoot(flags, 'look', async (opened) => {
         const query = { ...(status === undefined ? {} : { status }), done, limit }
-        told(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
+        print(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
       })
     })
 }
@@ -73,17 +73,18 @@ export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
     .description('show one task: what it waits for, its runs and their usage')
     .action(async (id: string, flags: CommonFlags) => {
-      const told = (view: TaskView) => answer(flags, view, () => taskText(view))
+      const print = (view: TaskView) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
-      if (server !== undefined) return told(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
+      if (server !== undefined)
+        return print(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
       return onRoot(flags, 'look', async (opened) =>
-        told(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
+        print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
       )
     })
 }
 
 function taskText(view: TaskView): string {
-  const told = facts([
+  const details = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
     ['assignee', view.assignee ?? '–'],
@@ -103,8 +104,8 @@ function taskText(view: TaskView): string {
     run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
   ])
   const headings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME']
-  const tries = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
-  return `${plain(view.taskId)}  ${plain(view.title)}\n${told}${text}${tries}`
+  const runTable = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
+  return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}`
 }
 
 export function watchCommand(task: Command): void {
@@ -193,21 +194,17 @@ export function synthesizeCommand(task: Command): void {
           hint: 'Omit --server.',
         })
       await onRoot(flags, 'look', async (opened) => {
-        const { markdown, summary: facts } = markdownReport(
-          opened.board.state,
-          systemClock.wallMs(),
-          await rulesOf(opened),
-        )
+        const { markdown, summary } = markdownReport(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {
             throw new InvalidInput(`Cannot write the report to ${flags.out}: ${errorMessage(error)}.`, {
               code: 'no_report',
             })
           })
-          answer(flags, { ...facts, out: flags.out }, () => `written: ${flags.out}`)
+          answer(flags, { ...summary, out: flags.out }, () => `written: ${flags.out}`)
           return
         }
-        answer(flags, { ...facts, markdown }, () => markdown)
+        answer(flags, { ...summary, markdown }, () => markdown)
       })
     })
 }

@@ -78,13 +78,13 @@ describe('a lock', () => {
   it('[H2.1] a lock is parsed in the spellings of the reference: seconds, milliseconds or ISO', () => {
     const expiresAt = '2026-02-27T00:00:30.000Z'
     const seconds = Date.parse(expiresAt) / 1_000
-    for (const told of [
+    for (const expiry of [
       { expiresAt },
       { expiresAtTs: seconds },
       { expiresAtTs: seconds * 1_000 },
       { expiresAtTs: seconds, expiresAt: 'x' },
     ])
-      expect(parseLock(JSON.stringify({ token: 'uuid', owner: 'apply', pid: 12, ...told }))).toMatchObject({
+      expect(parseLock(JSON.stringify({ token: 'uuid', owner: 'apply', pid: 12, ...expiry }))).toMatchObject({
         expiresAt,
         expiresAtTs: seconds,
         owner: 'apply',
