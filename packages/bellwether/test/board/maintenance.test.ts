@@ -284,6 +284,7 @@ describe('alerts', () => {
     alerts.raise({ kind: 'escalated', text: 'x' })
     await alerts.settled()
     expect([calls, alerts.counts.get('unsent')]).toEqual([1, 1])
-    for (const wrong of ['nope', 'ftp://a/b', 'file:///etc/passwd']) expect(() => webhookUrl(wrong)).toThrow('no http')
+    for (const wrong of ['nope', 'ftp://a/b', 'file:///etc/passwd'])
+      expect(() => webhookUrl(wrong)).toThrow('Invalid alert_webhook_url')
   })
 })

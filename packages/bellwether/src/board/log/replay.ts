@@ -69,7 +69,7 @@ export class Reader {
     {
       onCounted,
       onProgress,
-      complete: complete = false,
+      complete = false,
     }: {
       readonly onCounted?: (bytes: Buffer, start: number, end: number) => Promise<void> | void
       readonly onProgress?: (position: number, size: number) => void

@@ -42,7 +42,7 @@ export interface Maintenance {
 const wakeMs = 60_000
 
 export function createMaintenance(options: MaintenanceOptions): Maintenance {
-  const { root, ports: ports, clock, log, alerts } = options
+  const { root, ports, clock, log, alerts } = options
   const dueMs: Record<MaintenanceJob, number> = { locks: 0, snapshot: 0, retention: 0 }
   const everyMs: Record<MaintenanceJob, number> = {
     locks: options.lockCheckMs,
