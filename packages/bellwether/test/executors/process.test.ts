@@ -91,7 +91,7 @@ it.concurrent(
     expect(await processes.ended(careful)).toMatchObject({
       outcome: 'failed',
       error: 'effects_unknown',
-      text: expect.stringContaining('unknown: reconcile first'),
+      text: expect.stringContaining('effects are unknown: check them'),
       task_events: 1,
     })
     frozen.signal('SIGCONT')
