@@ -13,7 +13,7 @@ import { ChangeSignal } from './queries/change-signal.js'
 import { unitKey, type HealthRegistry } from './health.js'
 import { ScanJobs, pendingMax, type ScanJob } from './sessions/scan-jobs.js'
 import { FusionPipe, type Ingest } from './ingest/fusion-pipe.js'
-import { negotiateTimeout, Sessions, type EndReason, type Session } from './sessions/sessions.js'
+import { negotiateTimeout, Sessions, type EndReason, type Session, sessionFields } from './sessions/sessions.js'
 import { SensorUnits } from './sessions/sensor-units.js'
 import { SourceState } from './arbitration/source-state.js'
 import { none, Tree } from './tree/tree.js'
@@ -388,17 +388,6 @@ export class View {
 
 const sessionObsolete = () =>
   new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })
-
-/** The log fields of a session. */
-export function sessionFields(session: Session): {
-  session_id: string
-  task_id: string
-  agent_id: string
-  source_id: string
-} {
-  const { sessionId, taskId, agentId, sourceId } = session.info
-  return { session_id: sessionId, task_id: taskId, agent_id: agentId, source_id: sourceId }
-}
 
 /** The entry at a path, or Terminal `unknown_path`. */
 export function entryAt(source: ViewSource, path: string): number {

@@ -181,3 +181,14 @@ export class Sessions {
 export function negotiateTimeout(hintSeconds: number | null | undefined, defaultSeconds: number): number {
   return Math.max(hintSeconds ?? 0, defaultSeconds)
 }
+
+/** The log fields of a session. */
+export function sessionFields(session: Session): {
+  session_id: string
+  task_id: string
+  agent_id: string
+  source_id: string
+} {
+  const { sessionId, taskId, agentId, sourceId } = session.info
+  return { session_id: sessionId, task_id: taskId, agent_id: agentId, source_id: sourceId }
+}
