@@ -312,7 +312,9 @@ it('reports problems of tools.json with file, line and nearest key, and keeps th
     ),
     'tools.json:18: unknown key "tools.typo.metod". Did you mean "method"?',
     expect.stringMatching(/^tools\.json:20: tool "schema" is invalid: the schema of the parameters is invalid/),
-    expect.stringMatching(/^tools\.json:32: tool "secret" is invalid: the environment has no NOT_SET_ANYWHERE/),
+    expect.stringMatching(
+      /^tools\.json:32: tool "secret" is invalid: The environment variable NOT_SET_ANYWHERE is not set/,
+    ),
     expect.stringMatching(
       /^tools\.json:39: tool "leak" is invalid: BELLWETHER__DATABASE__URL is a setting of the worker/,
     ),

@@ -1,13 +1,13 @@
 /**
- * What an MCP server answered, as a tool result: structured data where it gives some, else its text. Pure. Pictures and sounds are
- * named and measured, not carried: a card is no place for them.
+ * Converts an MCP call result to a tool result (pure): structured data if present, else text. Images and audio are described by type
+ * and size and not stored, because cards hold text.
  */
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js'
 
 export interface McpResult {
   readonly failed: boolean
   readonly result: unknown
-  /** All its text, for messages. */
+  /** All text parts, for error messages. */
   readonly text: string
 }
 
@@ -21,7 +21,7 @@ export function toMcpResult({ content, structuredContent, isError }: CallToolRes
 
 function resultOf(text: string, others: readonly object[], structured: unknown): unknown {
   if (structured !== undefined) return others.length === 0 ? { structured } : { structured, others }
-  // Most servers write JSON as text: the model reads it as it is.
+  // Most servers return JSON as text, which the model can read.
   return others.length === 0 ? text : { text, others }
 }
 

@@ -1,6 +1,6 @@
 /**
- * An MCP server over HTTP (streamable HTTP). Always: its answers are bounded; a redirect is followed only within its own origin, so
- * that its headers go nowhere else; when the connection is over, the server is told.
+ * Connects to an MCP server over streamable HTTP. Responses have a size limit; redirects are followed only within the same origin,
+ * so that headers do not leave it; closing the connection ends the session on the server.
  */
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -23,6 +23,6 @@ export function httpTransport({ url, headers, messageMaxBytes }: HttpOptions, tr
       onBroken: (error) => trouble.broken(error),
     }),
   })
-  // The library's own class is not exact about what may be undefined.
+  // The SDK's class does not satisfy exactOptionalPropertyTypes.
   return { transport: transport as Transport, lastError: () => '', endSession: () => transport.terminateSession() }
 }

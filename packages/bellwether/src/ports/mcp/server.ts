@@ -1,9 +1,9 @@
 /**
- * One MCP server, kept connected: tools are listed after every connection and when the server says that they changed; a server
- * that dies is started again after a growing pause. Always: every question has a timeout; the last list is kept while the server
- * is away; a call that was lost with the connection says that it may have taken effect, and is never repeated here.
+ * Keeps one MCP server connected and restarts it with backoff. It lists the tools after every connection and when the server
+ * reports a change; the last list stays while the server is unavailable. Every request has a timeout. A call that is lost with
+ * the connection is reported as possibly executed and never repeated here.
  */
-import { type Clock, deferred, errorMessage, type Log, type Random } from '@bellwether/base'
+import { aborted, type Clock, deferred, errorMessage, type Log, type Random } from '@bellwether/base'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -29,32 +29,32 @@ export interface McpTool {
 
 export interface McpServer {
   readonly name: string
-  /** As last listed. */
+  /** The last list. */
   tools(): readonly McpTool[]
-  /** Throws ToolFailure. What the tool itself calls an error is an answer. */
+  /** Throws ToolFailure. An error that the tool itself reports is a result. */
   call(
     tool: string,
     args: Readonly<Record<string, unknown>>,
     limits: { readonly timeoutMs: number; readonly signal: AbortSignal },
   ): Promise<McpResult>
-  /** Resolves when connected, or when the attempt under way has failed. */
+  /** Resolves when connected, or when the current attempt has failed. */
   settled(): Promise<void>
   close(): Promise<void>
 }
 
 export interface McpTransport {
   readonly transport: Transport
-  /** Why it ended, as far as it says so itself. */
+  /** The server's own explanation of its end, or ''. */
   lastError(): string
-  /** Tells the other side that nobody comes back. */
+  /** Ends the session on the server. */
   endSession?(): Promise<void>
 }
 
-/** What a transport notices that the protocol does not. */
+/** Events of a transport that the protocol does not report. */
 export interface TransportEvents {
-  /** An answer was too large to be read. */
+  /** A response exceeded the size limit. */
   overflow(): void
-  /** An answer broke off. */
+  /** A response was interrupted. */
   broken(error: unknown): void
 }
 
@@ -68,19 +68,19 @@ export interface McpServerOptions {
   readonly onTools?: () => void
 }
 
-// A server that is downloaded at its first start (npx, uvx) takes a while.
+// A server that is downloaded at its first start (npx, uvx) is slow to connect.
 const connectMs = 60_000
 const listMs = 15_000
-// More are no use to any model; a server that lists for ever is broken.
+// More tools than any model can use; a server that lists more is broken.
 const toolsMax = 2_000
 const pagesMax = 200
 const schemaMaxBytes = 65_536
 const descriptionMaxChars = 4_096
-// The host's own timeout comes first; this one is for a host that forgot.
+// The tool host's timeout fires first; this one is a fallback.
 const slackMs = 5_000
 const farewellMs = 1_000
 const refreshMs = 1_000
-const complaintsMax = 20
+const loggedErrorsMax = 20
 
 interface Session extends Connection {
   readonly client: Client
@@ -92,13 +92,13 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   const { name, clock, random, log } = options
   let listed: readonly McpTool[] = []
 
-  /** The attempt under way: ended with the rest, or a server that never answers would hold up the end. */
+  /** The current connection attempt: closed by `close`, which would otherwise wait for a server that never responds. */
   let attempt: Transport | undefined
 
   async function open(): Promise<Session> {
     let overflown = false
-    const complain = firstOnly(complaintsMax, (error) =>
-      log.warn({ server: name, err: error }, 'trouble with an MCP server'),
+    const logError = firstOnly(loggedErrorsMax, (error) =>
+      log.warn({ server: name, err: error }, 'MCP server reported an error'),
     )
     const over = deferred<unknown>()
     const client = new Client({ name: 'bellwether', version: '1' }, { capabilities: {} })
@@ -106,26 +106,26 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       over.resolve(why)
       void client
         .close()
-        .catch((error: unknown) => log.warn({ err: error, server: name }, 'an MCP server did not close'))
+        .catch((error: unknown) => log.warn({ err: error, server: name }, 'cannot close the MCP client'))
     }
     const made = options.transport({
       overflow() {
         overflown = true
-        lose(new Error('an answer was too large'))
+        lose(new Error('A response was too large'))
       },
       broken: lose,
     })
     Object.assign(client, {
-      onclose: () => over.resolve(new Error(made.lastError() || 'the MCP server went away')),
-      onerror: complain,
+      onclose: () => over.resolve(new Error(made.lastError() || 'The MCP server closed the connection')),
+      onerror: logError,
     })
     const session: Session = {
       client,
       closed: over.promise,
       async close() {
         if (made.endSession !== undefined)
-          await withTimeout(clock, farewellMs, 'saying farewell', made.endSession()).catch((error: unknown) =>
-            log.warn({ err: error, server: name }, 'an MCP server heard no farewell'),
+          await withTimeout(clock, farewellMs, 'ending the MCP session', made.endSession()).catch((error: unknown) =>
+            log.warn({ err: error, server: name }, 'cannot end the MCP session'),
           )
         await client.close()
       },
@@ -140,7 +140,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       await client.close()
       await made.transport.close()
       const stderr = made.lastError()
-      throw stderr === '' ? error : new Error(`${errorMessage(error)}; it said: ${stderr}`)
+      throw stderr === '' ? error : new Error(`${errorMessage(error)}; stderr: ${stderr}`)
     }
     attempt = undefined
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => void refresh(session))
@@ -158,16 +158,13 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       if (answer.nextCursor === undefined || answer.nextCursor === cursor) return [...found.values()]
       cursor = answer.nextCursor
     }
-    log.warn({ server: name, tools: found.size }, 'an MCP server lists more tools than are read')
+    log.warn({ server: name, tools: found.size }, 'MCP server lists too many tools, ignoring the rest')
     return [...found.values()]
   }
 
   function keep(found: Map<string, McpTool>, { name: tool, description = '', inputSchema }: Tool): void {
     if (tool === '' || tool.length > 256 || JSON.stringify(inputSchema).length > schemaMaxBytes) {
-      log.warn(
-        { server: name, tool: tool.slice(0, 100) },
-        'a tool of an MCP server is left out: its name or schema is too long',
-      )
+      log.warn({ server: name, tool: tool.slice(0, 100) }, 'MCP tool ignored: its name or schema is too long')
       return
     }
     found.set(tool, { name: tool, description: description.slice(0, descriptionMaxChars), parameters: inputSchema })
@@ -175,7 +172,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
 
   let refreshing: Promise<void> | undefined
   let again = false
-  /** One at a time, and once more for whatever changed meanwhile. */
+  /** Lists the tools again, one request at a time; a change during a request causes one more. */
   function refresh(session: Session): Promise<void> {
     again = true
     refreshing ??= (async () => {
@@ -183,13 +180,11 @@ export function openMcpServer(options: McpServerOptions): McpServer {
         again = false
         listed = await list(session)
         options.onTools?.()
-        // A server that never stops changing is listened to once a second.
+        // At most one list per second.
         if (again) await clock.sleep(refreshMs)
       }
     })()
-      .catch((error: unknown) =>
-        log.warn({ server: name, err: error }, 'the tools of an MCP server could not be listed again'),
-      )
+      .catch((error: unknown) => log.warn({ server: name, err: error }, 'cannot list the tools of the MCP server'))
       .finally(() => (refreshing = undefined))
     return refreshing
   }
@@ -198,7 +193,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     what: `MCP server ${name}`,
     open,
     onOpen: () => {
-      log.info({ server: name, tools: listed.length }, 'an MCP server is connected')
+      log.info({ server: name, tools: listed.length }, 'MCP server connected')
       options.onTools?.()
     },
     log,
@@ -212,7 +207,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     await Promise.race([keeper.settled(), aborted(signal)])
     const then = keeper.current()
     if (then !== undefined) return then
-    throw new ToolFailure(`the MCP server ${name} is not there`, { code: 'mcp_unavailable', retryable: true })
+    throw new ToolFailure(`The MCP server "${name}" is not connected`, { code: 'mcp_unavailable', retryable: true })
   }
 
   return {
@@ -239,7 +234,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   }
 }
 
-/** A stranger who complains without end is heard a few times. */
+/** Logs the first errors only: a server may report errors without end. */
 function firstOnly(times: number, say: (error: Error) => void): (error: Error) => void {
   let left = times
   return (error) => {
@@ -253,13 +248,13 @@ const timeoutCode: number = ErrorCode.RequestTimeout
 
 interface FailedCall {
   readonly failure: ToolFailure
-  /** The connection is no good any more. */
+  /** The connection cannot be used again. */
   readonly lost: boolean
 }
 
 const tooLarge = (): FailedCall => ({
   lost: false,
-  failure: new ToolFailure('the call ran, but its answer was too large and is lost: ask for less', {
+  failure: new ToolFailure('The call ran, but its response was too large and is lost. Request less data.', {
     code: 'result_too_large',
   }),
 })
@@ -269,12 +264,15 @@ function failureOf(server: string, error: unknown): FailedCall {
   if (error instanceof StreamableHTTPError) {
     const status = error.code ?? 0
     const { inDoubt, retryable } = classifyStatus(status)
-    // 404: the server does not know the session, so it has done nothing.
-    const failure = new ToolFailure(`the MCP server ${server} answered ${status}: ${message.slice(0, 500)}`, {
-      code: `mcp_http_${status}`,
-      inDoubt,
-      retryable: retryable || status === 404,
-    })
+    // 404: the server does not know the session, so the call did not run.
+    const failure = new ToolFailure(
+      `The MCP server "${server}" responded with status ${status}: ${message.slice(0, 500)}`,
+      {
+        code: `mcp_http_${status}`,
+        inDoubt,
+        retryable: retryable || status === 404,
+      },
+    )
     return { failure, lost: status === 404 || status >= 500 || status < 100 }
   }
   if (error instanceof McpError) {
@@ -289,7 +287,7 @@ function failureOf(server: string, error: unknown): FailedCall {
     return { lost: false, failure: new ToolFailure(message, { code: 'mcp_error' }) }
   }
   const { inDoubt, retryable, why } = classify(error)
-  const failure = new ToolFailure(`the MCP server ${server} cannot be reached: ${message}`, {
+  const failure = new ToolFailure(`Cannot reach the MCP server "${server}": ${message}`, {
     code: 'mcp_unavailable',
     inDoubt: inDoubt || why === 'unknown',
     retryable: retryable || why === 'unknown',
@@ -299,16 +297,9 @@ function failureOf(server: string, error: unknown): FailedCall {
 }
 
 const lostDuringCall = (server: string, message: string, cause: unknown) =>
-  new ToolFailure(`the MCP server ${server} went away in the middle of the call (${message})`, {
+  new ToolFailure(`The MCP server "${server}" disconnected during the call (${message})`, {
     code: 'mcp_lost',
     inDoubt: true,
     retryable: true,
     cause,
   })
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
-}

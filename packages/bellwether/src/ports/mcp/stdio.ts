@@ -1,10 +1,10 @@
 /**
- * An MCP server as a child process, talked to by its stdin and stdout. Always: it leads a session of its own and carries a token,
- * so that its whole family can be found; the guardian watches before it starts and ends it when this process cannot; when the
- * connection is over, nothing of the family is left.
+ * Runs an MCP server as a child process and talks to it over stdin and stdout. The child leads its own session and carries a token,
+ * so that its process tree can be found. The guardian watches before it starts and ends it if this process cannot. After the
+ * connection has closed, no process of the tree is left.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
-import type { Clock } from '@bellwether/base'
+import { type Clock, defined, onAbort } from '@bellwether/base'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { JSONRPCMessageSchema, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import { keepTail } from '../processes/capture.js'
@@ -19,16 +19,16 @@ export interface StdioOptions {
   readonly command: readonly [program: string, ...args: string[]]
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
-  /** In its environment: what its family is known by. */
+  /** In its environment; identifies its process tree. */
   readonly token: string
   readonly graceMs: number
-  /** How often the guardian is told that this process lives. */
+  /** How often this process renews its watch with the guardian. */
   readonly renewMs: number
   readonly messageMaxBytes: number
   readonly onError: (message: string) => void
 }
 
-// The end of what it complained about is what explains its death.
+// The last lines usually explain why it ended.
 const stderrMaxBytes = 4_096
 
 export function stdioTransport(options: StdioOptions): McpTransport {
@@ -51,7 +51,7 @@ class StdioTransport implements Transport {
     this.#options = options
   }
 
-  /** The end of what it wrote to stderr. */
+  /** The last bytes of its stderr. */
   get stderrTail(): string {
     return this.#stderr.text().trim()
   }
@@ -70,11 +70,11 @@ class StdioTransport implements Transport {
     }
     const child = this.#child
     if (child.pid !== undefined) watch.root(child.pid)
-    watch.lost.addEventListener('abort', () => void this.close(), { once: true })
+    onAbort(watch.lost, () => void this.close())
     void this.#renew(watch)
     const lines = messageLines({
       maxBytes: messageMaxBytes,
-      onMessage: (message) => this.#hear(message),
+      onMessage: (message) => this.#receive(message),
       onError: onTrouble,
     })
     child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
@@ -82,15 +82,15 @@ class StdioTransport implements Transport {
     for (const stream of [child.stdin, child.stdout, child.stderr])
       stream?.on('error', (error: Error) => this.onerror?.(error))
     child.on('error', (error) => this.onerror?.(error))
-    // Not `close`: descendants may hold its outputs open for as long as they like.
+    // Not `close`: descendants may keep the outputs open.
     child.once('exit', () => void this.close())
   }
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#child?.stdin
-    if (stdin === null || stdin === undefined || this.#over.signal.aborted) throw new Error('the MCP server is gone')
+    if (stdin === null || stdin === undefined || this.#over.signal.aborted) throw new Error('The MCP server has ended')
     await new Promise<void>((resolve, reject) => {
-      // Resolves when the pipe has taken it: a server that reads nothing holds up its own callers only.
+      // Resolves when the pipe has accepted the message: a server that does not read delays only its own callers.
       stdin.write(`${JSON.stringify(message)}\n`, (error) => {
         if (error === null || error === undefined) resolve()
         else reject(error)
@@ -108,18 +108,22 @@ class StdioTransport implements Transport {
     const { clock, graceMs, token, onError: onTrouble } = this.#options
     const child = this.#child
     child?.stdin?.end()
-    const root = child?.pid === undefined ? {} : { root: child.pid }
-    const left = await killTree({ clock, graceMs, wanted: (other) => other === token, ...root })
+    const left = await killTree({
+      clock,
+      graceMs,
+      wanted: (other) => other === token,
+      ...defined({ root: child?.pid }),
+    })
     for (const stream of [child?.stdout, child?.stderr]) stream?.destroy()
     if (left.length === 0) this.#watch?.release()
-    else onTrouble(`processes of the server could not be ended: ${left.join(', ')}`)
+    else onTrouble(`cannot end processes of the server: ${left.join(', ')}`)
     this.onclose?.()
   }
 
-  #hear(message: unknown): void {
+  #receive(message: unknown): void {
     const parsed = JSONRPCMessageSchema.safeParse(message)
     if (parsed.success) this.onmessage?.(parsed.data)
-    else this.#options.onError('a message that is not of the protocol')
+    else this.#options.onError('message is not valid JSON-RPC')
   }
 
   async #renew(watch: Watch): Promise<void> {

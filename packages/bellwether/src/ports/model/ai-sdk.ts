@@ -1,13 +1,14 @@
 /**
- * A model behind the AI SDK, at the level of its providers: one request, no retries of the SDK's own, arguments of calls as the
- * text that came. What the network or the provider throws is passed on; failure.ts says what it means.
+ * Adapts a provider of the AI SDK to `Model`: one request per call, without the SDK's own retries, with tool arguments as raw text.
+ * Errors of the network and the provider pass unchanged; failure.ts classifies them.
  */
 import type { OpenAICompatibleProvider } from '@ai-sdk/openai-compatible'
+import { defined } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { FinishReason, Message, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
 import { splitThinkTags } from './think-tags.js'
 
-/** The SDK's own type of a model; its package of types is not one of ours. */
+/** The SDK's type of a model; the package that exports it is not a dependency. */
 export type SdkModel = ReturnType<OpenAICompatibleProvider['chatModel']>
 type CallOptions = Parameters<SdkModel['doStream']>[0]
 type Prompt = CallOptions['prompt']
@@ -20,7 +21,7 @@ export interface SdkSource {
   readonly account: string
   readonly model: SdkModel
   readonly key?: string | undefined
-  /** Marks for the provider's prompt cache; absent: it caches by itself, or not. */
+  /** Marks for the provider's prompt cache; absent if the provider needs none. */
   readonly cacheMark?: Readonly<Record<string, unknown>>
 }
 
@@ -45,7 +46,7 @@ export function sdkModel({ name, account, model, key, cacheMark }: SdkSource): M
           if (done) return
         }
       } finally {
-        // Whoever stops reading ends the request: the rest of an answer costs money too.
+        // A reader that stops early cancels the request, because the rest of the response would be billed.
         void reader.cancel().catch(() => undefined)
       }
     },
@@ -68,7 +69,7 @@ function optionsOf(request: ModelRequest, signal: AbortSignal, mark: SdkSource['
     prompt: prompt as Prompt,
     ...(tools.length === 0 ? {} : { tools, toolChoice: { type: 'auto' } }),
     maxOutputTokens: request.maxOutputTokens,
-    ...(request.temperature === undefined ? {} : { temperature: request.temperature }),
+    ...defined({ temperature: request.temperature }),
     abortSignal: signal,
   }
 }
@@ -89,7 +90,7 @@ function messageOf(message: Message): Prompt[number] {
             toolCallId: call.id,
             toolName: call.name,
             input: call.args ?? {},
-            ...(call.extra === undefined ? {} : { providerOptions: replayMetadata(call.extra) }),
+            ...defined({ providerOptions: call.extra && replayMetadata(call.extra) }),
           })),
         ],
       }
@@ -106,7 +107,7 @@ function messageOf(message: Message): Prompt[number] {
   }
 }
 
-/** Gemini's signatures come under the provider's own name, and are looked for under Google's. */
+/** Gemini returns signatures under the provider's name and expects them under `google`. */
 function replayMetadata(extra: Readonly<Record<string, unknown>>): Extra {
   return { google: Object.values(extra)[0], ...extra } as Extra
 }
@@ -121,13 +122,13 @@ function partOf(part: SdkPart): ModelPart | undefined {
       return { kind: 'input', text: part.delta }
     case 'tool-call': {
       const { toolCallId: id, toolName: name, input, providerMetadata: extra } = part
-      return { kind: 'call', call: { id, name, input, ...(extra === undefined ? {} : { extra }) } }
+      return { kind: 'call', call: { id, name, input, ...defined({ extra }) } }
     }
     case 'finish':
       return finishOf(part)
     case 'error':
       if (!(part.error instanceof Error)) throw streamError(part.error)
-      // A stream that just ends is one thing whichever provider it comes from: the missing finish tells.
+      // A stream that ends early is detected by its missing finish part, whatever the provider.
       if (part.error.message.includes('without a finish reason')) return undefined
       throw part.error
     default:
@@ -135,10 +136,10 @@ function partOf(part: SdkPart): ModelPart | undefined {
   }
 }
 
-/** A provider that sends an error in the middle of a stream of 200 OK. */
+/** The provider sent an error inside a stream with status 200. */
 function streamError(error: unknown): Retryable {
   const message = typeof error === 'object' && error !== null && 'message' in error ? String(error.message) : undefined
-  return new Retryable(`the model's provider broke off: ${message ?? JSON.stringify(error)}`, {
+  return new Retryable(`The provider interrupted the response: ${message ?? JSON.stringify(error)}`, {
     code: 'model_stream_error',
     cause: error,
   })
@@ -151,12 +152,11 @@ const reasons: Readonly<Record<string, FinishReason>> = {
   'tool-calls': 'tool_calls',
 }
 
-/** Undefined where the provider never said that it was done: the answer was cut off. */
+/** Undefined if the provider did not report a finish reason: the response was interrupted. */
 function finishOf({ finishReason, usage }: Finish): ModelPart | undefined {
   const { unified, raw } = finishReason
   if (unified === 'error' || (unified === 'other' && raw === undefined)) return undefined
-  const used = usageOf(usage)
-  return { kind: 'finish', reason: reasons[unified] ?? 'stop', ...(used === undefined ? {} : { usage: used }) }
+  return { kind: 'finish', reason: reasons[unified] ?? 'stop', ...defined({ usage: usageOf(usage) }) }
 }
 
 function usageOf({ inputTokens, outputTokens }: Finish['usage']): TokenUsage | undefined {
@@ -168,7 +168,7 @@ function usageOf({ inputTokens, outputTokens }: Finish['usage']): TokenUsage | u
   }
 }
 
-// More than any call can use: a larger number is the provider's mistake, and would overflow what adds them up.
+// More than any call can use; a larger number is an error of the provider and would overflow sums.
 const tokensMax = 1e9
 
 function tokenCount(value: number | undefined): number {

@@ -1,9 +1,9 @@
 /**
- * One question to a model: through the account's gate, within its times, tried again as the retry policy says. Always: each try
- * is told of before it is made and settled after it, so that whoever pays can reserve and charge; what cannot be had is a
- * value with a code; it ends when the signal fires, and ends the request with it.
+ * Calls a model: waits for a permit of the account's limiter, enforces timeouts and retries by the policy. `beforeAttempt` and
+ * `afterAttempt` let the caller reserve and charge a budget per attempt. A failure is a value with a code. The signal aborts the
+ * request.
  */
-import type { Clock, Log, Random } from '@bellwether/base'
+import { aborted, type Clock, linkAbort, type Log, type Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { decideRetry, type RetryPolicy } from '../retry.js'
 import { modelFailure, type ModelFailure } from './failure.js'
@@ -11,23 +11,23 @@ import type { Limiter, Permit } from './limiter.js'
 import type { RawToolCall, FinishReason, Model, ModelResponse, ModelRequest, ModelPart, TokenUsage } from './model.js'
 
 export interface ModelTimeouts {
-  /** Until the first part of the answer. */
+  /** Until the first part of the response. */
   readonly firstMs: number
   /** Between two parts. */
   readonly stallMs: number
-  /** The whole answer, of one try. */
+  /** The complete response of one attempt. */
   readonly totalMs: number
 }
 
 export const defaultModelTimeouts: ModelTimeouts = { firstMs: 120_000, stallMs: 60_000, totalMs: 600_000 }
 
-/** Providers ask for up to a minute; a longer outage is for whoever looks after the turn. */
+/** Providers request pauses of up to a minute; a longer outage fails the call, and the turn's watchdogs handle it. */
 export const modelRetryPolicy: RetryPolicy = {
   maxAttempts: 5,
   backoff: { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 120_000, jitterPct: 20 },
 }
 
-/** What a try came to: its usage, nothing at all, or nobody knows. */
+/** The cost of one attempt: its usage, nothing, or unknown. */
 export type Charge = TokenUsage | 'nothing' | 'unknown'
 
 export interface ModelCall {
@@ -37,14 +37,14 @@ export interface ModelCall {
   readonly limiter: Limiter
   readonly retry: RetryPolicy
   readonly timeouts: ModelTimeouts
-  /** How long to wait for a busy provider, all tries together. */
+  /** How long all attempts together wait for a busy provider. */
   readonly busyTimeoutMs: number
   readonly signal: AbortSignal
-  /** Before each try; false: it may not be made. */
+  /** Called before each attempt; false forbids it. */
   beforeAttempt(attempt: number): Promise<boolean>
-  /** After each try that began. */
+  /** Called after each attempt. */
   afterAttempt(attempt: number, bill: Charge): Promise<void>
-  /** As it comes: lossy, and a try that fails has already said what it said. */
+  /** Called per part as it arrives, also for an attempt that later fails. */
   onPart?(part: ModelPart): void
 }
 
@@ -67,10 +67,10 @@ export async function callModel(model: Model, request: ModelRequest, call: Model
         pass.release('failed')
         return { what: 'refused', attempts: attempt - 1 }
       }
-      const tried = await once(model, request, call)
+      const tried = await attemptOnce(model, request, call)
       if (signal.aborted) return { what: 'halted' }
       if ('answer' in tried) {
-        pass.release('well')
+        pass.release('ok')
         await call.afterAttempt(attempt, tried.answer.usage ?? 'unknown')
         return { what: 'answered', answer: tried.answer, attempts: attempt }
       }
@@ -84,10 +84,10 @@ export async function callModel(model: Model, request: ModelRequest, call: Model
     const next = decideRetry(call.retry, attempt, failure, call.random.next())
     if (!next.retry) return { what: 'failed', failure, attempts: attempt }
     log.warn(
-      { model: model.name, attempt, code: failure.code, waitMs: next.waitMs, said: failure.message },
-      'a model call failed and will be tried again',
+      { model: model.name, attempt, code: failure.code, waitMs: next.waitMs, reason: failure.message },
+      'model call failed and will be retried',
     )
-    // Of a busy provider the gate makes everybody wait, this one too.
+    // For a busy provider the limiter makes all callers wait.
     if (!failure.busy) await clock.sleep(next.waitMs, signal)
     if (signal.aborted) return { what: 'halted' }
   }
@@ -99,54 +99,44 @@ const busyTooLong: ModelFailure = {
   afterMs: 0,
   inDoubt: false,
   code: 'model_busy',
-  message: 'the provider was busy for too long',
+  message: 'The provider was busy for too long',
   unbilled: true,
   busy: true,
 }
 
-/** Undefined: called off, or not let in for this long. */
+/** Undefined if the signal aborted or no permit was free in time. */
 async function acquirePermit({ clock, limiter, signal }: ModelCall, waitMs: number): Promise<Permit | undefined> {
-  const enough = new AbortController()
-  const within = new AbortController()
-  const callOff = () => enough.abort()
-  signal.addEventListener('abort', callOff, { once: true })
-  if (signal.aborted) callOff()
-  const timer = clock.sleep(Math.min(Math.max(0, waitMs), waitMaxMs), within.signal).then(() => {
-    if (!within.signal.aborted) callOff()
+  const wait = linkAbort(signal)
+  const settled = new AbortController()
+  const timer = clock.sleep(Math.min(Math.max(0, waitMs), waitMaxMs), settled.signal).then(() => {
+    if (!settled.signal.aborted) wait.abort()
   })
   try {
-    return await limiter.acquire(enough.signal)
+    return await limiter.acquire(wait.signal)
   } finally {
-    within.abort()
-    signal.removeEventListener('abort', callOff)
+    settled.abort()
+    wait.release()
     await timer
   }
 }
 
-// The longest that a timer can be set for.
+// The longest delay of a timer.
 const waitMaxMs = 2_147_483_647
 
-// What a card holds with room to spare. A model that writes more has lost its way.
+// Fits on a card with room to spare; a longer response is a malfunction of the model.
 const answerMaxChars = 200_000
 const callsMax = 100
 
-/** One try. What it throws is a value here: only the caller knows whether it was called off. */
-async function once(
+/** One attempt. Returns errors as values, because only the caller knows whether it was aborted. */
+async function attemptOnce(
   model: Model,
   request: ModelRequest,
   asking: ModelCall,
 ): Promise<{ readonly answer: ModelResponse } | { readonly error: unknown }> {
   const { clock, timeouts: times, signal } = asking
-  const stop = new AbortController()
+  const stop = linkAbort(signal)
   const settled = new AbortController()
-  const callOff = () => stop.abort(signal.reason)
-  signal.addEventListener('abort', callOff, { once: true })
-  if (signal.aborted) callOff()
-  const stopped = new Promise<{ readonly error: unknown }>((resolve) => {
-    const tell = () => resolve({ error: stop.signal.reason as unknown })
-    if (stop.signal.aborted) tell()
-    else stop.signal.addEventListener('abort', tell, { once: true })
-  })
+  const stopped = aborted(stop.signal).then(() => ({ error: stop.signal.reason as unknown }))
   const endMs = clock.monotonicMs() + times.totalMs
   let dueMs = clock.monotonicMs() + times.firstMs
   const alive = () => {
@@ -158,10 +148,10 @@ async function once(
       const nowMs = clock.monotonicMs()
       if (settled.signal.aborted || stop.signal.aborted) return
       if (nowMs >= Math.min(dueMs, endMs)) {
-        const why = nowMs >= endMs ? `took longer than ${times.totalMs} ms` : 'said nothing for too long'
-        return stop.abort(new Retryable(`the model ${why}`, { code: 'timeout' }))
+        const why = nowMs >= endMs ? `took longer than ${times.totalMs} ms` : 'sent nothing for too long'
+        return stop.abort(new Retryable(`The model ${why}`, { code: 'timeout' }))
       }
-      // The first part brings the deadline nearer: no nap may be longer than the shorter of the two.
+      // The first part shortens the deadline, so no sleep is longer than stallMs.
       await clock.sleep(Math.min(Math.min(dueMs, endMs) - nowMs, times.stallMs), settled.signal)
     }
   }
@@ -169,7 +159,7 @@ async function once(
   const watching = watch()
   try {
     const reading = read(model.stream(request, stop.signal), asking, alive)
-    // Only one of the two is awaited; a provider that does not heed the signal is no longer waited for.
+    // A provider that ignores the signal is abandoned.
     return await Promise.race([
       reading.then(
         (answer) => ({ answer }),
@@ -179,9 +169,8 @@ async function once(
     ])
   } finally {
     settled.abort()
-    signal.removeEventListener('abort', callOff)
-    // An answer that was cut for its length goes on otherwise, and is paid for.
-    if (!stop.signal.aborted) stop.abort(new Retryable('nobody reads any more', { code: 'done' }))
+    // A response that was cut at its length limit would continue and be billed.
+    if (!stop.signal.aborted) stop.abort(new Retryable('The response is no longer read', { code: 'done' }))
     await watching
   }
 }
@@ -218,6 +207,7 @@ async function read(parts: AsyncIterable<ModelPart>, asking: ModelCall, alive: (
       return { text: text.slice(0, answerMaxChars), thought, calls: calls.slice(0, callsMax), finish: 'length', usage }
     }
   }
-  if (finish === undefined) throw new Retryable('the answer broke off before its end', { code: 'model_stream_cut' })
+  if (finish === undefined)
+    throw new Retryable('The response ended before it was complete', { code: 'model_stream_cut' })
   return { text, thought, calls, finish, usage }
 }

@@ -1,24 +1,24 @@
 /**
- * What a failed model call means: whether trying again can help, whether it cost anything, and what a person is told. Pure. The
- * decision to repeat is the retry policy's (ports/retry.ts); here the SDK's and the network's errors get their names.
+ * Classifies a failed model call (pure): whether a retry can help, whether it was billed, and the message for people. It names the
+ * errors of the SDK and the network; the retry policy (ports/retry.ts) decides about a retry.
  */
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { classify, classifyStatus, type Failure } from '../retry.js'
 
 export interface ModelFailure extends Failure {
-  /** As the turn's error names it. */
+  /** The code in the turn's error. */
   readonly code: string
   readonly message: string
-  /** Nobody bills for it: the provider refused, or was never reached. */
+  /** Not billed: the provider rejected the request or was never reached. */
   readonly unbilled: boolean
-  /** The provider asks for fewer requests: everybody who uses this account waits. */
+  /** The provider limits the rate: all users of this account wait. */
   readonly busy: boolean
 }
 
 const messageMaxChars = 500
 
 export function modelFailure(error: unknown, nowMs: number): ModelFailure {
-  const said = (text: string) => text.toWellFormed().replaceAll('\0', '').slice(0, messageMaxChars)
+  const clean = (text: string) => text.toWellFormed().replaceAll('\0', '').slice(0, messageMaxChars)
   if (isRefusal(error)) {
     const { statusCode } = error
     const code = codeOf(statusCode, `${error.message} ${error.responseBody ?? ''}`)
@@ -26,27 +26,27 @@ export function modelFailure(error: unknown, nowMs: number): ModelFailure {
     const hopeless = code === 'model_quota' || code === 'model_context_exceeded'
     return {
       ...failure,
-      // A proxy's page of HTML with status 200 is no answer of a model's: such pages pass.
+      // An HTML page of a proxy with status 200 is not a model response; the error is temporary.
       retryable: (failure.retryable || statusCode < 300) && !hopeless,
       code,
-      message: said(`${error.message.trim() === '' ? 'no message' : error.message} (status ${statusCode})`),
+      message: clean(`${error.message.trim() === '' ? 'no message' : error.message} (status ${statusCode})`),
       unbilled: statusCode >= 400,
       busy: !hopeless && (statusCode === 429 || statusCode === 529),
     }
   }
   const failure = classify(error)
-  const message = said(error instanceof Error ? deepest(error) : String(error))
+  const message = clean(error instanceof Error ? deepest(error) : String(error))
   const named = error instanceof Terminal || error instanceof Retryable ? error.code : undefined
   if (named !== undefined && named !== 'timeout')
     return { ...failure, code: named, message, unbilled: false, busy: false }
   const lost = { message, unbilled: !failure.inDoubt && failure.retryable, busy: false }
   if (failure.why === 'timeout') return { ...failure, ...lost, code: 'model_timeout', unbilled: false }
   if (failure.retryable) return { ...failure, ...lost, code: 'model_unreachable' }
-  // What the SDK cannot read (no JSON, no name of a call, a stream without an end) may be read the next time.
+  // A response that the SDK cannot parse (invalid JSON, a call without a name, an unfinished stream) may be valid next time.
   return { ...failure, retryable: true, inDoubt: true, message, code: 'model_bad_answer', unbilled: false, busy: false }
 }
 
-/** As the SDK throws what a provider answered with. */
+/** The SDK's error for a response with an error status. */
 interface Refusal extends Error {
   readonly statusCode: number
   readonly responseHeaders?: Readonly<Record<string, string>>
@@ -71,7 +71,7 @@ function codeOf(status: number, message: string): string {
   return status >= 400 ? 'model_request_refused' : 'model_bad_answer'
 }
 
-/** fetch hides the network's words behind its own. */
+/** The innermost message: fetch wraps the network error. */
 function deepest(error: Error): string {
   let at: unknown = error
   let text = error.message
@@ -82,7 +82,7 @@ function deepest(error: Error): string {
   return text
 }
 
-/** Seconds, a date, or milliseconds; 0 where nothing sensible is said. */
+/** From seconds, a date or milliseconds; 0 if absent or invalid. */
 export function retryAfterMs(headers: Readonly<Record<string, string>>, nowMs: number): number {
   const precise = Number(headers['retry-after-ms'])
   if (headers['retry-after-ms'] !== undefined && Number.isFinite(precise) && precise > 0) return precise

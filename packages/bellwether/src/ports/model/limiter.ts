@@ -1,28 +1,27 @@
 /**
- * One gate for everybody in this process who uses the same account at a provider, so that a fleet does not storm it. Always: at
- * most `width` requests at once; after "too many requests" nobody asks until the pause is over, then one alone tries, and
- * only its success opens the gate again, wider with every success. First come, first served.
+ * Limits the requests of this process per provider account: at most `width` at once, first come, first served. After "too many
+ * requests" no request starts until the pause is over; then one request tries alone, and each success widens the limit again.
  */
-import type { Clock } from '@bellwether/base'
+import { type Clock, onAbort } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { backoffMs, type Backoff } from '../retry.js'
 
-export type Outcome = 'well' | 'busy' | 'failed'
+export type Outcome = 'ok' | 'busy' | 'failed'
 
 export interface Permit {
-  /** Once a pass. `afterMs`: the pause that the provider asked for. */
+  /** Call once per permit. `afterMs`: the pause that the provider requested. */
   release(outcome: Outcome, afterMs?: number): void
 }
 
 export interface Limiter {
-  /** Waits for its turn; undefined when the signal fired first. */
+  /** Waits for a permit; undefined if the signal aborts first. */
   acquire(signal: AbortSignal): Promise<Permit | undefined>
   readonly waiting: number
 }
 
-// A worker has at most as many turns; more in line than this is a mistake that memory should not pay for.
+// More than the turns of any worker; a longer queue is a bug and must not use up the memory.
 const queueMax = 20_000
-/** Where the provider names no pause. No provider's word stops a fleet for longer than the longest: one asks again then. */
+/** Used if the provider names no pause; maxMs also limits a pause that the provider requests. */
 const backoff: Backoff = { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 120_000, jitterPct: 0 }
 
 export function openLimiter({
@@ -37,7 +36,7 @@ export function openLimiter({
   let inside = 0
   let pausedUntilMs = 0
   let refusals = 0
-  /** Requests that began before a pause say nothing about the time after it. */
+  /** Counts the pauses: the outcome of a request that started before a pause is ignored after it. */
   let pauseGeneration = 0
   let waking: AbortController | undefined
 
@@ -78,7 +77,7 @@ export function openLimiter({
           }
           const restMs = afterMs > 0 ? Math.min(backoff.maxMs, afterMs) : backoffMs({ backoff }, refusals)
           pausedUntilMs = Math.max(pausedUntilMs, clock.monotonicMs() + restMs)
-        } else if (outcome === 'well' && generation === pauseGeneration) {
+        } else if (outcome === 'ok' && generation === pauseGeneration) {
           refusals = 0
           width = Math.min(widest, width + 1)
         }
@@ -94,22 +93,24 @@ export function openLimiter({
     async acquire(signal) {
       if (signal.aborted) return undefined
       if (queue.length >= queueMax)
-        throw new Retryable(`${queueMax} requests wait for this model's provider`, { code: 'model_queue_full' })
+        throw new Retryable(`The queue for this model's provider is full (${queueMax} requests)`, {
+          code: 'model_queue_full',
+        })
       return new Promise((resolve) => {
         const entry = {
           go: (pass: Permit | undefined) => {
-            signal.removeEventListener('abort', cancel)
+            release()
             resolve(pass)
           },
         }
         const cancel = () => {
           const at = queue.indexOf(entry)
           if (at >= 0) queue.splice(at, 1)
-          // Nobody waits any more: no timer may keep the process from ending.
+          // The queue is empty: stop the timer, which would keep the process alive.
           if (queue.length === 0) waking?.abort()
           resolve(undefined)
         }
-        signal.addEventListener('abort', cancel, { once: true })
+        const release = onAbort(signal, cancel)
         queue.push(entry)
         open()
       })

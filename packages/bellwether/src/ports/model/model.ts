@@ -1,16 +1,16 @@
 /**
- * What a language model is to the rest of the product: a conversation in, parts of an answer out. Words only; the adapters stand
- * beside it. Always: one call of `stream` is one request, tried once; whatever a model says is data to whoever reads it.
+ * The interface of a language model: a conversation in, parts of a response out. One call of `stream` sends one request, without
+ * retries. Everything that a model returns is untrusted data.
  */
 
-/** A call as the model wrote it. */
+/** A tool call as the model wrote it. */
 export interface RawToolCall {
-  /** The provider's own id for it. */
+  /** The provider's id. */
   readonly id: string
   readonly name: string
-  /** The arguments as text: JSON, when the model did well. */
+  /** The arguments as text; usually JSON. */
   readonly input: string
-  /** What the provider wants to see again with the call, unread. */
+  /** Opaque provider metadata that must be sent back with the call. */
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
@@ -47,7 +47,7 @@ export interface ModelRequest {
 }
 
 export interface TokenUsage {
-  /** Everything that was read, what came from a cache included. */
+  /** All input tokens, cached ones included. */
   readonly inputTokens: number
   readonly outputTokens: number
   readonly cachedTokens: number
@@ -57,20 +57,20 @@ export type FinishReason = 'stop' | 'length' | 'content_filter' | 'tool_calls'
 
 export type ModelPart =
   | { readonly kind: 'text' | 'thought'; readonly text: string }
-  /** Arguments of a call as they come: a sign of life. */
+  /** A piece of a call's arguments; shows that the model is working. */
   | { readonly kind: 'input'; readonly text: string }
   | { readonly kind: 'call'; readonly call: RawToolCall }
-  /** The last one. An answer that ends without it was cut off. `usage` is absent where the provider does not say. */
+  /** The last part; without it the response was interrupted. `usage` is absent if the provider does not report it. */
   | { readonly kind: 'finish'; readonly reason: FinishReason; readonly usage?: TokenUsage }
 
 export interface Model {
-  /** `provider/model`, as the agent's file names it. */
+  /** `provider/model`, as in the agent file. */
   readonly name: string
-  /** Models with the same one share a limiter: they are one account at one provider. */
+  /** Models with the same account at one provider share a limiter. */
   readonly account: string
-  /** Takes its key out of what a provider says, before anybody reads it. */
+  /** Removes the API key from a provider's message. */
   readonly redact?: (text: string) => string
-  /** Throws what the network or the provider throws. Ends when the signal fires. */
+  /** Throws the errors of the network and the provider. The signal aborts it. */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelPart>
 }
 

@@ -1,6 +1,6 @@
 /**
- * Models by name, `provider/model`: any OpenAI-compatible endpoint, Anthropic, and scripts. Always: a key is used for its own
- * provider only and shown nowhere; the environment is handed in by whoever may read it. What is not set up is told by name.
+ * Opens models by name, `provider/model`: any OpenAI-compatible endpoint, Anthropic, and scripts. A key is used for its own provider
+ * only and never shown. The caller passes the environment.
  */
 import { createHash } from 'node:crypto'
 import { createAnthropic } from '@ai-sdk/anthropic'
@@ -16,7 +16,7 @@ export interface ProvidersOptions {
   readonly scripts?: Readonly<Record<string, Script>>
 }
 
-/** Throws InvalidInput where the provider is not known or not set up. */
+/** Throws InvalidInput if the provider is unknown or not configured. */
 export type Models = (name: string) => Model
 
 const openaiUrl = 'https://api.openai.com/v1'
@@ -28,15 +28,15 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
     return value === undefined || value === '' ? undefined : value
   }
 
-  /** `work/qwen` is the endpoint of WORK_BASE_URL, with the key WORK_API_KEY where it has one. */
+  /** For example `work/qwen`: the endpoint is WORK_BASE_URL, the optional key WORK_API_KEY. */
   function compatible(provider: string, model: string): Model {
     const prefix = provider.toUpperCase().replaceAll('-', '_')
     const apiKey = set(`${prefix}_API_KEY`)
     const baseURL = set(`${prefix}_BASE_URL`) ?? (provider === 'openai' && apiKey !== undefined ? openaiUrl : undefined)
     if (baseURL === undefined) {
-      throw new InvalidInput(`there is no provider "${provider}" for the model ${model}`, {
+      throw new InvalidInput(`The provider "${provider}" of the model "${model}" is not configured`, {
         code: 'model_not_set_up',
-        hint: `set ${prefix}_BASE_URL (and ${prefix}_API_KEY) in the worker's environment; see docs/models.md`,
+        hint: `Set ${prefix}_BASE_URL (and ${prefix}_API_KEY) in the worker's environment. See docs/models.md.`,
       })
     }
     checkUrl(baseURL, `${prefix}_BASE_URL`)
@@ -59,9 +59,9 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
   function anthropic(model: string): Model {
     const apiKey = set('ANTHROPIC_API_KEY')
     if (apiKey === undefined) {
-      throw new InvalidInput(`there is no key for the model ${model}`, {
+      throw new InvalidInput(`The model "${model}" needs an API key`, {
         code: 'model_not_set_up',
-        hint: "set ANTHROPIC_API_KEY in the worker's environment; see docs/models.md",
+        hint: "Set ANTHROPIC_API_KEY in the worker's environment. See docs/models.md.",
       })
     }
     const baseURL = anthropicBase(set('ANTHROPIC_BASE_URL') ?? anthropicUrl)
@@ -79,18 +79,18 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
     const provider = slash < 0 ? '' : name.slice(0, slash)
     const model = name.slice(slash + 1)
     if (!/^[a-z][a-z0-9_-]{0,40}$/.test(provider) || model.trim() === '') {
-      throw new InvalidInput(`${JSON.stringify(name)} names no model`, {
+      throw new InvalidInput(`Invalid model name ${JSON.stringify(name)}`, {
         code: 'model_not_set_up',
-        hint: 'write provider/model, such as openai/gpt-5-mini or anthropic/claude-sonnet-4-5',
+        hint: 'Use provider/model, such as openai/gpt-5-mini or anthropic/claude-sonnet-4-5.',
       })
     }
     if (provider === 'anthropic') return anthropic(model)
     if (provider !== 'scripted') return compatible(provider, model)
     const script = Object.hasOwn(scripts, model) ? scripts[model] : undefined
     if (script === undefined)
-      throw new InvalidInput(`there is no script "${model}"`, {
+      throw new InvalidInput(`There is no scripted model "${model}"`, {
         code: 'model_not_set_up',
-        hint: 'scripts come from code',
+        hint: 'Scripts are registered in code.',
       })
     return scriptedModel(model, script)
   }
@@ -98,17 +98,17 @@ export function openModels({ env, scripts = {} }: ProvidersOptions): Models {
 
 function checkUrl(url: string, variable: string): void {
   if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return
-  throw new InvalidInput(`${variable} is no http(s) address`, { code: 'model_not_set_up' })
+  throw new InvalidInput(`${variable} must be an http or https URL`, { code: 'model_not_set_up' })
 }
 
-/** People write it with and without the version; the SDK wants it. */
+/** Adds the version that the SDK needs, if the URL lacks it. */
 function anthropicBase(url: string): string {
   checkUrl(url, 'ANTHROPIC_BASE_URL')
   const bare = url.replace(/\/+$/, '')
   return bare.endsWith('/v1') ? bare : `${bare}/v1`
 }
 
-/** OpenAI's own newer models refuse the older name, which everybody else still uses. */
+/** OpenAI's newer models reject `max_tokens`, which other providers still use. */
 function newerLimit({ max_tokens: limit, ...body }: Record<string, unknown>): Record<string, unknown> {
   return limit === undefined ? body : { ...body, max_completion_tokens: limit }
 }

@@ -1,6 +1,6 @@
 /**
- * A model that follows a script: for tests and the demo. No network and no chance; the same conversation gets the same answer.
- * What it says it used is what the estimate says of the conversation, unless the script says otherwise.
+ * A model that follows a script, for tests and the demo: no network and no randomness, so the same conversation gets the same
+ * response. Its usage is the token estimate of the conversation, unless the script sets it.
  */
 import { Terminal } from '@bellwether/protocol'
 import type { FinishReason, Model, ModelRequest, ModelPart, TokenUsage } from './model.js'
@@ -9,14 +9,14 @@ import { promptTokens, textTokens } from './tokens.js'
 export interface ScriptedAnswer {
   readonly text?: string
   readonly thought?: string
-  /** `input` in place of `args`: arguments as this text, be it JSON or not. */
+  /** `input` replaces `args` with raw text, which need not be JSON. */
   readonly calls?: readonly { readonly name: string; readonly args?: unknown; readonly input?: string }[]
   readonly finish?: FinishReason
-  /** Null: says nothing about usage. */
+  /** Null: reports no usage. */
   readonly usage?: TokenUsage | null
 }
 
-/** The conversation, and how many answers the model has given in it: a script needs no memory of its own. */
+/** Gets the conversation and the number of responses so far, so that a script needs no state. */
 export type Script = (
   request: ModelRequest,
   turn: number,
@@ -30,7 +30,7 @@ export function scriptedModel(name: string, script: Script): Model {
     async *stream(request, signal) {
       const answers = request.messages.filter((message) => message.role === 'assistant').length
       const answer = await script(request, answers, signal)
-      if (signal.aborted) throw new Terminal('the script was called off', { code: 'aborted' })
+      if (signal.aborted) throw new Terminal('The script was aborted', { code: 'aborted' })
       yield* partsOf(request, answer)
     },
   }
@@ -39,7 +39,7 @@ export function scriptedModel(name: string, script: Script): Model {
 function* partsOf(request: ModelRequest, answer: ScriptedAnswer): Iterable<ModelPart> {
   const { text = '', thought = '', calls = [] } = answer
   if (thought !== '') yield { kind: 'thought', text: thought }
-  // Two parts, as a stream would have: whoever reads it must put them together.
+  // Two parts, as in a stream, so that readers have to join them.
   const half = Math.ceil(text.length / 2)
   for (const part of [text.slice(0, half), text.slice(half)]) if (part !== '') yield { kind: 'text', text: part }
   let written = textTokens(text) + textTokens(thought)

@@ -1,6 +1,6 @@
 /**
- * Open models write their thoughts into the text, between <think> tags at its beginning. Taken apart here as it streams: thoughts are
- * no answer. Pure, and nothing is held back longer than a tag is long.
+ * Separates the reasoning that open models write between <think> tags at the start of their text from the answer, while it streams.
+ * Pure; it delays text by no more than the length of a tag.
  */
 import type { ModelPart } from './model.js'
 
@@ -9,7 +9,7 @@ const closing = '</think>'
 
 export interface ThinkTagSplitter {
   take(text: string): Iterable<ModelPart>
-  /** What was held back, when no more text follows. */
+  /** The delayed text, at the end of the stream. */
   rest(): Iterable<ModelPart>
 }
 
@@ -45,7 +45,7 @@ export function splitThinkTags(): ThinkTagSplitter {
         pending = ''
         return
       }
-      // The end may be the beginning of the closing tag.
+      // The last characters may be the start of the closing tag.
       const safe = Math.max(0, pending.length - closing.length + 1)
       yield* out('thought', pending.slice(0, safe))
       pending = pending.slice(safe)

@@ -1,12 +1,11 @@
 /**
- * How many tokens a text is, without asking anybody. Pure. Bytes rather than characters: a third of the UTF-8 bytes is a little
- * more than English and code come to, and about right for scripts whose characters are a token each. Callers correct it by
- * what the provider reports.
+ * Estimates the tokens of a text (pure) as a third of its UTF-8 bytes: slightly too many for English and code, about right for
+ * scripts with one token per character. Callers correct the estimate with the usage that the provider reports.
  */
 import type { Message, ModelRequest } from './model.js'
 
 const bytesPerToken = 3
-// Roles and separators, which every provider adds.
+// For the role and separators that every provider adds.
 const perMessage = 8
 
 export function textTokens(text: string): number {

@@ -29,7 +29,7 @@ export interface GuardOptions {
 }
 
 export interface Guard {
-  apply(order: GuardCommand): void
+  apply(command: GuardCommand): void
   /** Checks once and kills the processes of expired turns. */
   check(): void
   /** The worker has ended: kills all turns and resolves when no process is left or the attempts are used up. */
@@ -75,16 +75,16 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
 
   return {
     check: check,
-    apply(order) {
-      if (order.do === 'ping') return
-      const known = switches.get(order.token)
-      if (order.do === 'watch') {
-        if (known === undefined) switches.set(order.token, { until: order.until, grace: order.grace })
-        else if (known.ending === undefined) known.until = order.until
+    apply(command) {
+      if (command.do === 'ping') return
+      const known = switches.get(command.token)
+      if (command.do === 'watch') {
+        if (known === undefined) switches.set(command.token, { until: command.until, grace: command.grace })
+        else if (known.ending === undefined) known.until = command.until
       } else if (known !== undefined && known.ending === undefined) {
-        if (order.do === 'renew') known.until = Math.max(known.until, order.until)
-        else if (order.do === 'root') known.root = order.pid
-        else switches.delete(order.token)
+        if (command.do === 'renew') known.until = Math.max(known.until, command.until)
+        else if (command.do === 'root') known.root = command.pid
+        else switches.delete(command.token)
       }
       wake.now()
     },

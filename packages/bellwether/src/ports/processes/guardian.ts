@@ -1,7 +1,7 @@
 /**
- * The worker's side of the guardian: a process of its own that ends a turn's processes when the worker cannot (killed, stopped,
- * cut off from the database). Always: a turn is watched before its command is started; only a successful fenced beat renews it;
- * a guardian that dies or falls silent is replaced at once and told everything again, and if that fails the turns are given up.
+ * The worker's side of the guardian, a separate process that ends a turn's processes if the worker cannot (killed, stopped, cut
+ * off from the database). A turn is watched before its command starts, and only a successful fenced beat renews it. A guardian
+ * that dies or does not respond is replaced at once and receives every watch again; if that fails, the turns are given up.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -14,40 +14,40 @@ import { systemMachine } from '../disk/machine.js'
 export type LossReason = 'expired' | 'guardian_lost'
 
 export interface Watch {
-  /** The process that was started: the leader of its session. */
+  /** Reports the started process, the leader of its session. */
   root(pid: number): void
-  /** The fence held when it was asked for, at `sinceMs` of the worker's monotonic clock. */
+  /** Reports a successful fenced beat that was sent at `sinceMs` on the worker's monotonic clock. */
   renew(sinceMs: number): void
-  /** Nothing of the turn is left. */
+  /** Ends the watch: no process of the turn is left. */
   release(): void
-  /** Fires when nobody vouches for the turn any more: end it now. */
+  /** Aborts when the watch has expired or the guardian is lost: end the turn now. */
   readonly lost: AbortSignal
 }
 
 export interface Guardian {
-  /** Resolves when the guardian has it; throws Retryable when there is no guardian to be had. */
+  /** Resolves when the guardian has confirmed the watch; throws Retryable if no guardian can be started. */
   watch(token: string, sinceMs: number): Promise<Watch>
-  /** Undefined until the first watch, and between two lives. */
+  /** Undefined before the first watch and while no guardian runs. */
   readonly pid: number | undefined
-  /** Lets the guardian end what is left and go. */
+  /** Closes the guardian's stdin: it kills the watched processes that are left and exits. */
   close(): void
 }
 
 export interface GuardianOptions {
   readonly clock: Clock
   readonly log: Log
-  /** How long a fenced beat vouches for a turn. Shorter than the silence after which others take it over. */
+  /** How long a fenced beat keeps a turn alive. Shorter than the silence after which another worker takes over. */
   readonly ttlMs: number
   readonly graceMs: number
-  /** After this long without an answer a guardian is replaced. */
+  /** A guardian that does not respond within this time is replaced. */
   readonly answerMaxMs?: number
-  /** What node runs to be the guardian. */
+  /** The arguments of node that start the guardian. */
   readonly program?: readonly string[]
 }
 
-// Starting node takes a fraction of a second; a guardian that does not answer for this long is as good as none.
-const answerUsualMs = 10_000
-// A guardian that dies this often within a minute will not live.
+// Starting node takes a fraction of a second; a guardian that does not respond for this long is stuck.
+const responseTimeoutMs = 10_000
+// A guardian that dies this often within a minute is not started again.
 const startsMax = 5
 const startsWindowMs = 60_000
 
@@ -55,18 +55,18 @@ interface WatchedTurn {
   untilMs: number
   pid?: number
   readonly lost: AbortController
-  readonly gone: AbortController
+  readonly released: AbortController
 }
 
 interface GuardianProcess {
   readonly child: ChildProcess
-  readonly unanswered: Map<number, (heard: boolean) => void>
-  /** Whether it was heard. */
+  readonly unanswered: Map<number, (confirmed: boolean) => void>
+  /** Whether the guardian confirmed the command. */
   send(order: GuardCommand): Promise<boolean>
 }
 
 export function openGuardian(options: GuardianOptions): Guardian {
-  const { clock, log, ttlMs, graceMs, answerMaxMs = answerUsualMs } = options
+  const { clock, log, ttlMs, graceMs, answerMaxMs = responseTimeoutMs } = options
   const program = options.program ?? ownProgram()
   const watched = new Map<string, WatchedTurn>()
   let current: GuardianProcess | undefined
@@ -74,7 +74,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   let closed = false
   let sequence = 0
 
-  /** The worker's time as the guardian tells it. */
+  /** Converts the worker's monotonic time to the clock that both processes share. */
   const shared = (untilMs: number) => Math.round(systemMachine.uptimeMs() + untilMs - clock.monotonicMs())
 
   function lose(token: string, loss: LossReason): void {
@@ -85,7 +85,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     const nowMs = clock.monotonicMs()
     starts = [...starts.filter((ms) => nowMs - ms < startsWindowMs), nowMs]
     const child = spawn(process.execPath, [...program], {
-      // Its own session: what is sent to the worker's group does not reach it. Its environment is empty of turns and secrets.
+      // Its own session, so that signals to the worker's group do not reach it; no environment, so no tokens and secrets.
       detached: true,
       env: {},
       cwd: '/',
@@ -100,7 +100,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
       unanswered.delete(message.done)
     })
     child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
-    child.stdin?.on('error', () => undefined) // EPIPE once it is gone; its exit is what tells
+    child.stdin?.on('error', () => undefined) // EPIPE after it has ended; the exit event reports the end
     const born: GuardianProcess = {
       child,
       unanswered,
@@ -110,13 +110,13 @@ export function openGuardian(options: GuardianOptions): Guardian {
         child.stdin?.write(`${JSON.stringify({ ...order, seq })}\n`)
         return new Promise((resolve) => {
           const over = new AbortController()
-          unanswered.set(seq, (heard) => {
+          unanswered.set(seq, (confirmed) => {
             over.abort()
-            resolve(heard)
+            resolve(confirmed)
           })
           void clock.sleep(answerMaxMs, over.signal).then(() => {
             if (!unanswered.delete(seq)) return
-            log.warn({ guardian_pid: child.pid }, 'the guardian does not answer and is replaced')
+            log.warn({ guardian_pid: child.pid }, 'guardian does not respond, replacing it')
             child.kill('SIGKILL')
             resolve(false)
           })
@@ -125,7 +125,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     }
     child.once('error', (error) => died(born, error))
     child.once('exit', (code, signal) => died(born, { code, signal }))
-    // The worker may go without waiting for it: that is what it is for.
+    // The guardian must not keep the worker's process alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void } | null)?.unref?.()
     return born
@@ -137,7 +137,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     for (const settle of one.unanswered.values()) settle(false)
     one.unanswered.clear()
     if (closed) return
-    log.error({ guardian_pid: one.child.pid, reason, watched: watched.size }, 'the guardian died')
+    log.error({ guardian_pid: one.child.pid, reason, watched: watched.size }, 'guardian died')
     if (watched.size > 0) void restart()
   }
 
@@ -147,9 +147,9 @@ export function openGuardian(options: GuardianOptions): Guardian {
       for (const token of watched.keys()) lose(token, 'guardian_lost')
       return
     }
-    const heard = await Promise.all([...watched].map(([token, one]) => watchOn(next, token, one)))
-    if (heard.every(Boolean))
-      log.info({ guardian_pid: next.child.pid, watched: watched.size }, 'a new guardian has taken over')
+    const confirmed = await Promise.all([...watched].map(([token, one]) => watchOn(next, token, one)))
+    if (confirmed.every(Boolean))
+      log.info({ guardian_pid: next.child.pid, watched: watched.size }, 'new guardian took over')
   }
 
   async function watchOn(to: GuardianProcess, token: string, { untilMs, pid }: WatchedTurn): Promise<boolean> {
@@ -158,7 +158,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     return (await Promise.all(sent)).every(Boolean)
   }
 
-  /** A living guardian; undefined when it has died too often. */
+  /** A running guardian; undefined if it has died too often. */
   function running(): GuardianProcess | undefined {
     if (current !== undefined) return current
     const nowMs = clock.monotonicMs()
@@ -167,12 +167,12 @@ export function openGuardian(options: GuardianOptions): Guardian {
     return current
   }
 
-  /** The worker judges itself too: on its own clock, whether or not its guardian lives. */
+  /** The worker also expires a watch itself, on its own clock, whether or not the guardian runs. */
   async function expireLocally(token: string, one: WatchedTurn): Promise<void> {
-    while (!one.gone.signal.aborted && !one.lost.signal.aborted) {
+    while (!one.released.signal.aborted && !one.lost.signal.aborted) {
       const leftMs = one.untilMs - clock.monotonicMs()
       if (leftMs <= 0) lose(token, 'expired')
-      else await clock.sleep(leftMs, one.gone.signal)
+      else await clock.sleep(leftMs, one.released.signal)
     }
   }
 
@@ -181,20 +181,24 @@ export function openGuardian(options: GuardianOptions): Guardian {
       return current?.child.pid
     },
     async watch(token, sinceMs) {
-      const one: WatchedTurn = { untilMs: sinceMs + ttlMs, lost: new AbortController(), gone: new AbortController() }
+      const one: WatchedTurn = {
+        untilMs: sinceMs + ttlMs,
+        lost: new AbortController(),
+        released: new AbortController(),
+      }
       watched.set(token, one)
       const release = () => {
         if (watched.get(token) !== one) return
         watched.delete(token)
-        one.gone.abort()
+        one.released.abort()
         void current?.send({ do: 'release', token })
       }
-      let heard = false
-      for (let living = running(); living !== undefined; living = heard ? undefined : running())
-        heard = await watchOn(living, token, one)
-      if (!heard || one.lost.signal.aborted) {
+      let confirmed = false
+      for (let living = running(); living !== undefined; living = confirmed ? undefined : running())
+        confirmed = await watchOn(living, token, one)
+      if (!confirmed || one.lost.signal.aborted) {
         release()
-        throw new Retryable('there is no guardian: commands are not started without one', { code: 'guardian_lost' })
+        throw new Retryable('Cannot start a command: the guardian is not running', { code: 'guardian_lost' })
       }
       void expireLocally(token, one)
       return {
@@ -218,7 +222,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   }
 }
 
-/** The file beside this one, run as this process is run: from source by a loader, or built. */
+/** guardian-main, from source through this process's loader, or built. */
 function ownProgram(): readonly string[] {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   return [...process.execArgv, fileURLToPath(new URL(`./guardian-main.${extension}`, import.meta.url))]

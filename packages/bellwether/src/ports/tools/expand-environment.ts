@@ -1,18 +1,18 @@
 /**
- * `${NAME}` and `${NAME:-otherwise}` in declarations of tools: secrets come from the environment, never from files. Always: no
- * setting of this product can be named, because one of them is the database's; a name without a value is a problem, not an empty text.
+ * Expands `${NAME}` and `${NAME:-default}` in tool declarations, so that secrets come from the environment and not from files. It
+ * rejects Bellwether's own settings, because one of them is the database URL, and names without a value.
  */
 import { type Environment, environment } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { allowedName } from '../processes/environment.js'
 
 export function expandEnvironment(text: string, from: Environment = environment()): string {
-  return text.replace(/\$\{([^}:]*)(?::-([^}]*))?\}/g, (_whole, name: string, otherwise: string | undefined) => {
-    const value = from[allowedName(name)] ?? otherwise
+  return text.replace(/\$\{([^}:]*)(?::-([^}]*))?\}/g, (_match, name: string, fallback: string | undefined) => {
+    const value = from[allowedName(name)] ?? fallback
     if (value !== undefined) return value
-    throw new InvalidInput(`the environment has no ${name}`, {
+    throw new InvalidInput(`The environment variable ${name} is not set`, {
       code: 'missing_env',
-      hint: `set ${name} where the worker is started, or write \${${name}:-otherwise}`,
+      hint: `Set ${name} where the worker starts, or write \${${name}:-default}.`,
     })
   })
 }

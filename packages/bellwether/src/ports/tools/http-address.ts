@@ -1,13 +1,13 @@
 /**
- * Which addresses a tool may reach. Always: a name is resolved once for a connection, every address it has is judged, and the
- * connection goes to a judged one: what the name means a moment later does not matter. Private networks, this machine and the
- * metadata services of clouds are refused unless the declaration allows them.
+ * Decides which addresses a tool may reach. A name is resolved once per connection, all of its addresses are checked, and the
+ * connection uses a checked one, so a later DNS change has no effect. Private networks, this machine and cloud metadata services
+ * are rejected unless the declaration allows them.
  */
 import { lookup as systemLookup, type LookupAddress } from 'node:dns'
 import { BlockList, isIP, type LookupFunction } from 'node:net'
 import { ToolFailure } from './tool-failure.js'
 
-// Apart: one list would hold every IPv4 address against the mapped form that the other refuses.
+// Two lists: in one, the blocked range of IPv4-mapped IPv6 addresses would block every IPv4 address.
 const inner4 = new BlockList()
 const inner6 = new BlockList()
 for (const [network, bits] of [
@@ -29,7 +29,7 @@ for (const [network, bits] of [
 ] as const)
   inner4.addSubnet(network, bits, 'ipv4')
 for (const [network, bits] of [
-  ['::', 96], // unspecified, loopback, and IPv4 in disguise
+  ['::', 96], // unspecified, loopback, and IPv4-compatible addresses
   ['::ffff:0:0', 96],
   ['::ffff:0:0:0', 96],
   ['64:ff9b::', 96],
@@ -45,7 +45,7 @@ for (const [network, bits] of [
 ] as const)
   inner6.addSubnet(network, bits, 'ipv6')
 
-/** Whether an address is one of the open internet. What is no address is not. */
+/** Whether the text is an address of the public internet. */
 export function isPublic(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return !inner4.check(address, 'ipv4')
@@ -54,12 +54,15 @@ export function isPublic(address: string): boolean {
 
 export function refusedAddress(host: string, address: string): ToolFailure {
   const where = host === address ? address : `${host} (${address})`
-  return new ToolFailure(`${where} is not an address of the open internet, and this tool may reach no other`, {
-    code: 'address_refused',
-  })
+  return new ToolFailure(
+    `Cannot connect to ${where}: it is not a public address, and this tool may reach public addresses only`,
+    {
+      code: 'address_refused',
+    },
+  )
 }
 
-/** Resolves for a connection: one address that is refused refuses the name, because nobody can say which one is meant. */
+/** Resolves a name for a connection; one private address rejects the name, because the connection may use any of them. */
 export function guardedLookup(resolve: typeof systemLookup = systemLookup): LookupFunction {
   return (hostname, options, callback) => {
     resolve(hostname, { ...options, all: true }, (error, found) => {

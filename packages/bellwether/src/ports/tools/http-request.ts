@@ -1,7 +1,6 @@
 /**
- * One HTTP request of a tool. Always: the signal ends it, also in the middle of an answer that drips; the body is read up to its
- * bound and no further; nothing is followed to another origin; nothing is kept between two requests. What the answer means is left
- * to the caller.
+ * Sends one HTTP request for a tool. The signal aborts it at any time, also during the response; the body is read up to its limit;
+ * redirects to another origin are rejected; no connection is reused. The caller interprets the response.
  */
 import { request as overHttp, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as overHttps } from 'node:https'
@@ -26,27 +25,30 @@ export interface HttpRequest {
 export interface HttpResponse {
   readonly status: number
   readonly headers: IncomingMessage['headers']
-  /** As much as was read. */
+  /** Up to the size limit. */
   readonly body: Buffer
   readonly truncated: boolean
 }
 
-// A chain of three is a misconfigured server already.
+// A longer chain means a misconfigured server.
 const redirectsMax = 3
 
 export async function httpRequest(request: HttpRequest): Promise<HttpResponse> {
   let { url } = request
   for (let followed = 0; ; followed += 1) {
-    const answer = await once({ ...request, url })
-    const to = answer.headers.location
-    if (answer.status < 300 || answer.status >= 400 || answer.status === 304 || to === undefined) return answer
+    const response = await once({ ...request, url })
+    const to = response.headers.location
+    if (response.status < 300 || response.status >= 400 || response.status === 304 || to === undefined) return response
     const next = URL.canParse(to, url.href) ? new URL(to, url) : undefined
     const reading = request.method === 'GET' || request.method === 'HEAD'
     if (next?.origin !== url.origin || !reading || followed === redirectsMax) {
       const where = next === undefined ? 'nowhere' : next.origin
-      throw new ToolFailure(`the server redirects to ${where} (${answer.status}), which is not followed`, {
-        code: 'redirect_refused',
-      })
+      throw new ToolFailure(
+        `The server redirects to ${where} (status ${response.status}). Redirects to another origin or of a write are not followed.`,
+        {
+          code: 'redirect_refused',
+        },
+      )
     }
     url = next
   }
@@ -55,13 +57,13 @@ export async function httpRequest(request: HttpRequest): Promise<HttpResponse> {
 async function once(request: HttpRequest): Promise<HttpResponse> {
   const { url, method, headers, body, allowPrivate, responseMaxBytes, signal } = request
   const host = url.hostname.replace(/^\[|\]$/g, '')
-  // A literal address is never looked up.
+  // A literal address is not resolved, so it is checked here.
   if (!allowPrivate && isIP(host) !== 0 && !isPublic(host)) throw refusedAddress(host, host)
   const lookup = request.lookup ?? (allowPrivate ? undefined : guardedLookup())
   const options: RequestOptions = {
     method,
     signal,
-    // No connection is shared: another tool's may lead where this one may not.
+    // Connections are not shared: another tool may have other permissions.
     agent: false,
     headers: { ...headers, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) },
     ...(lookup === undefined ? {} : { lookup }),
@@ -89,14 +91,16 @@ async function once(request: HttpRequest): Promise<HttpResponse> {
       })
       incoming.once('end', () => done(false))
       incoming.once('error', fail)
-      incoming.once('aborted', () => fail(Object.assign(new Error('the answer was cut off'), { code: 'ECONNRESET' })))
+      incoming.once('aborted', () =>
+        fail(Object.assign(new Error('The response was interrupted'), { code: 'ECONNRESET' })),
+      )
     })
     outgoing.once('error', fail)
     outgoing.end(body)
   })
 }
 
-const abortedCall = (cause: unknown) => new ToolFailure('the call was ended', { code: 'ended', inDoubt: true, cause })
+const abortedCall = (cause: unknown) => new ToolFailure('The call was aborted', { code: 'ended', inDoubt: true, cause })
 
 function toFailure(error: unknown, host: string): ToolFailure {
   if (error instanceof ToolFailure) return error
@@ -104,9 +108,9 @@ function toFailure(error: unknown, host: string): ToolFailure {
   const code = typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : undefined
   const message = errorMessage(error)
   const unknownName = code === 'ENOTFOUND'
-  return new ToolFailure(`${host} cannot be reached: ${message}`, {
+  return new ToolFailure(`Cannot reach ${host}: ${message}`, {
     code: unknownName ? 'unknown_host' : `http_${why}`,
-    // What nobody can classify may have been heard.
+    // After an unknown error the call may have taken effect.
     inDoubt: !unknownName && (inDoubt || why === 'unknown'),
     retryable: retryable,
     cause: error,

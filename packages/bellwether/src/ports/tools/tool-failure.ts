@@ -1,12 +1,12 @@
 /**
- * How a tool call failed, in words for the agent that made it. A plain error is a failure too; this one also says whether the call
- * may have taken effect all the same, and whether the same call may succeed later.
+ * The error of a failed tool call, with a message for the agent that made it. It also records whether the call may have taken
+ * effect and whether a retry may succeed.
  */
 export interface FailureDetails {
   readonly code: string
-  /** The call may have taken effect: an agent must look before it calls again. */
+  /** The call may have taken effect: the agent must check before it calls again. */
   readonly inDoubt?: boolean
-  /** The same call may succeed in a moment. */
+  /** The same call may succeed later. */
   readonly retryable?: boolean
   readonly afterMs?: number
   readonly cause?: unknown
