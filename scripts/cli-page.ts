@@ -35,7 +35,7 @@ function describe(command: Command, path: string): string[] {
     return argument.required ? `<${name}>` : `[${name}]`
   })
   const usage = [path, ...takes, ...(command.options.length > 0 ? ['[options]'] : [])].join(' ')
-  const lines = ['', `### ${path}`, '', `${sentence(command.description())}`]
+  const lines = ['', `### ${path}`, '', sentence(command.description())]
   if (command.commands.length === 0 || command.options.length > 0) lines.push('', '```', usage, '```')
   if (command.options.length > 0)
     lines.push('', '| option | meaning | default |', '|---|---|---|', ...command.options.map(optionLine))

@@ -33,7 +33,7 @@ export function makeWake(clock: Clock): Wake {
     async wait(ms, signal) {
       if (!woken && !signal.aborted) {
         const wait = linkAbort(signal)
-        end = wait.abort
+        end = () => wait.abort()
         await clock.sleep(ms, wait.signal)
         wait.release()
         end = undefined

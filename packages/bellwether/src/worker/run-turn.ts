@@ -5,7 +5,6 @@
  */
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
 import type { ToolResult } from '../kernel/reads/waits.js'
 import { retryUntil } from '../ports/retry.js'

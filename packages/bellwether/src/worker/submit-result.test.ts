@@ -70,10 +70,16 @@ const rows: Row[] = [
   ['refuses fields without names', [submit({ fields: [{ value: 1 }] })], [], refused('not_a_result')],
 ]
 
+/** A verdict without the texts of its refusal. */
+function withoutTexts(decided: ReturnType<typeof decideSubmission>) {
+  if (decided === undefined || 'deliver' in decided) return decided
+  const { code, fields } = decided.refuse
+  return { refuse: { code, fields }, call: { toolCallId: decided.call.toolCallId } }
+}
+
 it.each(rows)('[T4.4] [T4.2a] %s', (_title, calls, specs, verdict) => {
   const decided = decideSubmission(calls, specs)
-  if (verdict === undefined || 'deliver' in verdict) expect(decided).toEqual(verdict)
-  else expect(decided).toMatchObject(verdict)
+  expect(withoutTexts(decided)).toEqual(verdict)
 })
 
 it('[T4.4] gives every call of a rejected step its own refusal', () => {

@@ -63,7 +63,9 @@ const isRecipe = (page: string) => page.startsWith('docs/how-to/')
 it.each(runnable.filter((page) => !isRecipe(page)))(
   'the shell blocks of %s work as written',
   { timeout: 180_000 },
-  async (page) => runPage(page, await emptyFolder()),
+  async (page) => {
+    expect(await runPage(page, await emptyFolder())).toBeGreaterThan(0)
+  },
 )
 
 it(
@@ -73,7 +75,7 @@ it(
     const folder = await emptyFolder()
     await pageShell(folder).run('npx bellwether init')
     await startUp(folder)
-    for (const page of runnable.filter(isRecipe)) await runPage(page, folder)
+    for (const page of runnable.filter(isRecipe)) expect(await runPage(page, folder)).toBeGreaterThan(0)
   },
 )
 
@@ -83,12 +85,18 @@ async function emptyFolder(): Promise<string> {
   return folder
 }
 
-async function runPage(page: string, folder: string): Promise<void> {
+/** Runs the blocks of a page in order and returns how many it ran. */
+async function runPage(page: string, folder: string): Promise<number> {
   const shell = pageShell(folder)
+  let ran = 0
   for (const { mode, text, line } of blocksOf(page).filter(({ language }) => language === 'sh')) {
     if (mode === 'up') await startUp(await shell.cwd())
-    else if (mode === '') await shell.run(text, `${page}:${line}`)
+    else if (mode === '') {
+      await shell.run(text, `${page}:${line}`)
+      ran += 1
+    }
   }
+  return ran
 }
 
 async function startUp(cwd: string): Promise<void> {

@@ -16,7 +16,7 @@ function send(message: object): void {
 
 const guard = openGuard({
   clock: systemClock,
-  nowMs: systemMachine.uptimeMs,
+  nowMs: () => systemMachine.uptimeMs(),
   onExpired: (token) => send({ expired: token }),
 })
 

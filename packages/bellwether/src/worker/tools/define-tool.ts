@@ -21,7 +21,7 @@ export function defineTool(tool: HostedTool): HostedTool {
   }
   if (afterExecution !== undefined && !afterExecutions.includes(afterExecution)) {
     throw new InvalidInput(
-      `Cannot define tool "${tool.name}": afterExecution must be ${afterExecutions.join(' or ')} (got "${String(afterExecution)}")`,
+      `Cannot define tool "${tool.name}": afterExecution must be ${afterExecutions.join(' or ')} (got "${afterExecution}")`,
       {
         code: 'invalid_after_execution',
       },

@@ -46,10 +46,7 @@ const depthMax = 1_000_000
 
 export type EnqueueVerdict =
   | Verdict<'duplicate', { readonly inbox_id: string; readonly status: string }>
-  | Verdict<
-      'enqueued' | 'leased' | 'unknown_agent' | 'recursion_depth_exceeded' | 'agent_retired' | 'unknown_box',
-      unknown
-    >
+  | Verdict<'enqueued' | 'leased' | 'unknown_agent' | 'recursion_depth_exceeded' | 'agent_retired' | 'unknown_box'>
 
 type Row = Readonly<Record<string, unknown>> & {
   readonly inbox_id: string

@@ -8,7 +8,7 @@ import type { Ids } from '../../../ports/ids.js'
 import { unknownCard } from '../cards.js'
 import { cardMaxBytes, plainText, storable } from '../../content.js'
 import { forkOfCall, together, waitSeconds, type ForkRows, type NewBatch } from '../batches/fork.js'
-import { TURN } from '../../turn.js'
+import type { TURN } from '../../turn.js'
 import { call, fenceRow, type Fence, type Verdict } from '../../verdict.js'
 
 export interface ToolCall {
