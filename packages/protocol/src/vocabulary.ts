@@ -41,8 +41,16 @@ export type KeyRole = (typeof keyRoles)[number]
 
 export const agentStatuses = ['active', 'retired'] as const
 
+const activeHeadStatuses = ['dispatched', 'running', 'suspended'] as const
+/** Statuses of an agent's head. */
+export const headStatuses = ['idle', ...activeHeadStatuses] as const
+export type HeadStatus = (typeof headStatuses)[number]
+
+/** Answers to a suspend request; `already` means that it was repeated. */
+export const suspendAnswers = ['suspended', 'already'] as const
+
 /** Filters of the turn list: a queued turn, an active turn by its head's status, an ended turn by its outcome. */
-export const turnStatuses = ['queued', 'dispatched', 'running', 'suspended', ...outcomes] as const
+export const turnStatuses = ['queued', ...activeHeadStatuses, ...outcomes] as const
 export type TurnStatus = (typeof turnStatuses)[number]
 
 /** Kinds of outbox rows. */

@@ -1,9 +1,10 @@
 /**
  * The TURN table: every legal move of an agent's head. The verbs in SQL make the moves; tests compare the table `state.moves` and the
- * triggers on the head with this one, and docs/reference/turn.md is generated from it. No other TypeScript file spells the four statuses.
+ * triggers on the head with this one, and docs/reference/turn.md is generated from it. The vocabulary of the protocol defines the four statuses.
  */
-export const headStatuses = ['idle', 'dispatched', 'running', 'suspended'] as const
-export type HeadStatus = (typeof headStatuses)[number]
+import type { HeadStatus } from '@bellwether/protocol'
+
+export { headStatuses, type HeadStatus } from '@bellwether/protocol'
 
 export interface Move {
   readonly from: readonly HeadStatus[]

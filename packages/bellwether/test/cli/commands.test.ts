@@ -160,7 +160,7 @@ describe('bellwether task, against a server', () => {
     expect((await up.run('task', 'unfreeze', 'G')).code).toBe(0)
     expect((await up.run('task', 'done', 'G', '--unchecked')).out).toBe('G is done\n')
     expect((await up.run('task', 'pause', '--json')).lines).toEqual([{ paused: true }])
-    expect((await up.run('task', 'resume')).out).toBe('the board goes on\n')
+    expect((await up.run('task', 'resume')).out).toBe('the board is resumed\n')
     expect(await up.run('task', 'show', 'nope')).toMatchObject({
       code: 1,
       err: expect.stringContaining('[unknown_task]'),

@@ -273,6 +273,6 @@ it('reports problems of mcp.json with their line, and rejects a worker setting i
   await writeFile(path, '{\n  "mcpServers": {,}\n}\n')
   expect(() => readMcpFile(path)).toThrow('Cannot read mcp.json:2: it is not valid JSON')
   const leaking = { ...stdio(), env: { URL: '${BELLWETHER__DATABASE__URL}' } }
-  await expect(started(leaking)).rejects.toThrow('is not handed on')
+  await expect(started(leaking)).rejects.toThrow('is not passed to commands')
   expect(readFileSync(path, 'utf8')).toContain('mcpServers')
 })

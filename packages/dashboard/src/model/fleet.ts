@@ -70,7 +70,7 @@ export function byUrgency(one: Agent, other: Agent, conditionOf: (agent: Agent) 
 
 const activityWords: Readonly<Record<string, string>> = {
   thinking: 'thinking',
-  executing_tool: 'running',
+  executing_tool: 'executing',
   awaiting_tool_result: 'waiting',
 }
 
@@ -78,7 +78,7 @@ export function activityOf(agent: Agent): string {
   const head = agent.state
   if (head === null || head.activity === null) return ''
   const word = own(activityWords, head.activity) ?? head.activity
-  return word === activityWords['executing_tool'] && head.current_tool === null ? 'running a tool' : word
+  return word === activityWords['executing_tool'] && head.current_tool === null ? 'executing a tool' : word
 }
 
 export function waitsFor(agent: Agent): string {

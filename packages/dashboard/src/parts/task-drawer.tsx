@@ -125,7 +125,7 @@ function whyOf(task: TaskDetail): string {
 /** The board's verdict, if it differs from the turn's outcome. */
 function saysOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
   if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
-  if (endedAt === undefined) return 'running'
+  if (endedAt === undefined) return 'in progress'
   return outcome === turnStatus ? '' : (outcome ?? '')
 }
 

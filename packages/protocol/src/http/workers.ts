@@ -1,6 +1,6 @@
 /** The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. */
 import { z } from 'zod'
-import { activities, afterExecutions, cardTypes, resultStatuses, waitStatuses } from '../vocabulary.js'
+import { activities, afterExecutions, cardTypes, resultStatuses, suspendAnswers, waitStatuses } from '../vocabulary.js'
 import { batchTasks } from './batches.js'
 import {
   card,
@@ -143,7 +143,7 @@ export const workerRoutes = {
         .min(1)
         .max(1_000),
     }),
-    answers: { 200: z.object({ status: z.enum(['suspended', 'already']), step_id: z.string() }) },
+    answers: { 200: z.object({ status: z.enum(suspendAnswers), step_id: z.string() }) },
   },
   'POST /turns/:turn/deliver': {
     summary: 'End the turn with its deliverable',
