@@ -83,7 +83,7 @@ describe('the guardian', () => {
   it('that cannot run makes its turns lose their processes, and no command starts without one', async () => {
     const mortal = openGuardian({ ...options, ttlMs: 60_000, program: ['-e', 'process.exit(1)'] })
     await expect(mortal.watch('guardian-test-mortal', systemClock.monotonicMs())).rejects.toThrow(
-      'there is no guardian',
+      'the guardian is not running',
     )
   })
 })
@@ -179,6 +179,6 @@ it('[T1.6] ends a turn and its processes if its guardians keep dying', async () 
   expect(await b.run({ command: 'echo never' })).toMatchObject({
     outcome: 'failed',
     error: 'guardian_lost',
-    text: expect.stringContaining('commands are not started without one'),
+    text: expect.stringContaining('the guardian is not running'),
   })
 })
