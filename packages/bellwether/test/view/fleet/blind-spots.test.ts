@@ -79,6 +79,6 @@ describe('blind spots', () => {
     chmodSync(fleet.at('locked'), 0o755)
     unlinkSync(fleet.at('locked', 'inside'))
     await fleet.equal()
-    expect(countLogged(sensor, 'a task failed and is started again')).toBe(0)
+    expect(countLogged(sensor, 'task failed and will be retried')).toBe(0)
   }, 60_000)
 })

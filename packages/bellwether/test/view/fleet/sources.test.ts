@@ -75,7 +75,7 @@ describe('sources', () => {
     mkdirSync(fleet.root)
     await until(
       'seen again',
-      async () => sensor.stderr().includes('another directory has taken the place') || undefined,
+      async () => sensor.stderr().includes('another directory has replaced the root') || undefined,
       20_000,
     )
     await isFailed()
