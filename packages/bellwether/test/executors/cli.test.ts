@@ -54,12 +54,12 @@ it.concurrent(
     await processes.write('agents/slow.md', agent('until [ -e enough ]; do sleep 0.05; done; echo finished'))
     await until(
       'a new agent is there',
-      async () => worker.stderr().match(/put on the roster/g)?.length === 3 || undefined,
+      async () => worker.stderr().match(/added to the roster/g)?.length === 3 || undefined,
     )
     const turn = await processes.begin('slow')
     await until('its process runs', async () => carriers(turn).length > 0 || undefined)
     worker.signal('SIGTERM')
-    await until('it drains', async () => worker.stderr().includes('"msg":"stopping') || undefined)
+    await until('it drains', async () => worker.stderr().includes('"msg":"shutting down') || undefined)
     await processes.write('enough', '')
     expect(await worker.ended).toBe(0)
     expect(await processes.ended(turn)).toMatchObject({ outcome: 'success', text: 'finished', task_events: 1 })

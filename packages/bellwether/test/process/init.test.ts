@@ -44,7 +44,7 @@ it('reports an invalid setting, an invalid agent, an unavailable database and br
   const bad = findings.filter((one) => one.state === 'bad')
   expect(bad.map((one) => one.check)).toEqual(['agents', 'tools', 'database'])
   expect(bad.every((one) => one.fix !== undefined && one.fix !== '')).toBe(true)
-  expect(bad[0]?.found).toContain('did you mean executor')
+  expect(bad[0]?.found).toContain('Did you mean "executor"')
   const unset = await check(folder, { BELLWETHER__SERVER__PORD: '1' })
   expect(unset.find((one) => one.check === 'settings')?.found).toMatch(/PORD|pord/)
 })
