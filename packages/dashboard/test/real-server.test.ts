@@ -94,7 +94,7 @@ describe('a running server', () => {
     await open('/needs-you')
     await page.getByText('Nothing needs you').waitFor()
     const id = await server.run('approver', 'Ship the release today?')
-    const card = page.getByRole('article', { name: 'Question of assess' })
+    const card = page.getByRole('article', { name: 'Question of approver' })
     await card.getByText('Ship the release today?').waitFor()
     await page.getByRole('link', { name: 'Needs you 1 waiting' }).waitFor()
     expect(await page.title()).toBe('(1) Bellwether')

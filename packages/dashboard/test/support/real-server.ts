@@ -43,7 +43,7 @@ const agents: Readonly<Record<string, string>> = {
   greeter: `---\ncommand: [sh, -c, 'printf "You asked: "; tail -n 1']\n---\nSay it back.\n`,
   mallory: `---\ncommand: [cat, mallory.txt]\n---\nBe hostile.\n`,
   scribe: `---\noutput: json\ncommand: [sh, -c, 'cat > /dev/null; echo "# Notes" > notes.md; cat scribe.json']\n---\nWrite notes.md.\n`,
-  assess: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
+  approver: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
 }
 const said = {
   fields: [
