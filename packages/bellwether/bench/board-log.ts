@@ -14,7 +14,7 @@ const steps: readonly Step[] = [
   [
     'task_created',
     '[TASK]',
-    (at) => ({ title: `Mend part ${at} of the house`, priority: at % 5, assigneeHint: agent(at) }),
+    (at) => ({ title: `Fix part ${at} of the shop`, priority: at % 5, assigneeHint: agent(at) }),
   ],
   ['task_claimed', '[CLAIM]', (at) => ({ from: 'pending', to: 'claimed', owner: agent(at) })],
   ['task_started', '[CLAIM]', (at) => ({ run: { agent: agent(at) } })],

@@ -78,7 +78,7 @@ export async function forkJoin(url: string, rounds: number): Promise<ForkJoinFig
     const [row] = await db.query<{ left: boolean }>({ text })
     return row?.left ?? false
   }
-  /** Until nobody is busy any more, which must be this many more ends: looks often, but not so often that looking is what is measured. */
+  /** Waits until all agents are idle after this many ends. It polls often, but not so often that polling is measured. */
   const timed = async (count: number, start: () => Promise<unknown>): Promise<number> => {
     // What is left to do for a batch that has been answered must not be counted against the next run.
     while (await unsettled()) await systemClock.sleep(50)

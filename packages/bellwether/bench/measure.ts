@@ -5,7 +5,7 @@
  * turns.ts) and which figures are compared (turns.ts).
  */
 export interface Contender {
-  /** Whether its worker can be stopped and started; without that, filling and draining are not told apart. */
+  /** Whether its worker can be stopped and started; without that, filling and draining are measured together. */
   readonly pausable: boolean
   /** How many bulk calls are in flight at once: whatever makes this contender fast. */
   readonly bulkCallers: number

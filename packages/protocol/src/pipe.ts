@@ -2,7 +2,7 @@
  * The pipe: what sensors and the workspace view say to each other over HTTP (`/api/v1/pipe/…`). Always: names are
  * snake_case, times are seconds since the epoch as numbers, paths start at the source's root with `/`, and unknown fields
  * are ignored, so that older and newer ends understand each other. Envelopes have zod schemas; rows are checked one by
- * one by whoever receives them, because there are a million of them. What a row may do is the view's arbiter's to say.
+ * one by the receiver, because there are a million of them. The view's arbitration decides what a row may change.
  *
  * A name that is not UTF-8 travels without loss: each byte that does not decode is a lone surrogate U+DC80–U+DCFF
  * (Python's `surrogateescape`), which JSON writes as `\udcXX`.

@@ -39,7 +39,7 @@ describe('a sensor process', () => {
     await settled(1)
     first.kill('SIGKILL')
     await until('gone', () => first.signalCode !== null)
-    writeFileSync(fixture.at('d', 'meanwhile'), '22')
+    writeFileSync(fixture.at('d', 'during'), '22')
     unlinkSync(fixture.at('d', 'f'))
     start('one')
     await settled(2)

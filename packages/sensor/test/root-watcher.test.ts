@@ -144,7 +144,7 @@ describe('the root watcher', () => {
     chmodSync(fixture.at('closed'), 0)
     chmodSync(fixture.root, 0o755)
     const isRoot = process.getuid?.() === 0
-    // Root can read everything, so run the threads as the user nobody.
+    // Root can read everything, so run the threads as an unprivileged user.
     if (isRoot) process.seteuid?.(65_534)
     try {
       const sensor = fixture.sensor()

@@ -110,7 +110,7 @@ function endGroup(pid: number | undefined): void {
   try {
     process.kill(-pid, 'SIGKILL')
   } catch (error) {
-    // Nobody left in the group is what we want; anything else is not expected.
+    // ESRCH is expected: no process is left in the group.
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }

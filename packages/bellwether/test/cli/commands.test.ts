@@ -165,7 +165,7 @@ describe('bellwether task, against a server', () => {
       code: 1,
       err: expect.stringContaining('[unknown_task]'),
     })
-    expect((await up.run('task', 'list', '--root', '.')).err).toContain('exclude each other')
+    expect((await up.run('task', 'list', '--root', '.')).err).toContain('cannot be combined')
   })
 })
 

@@ -40,7 +40,7 @@ it('reports an invalid setting, an invalid agent, an unavailable database and br
   initFolder(folder)
   await writeFile(join(folder, 'agents', 'wrong.md'), '---\nexecuter: model\n---\n')
   await writeFile(join(folder, 'mcp.json'), '{"mcpServers": ')
-  const findings = await check(folder, { BELLWETHER__DATABASE__URL: 'postgres://nobody@127.0.0.1:1/none' })
+  const findings = await check(folder, { BELLWETHER__DATABASE__URL: 'postgres://none@127.0.0.1:1/none' })
   const bad = findings.filter((one) => one.state === 'bad')
   expect(bad.map((one) => one.check)).toEqual(['agents', 'tools', 'database'])
   expect(bad.every((one) => one.fix !== undefined && one.fix !== '')).toBe(true)

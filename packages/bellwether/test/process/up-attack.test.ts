@@ -144,10 +144,10 @@ it(
 
 it('explains that it cannot write to the data folder, and what to do', async () => {
   const { start, folder } = await testProject()
-  const nobody = 65_534
+  const unprivilegedUid = 65_534
   await chmod(folder, 0o555)
   const asRoot = process.getuid?.() === 0
-  const cli = start([], asRoot ? { uid: nobody } : {})
+  const cli = start([], asRoot ? { uid: unprivilegedUid } : {})
   expect(await cli.ended).toBe(2)
   await chmod(folder, 0o755)
   expect(cli.stderr()).toMatch(/error: .*\.bellwether.*\[cannot_write\]\n +.*--data/)

@@ -54,7 +54,7 @@ export interface Task {
   readonly waitUntil: string | null
   readonly recovery: Recovery | null
   readonly budget: Budget | null
-  /** Null: none of its turns told one. */
+  /** Null if no turn reported a cost. */
   readonly costMicros: number | null
   readonly next: Place | null
 }

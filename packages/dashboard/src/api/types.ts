@@ -1,6 +1,6 @@
 /**
- * What the server answers about agents, turns and watchdogs, as far as the dashboard reads it. Times are ISO text. A test of the
- * pages against a running house (test/house.test.ts) holds it to the server's own routes.
+ * Responses about agents, turns and watchdogs, as far as the dashboard reads them. Times are ISO text. `test/real-server.test.ts`
+ * checks the pages against the server's own routes.
  */
 import type { Activity, Outcome, ResultStatus, WaitStatus } from '@bellwether/protocol'
 
@@ -133,7 +133,7 @@ export interface Kin {
 
 export interface TurnFile {
   readonly path: string
-  /** Its deliverable names it, or it changed between the turn's start and its end, perhaps by somebody else. */
+  /** `claimed`: the deliverable names the file. Otherwise it changed during the turn, perhaps by another agent. */
   readonly how: 'claimed' | 'changed_meanwhile'
   /** Null: no view could be asked. */
   readonly found: boolean | null
@@ -143,7 +143,7 @@ export interface TurnFile {
 
 export interface TurnUsage {
   readonly total_tokens: number
-  /** Null: no step told one. */
+  /** Null if no step reported a cost. */
   readonly cost_micros: number | null
 }
 

@@ -24,7 +24,7 @@ describe('server-sent events', () => {
     )
   })
 
-  it('a ping moves the place to go on from, and is no message', () => {
+  it('a ping updates the resume position without a message', () => {
     const parser = makeParser()
     expect(parser.push(': still here\nid: 7:7\n\n')).toEqual([])
     expect(parser.lastId()).toBe('7:7')

@@ -9,7 +9,7 @@ export interface Message {
   readonly id: string | undefined
 }
 
-// One message larger than this is no event of ours: the stream is given up rather than the tab's memory.
+// A larger message cannot be one of our events: close the stream instead of filling the tab's memory.
 const bufferMax = 8 * 1_024 * 1_024
 
 export interface Parser {

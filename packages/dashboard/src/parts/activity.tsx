@@ -1,7 +1,7 @@
 /** The summary of the fleet: what is running, stuck, or needs a person. Each number links to what it counts. */
 import { Link } from '@tanstack/react-router'
 import type { Tally } from '../model/fleet.js'
-import { headOf, headWords, type Shape, type Tone } from '../model/status.js'
+import { headOf, headWords, restWord, type Shape, type Tone } from '../model/status.js'
 import { count } from '../model/text.js'
 import { Glyph } from './glyph.js'
 import { useNeeds } from './needs.js'
@@ -31,7 +31,7 @@ export function Activity({ project, sums }: ActivityProps) {
         <Figure shape="half" tone="wait" name="waiting" number={sums?.waiting} />
       </Link>
       <Link {...fleet} search={{ show: 'resting' }} className={tile}>
-        <Figure shape="ring" tone="rest" name="idle" number={sums?.resting} />
+        <Figure shape="ring" tone="rest" name={restWord} number={sums?.resting} />
       </Link>
       <Link to="/p/$project/turns" params={{ project }} search={{ status: 'queued' }} className={tile}>
         <Figure shape="dots" tone="rest" name="queued" number={sums && sums.queued + sums.starting} />

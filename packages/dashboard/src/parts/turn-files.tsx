@@ -9,12 +9,12 @@ const shownMax = 200
 
 export function TurnFiles({ files, isCut }: { readonly files: readonly TurnFile[]; readonly isCut: boolean }) {
   const claimed = files.filter(({ how }) => how === 'claimed')
-  const meanwhile = files.filter(({ how }) => how !== 'claimed')
+  const changed = files.filter(({ how }) => how !== 'claimed')
   if (files.length === 0) return <p className="px-3 py-2 text-ink-3">No files known</p>
   return (
     <div className="max-h-72 overflow-auto px-3 py-2" tabIndex={0} role="group" aria-label="Files of this turn">
       <List title="Named in the deliverable" files={claimed} />
-      <List title="Changed while it ran (by this turn or others)" files={meanwhile} />
+      <List title="Changed while it ran (by this turn or others)" files={changed} />
       {isCut && <p className="label pt-1">More exist.</p>}
     </div>
   )

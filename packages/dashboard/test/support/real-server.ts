@@ -45,7 +45,7 @@ const agents: Readonly<Record<string, string>> = {
   scribe: `---\noutput: json\ncommand: [sh, -c, 'cat > /dev/null; echo "# Notes" > notes.md; cat scribe.json']\n---\nWrite notes.md.\n`,
   approver: `---\nexecutor: person\npeople: [alice]\nchoices: [ship it, wait]\nanswer_within_seconds: 600\n---\nYou decide.\n`,
 }
-const said = {
+const result = {
   fields: [
     { name: 'summary', value: 'Wrote the notes.' },
     { name: 'files', value: ['notes.md'] },
@@ -67,7 +67,7 @@ export async function openServer(): Promise<RealServer> {
   mkdirSync(join(folder, 'agents'))
   for (const [name, text] of Object.entries(agents)) writeFileSync(join(folder, 'agents', `${name}.md`), text)
   writeFileSync(join(folder, 'mallory.txt'), attack)
-  writeFileSync(join(folder, 'scribe.json'), JSON.stringify(said))
+  writeFileSync(join(folder, 'scribe.json'), JSON.stringify(result))
   const child = spawn(process.execPath, [...program(), 'up', '--port', '0', '--json', '--parent-pipe'], {
     cwd: folder,
     env: { ...process.env, ...timings },

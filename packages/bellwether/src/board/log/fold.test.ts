@@ -134,14 +134,14 @@ describe('the fold', () => {
 
   it('the fold reads lines of the reference: owners, reasons, and a second claim that starts the work', () => {
     const events = [
-      event('task_created', { title: 'mend', assigneeHint: 'coder' }),
+      event('task_created', { title: 'fix', assigneeHint: 'coder' }),
       event('task_claimed', { from: 'pending', to: 'claimed', owner: 'ann' }),
       event('task_claimed', { from: 'claimed', to: 'in_progress', owner: 'bob' }),
       event('task_blocked', { from: 'in_progress', to: 'blocked', reason: 'no key' }),
       event('task_blocked', { from: 'blocked', to: 'blocked', reason: 'no door' }),
     ]
     expect(foldEvents(events).tasks.get('T')).toMatchObject({
-      title: 'mend',
+      title: 'fix',
       status: 'blocked',
       assignee: 'bob',
       reason: 'no door',

@@ -216,7 +216,7 @@ describe('recovery', () => {
     )
   })
 
-  it('[H6.4] recovery ends even if nobody ever answers', () => {
+  it('[H6.4] recovery ends even if no one ever answers', () => {
     fc.assert(
       fc.property(anyPolicy, (any) => {
         let { entry } = recover(any, undefined, failure('a'), nowMs)

@@ -51,7 +51,7 @@ export function reminderDueMs(task: Task, readiness: Readiness, nowMs: number, p
   return entry.deadlineTs * 1_000
 }
 
-/** A deadline further ahead than any hop may take: the clock was set back, and nobody should wait for the difference. */
+/** A deadline further ahead than any hop may take: the clock was set back, and no one should wait for the difference. */
 function clockWasSetBack(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: number): boolean {
   const longestSec = deadlineSecOf(policy, human) + ruleFor(policy, entry.reasonCode).cooldownSec + 2
   return entry.deadlineTs * 1_000 - nowMs > longestSec * 1_000

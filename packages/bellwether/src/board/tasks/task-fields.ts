@@ -46,7 +46,7 @@ export function firstAgent(task: Task, fallback: string): string {
   return textField(task, 'agent') ?? textField(task, 'role') ?? task.assignee ?? fallback
 }
 
-/** Whether a claim has expired. Also true before its start: the clock was set back, and nobody should wait for it again. */
+/** Whether a claim has expired. Also true before its start: the clock was set back, and no dispatcher should wait for it again. */
 export function isOver(span: { readonly since: string; readonly until: string }, nowMs: number): boolean {
   return nowMs >= Date.parse(span.until) || nowMs < Date.parse(span.since)
 }

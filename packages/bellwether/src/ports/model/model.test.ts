@@ -33,7 +33,7 @@ describe('a limiter', () => {
     expect(limiter.waiting).toBe(2)
   })
 
-  it('after a refusal nobody enters until the pause is over; then one, and more with every success', async () => {
+  it('after a rejection no call enters until the pause is over; then one, and more with every success', async () => {
     const clock = handClock()
     const limiter = openLimiter({ clock, maxConcurrent: 4 })
     const given = asking(limiter, 20)
@@ -86,7 +86,7 @@ describe('a limiter', () => {
   })
 })
 
-it('a provider that is busy for ever is waited for only as long as there is patience', async () => {
+it('gives up on a provider that stays busy when the time limit is reached', async () => {
   const clock = handClock()
   const limiter = openLimiter({ clock, maxConcurrent: 1 })
   let tries = 0
@@ -156,10 +156,10 @@ it.each([
   ],
   [{}, { code: 'model_bad_answer', retryable: true, unbilled: false }],
 ])('%j is %j', (facts, failure) => {
-  expect(modelFailure(Object.assign(new Error('said'), facts), 0)).toMatchObject(failure)
+  expect(modelFailure(Object.assign(new Error('rejected'), facts), 0)).toMatchObject(failure)
 })
 
-it('thoughts between tags at the beginning are told apart, however the stream is cut', () => {
+it('separates leading thoughts in tags from the text, however the stream is cut', () => {
   const read = (pieces: readonly string[]) => {
     const apart = splitThinkTags()
     const parts = [...pieces.flatMap((piece) => [...apart.take(piece)]), ...apart.rest()]

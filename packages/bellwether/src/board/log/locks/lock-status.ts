@@ -47,7 +47,7 @@ export const lockTtlMs = 30_000
 export const lockGraceMs = 15_000
 // A start time is exact to one tick, the boot time it counts from to one second.
 const startSlackMs = 2_000
-// If the fields of a record disagree by more, somebody edited it by hand.
+// If the fields of a record disagree by more, a person edited it by hand.
 const sameSpanMs = 1_500
 
 export interface LockContext {
