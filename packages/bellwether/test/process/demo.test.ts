@@ -110,7 +110,10 @@ it(
     expect(output).toMatch(/open the dashboard with this one-time link: http:\/\/127\.0\.0\.1:\d+\/login\?token=/)
     expect(output).toMatch(/kill -9 \d+: killed the worker of target models; marathon is at lap \d+ of 12/)
     expect(output).toMatch(/a new worker \(pid \d+\) took marathon over at lap \d+, from its cards/)
-    expect(output).toMatch(/T-\d+: boaster reports done; rejected: .*claimed/)
+    // A turn of the killed run may have written the page before this run aborted its task; then the page exists but is old.
+    expect(output).toMatch(
+      /T-\d+: boaster reports done; rejected: pages\/sports\.txt (is claimed but does not exist|has not changed)/,
+    )
     expect(output).toContain('the recovery chain gave it to printer; it is done')
     expect(output).toMatch(/T-\d+: budget_exceeded.*; the task waits for a person/)
     expect(output).toContain('12 of 13 children delivered; lead asks a person')
