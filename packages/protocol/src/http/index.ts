@@ -64,6 +64,18 @@ export type QueryOf<Key extends RouteKey> = OutputOf<Part<Key, 'query'>>
 export type BodyOf<Key extends RouteKey> = OutputOf<Part<Key, 'body'>>
 /** What a client sends. */
 export type BodyFor<Key extends RouteKey> = InputOf<Part<Key, 'body'>>
+export type ParamsFor<Key extends RouteKey> = InputOf<Part<Key, 'params'>>
+/** The client writes numbers and booleans as text. */
+export type QueryFor<Key extends RouteKey> = QueryValues<InputOf<Part<Key, 'query'>>>
+type QueryValues<Query> = {
+  readonly [Name in keyof Query]?: (string extends Query[Name] ? string | number | boolean : Query[Name]) | undefined
+}
+/** All that a client passes to call a route: `params` and `body` if the route declares them. */
+export type RequestFor<Key extends RouteKey> = Declared<'params', ParamsFor<Key>> &
+  Declared<'body', BodyFor<Key>> & { readonly query?: QueryFor<Key> }
+type Declared<Name extends string, Value> = [Value] extends [undefined]
+  ? { readonly [K in Name]?: undefined }
+  : { readonly [K in Name]: Value }
 /** What the server returns: a time may be a Date. */
 export type AnswerFrom<Key extends RouteKey> = z.input<JsonAnswers<Key>>
 /** What a client receives. */
