@@ -39,7 +39,6 @@ export type FileEventType = (typeof fileEventTypes)[number]
 
 const word = z.string().min(1).max(256)
 const path = z.string().min(1).max(pipeLimits.pathLengthMax)
-const seconds = z.number().finite().nonnegative()
 const loose = z.record(z.string(), z.unknown())
 
 /**
@@ -241,8 +240,8 @@ export const sentinelFeedback = z.looseObject({
     .array(
       z.looseObject({
         path,
-        mtime: seconds.nullish(),
-        size: seconds.nullish(),
+        mtime: z.number().finite().nullish(),
+        size: z.number().int().nonnegative().nullish(),
         status: z.string().max(64).nullish(),
       }),
     )

@@ -110,29 +110,45 @@ describe('suspects', () => {
     expect((await server.get('/views/v/suspect-list')).body).toMatchObject({ count: 0, suspects: [] })
   })
 
-  it('[V6.4] a sentinel gets the suspects, and its report clears or renews them early', async () => {
+  const report = (...updates: readonly object[]) =>
+    leader.request('POST', '/pipe/consistency/sentinel/feedback', { type: 'suspect_update', updates })
+
+  it('[V6.4] a sentinel gets the suspects; its report renews changed ones and clears unchanged ones after their threshold', async () => {
     await leader.realtime(file('/d/f', old, { is_atomic_write: false }), file('/d/g', old, { is_atomic_write: false }))
     const tasks = (await leader.request('GET', '/pipe/consistency/sentinel/tasks')).body
     expect(tasks).toMatchObject({ type: 'suspect_check', source_id: 'default' })
     expect(tasks.paths?.toSorted()).toEqual(['/d/f', '/d/g'])
-    const saw = await leader.request('POST', '/pipe/consistency/sentinel/feedback', {
-      type: 'suspect_update',
-      updates: [
-        { path: '/d/f', mtime: old, status: 'exists' },
-        { path: '/d/g', mtime: old + 5, status: 'exists' },
-        { path: '/d/nobody', mtime: 1, status: 'exists' },
-      ],
-    })
-    expect(saw.body).toMatchObject({ status: 'processed', cleared: 1, renewed: 1 })
+    await server.clock.advance(59_000)
+    const saw = await report(
+      { path: '/d/f', mtime: old, size: 10, status: 'exists' },
+      { path: '/d/g', mtime: old + 5, size: 10, status: 'exists' },
+      { path: '/d/nobody', mtime: 1, size: 1, status: 'exists' },
+    )
+    expect(saw.body).toMatchObject({ status: 'processed', cleared: 0, renewed: 1 })
+    expect((await node('/d/f'))?.['integrity_suspect']).toBe(true)
+    await server.clock.advance(1_000)
+    expect((await report({ path: '/d/f', mtime: old, size: 10, status: 'exists' })).body).toMatchObject({ cleared: 1 })
     expect((await server.get('/views/v/suspect-list')).body).toMatchObject({
       count: 1,
       suspects: [{ path: '/d/g', mtime: old + 5 }],
     })
+    await server.clock.advance(59_000)
     const put = await server.call('PUT', '/views/v/suspect-list', {
       updates: [{ path: '/d/g', current_mtime: old + 5 }],
     })
     expect(put.body).toMatchObject({ cleared: 1 })
     expect((await leader.request('GET', '/pipe/consistency/sentinel/tasks')).body).toEqual({})
+  })
+
+  it('[V6.4] a sentinel report updates mtime and size; without a size the view requests a scan', async () => {
+    await leader.realtime(file('/d/f', old, { is_atomic_write: false }))
+    await report({ path: '/d/f', mtime: old + 5, size: 7, status: 'exists' })
+    expect(await node('/d/f')).toMatchObject({ size: 7, modified_time: old + 5 })
+    await report({ path: '/d/f', mtime: old + 5, size: 8, status: 'exists' })
+    expect(await node('/d/f')).toMatchObject({ size: 8, integrity_suspect: true })
+    expect(await leader.commands()).toEqual([])
+    await report({ path: '/d/f', mtime: old + 6, status: 'exists' })
+    expect(await leader.commands()).toMatchObject([{ type: 'scan', path: '/d/f' }])
   })
 })
 

@@ -10,6 +10,7 @@ import { openView } from '../../src/view/fusion.js'
 import type { Session } from '../../src/view/sessions/sessions.js'
 import { handClock } from '../support/hand-clock.js'
 import { quietLog } from '../support/quiet-log.js'
+import { sourceProblems } from './invariants.js'
 import { settings } from './pipe-client.js'
 
 interface Entry {
@@ -248,6 +249,8 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
           : disk.write(one.path, one.size, one.do === 'restore' ? clock.wallMs() / 1_000 - one.age * 1_000 : undefined)
       if (wrote) tell(one.seen, 'update', [disk.row(one.path), disk.row(parent(one.path))])
     }
+    const problems = sourceProblems(view.sources.get('default')!.pipe.state)
+    if (problems.length > 0) throw new Error(problems.join('; '))
   }
 
   // Delivers all delayed events, runs one complete audit, then the settling scans.

@@ -247,12 +247,17 @@ export const viewRoutes = {
     },
   },
   'PUT /views/:view/suspect-list': {
-    summary: 'Report modification times of suspects',
+    summary: 'Report modification times and sizes of suspects',
     params: inView,
     body: z.looseObject({
       updates: z
         .array(
-          z.looseObject({ path, mtime: z.number().finite().nullish(), current_mtime: z.number().finite().nullish() }),
+          z.looseObject({
+            path,
+            mtime: z.number().finite().nullish(),
+            current_mtime: z.number().finite().nullish(),
+            size: z.number().int().nonnegative().nullish(),
+          }),
         )
         .max(20_000),
     }),

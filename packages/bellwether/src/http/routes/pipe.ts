@@ -145,6 +145,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
 interface SuspectUpdate {
   readonly path: string
   readonly mtime?: number | null | undefined
+  readonly size?: number | null | undefined
   readonly status?: string | null | undefined
 }
 
@@ -153,11 +154,15 @@ export function sentinelSaw(view: View, sourceId: string | undefined, updates: r
   let renewed = 0
   for (const source of view.sources.values()) {
     if (sourceId !== undefined && source.id !== sourceId) continue
-    for (const { path, mtime, status } of updates) {
+    for (const { path, mtime, size, status } of updates) {
       // A missing file is no longer a suspect; a scan decides whether it was deleted.
       if (status === 'missing' && source.tree.find(path) !== none) source.pipe.state.dispute(path, false)
       if (mtime === null || mtime === undefined) continue
-      const saw = source.pipe.state.applySentinelReport(path, mtime, clock.monotonicMs())
+      const saw = source.pipe.state.applySentinelReport(
+        path,
+        { modifiedTime: mtime, size: size ?? undefined },
+        clock.monotonicMs(),
+      )
       if (saw === 'cleared') cleared += 1
       else if (saw === 'renewed') renewed += 1
     }

@@ -108,7 +108,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
   api('PUT /views/:view/suspect-list', async (request) => {
     const view = viewOf(request)
     const { updates } = request.body
-    const seen = updates.map((update) => ({ path: update.path, mtime: update.mtime ?? update.current_mtime }))
+    const seen = updates.map(({ path, mtime, current_mtime, size }) => ({ path, mtime: mtime ?? current_mtime, size }))
     return sentinelSaw(view, undefined, seen, clock)
   })
 

@@ -60,7 +60,7 @@ describe('suspects', () => {
       )
     expect(expire(999)).toMatchObject({ cleared: 0, renewed: 0 })
     expect(expire(1_000)).toMatchObject({ cleared: 1, renewed: 1 })
-    expect([released, suspects.modifiedTime(2)]).toEqual([[1], 99])
+    expect([released, suspects.get(2)?.modifiedTime]).toEqual([[1], 99])
     expect(expire(60_999)).toMatchObject({ cleared: 0, renewed: 0 })
     expect(expire(61_000)).toMatchObject({ cleared: 1 })
     expect(suspects.size).toBe(0)

@@ -146,18 +146,29 @@ export class SourceState {
     ).more
   }
 
-  /** A sentinel checked a suspect: the same mtime clears it; another mtime is recorded and starts a new period. */
-  applySentinelReport(path: string, modifiedTime: number, monotonicMs: number): 'cleared' | 'renewed' | 'unknown' {
+  /**
+   * A sentinel read a suspect. A change is recorded and starts a new period. An unchanged file is cleared once its period is
+   * over; an earlier report proves nothing, because the writer may only have paused.
+   */
+  applySentinelReport(
+    path: string,
+    found: { readonly modifiedTime: number; readonly size: number | undefined },
+    monotonicMs: number,
+  ): 'cleared' | 'renewed' | 'unchanged' | 'unknown' {
     const node = this.tree.find(path)
-    const recorded = node === none ? undefined : this.suspects.modifiedTime(node)
-    if (recorded === undefined) return 'unknown'
-    if (recorded === modifiedTime) {
+    const suspect = node === none ? undefined : this.suspects.get(node)
+    if (suspect === undefined) return 'unknown'
+    const { modifiedTime, size = this.tree.size(node) } = found
+    if (suspect.modifiedTime === modifiedTime && size === this.tree.size(node)) {
+      if (suspect.expiresAt > monotonicMs) return 'unchanged'
       this.suspects.clear(node)
       this.tree.setFlags(node, 0, flag.integritySuspect)
       return 'cleared'
     }
-    this.tree.update(node, { isDirectory: false, size: this.tree.size(node), modifiedTime })
+    this.tree.put(path, { isDirectory: false, size, modifiedTime })
     this.suspects.mark(node, modifiedTime, monotonicMs + this.#hotSeconds * 1_000)
+    // A new mtime without a size (an older sensor): a scan must read the size.
+    if (found.size === undefined) this.dispute(path, false)
     return 'renewed'
   }
 
@@ -232,7 +243,9 @@ export class SourceState {
     }
     if (decision.samplesClock) this.clock.sample(context.nowMs / 1_000, modifiedTime)
     if (tombstone !== undefined) this.tombstones.lift(path)
-    if (known !== undefined && known.isDirectory !== isDirectory && node !== root) this.remove(node)
+    // An entry that changes between file and directory is removed first: the marks of the old entry end with it.
+    const replaced = known === undefined ? tree.fileAbove(path) : known.isDirectory === isDirectory ? none : node
+    if (replaced > root) this.remove(replaced)
 
     let set = 0
     let clear = 0

@@ -4,7 +4,7 @@
  * because node ids are reused. The mark itself is a flag in the tree.
  */
 
-interface Suspect {
+export interface Suspect {
   readonly expiresAt: number
   readonly modifiedTime: number
 }
@@ -33,8 +33,8 @@ export class Suspects {
     return this.#byNode.keys()
   }
 
-  modifiedTime(node: number): number | undefined {
-    return this.#byNode.get(node)?.modifiedTime
+  get(node: number): Suspect | undefined {
+    return this.#byNode.get(node)
   }
 
   mark(node: number, modifiedTime: number, expiresAt: number): void {

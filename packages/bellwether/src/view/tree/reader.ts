@@ -5,8 +5,8 @@
  */
 import { callerBits, directoryPageBits, entryPageBits, high, inName, inSeq, liveBit } from './columns.js'
 import { none, root, type NodeId, type Stats } from './entry.js'
-import { ParsedPath, textOf } from './path.js'
-import { Store } from './store.js'
+import { depthMax, ParsedPath, textOf } from './path.js'
+import { brokenTree, Store } from './store.js'
 
 const mask = (1 << entryPageBits) - 1
 const directoryMask = (1 << directoryPageBits) - 1
@@ -40,6 +40,11 @@ export class TreeReader {
 
   find(path: string): NodeId {
     return this.resolve(path) === this.parsed.depth ? this.at : none
+  }
+
+  /** The file that a new entry at `path` would have to turn into a directory, or none. */
+  fileAbove(path: string): NodeId {
+    return this.resolve(path) < this.parsed.depth && !this.store.isDirectory(this.at) ? this.at : none
   }
 
   child(directory: NodeId, name: string): NodeId {
@@ -111,8 +116,12 @@ export class TreeReader {
     if (node === root) return '/'
     const { names } = this.store
     let length = 0
-    for (let up = node; up !== root; up = this.parentOf(up))
+    let depth = 0
+    for (let up = node; up !== root; up = this.parentOf(up)) {
+      depth += 1
+      if (depth > depthMax || !this.exists(up)) throw brokenTree(up)
       length += 1 + names.lengthOf(this.store.page(up).links[(up & mask) * 4 + inName]!)
+    }
     const bytes = Buffer.allocUnsafe(length)
     for (let up = node, at = length; up !== root; up = this.parentOf(up)) {
       const name = this.store.page(up).links[(up & mask) * 4 + inName]!
@@ -166,8 +175,12 @@ export class TreeReader {
   }
 
   isWithin(node: NodeId, top: NodeId): boolean {
+    let depth = 0
     let up = node
-    while (up !== top && up !== root) up = this.parentOf(up)
+    for (; up !== top && up !== root; up = this.parentOf(up)) {
+      depth += 1
+      if (depth > depthMax || !this.exists(up)) throw brokenTree(up)
+    }
     return up === top
   }
 

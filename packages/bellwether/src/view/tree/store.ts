@@ -15,6 +15,7 @@ import {
 } from './columns.js'
 import { Directories } from './directories.js'
 import { NamePool } from './name-pool.js'
+import { depthMax } from './path.js'
 import { Slab } from './slab.js'
 import { sortByName } from './sorting.js'
 import { ChildTable } from './child-table.js'
@@ -218,7 +219,8 @@ export class Store {
       this.directories.page(page.size[at]!).ownSize[page.size[at]! & directoryMask] = size
       return
     }
-    for (let up = page.links[at * 4]!; ; up = this.page(up).links[(up & mask) * 4]!) {
+    for (let up = page.links[at * 4]!, depth = 0; ; up = this.page(up).links[(up & mask) * 4]!, depth += 1) {
+      if (depth > depthMax) throw brokenTree(node)
       this.directories.addSize(this.row(up), page.size[at]!, -1)
       this.directories.addSize(this.row(up), size, 1)
       if (up === 0) break
@@ -302,7 +304,8 @@ export class Store {
   private count(node: number, parent: number, times: 1 | -1): void {
     const isDirectory = this.isDirectory(node)
     const value = this.page(node).size[node & mask]!
-    for (let up = parent; ; up = this.page(up).links[(up & mask) * 4]!) {
+    for (let up = parent, depth = 0; ; up = this.page(up).links[(up & mask) * 4]!, depth += 1) {
+      if (depth > depthMax) throw brokenTree(node)
       const row = this.row(up)
       const page = this.directories.page(row)
       if (isDirectory) {
@@ -324,7 +327,8 @@ export class Store {
 
   /** `newest` of an ancestor is at least that of its descendants, so the first one that is not lower ends the climb. */
   private raiseNewest(from: number, modified: number): void {
-    for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
+    for (let up = from, depth = 0; ; up = this.page(up).links[(up & mask) * 4]!, depth += 1) {
+      if (depth > depthMax) throw brokenTree(from)
       const row = this.row(up)
       const page = this.directories.page(row)
       if (page.newest[row & directoryMask]! >= modified) return
@@ -334,7 +338,8 @@ export class Store {
   }
 
   private markStale(from: number, modified: number): void {
-    for (let up = from; ; up = this.page(up).links[(up & mask) * 4]!) {
+    for (let up = from, depth = 0; ; up = this.page(up).links[(up & mask) * 4]!, depth += 1) {
+      if (depth > depthMax) throw brokenTree(from)
       const row = this.row(up)
       const page = this.directories.page(row)
       if (page.newest[row & directoryMask]! > modified) return
@@ -373,6 +378,10 @@ export class Store {
     })
   }
 }
+
+/** A defect: the parents of an entry do not lead to the root. Loops over parents have a bound, so that none runs without end. */
+export const brokenTree = (node: number) =>
+  new Error(`The tree is broken: entry ${node} was removed, or its parents form a loop`)
 
 function mix(hash: number, parent: number): number {
   let mixed = Math.imul(hash ^ Math.imul(parent + 1, 0x9e3779b1), 0x85ebca6b)

@@ -80,13 +80,6 @@ export class Tree extends TreeReader {
     return node
   }
 
-  /** Like put, for an entry that the caller has found. */
-  update(node: NodeId, row: Row): void {
-    checkRow(row)
-    this.check(node)
-    this.apply(node, row, row.agent === undefined ? undefined : this.agents.numberOf(row.agent), false)
-  }
-
   /** Removes the entry and everything below it; returns how many entries. The root cannot be removed: see clear(). */
   remove(node: NodeId): number {
     this.check(node)
