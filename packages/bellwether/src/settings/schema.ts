@@ -64,6 +64,12 @@ const worker = z.object({
   poll_seconds: seconds(5, 'How often workers and relays poll for work when the bell does not ring.', { max: 3_600 }),
   max_attempts: count(3, 'How many attempts a turn has before it fails.', { max: 100 }),
   concurrency: count(16, 'How many turns one worker runs at the same time.', { max: 10_000 }),
+  // Four of the largest cards, and more than any prompt holds; 16 turns with two full boxes each stay below 256 MB.
+  hydrate_max_bytes: count(
+    4_194_304,
+    'How many bytes a turn reads of its context and of its memory, newest cards first. Older cards are left out, and the prompt says so.',
+    { min: 4_096, max: 1_073_741_824 },
+  ),
 })
 
 const view = z.object({

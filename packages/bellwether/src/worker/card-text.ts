@@ -13,6 +13,13 @@ export function textOf(content: unknown): string {
   return typeof text === 'string' ? text : (JSON.stringify(content, null, 2) ?? '')
 }
 
+/** Texts of the newest cards, given newest first, as one text with the oldest first; it begins with a note if cards are left out. */
+export function oldestFirst(newest: readonly string[], of: number, truncated: boolean): string {
+  const left = of - newest.length
+  const note = truncated ? `[more than ${left} older cards are left out]` : `[${left} older cards are left out]`
+  return (left > 0 || truncated ? [...newest, note] : newest).toReversed().join('\n\n')
+}
+
 /** A Markdown section, or an empty string if it has no body. */
 export const section = (title: string, body: string) => (body.trim() === '' ? '' : `# ${title}\n\n${body.trim()}`)
 

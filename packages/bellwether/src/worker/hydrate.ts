@@ -1,9 +1,9 @@
 /**
  * Reads what a turn knows, in a fixed order (T6.1): the head under its fence, then the roster, then the cards. It reads no box except the
- * turn's own context box and output box (T5.2).
+ * turn's own context box and output box (T5.2), and at most `bytesMax` of each, newest cards first: the memory of a worker does not
+ * grow with the history of an agent.
  */
-import { readBoxes } from '../kernel/reads/cards.js'
-import { readTurnSetup, type TurnProfile, type TurnTool } from '../kernel/reads/work.js'
+import { readWork, type TurnProfile, type TurnTool } from '../kernel/reads/work.js'
 import type { Card } from '../kernel/verbs/cards.js'
 import type { Fence } from '../kernel/verdict.js'
 import type { Database } from '../ports/database/database.js'
@@ -14,13 +14,22 @@ export interface Hydrated {
   readonly context: readonly Card[]
   /** The agent's memory: the cards it has written so far, including those of this turn. */
   readonly output: readonly Card[]
+  /** Whether older cards of a box were left out, because the box is larger than `worker.hydrate_max_bytes`. */
+  readonly truncated: { readonly context: boolean; readonly output: boolean }
 }
 
-export async function hydrate(db: Database, fence: Fence): Promise<Hydrated | 'stale'> {
-  const setup = await readTurnSetup(db, fence)
-  if (setup === 'stale') return setup
-  const { profile, tools, contextBoxId, outputBoxId } = setup
-  const context = contextBoxId === null ? [] : await readBoxes(db, [contextBoxId])
-  const output = outputBoxId === null ? [] : await readBoxes(db, [outputBoxId])
-  return { profile, tools, context, output }
+// The default of `worker.hydrate_max_bytes`.
+const defaultBytesMax = 4_194_304
+
+export async function hydrate(db: Database, fence: Fence, bytesMax = defaultBytesMax): Promise<Hydrated | 'stale'> {
+  const work = await readWork(db, fence, bytesMax)
+  if (work === 'stale') return work
+  const { profile, tools, context, output } = work
+  return {
+    profile: profile ?? undefined,
+    tools,
+    context: context.cards,
+    output: output.cards,
+    truncated: { context: context.truncated, output: output.truncated },
+  }
 }

@@ -92,7 +92,7 @@ async function actUntilSubmitted(run: Run, results: readonly ToolResult[]): Prom
 async function submissionIn(run: Run, action: TurnAction): Promise<Submission | undefined> {
   if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName))
     return undefined
-  const known = await retried(run, () => hydrate(run.kernel.db, run.turn))
+  const known = await retried(run, () => hydrate(run.kernel.db, run.turn, run.settings.hydrateMaxBytes))
   if (known === 'stale') throw new FenceLost(run.turn.agentTurnId)
   return decideSubmission(action.suspend.calls, wantedFields(known.context))
 }
@@ -127,7 +127,7 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
     },
     results,
     newId: () => kernel.ids.next(),
-    hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn))),
+    hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, run.settings.hydrateMaxBytes))),
     async record({ cards, step }) {
       const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
       const writing = { ...turn, ...defined({ cards: named, step }) }

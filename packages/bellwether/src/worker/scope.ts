@@ -10,6 +10,8 @@ export interface WorkerSettings {
   readonly suspendTimeoutSeconds: number
   readonly resumeLeaseSeconds: number
   readonly inboxProcessingTimeoutSeconds: number
+  /** The most that a turn reads of each of its two boxes. Default: 4 MiB. */
+  readonly hydrateMaxBytes?: number
 }
 
 export interface WorkerOptions {

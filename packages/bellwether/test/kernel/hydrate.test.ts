@@ -28,18 +28,35 @@ const settings = {
   inboxProcessingTimeoutSeconds: 30,
 }
 
-/** A database that remembers the names of its statements. */
-function spy(): { db: Database; statements: string[] } {
+/** A database that remembers the names of its statements, and the rows they returned. */
+function spy(): { db: Database; statements: string[]; rows: object[]; last: () => Statement | undefined } {
   const statements: string[] = []
+  const rows: object[] = []
+  let last: Statement | undefined
   const db: Database = {
     ...t.db,
-    query: <Row extends object>(statement: Statement) => {
+    async query<Row extends object>(statement: Statement) {
+      last = statement
       statements.push(statement.name ?? statement.text)
-      return t.db.query<Row>(statement)
+      const found = await t.db.query<Row>(statement)
+      rows.push(...found)
+      return found
     },
   }
-  return { db, statements }
+  return { db, statements, rows, last: () => last }
 }
+
+interface Plan {
+  readonly 'Relation Name'?: string
+  readonly 'Actual Rows': number
+  readonly 'Actual Loops': number
+  readonly Plans?: readonly Plan[]
+}
+
+/** How many rows of a table a plan read. */
+const rowsRead = (plan: Plan, table: string): number =>
+  (plan['Relation Name'] === table ? plan['Actual Rows'] * plan['Actual Loops'] : 0) +
+  (plan.Plans ?? []).reduce((sum, inner) => sum + rowsRead(inner, table), 0)
 
 it('[T6.1] hydration reads the head under its fence, then profile and tools, then the boxes', async () => {
   await t.agents('a')
@@ -58,7 +75,13 @@ it('[T6.1] hydration reads the head under its fence, then profile and tools, the
     context: [{ type: 'task.instruction' }],
     output: [{ content: { text: 'mine' } }],
   })
-  expect(statements).toEqual(['bw_turn_head', 'bw_turn_profile', 'bw_turn_tools', 'bw_read_boxes', 'bw_read_boxes'])
+  expect(statements).toEqual([
+    'bw_turn_head',
+    'bw_turn_profile',
+    'bw_turn_tools',
+    'bw_read_box_within',
+    'bw_read_box_within',
+  ])
 })
 
 it('[T6.1] a lost fence stops hydration at its first statement: it reads neither roster nor cards', async () => {
@@ -73,6 +96,68 @@ it('[T6.1] a lost fence stops hydration at its first statement: it reads neither
     expect(await hydrate(db, lost)).toBe('stale')
     expect(statements).toEqual(['bw_turn_head'])
   }
+})
+
+it('hydration reads the newest cards within its bytes, however long the history is, and marks the rest as truncated', async () => {
+  await t.agents('g')
+  const turn = await t.running('g')
+  const write = (first: number, cards: number) =>
+    t.all(
+      `with made as (
+        insert into cards.cards (card_id, project_id, type, role, content, created_at)
+        select 'g-' || n, $1, 'agent.thought', 'assistant', jsonb_build_object('text', n || repeat('x', 60000)), now()
+        from generate_series($2::int, $3::int) n returning card_id)
+      insert into cards.box_cards (box_id, card_id) select $4, card_id from made order by split_part(card_id, '-', 2)::int`,
+      project,
+      first,
+      first + cards - 1,
+      turn.outputBoxId,
+    )
+  const { db, rows, last } = spy()
+  const read = async () => {
+    rows.length = 0
+    const known = await hydrate(db, turn, 300_000)
+    if (known === 'stale') throw new Error('the fence is lost')
+    const { text, values } = last()!
+    const plan = await t.one<{ 'QUERY PLAN': [{ Plan: Plan }] }>(
+      `explain (analyze, format json) ${text}`,
+      ...(values ?? []),
+    )
+    return {
+      cards: known.output.map((card) => Number(card.card_id.slice(2))),
+      truncated: known.truncated,
+      bytes: JSON.stringify(rows).length,
+      // The recursion reads each card once, and once more to return it; one card crosses the bound.
+      scanned: rowsRead(plan['QUERY PLAN'][0].Plan, 'cards'),
+    }
+  }
+  await write(101, 4)
+  const whole = { context: false, output: false }
+  expect(await read()).toMatchObject({ cards: [101, 102, 103, 104], truncated: whole })
+  await write(105, 96)
+  const short = await read()
+  expect(short).toMatchObject({ cards: [197, 198, 199, 200], truncated: { ...whole, output: true }, scanned: 9 })
+  await write(201, 400)
+  expect(await read()).toEqual({ ...short, cards: [597, 598, 599, 600] })
+  expect(short.bytes).toBeLessThan(300_000)
+})
+
+it('hydration always reads the task, also if it is the oldest card of a large context', async () => {
+  await t.agents('h')
+  const text = 'x'.repeat(60_000)
+  const boxId = await t.kernel.makeBox({
+    projectId: project,
+    cards: [
+      { type: 'task.instruction', content: { text: 'the task' } },
+      ...Array.from({ length: 10 }, () => ({ type: 'agent.thought' as const, content: { text } })),
+    ],
+  })
+  await t.kernel.enqueue({ projectId: project, agentId: 'h', contextBoxId: boxId })
+  const turn = (await t.claim()).find((one) => one.agentId === 'h')!
+  const known = await hydrate(t.db, turn, 130_000)
+  if (known === 'stale') throw new Error('the fence is lost')
+  expect(known.context.map((card) => card.type)).toEqual(['task.instruction', 'agent.thought', 'agent.thought'])
+  expect(known.truncated).toEqual({ context: true, output: false })
 })
 
 it('[T6.1] a turn writes cards before state, and a reader of an event finds its card and state', async () => {
@@ -100,8 +185,8 @@ it('[T6.1] a turn writes cards before state, and a reader of an event finds its 
     'bw_turn_head',
     'bw_turn_profile',
     'bw_turn_tools',
-    'bw_read_boxes',
-    'bw_read_boxes',
+    'bw_read_box_within',
+    'bw_read_box_within',
     'bw_record',
     'bw_deliver',
   ])

@@ -1,4 +1,5 @@
 /** Reads cards and boxes, page by page. A read that names a project returns cards of that project only. */
+import type { CardType } from '@bellwether/protocol'
 import type { BoxPage } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Card } from '../verbs/cards.js'
@@ -77,25 +78,43 @@ export interface CardsWithin {
   readonly truncated: boolean
 }
 
-/** The newest cards of a box that fit into `bytesMax`, in order; always at least the newest card. */
+export interface BoxBounds {
+  readonly bytesMax: number
+  readonly cardsMax: number
+  /** Only cards of these types; null: all cards. */
+  readonly types?: readonly CardType[] | null
+}
+
+/**
+ * The newest cards of a box that fit into the bounds, in order; always at least the newest card. The database walks back from the
+ * newest card and stops at the bound, so that neither side reads the rest of the box.
+ */
 export async function readBoxWithin(
   db: Queryable,
   boxId: string,
-  bytesMax: number,
-  cardsMax: number,
+  { bytesMax, cardsMax, types = null }: BoxBounds,
 ): Promise<CardsWithin> {
-  const rows = await db.query<Card & { readonly total: number; readonly size: number }>({
+  const rows = await db.query<Card & { readonly truncated: boolean }>({
     name: 'bw_read_box_within',
-    text: `select * from (
-        select ${columns}, x.position, count(*) over () as total,
-          sum(octet_length(c.content::text)) over (order by x.position desc) - octet_length(c.content::text) as size
-        from (select * from cards.box_cards where box_id = $1 order by position desc limit $3 + 1) x
-        join cards.cards c on c.card_id = x.card_id) newest
-      where size < $2 order by position desc limit $3`,
-    values: [boxId, bytesMax, cardsMax],
+    text: `with recursive newest (position, card_id, bytes, cards) as (
+        select null::bigint, null::text, 0::bigint, 0
+        union all
+        select o.position, o.card_id, n.bytes + o.bytes, n.cards + 1
+        from newest n cross join lateral (
+          select x.position, c.card_id, octet_length(c.content::text) + octet_length(c.metadata::text) as bytes
+          from cards.box_cards x join cards.cards c on c.card_id = x.card_id
+          where x.box_id = $1 and x.position < coalesce(n.position, 9223372036854775807)
+            and ($4::text[] is null or c.type = any ($4))
+          order by x.position desc limit 1) o
+        where n.cards < $3 and (n.cards = 0 or n.bytes + o.bytes <= $2)
+      )
+      select ${columns}, min(n.position) over () > (select min(x.position) from cards.box_cards x where x.box_id = $1)
+        as truncated
+      from newest n join cards.cards c on c.card_id = n.card_id order by n.position`,
+    values: [boxId, bytesMax, cardsMax, types],
   })
-  const truncated = rows.length > 0 && rows[0]!.total > rows.length
-  const cards = rows.toReversed().map(({ card_id, type, role, content, metadata, created_at }) => ({
+  const truncated = rows[0]?.truncated ?? false
+  const cards = rows.map(({ card_id, type, role, content, metadata, created_at }) => ({
     card_id,
     type,
     role,

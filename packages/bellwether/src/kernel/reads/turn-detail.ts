@@ -168,7 +168,8 @@ type Boxes = Pick<TurnTrail, 'context_box_id' | 'output_box_id'>
 export async function readTurnCards(db: Queryable, turn: TurnRow, boxes: Boxes): Promise<TurnCards> {
   const nothing = { cards: [], truncated: false }
   const { context_box_id: contextBoxId, output_box_id: outputBoxId } = boxes
-  const context = contextBoxId === null ? nothing : await readBoxWithin(db, contextBoxId, cardBytesMax, cardsMax)
+  const context =
+    contextBoxId === null ? nothing : await readBoxWithin(db, contextBoxId, { bytesMax: cardBytesMax, cardsMax })
   const output =
     outputBoxId === null || turn.started_at === null ? nothing : await readWrittenCards(db, turn, outputBoxId)
   const truncated = context.truncated || output.truncated

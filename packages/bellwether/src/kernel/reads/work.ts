@@ -1,10 +1,10 @@
 /**
- * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, then the roster, then the cards. Bounded: a
- * response is sent in one piece, so long boxes are cut to their newest cards and marked `truncated`.
+ * Reads what a worker needs to run a turn, in a fixed order (T6.1): the head under its fence, then the roster, then the cards. Bounded in
+ * bytes, however long the agent's history is: long boxes are cut to their newest cards and marked `truncated`.
  */
 import type { Queryable } from '../../ports/database/database.js'
 import type { Fence } from '../verdict.js'
-import { readBoxWithin, type CardsWithin } from './cards.js'
+import { readBoxWithin, type BoxBounds, type CardsWithin } from './cards.js'
 
 export interface TurnProfile {
   readonly profile_id: string
@@ -21,7 +21,7 @@ export interface TurnTool {
 }
 
 /** What the head and the roster say about a running turn. */
-export interface TurnSetup {
+interface TurnSetup {
   readonly profile: TurnProfile | undefined
   readonly tools: readonly TurnTool[]
   readonly contextBoxId: string | null
@@ -36,7 +36,7 @@ interface HeadRow {
 
 const toolsMax = 1_000
 
-export async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | 'stale'> {
+async function readTurnSetup(db: Queryable, fence: Fence): Promise<TurnSetup | 'stale'> {
   const [head] = await db.query<HeadRow>({
     name: 'bw_turn_head',
     text: `select profile_id, context_box_id, output_box_id from state.agent_state_head
@@ -68,14 +68,25 @@ export interface Work {
 const cardsMax = 2_000
 const noCards: CardsWithin = { cards: [], truncated: false }
 
-/** The setup and the cards of a turn, for a worker that connects over HTTP. `bytesMax` bounds each of the two boxes. */
+/** The setup and the cards of a turn. `bytesMax` bounds each of the two boxes. */
 export async function readWork(db: Queryable, fence: Fence, bytesMax: number): Promise<Work | 'stale'> {
   const setup = await readTurnSetup(db, fence)
   if (setup === 'stale') return setup
-  const cardsOf = (boxId: string | null) => (boxId === null ? noCards : readBoxWithin(db, boxId, bytesMax, cardsMax))
-  const context = await cardsOf(setup.contextBoxId)
-  const output = await cardsOf(setup.outputBoxId)
-  return { profile: setup.profile ?? null, tools: setup.tools, context, output }
+  const { profile, tools, contextBoxId, outputBoxId } = setup
+  const bounds = { bytesMax, cardsMax }
+  const context = contextBoxId === null ? noCards : await readContext(db, contextBoxId, bounds)
+  const output = outputBoxId === null ? noCards : await readBoxWithin(db, outputBoxId, bounds)
+  return { profile: profile ?? null, tools, context, output }
+}
+
+/** The newest cards of a context box. The cards that say what to do are read in any case, within bounds of their own. */
+async function readContext(db: Queryable, boxId: string, bounds: BoxBounds): Promise<CardsWithin> {
+  const newest = await readBoxWithin(db, boxId, bounds)
+  if (!newest.truncated) return newest
+  const tasks = await readBoxWithin(db, boxId, { ...bounds, types: ['task.instruction', 'task.result_fields'] })
+  const read = new Set(newest.cards.map((card) => card.card_id))
+  const older = tasks.cards.filter((card) => !read.has(card.card_id))
+  return { cards: [...older, ...newest.cards], truncated: true }
 }
 
 export interface TurnOwner {

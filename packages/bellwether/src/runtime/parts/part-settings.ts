@@ -17,6 +17,7 @@ export function workerSettings({ worker }: Settings, concurrency = worker.concur
     suspendTimeoutSeconds: worker.suspend_timeout_seconds,
     resumeLeaseSeconds: worker.resume_lease_seconds,
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
+    hydrateMaxBytes: worker.hydrate_max_bytes,
   }
 }
 

@@ -82,6 +82,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const prompt = renderPrompt({
       instructions: spec.instructions,
       context: known.context,
+      truncated: known.truncated,
       output: known.output.filter((card) => card.metadata[resultMark] === undefined),
       wanted,
       attempt,

@@ -43,6 +43,8 @@ describe('renderPrompt', () => {
     expect(prompt).not.toContain('\n0:xxx')
     expect(prompt).toMatch(/\[\d+ older cards are left out\]/)
     expect(prompt).toContain('Fix it.')
+    const truncated = { context: false, output: true }
+    expect(renderPrompt({ ...nothing, output: cards.slice(0, 1), truncated })).toContain('[more than 0 older cards')
     const huge = [{ ...cards[0]!, content: { text: 'y'.repeat(900_000) } }]
     expect(renderPrompt({ ...nothing, context: [...huge, task] })).toMatch(/y\n\[cut: 70\d{4} more characters\]/)
   })

@@ -3,12 +3,14 @@
  * bounded: the task and the instructions are always complete; of the rest, the newest cards that fit, with a note about omissions.
  */
 import type { Card, FieldSpec } from '../../kernel/verbs/cards.js'
-import { fieldList, section, textOf } from '../card-text.js'
+import { fieldList, oldestFirst, section, textOf } from '../card-text.js'
 
 export interface PromptParts {
   readonly instructions: string
   readonly context: readonly Pick<Card, 'type' | 'role' | 'content'>[]
   readonly output: readonly Pick<Card, 'type' | 'role' | 'content'>[]
+  /** Whether the boxes hold older cards that were not read. */
+  readonly truncated?: { readonly context: boolean; readonly output: boolean }
   readonly wanted: readonly FieldSpec[]
   /** The number of this attempt. More than 1: an earlier attempt was interrupted. */
   readonly attempt: number
@@ -18,13 +20,13 @@ export interface PromptParts {
 const contextMaxChars = 200_000
 const memoryMaxChars = 40_000
 
-export function renderPrompt({ instructions, context, output, wanted, attempt }: PromptParts): string {
+export function renderPrompt({ instructions, context, output, truncated, wanted, attempt }: PromptParts): string {
   const tasks = context.filter((card) => card.type === 'task.instruction')
   const others = context.filter((card) => !['task.instruction', 'task.result_fields'].includes(card.type))
   const parts = [
     section('Instructions', instructions),
-    section('Context', newest(others, contextMaxChars)),
-    section('What you did earlier', newest(output, memoryMaxChars)),
+    section('Context', newest(others, contextMaxChars, truncated?.context)),
+    section('What you did earlier', newest(output, memoryMaxChars, truncated?.output)),
     section('Task', tasks.map((card) => textOf(card.content)).join('\n\n')),
     section('Answer', answerForm(wanted)),
     section('Earlier attempt', attempt > 1 ? laterAttempt(attempt) : ''),
@@ -43,19 +45,18 @@ function answerForm(wanted: readonly FieldSpec[]): string {
 }
 
 /** The newest cards that fit, oldest first. */
-function newest(cards: PromptParts['context'], maxChars: number): string {
+function newest(cards: PromptParts['context'], maxChars: number, truncated = false): string {
   const shown: string[] = []
   let chars = 0
   for (const card of cards.toReversed()) {
     const text = `## ${card.type} (${card.role})\n\n${textOf(card.content)}`
-    if (chars + text.length > maxChars) {
-      const room = maxChars - chars
+    const room = maxChars - chars
+    if (text.length > room) {
       if (shown.length === 0) shown.push(`${text.slice(0, room)}\n[cut: ${text.length - room} more characters]`)
-      shown.push(`[${cards.length - shown.length} older cards are left out]`)
       break
     }
     chars += text.length
     shown.push(text)
   }
-  return shown.toReversed().join('\n\n')
+  return oldestFirst(shown, cards.length, truncated)
 }

@@ -76,6 +76,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
       messages: messagesOf({
         instructions: spec.instructions,
         context: known.context,
+        truncated: known.truncated,
         transcript: shown,
         wanted,
         mustEndWith,
