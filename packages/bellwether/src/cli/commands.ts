@@ -22,25 +22,25 @@ export const groups: readonly Group[] = [
     commands: {
       demo: {
         about: 'run a fleet with real crashes; needs no key and no network',
-        load: async () => (await import('./demo.js')).demoCommand,
+        load: async () => (await import('./start/demo.js')).demoCommand,
         longRunning: true,
       },
       init: {
         about: 'create a project folder: settings and two example agents',
-        load: async () => (await import('./init.js')).initCommand,
+        load: async () => (await import('./start/init.js')).initCommand,
       },
       up: {
         about: 'run everything here: database, workers, board, workspace view, dashboard',
-        load: async () => (await import('./up.js')).upCommand,
+        load: async () => (await import('./start/up.js')).upCommand,
         longRunning: true,
       },
       doctor: {
         about: 'check whether this folder can work, and how to fix it',
-        load: async () => (await import('./doctor.js')).doctorCommand,
+        load: async () => (await import('./start/doctor.js')).doctorCommand,
       },
       keys: {
         about: 'create, list, rotate and revoke API keys',
-        load: async () => (await import('./keys.js')).keysCommand,
+        load: async () => (await import('./start/keys.js')).keysCommand,
       },
     },
   },
@@ -49,19 +49,19 @@ export const groups: readonly Group[] = [
     commands: {
       turn: {
         about: 'run a turn; list, show, watch and stop turns',
-        load: async () => (await import('./turn.js')).turnCommand,
+        load: async () => (await import('./work/turn.js')).turnCommand,
       },
       task: {
         about: 'the board: add, dispatch and watch tasks',
-        load: async () => (await import('./task.js')).taskCommand,
+        load: async () => (await import('./work/task/task.js')).taskCommand,
       },
       questions: {
         about: 'questions of agents to people: list, answer, decline',
-        load: async () => (await import('./questions.js')).questionsCommand,
+        load: async () => (await import('./work/questions.js')).questionsCommand,
       },
       mcp: {
         about: 'serve the tools of a running server to an MCP client (stdio)',
-        load: async () => (await import('./mcp.js')).mcpCommand,
+        load: async () => (await import('./work/mcp.js')).mcpCommand,
       },
     },
   },
@@ -70,15 +70,15 @@ export const groups: readonly Group[] = [
     commands: {
       agents: {
         about: 'all agents and what they are doing; live with --watch',
-        load: async () => (await import('./agents.js')).agentsCommand,
+        load: async () => (await import('./observe/agents.js')).agentsCommand,
       },
       watchdog: {
         about: 'interventions of the watchdogs: when, what and why',
-        load: async () => (await import('./watchdog.js')).watchdogCommand,
+        load: async () => (await import('./observe/watchdog.js')).watchdogCommand,
       },
       view: {
         about: 'the workspace: tree, search, stats, blind spots, sessions, changes',
-        load: async () => (await import('./view.js')).viewCommand,
+        load: async () => (await import('./observe/view/view.js')).viewCommand,
       },
     },
   },
@@ -87,22 +87,22 @@ export const groups: readonly Group[] = [
     commands: {
       server: {
         about: 'the HTTP API, the dashboard, the board and workspace views',
-        load: async () => (await import('./server.js')).serverCommand,
+        load: async () => (await import('./processes/server.js')).serverCommand,
         longRunning: true,
       },
       pmo: {
         about: 'the guard, the relay of events and retention',
-        load: async () => (await import('./pmo.js')).pmoCommand,
+        load: async () => (await import('./processes/pmo.js')).pmoCommand,
         longRunning: true,
       },
       worker: {
         about: 'the turns of one worker target',
-        load: async () => (await import('./worker.js')).workerCommand,
+        load: async () => (await import('./processes/worker.js')).workerCommand,
         longRunning: true,
       },
       sensor: {
         about: 'report a directory of this machine to a server',
-        load: async () => (await import('./sensor.js')).sensorCommand,
+        load: async () => (await import('./processes/sensor.js')).sensorCommand,
         longRunning: true,
       },
     },
@@ -112,19 +112,19 @@ export const groups: readonly Group[] = [
     commands: {
       'recover-stale-locks': {
         about: 'remove locks of dead processes',
-        load: async () => (await import('./recover-stale-locks.js')).recoverStaleLocksCommand,
+        load: async () => (await import('./repair/recover-stale-locks.js')).recoverStaleLocksCommand,
       },
       'rebuild-snapshot': {
         about: 'rebuild the snapshot from the log',
-        load: async () => (await import('./rebuild-snapshot.js')).rebuildSnapshotCommand,
+        load: async () => (await import('./repair/rebuild-snapshot.js')).rebuildSnapshotCommand,
       },
       'restore-snapshot': {
         about: 'restore an older snapshot',
-        load: async () => (await import('./restore-snapshot.js')).restoreSnapshotCommand,
+        load: async () => (await import('./repair/restore-snapshot.js')).restoreSnapshotCommand,
       },
       'migrate-config-v2': {
         about: 'migrate policy files to version 2',
-        load: async () => (await import('./migrate-config-v2.js')).migrateConfigCommand,
+        load: async () => (await import('./repair/migrate-config-v2.js')).migrateConfigCommand,
       },
     },
   },

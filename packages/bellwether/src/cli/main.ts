@@ -4,7 +4,7 @@
  * stderr. Exit codes: 0 success, 1 failure, 2 wrong usage.
  */
 import { commands } from './commands.js'
-import { exitCodes } from './output.js'
+import { exitCodes } from './shared/output.js'
 import { run } from './run.js'
 
 const words = process.argv.slice(2)

@@ -1,11 +1,9 @@
 /** Finds and runs a command, and reports wrong usage with a suggestion. Returns the exit code: 0 success, 1 failure, 2 wrong usage. */
 import { Command, CommanderError } from 'commander'
 import { nearest } from '../settings/nearest.js'
-import { commands } from './commands.js'
-import { exitCodes, printError } from './output.js'
-import { firstPage } from './first-page.js'
+import { commands, groups } from './commands.js'
+import { exitCodes, printError, version } from './shared/output.js'
 import { plain } from '../client/sanitize.js'
-import { version } from './version.js'
 
 async function build(name: string, finish: (code: number) => void): Promise<Command> {
   // Options after a command belong to the command.
@@ -51,9 +49,9 @@ export async function run(typed: readonly string[]): Promise<number> {
   const args = typed[0] === 'help' && typed.length > 1 ? [...typed.slice(1), '--help'] : typed
   const [name] = args
   if (name === '--version' || name === '-V') return printHelp(`${version()}\n`)
-  if (name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage(version()))
+  if (name === '--help' || name === '-h' || name === 'help') return printHelp(firstPage())
   if (name === undefined) {
-    process.stderr.write(firstPage(version()))
+    process.stderr.write(firstPage())
     return exitCodes.usage
   }
   if (!Object.hasOwn(commands, name)) return unknown(name)
@@ -86,4 +84,24 @@ function unknown(name: string): number {
     `error: unknown ${isOption ? 'option' : 'command'} '${plain(name)}'\nDid you mean: bellwether ${close}?\n`,
   )
   return exitCodes.usage
+}
+
+/** The help page of `bellwether` and `bellwether --help`: the commands in groups, and three lines for newcomers. */
+function firstPage(): string {
+  const width = Math.max(...groups.flatMap(({ commands }) => Object.keys(commands)).map((name) => name.length))
+  const lists = groups.map(({ title, commands }) =>
+    [title, ...Object.entries(commands).map(([name, { about }]) => `  ${name.padEnd(width)}  ${about}`)].join('\n'),
+  )
+  return `bellwether ${version()}: runs a fleet of AI agents so that every turn ends.
+
+Usage: bellwether COMMAND [options]
+
+New here?  bellwether demo                      watch a fleet survive real crashes
+           bellwether init && bellwether up     run everything in this folder
+           bellwether turn run greeter hello    run a turn, from another terminal
+
+${lists.join('\n\n')}
+
+Run bellwether COMMAND --help for its options. --json prints objects for programs. Exit codes: 0 success, 1 failure, 2 wrong usage.
+`
 }

@@ -5,7 +5,7 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { vi } from 'vitest'
-import { initFolder } from '../../src/cli/init.js'
+import { initFolder } from '../../src/cli/start/init.js'
 import { run as runCommand } from '../../src/cli/run.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'

@@ -8,11 +8,11 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Command } from 'commander'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { pmoCommand } from '../../src/cli/pmo.js'
-import { sensorCommand } from '../../src/cli/sensor.js'
-import { serverCommand } from '../../src/cli/server.js'
-import { upCommand } from '../../src/cli/up.js'
-import { workerCommand } from '../../src/cli/worker.js'
+import { pmoCommand } from '../../src/cli/processes/pmo.js'
+import { sensorCommand } from '../../src/cli/processes/sensor.js'
+import { serverCommand } from '../../src/cli/processes/server.js'
+import { upCommand } from '../../src/cli/start/up.js'
+import { workerCommand } from '../../src/cli/processes/worker.js'
 
 const folder = fileURLToPath(new URL('../../../../deploy', import.meta.url))
 const units = readdirSync(folder).filter((name) => name.endsWith('.service'))

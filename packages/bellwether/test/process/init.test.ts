@@ -1,7 +1,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/init.js'
+import { initFolder } from '../../src/cli/start/init.js'
 import { examine } from '../../src/runtime/doctor.js'
 import { testFolder } from '../support/postgres.js'
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
-import { initFolder } from '../../src/cli/init.js'
+import { initFolder } from '../../src/cli/start/init.js'
 import { testFolder } from './postgres.js'
 import { runCli, type Cli, type CliOptions } from './process.js'
 

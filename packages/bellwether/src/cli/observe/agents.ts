@@ -1,0 +1,160 @@
+/** `bellwether agents`: lists agents with their state, deadline, waits and queue, once or live. */
+import { systemClock } from '@bellwether/base'
+import { Command } from 'commander'
+import type { Client } from '../../client/client.js'
+import type { Turn } from '../../client/turns.js'
+import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
+import { exitCodes, print, printLine } from '../shared/output.js'
+import { watchChanges } from '../shared/watch.js'
+import { wholeUpTo } from '../shared/options.js'
+import { plain } from '../../client/sanitize.js'
+import { facts, instant, table } from '../shared/terminal.js'
+import { turnTable } from '../work/turn-transcript.js'
+
+interface Agent {
+  readonly agent_id: string
+  readonly profile_id: string | null
+  readonly worker_target: string
+  readonly status: string
+  readonly queued: number
+  readonly state: {
+    readonly status: string
+    readonly active_agent_turn_id: string | null
+    readonly activity: string | null
+    readonly current_tool: string | null
+    readonly waiting_tool_count: number
+    readonly resume_deadline: string | null
+    readonly turn_deadline: string | null
+    readonly updated_at: string
+  } | null
+  readonly last_turn?: { readonly agent_turn_id: string; readonly outcome: string; readonly ended_at: string } | null
+}
+
+interface ListFlags extends ServerFlags {
+  readonly limit: number
+  readonly busy?: boolean
+  readonly watch?: boolean
+}
+
+// The server's maximum per page.
+const pageMax = 1_000
+const limitMax = 100_000
+
+export function agentsCommand(finish: (code: number) => void): Command {
+  const agents = new Command('agents').description('list and show agents').helpCommand(false)
+  toServer(agents.command('list', { isDefault: true }))
+    .description('list all agents and what they are doing (the default)')
+    .option('--busy', 'only agents with an active or queued turn')
+    .option('--limit <n>', 'the maximum number of agents', wholeUpTo(limitMax, 1), 200)
+    .option('--watch', 'keep showing changes until Ctrl-C')
+    .action(async (flags: ListFlags) => {
+      const client = openClient(flags)
+      if (flags.watch !== true) {
+        const found = await readAgents(client, flags)
+        if (flags.json === true) found.agents.forEach(printLine)
+        else process.stdout.write(`${agentTable(found, process.stdout.columns)}\n`)
+        return finish(exitCodes.ok)
+      }
+      await watchChanges({
+        clock: systemClock,
+        read: () => readAgents(client, flags),
+        paint: (found) =>
+          `${client.url}  project ${client.project}  ${found.agents.length} agents\n\n${agentTable(found, process.stdout.columns)}`,
+        parts: ({ agents: all }) => new Map(all.map((agent) => [agent.agent_id, agent])),
+        print: (agent) => print(flags, agent, () => changeLine(agent)),
+      })
+      return finish(exitCodes.ok)
+    })
+  toServer(agents.command('show <agent>'))
+    .description('show one agent: its state and its last turns')
+    .action(async (id: string, flags: ServerFlags) => {
+      const client = openClient(flags)
+      const path = client.of(`/agents/${encodeURIComponent(id)}`)
+      const agent = await withNearestAgent(client, id, () => client.ask<Agent>('GET', path))
+      const query = new URLSearchParams({ agent: id, limit: '10' })
+      const { turns } = await client.ask<{ readonly turns: readonly Turn[] }>(
+        'GET',
+        client.of(`/turns?${query.toString()}`),
+      )
+      print(flags, { ...agent, turns }, () => agentText(agent, turns))
+      finish(exitCodes.ok)
+    })
+  return agents
+}
+
+interface Found {
+  readonly agents: readonly Agent[]
+  readonly more: boolean
+}
+
+async function readAgents(client: Client, { limit, busy }: ListFlags): Promise<Found> {
+  const agents: Agent[] = []
+  let cursor: string | null = ''
+  while (cursor !== null && agents.length < limit) {
+    const query = new URLSearchParams({
+      limit: String(Math.min(pageMax, busy === true ? pageMax : limit - agents.length)),
+    })
+    if (cursor !== '') query.set('cursor', cursor)
+    const page: { readonly agents: readonly Agent[]; readonly cursor: string | null } = await client.ask(
+      'GET',
+      client.of(`/agents?${query.toString()}`),
+    )
+    agents.push(...page.agents.filter((agent) => busy !== true || isBusy(agent)))
+    cursor = page.cursor
+  }
+  return { agents: agents.slice(0, limit), more: cursor !== null || agents.length > limit }
+}
+
+const isBusy = ({ state, queued }: Agent) => queued > 0 || (state?.active_agent_turn_id ?? null) !== null
+const doing = ({ status, state }: Agent) => (status === 'active' ? (state?.status ?? 'new') : status)
+const deadline = ({ state }: Agent) =>
+  instant(
+    (state?.waiting_tool_count ?? 0) > 0 ? (state?.resume_deadline ?? state?.turn_deadline) : state?.turn_deadline,
+  )
+const last = ({ last_turn: turn }: Agent) =>
+  turn === undefined || turn === null ? '–' : `${turn.outcome} ${instant(turn.ended_at)}`
+
+function agentTable({ agents, more }: Found, columns: number | undefined): string {
+  if (agents.length === 0) return 'No agents'
+  const rows = agents.map((agent) => [
+    agent.agent_id,
+    doing(agent),
+    agent.state?.activity ?? '–',
+    agent.state?.current_tool ?? '–',
+    String(agent.state?.waiting_tool_count ?? 0),
+    isBusy(agent) ? deadline(agent) : '–',
+    String(agent.queued),
+    last(agent),
+  ])
+  const headings = ['AGENT', 'STATUS', 'ACTIVITY', 'TOOL', 'WAITS', 'DEADLINE (UTC)', 'QUEUE', 'LAST TURN']
+  return `${table(headings, rows, columns, [0])}${more ? '\n… and more (--limit)' : ''}`
+}
+
+function changeLine(agent: Agent): string {
+  const { state } = agent
+  const details = [state?.activity, state?.current_tool, agent.queued > 0 ? `${agent.queued} queued` : undefined]
+  return plain(
+    [instant(state?.updated_at), agent.agent_id, doing(agent), ...details]
+      .filter((field) => field !== undefined && field !== null)
+      .join('  '),
+  )
+}
+
+function agentText(agent: Agent, turns: readonly Turn[]): string {
+  const { state } = agent
+  const fields = facts([
+    ['status', doing(agent)],
+    ['turn', state?.active_agent_turn_id ?? '–'],
+    ['activity', state?.activity ?? '–'],
+    ['tool', state?.current_tool ?? '–'],
+    ['waits', String(state?.waiting_tool_count ?? 0)],
+    ['wait ends', instant(state?.resume_deadline)],
+    ['deadline', instant(state?.turn_deadline)],
+    ['queued', String(agent.queued)],
+    ['worker target', agent.worker_target],
+    ['profile', agent.profile_id ?? '–'],
+    ['changed', instant(state?.updated_at)],
+  ])
+  const list = turns.length === 0 ? 'No turns' : turnTable(turns, process.stdout.columns)
+  return `${plain(agent.agent_id)}\n${fields}\n\n${list}`
+}

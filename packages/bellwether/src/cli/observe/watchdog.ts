@@ -1,0 +1,167 @@
+/** `bellwether watchdog`: lists, counts and follows the interventions of the watchdogs. */
+import { systemClock } from '@bellwether/base'
+import { Retryable } from '@bellwether/protocol'
+import { Command } from 'commander'
+import type { Client } from '../../client/client.js'
+import { openClient, toServer, type ServerFlags } from '../shared/client.js'
+import { print, printLine } from '../shared/output.js'
+import { untilInterrupted } from '../shared/interrupt.js'
+import { wholeUpTo } from '../shared/options.js'
+import { plain } from '../../client/sanitize.js'
+import { facts, instant, table } from '../shared/terminal.js'
+
+interface Intervention {
+  readonly intervention_id: number
+  readonly kind: string
+  readonly project_id: string | null
+  readonly agent_id?: string | null
+  readonly agent_turn_id: string | null
+  readonly reason: string
+  readonly created_at: string
+  readonly before?: Readonly<Record<string, unknown>>
+  readonly after?: Readonly<Record<string, unknown>>
+}
+
+interface Page {
+  readonly interventions: readonly Intervention[]
+  readonly cursor: number | null
+}
+
+interface Flags extends ServerFlags {
+  readonly kind?: string
+  readonly limit: number
+  readonly follow?: boolean
+  readonly counts?: boolean
+}
+
+const pageMax = 500
+const limitMax = 10_000
+const everyMs = 1_000
+
+export function watchdogCommand(): Command {
+  return toServer(new Command('watchdog'))
+    .description('list interventions, newest first, of all projects that the key can read, or of --project')
+    .option('--kind <kind>', 'only interventions of this kind')
+    .option('--limit <n>', 'the maximum number of interventions', wholeUpTo(limitMax, 1), 50)
+    .option('--counts', 'count the newest 10000 (or --limit) by kind')
+    .option('--follow', 'keep printing new interventions until Ctrl-C')
+    .action(async (flags: Flags, command: Command) => {
+      const client = openClient(flags)
+      if (flags.counts === true) {
+        const isGiven = command.getOptionValueSource('limit') === 'cli'
+        return count(client, { ...flags, limit: isGiven ? flags.limit : limitMax })
+      }
+      const { found, more } = await newest(client, flags)
+      if (flags.follow === true) return follow(client, flags, found)
+      if (flags.json === true) return found.forEach(printLine)
+      const text = found.length === 0 ? 'No interventions' : interventionTable(found)
+      process.stdout.write(`${text}${more ? '\n… and more (--limit)' : ''}\n`)
+      return undefined
+    })
+}
+
+function pathOf({ project, kind }: Flags, limit: number, cursor?: number): string {
+  const query = new URLSearchParams({ limit: String(limit) })
+  if (project !== undefined) query.set('project', project)
+  if (kind !== undefined) query.set('kind', kind)
+  if (cursor !== undefined) query.set('cursor', String(cursor))
+  return `/watchdog/interventions?${query.toString()}`
+}
+
+/** Newest first, down to but without `after`. */
+async function newest(client: Client, flags: Flags, after = -1): Promise<{ found: Intervention[]; more: boolean }> {
+  const found: Intervention[] = []
+  let cursor: number | undefined
+  for (;;) {
+    const page = await client.ask<Page>('GET', pathOf(flags, Math.min(pageMax, flags.limit - found.length), cursor))
+    const fresh = page.interventions.filter((one) => one.intervention_id > after)
+    found.push(...fresh)
+    const isEnd = page.cursor === null || fresh.length < page.interventions.length || page.cursor <= after
+    if (isEnd) return { found, more: false }
+    if (found.length >= flags.limit) return { found, more: true }
+    cursor = page.cursor
+  }
+}
+
+async function follow(client: Client, flags: Flags, first: readonly Intervention[]): Promise<void> {
+  let last = first[0]?.intervention_id ?? 0
+  await untilInterrupted(async (signal) => {
+    let away = false
+    for (const one of first.toReversed()) print(flags, one, () => line(one))
+    for (;;) {
+      await systemClock.sleep(everyMs, signal)
+      if (signal.aborted) return
+      try {
+        const { found, more } = await newest(client, { ...flags, limit: limitMax }, last)
+        away = false
+        if (more) process.stderr.write(`more than ${limitMax} new interventions: the oldest are not shown\n`)
+        for (const one of found.toReversed()) print(flags, one, () => line(one))
+        last = Math.max(last, ...found.map((one) => one.intervention_id))
+      } catch (error) {
+        if (!(error instanceof Retryable)) throw error
+        if (!away) process.stderr.write(`${plain(error.message)}; retrying\n`)
+        away = true
+      }
+    }
+  })
+}
+
+async function count(client: Client, flags: Flags): Promise<void> {
+  const { found, more } = await newest(client, flags)
+  const counts: Record<string, number> = {}
+  for (const { kind } of found) counts[kind] = (counts[kind] ?? 0) + 1
+  const rows = Object.entries(counts).sort(([, left], [, right]) => right - left)
+  const summary = {
+    counts,
+    total: found.length,
+    more,
+    from: found.at(-1)?.created_at ?? null,
+    to: found[0]?.created_at ?? null,
+  }
+  print(flags, summary, () =>
+    [
+      found.length === 0
+        ? 'No interventions'
+        : `${found.length}${more ? ' (the newest of more)' : ''} from ${instant(summary.from)} to ${instant(summary.to)} UTC`,
+      facts(rows.map(([kind, number]) => [kind, String(number)])),
+    ].join('\n'),
+  )
+}
+
+function interventionTable(found: readonly Intervention[]): string {
+  const rows = found.map((one) => [
+    instant(one.created_at),
+    one.kind,
+    one.agent_id ?? '–',
+    one.agent_turn_id ?? '–',
+    one.reason,
+    difference(one),
+  ])
+  return table(['TIME (UTC)', 'KIND', 'AGENT', 'TURN', 'REASON', 'CHANGE'], rows, process.stdout.columns, [3])
+}
+
+function line(one: Intervention): string {
+  const fields = [
+    instant(one.created_at),
+    one.kind,
+    one.agent_id,
+    one.agent_turn_id,
+    `${one.reason}  ${difference(one)}`,
+  ]
+  return plain(fields.filter((field) => field !== undefined && field !== null).join('  ')).trimEnd()
+}
+
+/** The changed fields, as in `status suspended → failed`. */
+function difference({ before = {}, after = {} }: Intervention): string {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  return names
+    .filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
+    .map((name) => `${name} ${short(before[name])} → ${short(after[name])}`)
+    .join(', ')
+}
+
+const shortMax = 60
+function short(value: unknown): string {
+  const text = value === undefined || value === null ? '–' : typeof value === 'string' ? value : JSON.stringify(value)
+  return text.length > shortMax ? `${text.slice(0, shortMax)}…` : text
+}

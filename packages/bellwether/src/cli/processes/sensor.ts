@@ -1,0 +1,105 @@
+/** `bellwether sensor`: reports the files of a directory to a server until it gets a signal. It needs no database. */
+import { statSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { resolve } from 'node:path'
+import { aborted, defined, environment } from '@bellwether/base'
+import { InvalidInput } from '@bellwether/protocol'
+import { startSensor } from '@bellwether/sensor'
+import { Command } from 'commander'
+import { listenForShutdown } from '../../runtime/shutdown.js'
+import { openLog } from '../../runtime/logger.js'
+import { exitCodes, printLine } from '../shared/output.js'
+import { collect, parentPipe, required, wholeUpTo } from '../shared/options.js'
+
+interface Flags {
+  readonly root?: string
+  readonly server?: string
+  readonly key?: readonly string[]
+  readonly id?: string
+  readonly source?: string
+  readonly watchMax?: number
+  readonly threads?: number
+  readonly mounted?: boolean
+  readonly polling?: boolean
+  readonly exclude?: readonly string[]
+  readonly json?: boolean
+  readonly parentPipe?: boolean
+}
+
+const countMax = 1_000_000_000
+
+export function sensorCommand(finish: (code: number) => void): Command {
+  return new Command('sensor')
+    .description('watch a directory and report its files to a server')
+    .option('--root <dir>', 'the directory to watch')
+    .option('--server <url>', 'the URL of the server, like http://host:port')
+    .option('--key <key>', 'a sensor key; repeat it for each view to feed (default: $BELLWETHER_SENSOR_KEY)', collect)
+    .option('--id <host>', 'the id of this sensor (default: the host name)')
+    .option('--source <name>', 'the name of the filesystem, if the view has several')
+    .option(
+      '--watch-max <n>',
+      'the maximum number of watched directories (default: 50000, at most 80 % of the kernel limit)',
+      wholeUpTo(countMax, 1),
+    )
+    .option(
+      '--threads <n>',
+      'the number of scan threads (default: 2; more for a slow network filesystem)',
+      wholeUpTo(countMax, 1),
+    )
+    .option('--mounted', 'require the root to be a mount point')
+    .option('--polling', 'list directories repeatedly instead of using inotify')
+    .option('--exclude <glob>', 'a name or a path from the root to exclude; repeatable', collect)
+    .option('--json', 'print one JSON line on stdout when started')
+    .addOption(parentPipe())
+    .action(async (flags: Flags) => finish(await run(flags)))
+}
+
+async function run(flags: Flags): Promise<number> {
+  const root = directory(flags.root)
+  const server = address(flags.server)
+  const keys = flags.key ?? (environment()['BELLWETHER_SENSOR_KEY'] ?? '').split(',').filter((key) => key !== '')
+  if (keys.length === 0) {
+    const hint = 'bellwether keys create --role sensor --view NAME prints one; give it with --key'
+    throw new InvalidInput('Cannot start the sensor: --key KEY is missing', { code: 'missing_option', hint })
+  }
+  const id = flags.id ?? hostname()
+  const log = openLog(`sensor ${id}`)
+  const shutdown = listenForShutdown({ parentPipe: flags.parentPipe ?? false, log })
+  const sensor = startSensor({
+    root,
+    server,
+    keys,
+    id,
+    log,
+    native: flags.polling !== true,
+    mustBeMounted: flags.mounted ?? false,
+    ...defined({
+      exclude: flags.exclude,
+      sourceId: flags.source,
+      watchMax: flags.watchMax,
+      scanThreads: flags.threads,
+    }),
+  })
+  if (flags.json === true) printLine({ started: true, root, server, id, pid: process.pid })
+  await aborted(shutdown.signal)
+  await sensor.stop()
+  shutdown.release()
+  return exitCodes.ok
+}
+
+/** A missing root is allowed, because it may be mounted later; a root that is a file is rejected. */
+function directory(given: string | undefined): string {
+  const root = resolve(required(given, 'sensor', '--root DIR'))
+  if (statSync(root, { throwIfNoEntry: false })?.isDirectory() === false)
+    throw new InvalidInput(`Cannot watch ${root}: it is not a directory`, { code: 'bad_root' })
+  return root
+}
+
+function address(given: string | undefined): string {
+  const server = required(given, 'sensor', '--server URL')
+  if (/^https?:\/\/[^/]/.test(server) && URL.canParse(server)) return server
+  throw new InvalidInput(`"--server" must be an http or https URL (got ${JSON.stringify(server)})`, {
+    code: 'bad_server',
+    hint: 'Use http://host:port.',
+  })
+}

@@ -1,0 +1,28 @@
+/** `bellwether doctor`: checks whether this folder can work and how to fix it. Changes nothing; exit code 1 if a check is bad. */
+import { resolve } from 'node:path'
+import { environment } from '@bellwether/base'
+import { Command } from 'commander'
+import { examine, type Finding } from '../../runtime/doctor.js'
+import { dataFolder } from '../../runtime/paths.js'
+import { exitCodes, printLine } from '../shared/output.js'
+
+const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
+
+export function doctorCommand(finish: (code: number) => void): Command {
+  return new Command('doctor')
+    .description('check whether this folder can work, and how to fix it')
+    .option('--data <dir>', 'the folder of the run-time files', dataFolder)
+    .option('--json', 'print one object')
+    .action(async (flags: { readonly data: string; readonly json?: boolean }) => {
+      const folder = process.cwd()
+      const findings = await examine({ folder, dataDir: resolve(flags.data), env: environment() })
+      const ok = findings.every((finding) => finding.state !== 'bad')
+      if (flags.json === true) printLine({ ok, findings })
+      else process.stdout.write(`${findings.map(line).join('\n')}\n`)
+      finish(ok ? exitCodes.ok : exitCodes.failure)
+    })
+}
+
+function line({ check, state, found, fix }: Finding): string {
+  return `${marks[state]}  ${check.padEnd(9)} ${found}${fix === undefined ? '' : `\n      ${' '.repeat(10)}→ ${fix}`}`
+}

@@ -1,0 +1,240 @@
+/** The commands of `bellwether task` that change a task or the board. */
+import { defined } from '@bellwether/base'
+import { InvalidInput, newTask } from '@bellwether/protocol'
+import { InvalidArgumentError, type Command } from 'commander'
+import { finishChecked } from '../../../board/dispatch/finish.js'
+import { checked } from '../../../board/tasks/input.js'
+import { addTask, blockTask, claimTask, retryTask } from '../../../board/tasks/task-commands.js'
+import {
+  abort,
+  approve,
+  escalate,
+  freeze,
+  pause,
+  requireApproval,
+  resume,
+  unfreeze,
+  type OperatorInput,
+  type OperatorPorts,
+} from '../../../board/tasks/operator-commands.js'
+import type { Spawner } from '../../../board/ports.js'
+import type { TaskEvent } from '../../../board/log/task.js'
+import type { TaskView } from '../../../board/tasks/task-view.js'
+import type { Client } from '../../../client/client.js'
+import { plain } from '../../../client/sanitize.js'
+import { openDispatcher } from '../../../runtime/parts/board.js'
+import { openEvidence } from '../../../runtime/parts/remote-evidence.js'
+import { collect } from '../../shared/options.js'
+import { print as answer } from '../../shared/output.js'
+import { readInstruction } from '../../shared/instruction.js'
+import { boardServer, onRoot, whoAmI, withCommon, type CommonFlags, type Opened } from './root.js'
+
+interface AddFlags extends CommonFlags {
+  readonly id?: string
+  readonly instruction?: string
+  readonly file?: string
+  readonly priority?: number
+  readonly impact?: number
+  readonly after?: string[]
+  readonly role?: string
+  readonly agent?: string
+  readonly verify?: string[]
+  readonly review?: boolean
+  readonly approval?: boolean
+}
+
+const instructionMaxBytes = 100_000
+
+export function addCommand(task: Command): void {
+  withCommon(task.command('add <title>'))
+    .description('add a task')
+    .option('--id <id>', 'id of the task (default: the next T-…)')
+    .option('--instruction <text>', 'what to do')
+    .option('--file <file>', 'read the instruction from a file; - for stdin')
+    .option('--priority <n>', 'higher runs first', anyNumber)
+    .option('--impact <n>', 'breaks ties between equal priorities', anyNumber)
+    .option('--after <id>', 'start only after this task is done; may be repeated', collect)
+    .option('--role <name>', 'the role that runs it and whose evidence rules apply')
+    .option('--agent <name>', 'the first agent to run it')
+    .option('--verify <command>', 'a command that must pass; may be repeated', collect)
+    .option('--review', 'a person reviews it after acceptance')
+    .option('--approval', 'a person must approve it before dispatch')
+    .action(async (title: string, flags: AddFlags) => {
+      const instruction = await instructionOf(flags)
+      const input = {
+        title,
+        ...defined({
+          taskId: flags.id,
+          instruction,
+          priority: flags.priority,
+          impact: flags.impact,
+          dependencies: flags.after,
+          role: flags.role,
+          agent: flags.agent,
+          verify: flags.verify,
+          review: flags.review,
+          requiresApproval: flags.approval,
+        }),
+      }
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const made = await server.ask<TaskView>('POST', '/board/tasks', { body: input })
+        return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
+      }
+      return onRoot(flags, 'write', async ({ operator }) => {
+        const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
+        answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
+      })
+    })
+}
+
+async function instructionOf(flags: AddFlags): Promise<string | undefined> {
+  if (flags.file === undefined) return flags.instruction
+  if (flags.instruction !== undefined) {
+    throw new InvalidInput('--instruction and --file cannot be combined.', {
+      code: 'contradicting_options',
+      hint: 'Omit one of them.',
+    })
+  }
+  return readInstruction(flags.file, instructionMaxBytes)
+}
+
+function anyNumber(text: string): number {
+  const number = Number(text)
+  if (text.trim() !== '' && Number.isFinite(number)) return number
+  throw new InvalidArgumentError('Use a number.')
+}
+
+/** Changes a task through a server and returns it. */
+function changed(server: Client, id: string, body: object): Promise<TaskView> {
+  return server.ask<TaskView>('PATCH', `/board/tasks/${encodeURIComponent(id)}`, { body })
+}
+
+type Move = (operator: OperatorPorts, id: string, input: OperatorInput, opened: Opened) => Promise<readonly TaskEvent[]>
+
+interface ReasonFlags extends CommonFlags {
+  readonly reason?: string
+}
+
+const moves: readonly (readonly [name: string, description: string, past: string, move: Move])[] = [
+  ['claim', 'take a task yourself', 'is yours', (operator, id, { by }) => claimTask(operator, id, by)],
+  ['block', 'mark a task as blocked', 'is blocked', blockTask],
+  [
+    'escalate',
+    'hand a task to a person',
+    'waits for a person',
+    async (operator, id, input, { policies }) =>
+      escalate({ ...operator, recovery: (await policies()).recovery }, id, input),
+  ],
+  ['freeze', 'prevent a task from being dispatched', 'is frozen', freeze],
+  ['unfreeze', 'allow a frozen task to be dispatched', 'is not frozen any more', unfreeze],
+  ['approve', 'approve a task that needs approval', 'is approved', approve],
+  ['require-approval', 'require approval before a task is dispatched', 'needs approval', requireApproval],
+  ['abort', 'end a task as failed and stop its turn', 'is aborted', abort],
+]
+
+/** The commands for one task with an optional reason. */
+export function moveCommands(task: Command): void {
+  for (const [name, description, past, move] of moves) {
+    withCommon(task.command(`${name} <id>`))
+      .description(description)
+      .option('--reason <text>', 'why, for the log')
+      .action(async (id: string, flags: ReasonFlags) => {
+        const why = defined({ reason: flags.reason })
+        const show = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
+          answer(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
+        const server = boardServer(flags)
+        if (server !== undefined) return show(await changed(server, id, { action: name.replace('-', '_'), ...why }))
+        return onRoot(flags, 'look', async (opened) => {
+          await move(opened.operator, id, { by: whoAmI(flags), ...why }, opened)
+          show(opened.board.state.tasks.get(id)!)
+        })
+      })
+  }
+}
+
+export function doneCommand(task: Command): void {
+  withCommon(task.command('done <id>'))
+    .description('finish a task yourself; its verify commands must pass')
+    .option('--file <path>', 'a file as evidence, checked and recorded; may be repeated', collect)
+    .option('--note <text>', 'a note for the log')
+    .option('--unchecked', 'skip all checks')
+    .action(async (id: string, flags: CommonFlags & { file?: string[]; note?: string; unchecked?: boolean }) => {
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const { fields } = await changed(server, id, {
+          action: 'done',
+          ...defined({ files: flags.file, reason: flags.note, unchecked: flags.unchecked }),
+        })
+        const evidence = fields['evidence'] ?? null
+        return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
+      }
+      return onRoot(flags, 'look', async (opened) => {
+        const { board, ids } = opened
+        const dispatcher = openDispatcher(opened, {
+          spawner: noSpawner,
+          evidence: openEvidence(opened.settings, board.root, ids),
+          actor: whoAmI(flags),
+        })
+        await finishChecked(dispatcher, id, {
+          by: whoAmI(flags),
+          ...defined({ files: flags.file, note: flags.note, unchecked: flags.unchecked }),
+        })
+        const evidence = board.state.tasks.get(id)?.fields['evidence'] ?? null
+        answer(flags, { taskId: id, status: 'done', evidence }, () => `${id} is done`)
+      })
+    })
+}
+
+/** `task done` never spawns a turn. */
+const noSpawner: Spawner = {
+  kernel: async () => null,
+  spawn: () => Promise.reject(new Error('this command does not spawn turns')),
+  status: async () => ({ status: 'unknown' }),
+  ended: async () => ({ status: 'unknown' }),
+  stop: async () => undefined,
+}
+
+export function retryCommand(task: Command): void {
+  withCommon(task.command('retry <id>'))
+    .description('let agents retry a blocked or failed task from the first attempt')
+    .option('--agent <name>', 'the agent to retry with')
+    .option('--fresh-budget', 'ignore earlier usage')
+    .option('--reason <text>', 'why, for the log')
+    .action(async (id: string, flags: ReasonFlags & { agent?: string; freshBudget?: boolean }) => {
+      const input = defined({ reason: flags.reason, agent: flags.agent, freshBudget: flags.freshBudget })
+      const print = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
+        answer(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
+      const server = boardServer(flags)
+      if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
+      return onRoot(flags, 'look', async ({ operator, settings, board }) => {
+        await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
+        print(board.state.tasks.get(id)!)
+      })
+    })
+}
+
+export function boardCommands(task: Command): void {
+  const verbs = [
+    ['pause', 'stop dispatching tasks; running turns continue', pause, 'the board is paused'],
+    ['resume', 'resume a paused board', resume, 'the board is resumed'],
+  ] as const
+  for (const [name, description, act, words] of verbs) {
+    withCommon(task.command(name))
+      .description(description)
+      .option('--reason <text>', 'why, for the log')
+      .action(async (flags: ReasonFlags) => {
+        const paused = name === 'pause'
+        const reason = defined({ reason: flags.reason })
+        const server = boardServer(flags)
+        if (server !== undefined) {
+          await server.ask('POST', '/board/control', { body: { paused, ...reason } })
+          return answer(flags, { paused }, () => words)
+        }
+        return onRoot(flags, 'write', async ({ operator }) => {
+          await act(operator, { by: whoAmI(flags), ...reason })
+          answer(flags, { paused }, () => words)
+        })
+      })
+  }
+}

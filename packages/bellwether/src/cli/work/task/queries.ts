@@ -1,0 +1,222 @@
+/** `task list`, `task show`, `task watch`, `task synthesize`: read the board without changing it. */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { errorMessage, systemClock } from '@bellwether/base'
+import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { InvalidArgumentError, type Command } from 'commander'
+import { openFeed } from '../../../board/log/feed.js'
+import { defaultRecovery } from '../../../board/policies/recovery.js'
+import type { ReadyRules } from '../../../board/tasks/ready.js'
+import { listTasks, taskView, type TaskPage, type TaskView } from '../../../board/tasks/task-view.js'
+import { markdownReport } from '../../../board/tasks/markdown-report.js'
+import { taskStatuses, type TaskEvent, type TaskStatus } from '../../../board/log/task.js'
+import type { Client } from '../../../client/client.js'
+import { block, plain } from '../../../client/sanitize.js'
+import { systemDisk } from '../../../ports/disk/disk.js'
+import { backoffMs, reconnectBackoff } from '../../../ports/retry.js'
+import { printLine, print as answer } from '../../shared/output.js'
+import { untilInterrupted } from '../../shared/interrupt.js'
+import { facts, table } from '../../shared/terminal.js'
+import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
+
+/** A mistake in a policy file does not prevent reading; `onRoot` has printed a warning. */
+async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
+  try {
+    return { firstAgent: settings.first_agent, recovery: (await policies()).recovery }
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error
+    return { firstAgent: settings.first_agent, recovery: defaultRecovery }
+  }
+}
+
+export function listCommand(task: Command): void {
+  withCommon(task.command('list'))
+    .description('list the tasks, most urgent first')
+    .option('--status <status>', `only tasks with this status: ${taskStatuses.join(', ')}`, statusName)
+    .option('--all', 'include done tasks')
+    .option('--limit <n>', 'how many tasks at most', wholeNumber, 50)
+    .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
+      const { status, limit } = flags
+      const done = flags.all === true || status === 'done'
+      const print = (page: TaskPage) => answer(flags, page, () => listText(page))
+      const server = boardServer(flags)
+      if (server !== undefined) {
+        const query = new URLSearchParams({ done: String(done), limit: String(Math.max(1, Math.min(limit, pageMax))) })
+        if (status !== undefined) query.set('status', status)
+        return print(await server.ask<TaskPage>('GET', `/board/tasks?${query.toString()}`))
+      }
+      return onRoot(flags, 'look', async (opened) => {
+        const query = { ...(status === undefined ? {} : { status }), done, limit }
+        print(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
+      })
+    })
+}
+
+// The largest page of a server.
+const pageMax = 1_000
+
+function listText(page: TaskPage): string {
+  if (page.tasks.length === 0) return 'no tasks'
+  const rows = page.tasks.map((one) => [
+    one.taskId,
+    one.status,
+    String(one.priority),
+    one.assignee ?? '–',
+    one.title,
+    one.waitsFor ?? (one.status === 'done' ? '–' : 'ready'),
+  ])
+  const more = page.total > page.tasks.length ? `\n… and ${page.total - page.tasks.length} more (--limit)` : ''
+  return `${table(['TASK', 'STATUS', 'PRIO', 'WHO', 'TITLE', 'WAITS FOR'], rows, process.stdout.columns, [0])}${more}`
+}
+
+export function showCommand(task: Command): void {
+  withCommon(task.command('show <id>'))
+    .description('show one task: what it waits for, its runs and their usage')
+    .action(async (id: string, flags: CommonFlags) => {
+      const print = (view: TaskView) => answer(flags, view, () => taskText(view))
+      const server = boardServer(flags)
+      if (server !== undefined)
+        return print(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
+      return onRoot(flags, 'look', async (opened) =>
+        print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
+      )
+    })
+}
+
+function taskText(view: TaskView): string {
+  const details = facts([
+    ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
+    ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
+    ['assignee', view.assignee ?? '–'],
+    ['priority', `${view.priority}, impact ${view.impact}`],
+    ['depends on', view.dependencies.join(', ') || '–'],
+    ['created', view.createdAt],
+    ['changed', view.updatedAt],
+  ])
+  const { instruction } = view.fields
+  const text = typeof instruction === 'string' ? `\n\n${block(instruction)}` : ''
+  const runs = view.runs.map((run) => [
+    run.startedAt,
+    run.agent,
+    run.outcome ?? 'open',
+    run.reasonCode ?? '',
+    run.tokenUsage === undefined ? '' : `${run.tokenUsage} tokens`,
+    run.elapsedMs === undefined ? '' : `${run.elapsedMs} ms`,
+  ])
+  const headings = ['STARTED', 'AGENT', 'OUTCOME', 'REASON', 'TOKENS', 'TIME']
+  const runTable = runs.length === 0 ? '' : `\n\n${table(headings, runs, process.stdout.columns)}`
+  return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}`
+}
+
+export function watchCommand(task: Command): void {
+  withCommon(task.command('watch'))
+    .description('follow the events of the board; with --json one JSON object per line')
+    .option('--since <cursor>', 'start after this cursor (0: from the beginning; default: now)', wholeNumber)
+    .option('--once', 'print the existing events and exit')
+    .action(async (flags: CommonFlags & { since?: number; once?: boolean }) => {
+      const server = boardServer(flags)
+      if (server !== undefined) return watchServer(server, flags)
+      const stop = new AbortController()
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
+      // The reader closed the pipe.
+      process.stdout.on('error', () => stop.abort())
+      return onRoot(flags, 'look', async ({ board }) => {
+        const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
+        try {
+          let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
+          while (!stop.signal.aborted) {
+            const page = await feed.since(cursor)
+            if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
+            const first = page.cursor - page.events.length
+            page.events.forEach((event, at) => tell(flags, event, first + at + 1))
+            cursor = page.cursor
+            if (page.more) continue
+            if (flags.once === true) break
+            await systemClock.sleep(pollMs, stop.signal)
+          }
+        } finally {
+          await feed.close()
+        }
+      })
+    })
+}
+
+/** Reconnects with the last cursor, so no event is missed. */
+async function watchServer(server: Client, flags: CommonFlags & { since?: number; once?: boolean }): Promise<void> {
+  if (flags.once === true)
+    throw new InvalidInput('--once and --server cannot be combined: a server keeps sending events.', {
+      code: 'contradicting_options',
+      hint: 'Omit --once, or use local files.',
+    })
+  let last = flags.since === undefined ? undefined : String(flags.since)
+  let failures = 0
+  await untilInterrupted(async (signal) => {
+    while (!signal.aborted) {
+      try {
+        for await (const { id, event, data } of server.follow('/board/events', signal, last)) {
+          failures = 0
+          last = id ?? last
+          if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
+          else if (event !== 'hello') tell(flags, data as unknown as TaskEvent, Number(id ?? 0))
+        }
+      } catch (error) {
+        if (!(error instanceof Retryable)) throw error
+        if (failures === 0) process.stderr.write(`${plain(error.message)}; retrying\n`)
+      }
+      failures += 1
+      await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
+    }
+  })
+}
+
+// Fast enough for a person; each poll costs one stat of the log.
+const pollMs = 250
+
+function tell(flags: CommonFlags, event: TaskEvent, cursor: number): void {
+  if (flags.json === true) return printLine({ cursor, ...event })
+  const { payload } = event
+  const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
+  // A note without a text is described by its keys.
+  const about =
+    word ?? (event.type === 'task_noted' || event.type === 'board_control' ? Object.keys(payload).join(', ') : '')
+  const words = [event.at.slice(0, 19).replace('T', ' '), event.messageType.padEnd(9), event.taskId, event.type]
+  process.stdout.write(`${plain(`${words.join('  ')} by ${event.actor}${about === '' ? '' : `: ${about}`}`)}\n`)
+}
+
+export function synthesizeCommand(task: Command): void {
+  withCommon(task.command('synthesize'))
+    .description('write a Markdown report of the board')
+    .option('--out <file>', 'write the report to this file instead of stdout')
+    .action(async (flags: CommonFlags & { out?: string }) => {
+      if (boardServer(flags) !== undefined)
+        throw new InvalidInput('synthesize reads local files and cannot be combined with --server.', {
+          code: 'contradicting_options',
+          hint: 'Omit --server.',
+        })
+      await onRoot(flags, 'look', async (opened) => {
+        const { markdown, summary } = markdownReport(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
+        if (flags.out !== undefined) {
+          await writeFile(flags.out, markdown).catch((error: unknown) => {
+            throw new InvalidInput(`Cannot write the report to ${flags.out}: ${errorMessage(error)}.`, {
+              code: 'no_report',
+            })
+          })
+          answer(flags, { ...summary, out: flags.out }, () => `written: ${flags.out}`)
+          return
+        }
+        answer(flags, { ...summary, markdown }, () => markdown)
+      })
+    })
+}
+
+function statusName(text: string): TaskStatus {
+  const found = taskStatuses.find((status) => status === text)
+  if (found !== undefined) return found
+  throw new InvalidArgumentError(`Use one of ${taskStatuses.join(', ')}.`)
+}
+
+export function wholeNumber(text: string): number {
+  const number = Number(text)
+  if (/^\d{1,15}$/.test(text)) return number
+  throw new InvalidArgumentError('Use a whole number.')
+}

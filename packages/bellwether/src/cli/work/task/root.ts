@@ -1,0 +1,100 @@
+/**
+ * Shared by every `bellwether task` command: options, the task root, the actor and the output. With --json stdout gets one
+ * object and nothing else. The task root is always closed.
+ */
+import { userInfo } from 'node:os'
+import { join, resolve } from 'node:path'
+import { defined, environment, type Log, systemClock } from '@bellwether/base'
+import { InvalidInput } from '@bellwether/protocol'
+import type { Command } from 'commander'
+import type { Client } from '../../../client/client.js'
+import type { OperatorPorts } from '../../../board/tasks/operator-commands.js'
+import { systemDisk } from '../../../ports/disk/disk.js'
+import { openTaskRoot, type OpenRoot } from '../../../runtime/parts/board.js'
+import { loadSettings } from '../../../settings/load.js'
+import type { Settings } from '../../../settings/schema.js'
+import { openClient } from '../../shared/client.js'
+import { plain } from '../../../client/sanitize.js'
+
+export interface CommonFlags {
+  readonly root?: string
+  readonly server?: string
+  readonly key?: string
+  readonly json?: boolean
+  readonly as?: string
+}
+
+export function withCommon(command: Command): Command {
+  return command
+    .option('--root <dir>', 'the task root (default: [board] root, else this folder)')
+    .option('--server <url>', 'use the board of a running server instead of local files')
+    .option('--key <key>', 'with --server: an API key (default: $BELLWETHER_KEY, else the key that `up` stored here)')
+    .option('--as <name>', 'your name in the log (default: your user name; with --server the name of the key)')
+    .option('--json', 'print one JSON object on stdout')
+}
+
+/** The server of --server; undefined: the command uses local files. */
+export function boardServer(flags: CommonFlags): Client | undefined {
+  const { server, key, root, as } = flags
+  if (server === undefined) return undefined
+  if (root !== undefined || as !== undefined) {
+    throw new InvalidInput(`--${root === undefined ? 'as' : 'root'} and --server cannot be combined.`, {
+      code: 'contradicting_options',
+      hint: 'A server has its own task root and uses the name of the key.',
+    })
+  }
+  return openClient({ server, ...defined({ key }) })
+}
+
+export function whoAmI(flags: CommonFlags): string {
+  return flags.as ?? userInfo().username
+}
+
+interface RootSettings {
+  readonly root: string
+  readonly settings: Settings['board']
+}
+
+export function rootSettings(flags: CommonFlags): RootSettings {
+  const { board } = loadSettings({ folder: process.cwd(), env: environment() })
+  return { root: resolve(flags.root ?? board.root ?? '.'), settings: board }
+}
+
+/** Only warnings and errors, on stderr: the result goes to stdout. */
+export const commandLog: Log = {
+  info: () => undefined,
+  warn: (fields, message) => printStderr('warning', fields, message),
+  error: (fields, message) => printStderr('error', fields, message),
+}
+
+function printStderr(word: string, fields: object, message: string): void {
+  const cause = 'err' in fields && fields.err instanceof Error ? `: ${fields.err.message}` : ''
+  process.stderr.write(`${word}: ${plain(`${message}${cause}`)}\n`)
+}
+
+export interface Opened extends OpenRoot {
+  readonly operator: OperatorPorts
+}
+
+/** Opens the root, runs `work` and closes the root. `look`: the root must exist. */
+export async function onRoot<T>(
+  flags: CommonFlags,
+  use: 'look' | 'write',
+  work: (opened: Opened) => Promise<T>,
+): Promise<T> {
+  const { root, settings } = rootSettings(flags)
+  if (use === 'look' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
+    throw new InvalidInput(`There are no tasks in ${root}.`, {
+      code: 'no_such_root',
+      hint: 'Add the first with bellwether task add "…", or name another folder with --root DIR.',
+    })
+  }
+  const owner = `task:${whoAmI(flags)}`
+  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'look' })
+  try {
+    return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
+  } finally {
+    await opened.alerts.settled()
+    await opened.board.close()
+  }
+}
