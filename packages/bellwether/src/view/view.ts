@@ -338,7 +338,10 @@ export class View {
     this.changeSignal.ring()
   }
 
-  /** Has the leader scan disputed paths; the result of that scan decides. */
+  /**
+   * Has disputed paths scanned; the result of that scan decides. The sensor that reported the entry last scans it, because a
+   * host whose cache is out of date would only repeat its own report.
+   */
   settle(source: ViewSource): void {
     const { paths, all } = source.pipe.state.takeDisputes()
     if (paths.length === 0 && !all) return
@@ -354,7 +357,8 @@ export class View {
   }
 
   #sendJob(job: ScanJob, source: ViewSource): void {
-    const session = this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
+    const witness = job.scan.purpose === 'settling' ? this.#witness(source, job.path) : undefined
+    const session = witness ?? this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
     if (session === undefined) {
       this.jobs.end(job, 'failed', 'No sensor is connected')
       return
@@ -366,6 +370,13 @@ export class View {
       if (!(error instanceof Retryable)) throw error
       this.jobs.end(job, 'failed', error.message)
     }
+  }
+
+  /** The session of the sensor that reported the entry last, if it still reports changes. */
+  #witness(source: ViewSource, path: string): Session | undefined {
+    const node = source.tree.find(path)
+    const agent = node === none ? undefined : source.tree.agentOf(node)
+    return this.sessions.of(source.id).find(({ info, canRealtime }) => canRealtime && info.agentId === agent)
   }
 
   #isQueued(job: ScanJob): boolean {

@@ -305,6 +305,38 @@ describe('audits', () => {
     expect(await isThere('/d/moved-back')).toBe(true)
   })
 
+  it('[V6.6] an audit that read an older directory than memory has deletes nothing in it, and the reporting sensor settles it', async () => {
+    const other = await server.connect('other', { timeoutSeconds: 100_000 })
+    await other.heartbeat()
+    await leader.realtime(file('/d/gone', old))
+    await other.realtime(file('/d/new', old + 100), directory('/d', old + 100))
+    await leader.commands()
+    await leader.completeAudit('a1', ['/d'])
+    expect(await isThere('/d/new')).toBe(true)
+    expect((await blind())['deletion_count']).toBe(0)
+    expect(await leader.commands()).toEqual([])
+    const [scan] = await other.commands()
+    expect(scan).toMatchObject({ type: 'scan', path: '/d', recursive: false })
+    const rows = [directory('/d', old + 100), file('/d/new', old + 100), { ...scanned('/d'), modified_time: old + 100 }]
+    await other.send('on_demand_job', rows, { metadata: { job_id: scan!.job_id } })
+    await other.send('on_demand_job', [], { sourceType: 'job_complete', metadata: { job_id: scan!.job_id } })
+    expect(await Promise.all(['/d/new', '/d/gone'].map(isThere))).toEqual([true, false])
+    await leader.completeAudit('a2', [], directory('/d', old + 100, { audit_skipped: true }))
+    expect(await other.commands()).toEqual([])
+  })
+
+  it('[V6.6] the leader settles the dispute if the reporting sensor is gone', async () => {
+    const other = await server.connect('other', { timeoutSeconds: 100_000 })
+    await other.realtime(file('/d/new', old + 100), directory('/d', old + 100))
+    await other.end()
+    await leader.completeAudit('a1', ['/d'])
+    expect(await isThere('/d/new')).toBe(true)
+    const [scan] = (await leader.commands()).filter(({ path }) => path === '/d')
+    await leader.send('on_demand_job', [directory('/d'), scanned('/d')], { metadata: { job_id: scan!.job_id } })
+    await leader.send('on_demand_job', [], { sourceType: 'job_complete', metadata: { job_id: scan!.job_id } })
+    expect(await isThere('/d/new')).toBe(false)
+  })
+
   it('[V2.3] closes an audit without an end after two intervals with a warning and deletes nothing', async () => {
     await leader.realtime(file('/d/f'))
     await leader.startAudit('a1')

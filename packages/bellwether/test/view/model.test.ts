@@ -136,6 +136,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
   const sessions = ['one', 'two'].map((taskId) =>
     view.connect({ taskId, clientInfo: {}, timeoutSeconds: undefined, clientAddress: '' }),
   ) as [Session, Session]
+  for (const session of sessions) view.heartbeat(session, true, undefined)
   const queues: [Sending[], Sending[]] = [[], []]
   const send = (
     session: Session,
@@ -258,10 +259,10 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
   await deliver(0)
   await deliver(1)
   if (audit !== undefined) await wholeAudit()
-  await answer(sessions[0].takeCommands())
+  await answer(sessions.flatMap((session) => session.takeCommands()))
   await clock.advance(10)
   await wholeAudit()
-  await answer(sessions[0].takeCommands())
+  await answer(sessions.flatMap((session) => session.takeCommands()))
 
   const source = view.sources.get('default')!
   const told = [...source.tree.walk(0)].map((node) => [

@@ -25,10 +25,18 @@ export interface Listing {
   readonly mtime: number
   readonly mtimeAfter: number
   readonly createdTime: number
-  /** Entries that were removed after their name was read. */
+  /** Entries whose name was listed but that could not be found: removed since, or unknown to an outdated cache. */
   readonly vanished: number
   readonly denied: number
 }
+
+/**
+ * Whether a listing shows everything in the directory. It does not if the directory changed in between, if an entry could not
+ * be read, or if the directory has the same mtime and a listed entry was not found: then a network filesystem answered from
+ * an outdated cache.
+ */
+export const isListedInFull = ({ mtime, mtimeAfter, vanished, denied }: Omit<Listing, 'createdTime'>): boolean =>
+  mtime === mtimeAfter && vanished === 0 && denied === 0
 
 export interface Identity {
   readonly device: string

@@ -4,7 +4,16 @@
  * slows the scan instead of filling the memory.
  */
 import { parentPort, workerData } from 'node:worker_threads'
-import { childOf, isValidPath, parentOf, type Disk, type DiskEntry, type Listing, type Miss } from '../disk/disk.js'
+import {
+  childOf,
+  isListedInFull,
+  isValidPath,
+  parentOf,
+  type Disk,
+  type DiskEntry,
+  type Listing,
+  type Miss,
+} from '../disk/disk.js'
 import { openDisk } from '../disk/open.js'
 import { rootIdentity } from '../disk/root.js'
 import { directoryRow, rowText } from '../disk/row.js'
@@ -88,10 +97,11 @@ function scan(task: DirectoryTask): DirectoryResult {
   return read(task)
 }
 
-/** Reads a directory that changed during the listing once more, because the listing may have missed an entry. */
+/** Reads a directory that changed during the listing, or where an entry was not found, once more. */
 function read(task: DirectoryTask): DirectoryResult {
   const first = readOnce(task)
-  const again = first.miss === undefined && first.mtime !== first.mtimeAfter && settings.mode !== 'directories'
+  const isUncertain = first.mtime !== first.mtimeAfter || first.vanished > 0
+  const again = first.miss === undefined && isUncertain && settings.mode !== 'directories'
   return again ? readOnce({ ...task, isListed: true }) : first
 }
 
@@ -118,9 +128,8 @@ function readOnce({ path, isListed }: DirectoryTask): DirectoryResult {
   }
   const outcome: Listing | Miss = disk.list(path, each)
   if (typeof outcome === 'string') return missed(path, outcome)
-  // An unreadable entry exists although its type is unknown, and a listing of a changing directory may miss an entry: then no
-  // closing marker is sent, and the server deletes nothing in this directory.
-  if ((auditing || settings.mode === 'job') && outcome.denied === 0 && outcome.mtime === outcome.mtimeAfter) {
+  // Without the closing marker the server deletes nothing in this directory.
+  if ((auditing || settings.mode === 'job') && isListedInFull(outcome)) {
     add(directoryRow(path, { mtime: outcome.mtime, createdTime: outcome.createdTime }, { complete: true }))
   }
   const { mtime, mtimeAfter, vanished, denied } = outcome

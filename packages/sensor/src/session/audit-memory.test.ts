@@ -48,12 +48,13 @@ describe('the audit’s memory', () => {
     expect(memory.get('/a')).toBeUndefined()
   })
 
-  it('[V2.1] does not remember a directory that changed during the read, was not fully readable, or has too many recent files', () => {
+  it('[V2.1] does not remember a directory that changed during the read, was not fully readable, listed an entry that was not found, or has too many recent files', () => {
     const memory = new AuditMemory()
     const { hotFiles: _, ...crowded } = read('/crowded', 1)
     after(memory, [
       read('/moving', 1, { mtimeAfter: 2 }),
       read('/denied', 1, { denied: 1 }),
+      read('/stale-cache', 1, { vanished: 1 }),
       read('/gone', 1, { miss: 'gone' }),
       crowded,
     ])

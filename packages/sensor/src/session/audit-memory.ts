@@ -3,6 +3,7 @@
  * whose end the server accepted is adopted. An mtime so recent that the directory could change again within the same clock
  * tick is not trusted: it must be older than both clocks, or have been seen some time before the directory was read.
  */
+import { isListedInFull } from '../disk/disk.js'
 import type { DirectoryResult, KnownDirectory } from '../scan/messages.js'
 
 // Directories and hot files together; at most about 300 MB. Further directories are read by every audit.
@@ -39,8 +40,8 @@ export class AuditMemory {
     let entries = 0
     return {
       note(result) {
-        const { path, mtime, mtimeAfter, hotFiles, subdirectories } = result
-        if (result.miss !== undefined || result.denied > 0 || hotFiles === undefined || mtime !== mtimeAfter) return
+        const { path, mtime, hotFiles, subdirectories } = result
+        if (result.miss !== undefined || hotFiles === undefined || !isListedInFull(result)) return
         if (entries >= entriesMax) return
         entries += 1 + hotFiles.length
         const old = before.get(path)

@@ -37,7 +37,9 @@ export class AuditWindow implements Scan {
   readonly purpose = 'routine'
   readonly #source: SourceState
   readonly #mark: number
+  /** The directories that were listed in full, and the mtimes that the audit read. */
   readonly #directories: NodeId[] = []
+  readonly #times: number[] = []
   readonly #inconclusive = new InconclusivePaths()
 
   constructor(
@@ -60,12 +62,13 @@ export class AuditWindow implements Scan {
     this.#source.markSeenByAudit(node)
   }
 
-  fullyListed(node: NodeId): void {
+  fullyListed(node: NodeId, modifiedTime: number): void {
     this.seen(node)
     const { tree } = this.#source
     if (tree.has(node, flag.listedInFull)) return
     tree.setFlags(node, flag.listedInFull, 0)
     this.#directories.push(node)
+    this.#times.push(modifiedTime)
   }
 
   inconclusive(path: string): void {
@@ -87,7 +90,9 @@ export class AuditWindow implements Scan {
       !tree.has(directory, flag.auditSkipped) &&
       !this.#inconclusive.has(this.#source, directory)
     const isSeen = (node: NodeId) => tree.auditMark(node) === this.#mark
-    return yield* removeUnseen(this.#source, this.#directories, this.beganAt, isListed, isSeen)
+    const times = this.#times
+    const listed = this.#directories.map((directory, at) => [directory, times[at]!] as const)
+    return yield* removeUnseen(this.#source, listed, this, isListed, isSeen)
   }
 }
 
@@ -96,7 +101,8 @@ export class OnDemandScan implements Scan {
   readonly kind = 'scan'
   readonly markers = true
   readonly #seen = new Set<NodeId>()
-  readonly #directories = new Set<NodeId>()
+  /** The directories that were listed in full, with the mtimes that the scan read. */
+  readonly #directories = new Map<NodeId, number>()
   readonly #inconclusive = new InconclusivePaths()
   #overflowed = false
 
@@ -121,8 +127,8 @@ export class OnDemandScan implements Scan {
     else this.#seen.add(node)
   }
 
-  fullyListed(node: NodeId): void {
-    if (this.#directories.size < scanDirectoriesMax) this.#directories.add(node)
+  fullyListed(node: NodeId, modifiedTime: number): void {
+    if (this.#directories.size < scanDirectoriesMax) this.#directories.set(node, modifiedTime)
   }
 
   inconclusive(path: string): void {
@@ -135,37 +141,51 @@ export class OnDemandScan implements Scan {
     const isSeen = (node: NodeId) => this.#seen.has(node)
     const isListed = (directory: NodeId) =>
       isSeen(directory) && tree.isDirectory(directory) && !this.#inconclusive.has(this.source, directory)
-    return yield* removeUnseen(this.source, this.#directories, this.beganAt, isListed, isSeen)
+    return yield* removeUnseen(this.source, this.#directories, this, isListed, isSeen)
   }
 }
 
 function* removeUnseen(
   source: SourceState,
-  directories: Iterable<NodeId>,
-  beganAt: number,
+  directories: Iterable<readonly [NodeId, number]>,
+  { beganAt, purpose }: Scan,
   isListed: (directory: NodeId) => boolean,
   isSeen: (node: NodeId) => boolean,
 ): Generator<void, number> {
+  const { tree } = source
   let deleted = 0
   let visited = 0
-  for (const directory of directories) {
+  for (const [directory, modifiedTime] of directories) {
     if (!isListed(directory)) continue
-    for (const child of source.tree.unsorted(directory)) {
+    // Memory has a newer directory than the scan read, for example from a host whose attribute cache is old: the listing
+    // proves nothing about what is missing, and a settling scan decides.
+    const isOutdated = purpose !== 'settling' && modifiedTime < tree.modifiedTime(directory)
+    for (const child of tree.unsorted(directory)) {
       visited += 1
-      if (!isSeen(child) && (yield* removeMissing(source, child, beganAt))) deleted += 1
       if (visited % sliceEntries === 0) yield
+      if (isSeen(child) || !isDeletable(source, child, beganAt)) continue
+      if (isOutdated) {
+        source.dispute(tree.pathOf(directory), false)
+        break
+      }
+      yield* removeMissing(source, child)
+      deleted += 1
     }
   }
   return deleted
 }
 
+function isDeletable(source: SourceState, node: NodeId, auditBeganAt: number): boolean {
+  const { tree } = source
+  const lastUpdatedAt = source.updatedSince(node, auditBeganAt) ? Infinity : tree.lastUpdatedAt(node)
+  const tombstoned = source.tombstones.get(tree.pathOf(node)) !== undefined
+  return missingIsDeleted({ lastUpdatedAt, tombstoned, auditBeganAt })
+}
+
 /** Only the task that holds the source's queue adds and removes entries, so a subtree stays the same between two slices. */
-function* removeMissing(source: SourceState, node: NodeId, beganAt: number): Generator<void, boolean> {
+function* removeMissing(source: SourceState, node: NodeId): Generator<void> {
   const { tree, blindSpots } = source
   const path = tree.pathOf(node)
-  const lastUpdatedAt = source.updatedSince(node, beganAt) ? Infinity : tree.lastUpdatedAt(node)
-  const tombstoned = source.tombstones.get(path) !== undefined
-  if (!missingIsDeleted({ lastUpdatedAt, tombstoned, auditBeganAt: beganAt })) return false
   if (tree.isDirectory(node)) {
     const { files, directories } = tree.stats(node)
     let left = files + directories
@@ -183,5 +203,4 @@ function* removeMissing(source: SourceState, node: NodeId, beganAt: number): Gen
   }
   source.remove(node)
   blindSpots.deleted(path)
-  return true
 }

@@ -22,8 +22,8 @@ export interface Scan {
   /** True: a directory counts as listed in full when its closing marker arrives. False: when its own row arrives. */
   readonly markers: boolean
   seen(node: NodeId): void
-  /** All children of this directory were reported. */
-  fullyListed(node: NodeId): void
+  /** All children of this directory were reported; `modifiedTime` is the directory's mtime that the scan read. */
+  fullyListed(node: NodeId, modifiedTime: number): void
   /** Nothing may be concluded about this directory's children. */
   inconclusive(path: string): void
 }
@@ -210,7 +210,7 @@ export class SourceState {
     const modifiedTime = row.modified_time ?? 0
     if (row.scan_complete === true && event.origin !== 'realtime') {
       // A closing marker: the directory's own row came earlier.
-      if (node !== none && tree.isDirectory(node)) scan?.fullyListed(node)
+      if (node !== none && tree.isDirectory(node)) scan?.fullyListed(node, modifiedTime)
       return false
     }
     const known = node === none ? undefined : this.#knownEntry(node)
@@ -309,7 +309,7 @@ export class SourceState {
     const skipped = row.audit_skipped === true
     if (skipped !== this.tree.has(node, flag.auditSkipped))
       this.tree.setFlags(node, skipped ? flag.auditSkipped : 0, skipped ? 0 : flag.auditSkipped)
-    if (!scan.markers && !skipped) scan.fullyListed(node)
+    if (!scan.markers && !skipped) scan.fullyListed(node, row.modified_time ?? 0)
   }
 
   #delete(rowPath: string, event: CheckedEvent, context: ReportContext): boolean {
