@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
 import { cliPage } from './cli-page.js'
-import { settingsPage, sqlPage, turnPage } from './pages.js'
+import { settingsPage, turnPage } from './pages.js'
 
 const committed = (path: string) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 
@@ -15,10 +15,4 @@ it('docs/reference/settings.md shows every setting as it is (npm run docs writes
 
 it('docs/reference/cli.md shows every command and option as it is (npm run docs writes it)', async () => {
   expect(committed('docs/reference/cli.md')).toBe(await cliPage())
-})
-
-it('docs/reference/sql.md shows the generated schema (npm run docs writes it)', () => {
-  expect(committed('docs/reference/sql.md')).toBe(
-    sqlPage(committed('packages/bellwether/src/kernel/schema/schema.sql')),
-  )
 })

@@ -1,21 +1,21 @@
 /**
  * npm run docs: writes the files that are made from the source, so that they can be read without running it. Tests compare
- * each with what would be written now: schema.sql in packages/bellwether/test/kernel, the pages in docs.test.ts.
+ * each with what would be written now: sql.md in packages/bellwether/test/kernel, the other pages in docs.test.ts.
  */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describeSchema } from '../packages/bellwether/src/kernel/schema/describe.js'
 import { migrate } from '../packages/bellwether/src/kernel/schema/migrate.js'
 import { startEmbedded } from '../packages/bellwether/src/ports/database/embedded.js'
 import { openDatabase } from '../packages/bellwether/src/ports/database/pool.js'
 import { cliPage } from './cli-page.js'
-import { settingsPage, sqlPage, turnPage } from './pages.js'
+import { settingsPage, turnPage } from './pages.js'
+import { sqlPage } from './sql-page.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-async function schemaText(): Promise<string> {
+async function schemaPage(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'bellwether-docs-'))
   // The server may run under an account of its own.
   await chmod(folder, 0o755)
@@ -24,7 +24,7 @@ async function schemaText(): Promise<string> {
   try {
     const db = await openDatabase({ url: server.url })
     await migrate(db)
-    const text = await describeSchema(db)
+    const text = await sqlPage(db)
     await db.close()
     return text
   } finally {
@@ -33,10 +33,8 @@ async function schemaText(): Promise<string> {
   }
 }
 
-const schema = await schemaText()
 const files = {
-  'packages/bellwether/src/kernel/schema/schema.sql': schema,
-  'docs/reference/sql.md': sqlPage(schema),
+  'docs/reference/sql.md': await schemaPage(),
   'docs/reference/turn.md': turnPage(),
   'docs/reference/settings.md': settingsPage(),
   'docs/reference/cli.md': await cliPage(),

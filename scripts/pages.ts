@@ -62,22 +62,6 @@ export function settingsPage(): string {
   )
 }
 
-/** docs/reference/sql.md, from the generated schema. */
-export function sqlPage(schema: string): string {
-  return page(
-    '# SQL reference',
-    '',
-    generated,
-    '',
-    'The schema of a migrated database. Read it with any SQL client; change it only through the product. The verbs are functions in schema',
-    '`state`; their sources with comments are in `packages/bellwether/src/kernel/verbs`.',
-    '',
-    '```sql',
-    schema.trimEnd(),
-    '```',
-  )
-}
-
 function settingLine(row: SettingRow): string {
   const fallback = row.default === undefined ? '–' : `\`${JSON.stringify(row.default)}\``
   const bounds = row.min === undefined && row.max === undefined ? '' : `${row.min ?? ''} … ${row.max ?? ''}`

@@ -140,10 +140,7 @@ export const rules: readonly Rule[] = [
   {
     name: 'sql-columns',
     protects: `SQL readable side by side: its lines have at most ${sqlColumnsMax} columns`,
-    applies: (path) =>
-      path.startsWith('packages/bellwether/src/kernel/') &&
-      (isSql(path) || isProduct(path)) &&
-      !path.endsWith('/schema/schema.sql'),
+    applies: (path) => path.startsWith('packages/bellwether/src/kernel/') && (isSql(path) || isProduct(path)),
     *find({ strings }, { path, text }) {
       const lines = isSql(path)
         ? [{ at: 0, value: text }]

@@ -9,11 +9,11 @@ import {
 } from '@bellwether/protocol'
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { describeSchema } from '../../src/kernel/schema/describe.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
+import { sqlPage } from '../../../../scripts/sql-page.js'
 
 let t: TestKernel
 beforeAll(async () => {
@@ -173,12 +173,12 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('produce the schema in schema.sql (npm run docs writes it)', async () => {
+  it('produce the schema in docs/reference/sql.md (npm run docs writes it)', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     await migrate(db)
-    const committed = readFileSync(new URL('../../src/kernel/schema/schema.sql', import.meta.url), 'utf8')
-    expect(await describeSchema(db)).toBe(committed)
+    const committed = readFileSync(new URL('../../../../docs/reference/sql.md', import.meta.url), 'utf8')
+    expect(await sqlPage(db)).toBe(committed)
     await fresh.drop()
   })
 })
