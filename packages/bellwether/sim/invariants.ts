@@ -61,6 +61,11 @@ export const always: readonly Invariant[] = [
       where i.outcome = 'success' and c.content ->> 'text' like 'epoch %' and c.content ->> 'text' <> 'epoch ' || i.turn_epoch`,
   },
   {
+    name: 'a delivery is answered by its own fence',
+    sql: `select a.*, i.turn_epoch as ended_under from state.sim_answers a join state.agent_inbox i on i.agent_turn_id = a.agent_turn_id
+      and i.${turns} where (a.answer in ('ended', 'already')) <> (i.outcome = 'success' and i.turn_epoch = a.turn_epoch)`,
+  },
+  {
     name: 'one worker holds a fence',
     sql: `select agent_turn_id, turn_epoch, array_agg(distinct worker) from state.sim_claims group by 1, 2 having count(distinct worker) > 1`,
   },

@@ -179,6 +179,24 @@ export const races = {
       },
     }
   }),
+  'a stale and a live delivery in one batch': race(['worker', 'client'], async ({ kernel: before, running, stage }) => {
+    const stale = await running('ann')
+    // No time passes while a race is prepared: with a timeout of −1 s the turn counts as silent.
+    await stage.db.query({ text: `select * from state.reclaim('${target}', -1, 3, 'epoch', 'infinity', 10)` })
+    const [live] = (await before.claim(claimant('opening'))).turns
+    return {
+      // One process, as when a server delivers for remote workers: both calls share a batch.
+      async worker(fibre, kernel) {
+        const turns = fibre.random.next() < 0.5 ? [stale, live!] : [live!, stale]
+        const answers = await Promise.all(turns.map((turn) => kernel.deliver(held(turn))))
+        for (const [position, { agentTurnId, turnEpoch }] of turns.entries()) {
+          const values = [agentTurnId, turnEpoch, answers[position]!.what]
+          await fibre.db.query({ text: 'insert into state.sim_answers values ($1, $2, $3)', values })
+        }
+      },
+      client: (_, kernel) => kernel.enqueue({ projectId: project, agentId: 'ann' }),
+    }
+  }),
   'fork against stop': race(
     ['worker', 'client'],
     async ({ running }) => {

@@ -1,5 +1,7 @@
 -- What the simulation's actors write down about themselves, for the invariants.
 create table state.sim_claims (agent_turn_id text, turn_epoch bigint, worker text);
+-- What a worker was answered when it delivered under a fence.
+create table state.sim_answers (agent_turn_id text, turn_epoch bigint, answer text);
 create table state.sim_effects (tool_call_id text, host text);
 create table state.sim_seen (event_id bigint);
 create table state.sim_published (seq int, cursor text, msg_id text);

@@ -45,7 +45,7 @@ import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
 import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
 import { uiAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
-import { ringsFor, type Fence, type Ringable } from './verdict.js'
+import { fenceKey, ringsFor, type Fence, type Ringable } from './verdict.js'
 
 export interface Kernel {
   readonly db: Database
@@ -73,7 +73,8 @@ export interface Kernel {
   /** `refused`: rows without a turn or with another agent's turn, and late receipts (T3.2b). */
   claim(claimant: Claimant): Promise<Claim>
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
-  beat(beats: readonly Beat[], workerId: string | null): Promise<Set<string>>
+  /** Returns the beats whose fence is still valid. */
+  beat<One extends Beat>(beats: readonly One[], workerId: string | null): Promise<Set<One>>
   record(writing: Writing): Promise<'recorded' | 'stale'>
   /** Compaction: creates a new output box for a running turn and returns its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
@@ -139,10 +140,10 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
 
   const deliverOne = coalesce(async (rows: readonly ReturnType<typeof deliveryRow>[]) => {
     const verdicts = await rung(await deliver(db, rows))
-    const byTurn = new Map(
-      verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [verdict.agent_turn_id, verdict]),
+    const byFence = new Map(
+      verdicts.filter((verdict) => verdict.what !== 'leased').map((verdict) => [fenceKey(verdict), verdict]),
     )
-    return rows.map((row) => delivered(row.agent_turn_id, byTurn))
+    return rows.map((row) => delivered(row, byFence))
   }, singles)
 
   return {

@@ -81,13 +81,20 @@ export async function callWith<Row extends object>(
 }
 
 /** A fence in the form that verbs read. */
-export function fenceRow(fence: Fence): Record<string, unknown> {
+export type FenceRow = Pick<Verdict<string>, 'project_id' | 'agent_id' | 'agent_turn_id' | 'turn_epoch'>
+
+export function fenceRow(fence: Fence): FenceRow {
   return {
     project_id: fence.projectId,
     agent_id: fence.agentId,
     agent_turn_id: fence.agentTurnId,
     turn_epoch: fence.turnEpoch,
   }
+}
+
+/** The fence of a row or verdict as one string. The verdicts of a batch are matched by it: a turn can be in a batch with several epochs. */
+export function fenceKey(row: FenceRow): string {
+  return `${row.project_id} ${row.agent_id} ${row.agent_turn_id} ${row.turn_epoch}`
 }
 
 /** The rings that a batch of verdicts asks for: one per target and channel, not one per row. */

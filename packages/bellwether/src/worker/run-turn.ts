@@ -137,7 +137,7 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
       const beat = { ...turn, activity, ...defined({ currentTool }) }
       const askedMs = run.clock.monotonicMs()
       const alive = await verb(() => kernel.beat([beat], run.workerId))
-      fenced(alive.has(turn.agentTurnId) ? 'alive' : 'stale')
+      fenced(alive.has(beat) ? 'alive' : 'stale')
       run.onBeat?.(turn, askedMs)
     },
     async reserve(ask) {

@@ -87,7 +87,7 @@ export function openWorker(options: WorkerOptions): Worker {
         )
         lastBeatMs = clock.monotonicMs()
         for (const scope of scopes) {
-          if (alive.has(scope.turn.agentTurnId)) options.onBeat?.(scope.turn, askedMs)
+          if (alive.has(scope.turn)) options.onBeat?.(scope.turn, askedMs)
           else scope.cancellation.cancel('fence_lost')
         }
       } catch (error) {

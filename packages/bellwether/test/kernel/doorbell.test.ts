@@ -236,6 +236,6 @@ describe.each(adapters)('over $name', (adapter) => {
       },
     )
     await bell.close()
-    expect(await t.kernel.beat([running], null)).toEqual(new Set([running.agentTurnId]))
+    expect(await t.kernel.beat([running], null)).toEqual(new Set([running]))
   })
 })

@@ -65,7 +65,7 @@ it('[W2.6] a beat at the last moment keeps the turn', async () => {
   const turn = await t.running('late-beat')
   const guard = guardOn(t)
   await pass(t, 295, guard)
-  expect(await t.kernel.beat([turn], null)).toEqual(new Set([turn.agentTurnId]))
+  expect(await t.kernel.beat([turn], null)).toEqual(new Set([turn]))
   await pass(t, 295, guard)
   expect((await headOf(t, 'late-beat')).status).toBe('running')
   await pass(t, 10, guard)

@@ -94,7 +94,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     const fence = await fenceOf(grant, params.turn, body.turn_epoch)
     const one = { ...fence, ...defined({ activity: body.activity, currentTool: body.current_tool }) }
     const alive = await kernel.beat([one], fence.claimedBy)
-    if (!alive.has(params.turn)) throw stale()
+    if (!alive.has(one)) throw stale()
     return { status: 'alive' }
   })
 

@@ -35,7 +35,8 @@ begin
   select case
       when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
         and (h.status = 'running' or (h.status = 'suspended' and h.waiting_tool_count = 0)) then 'refused'
-      when i.ended_at is not null and i.turn_epoch = x.turn_epoch and i.status = 'consumed' then 'already'
+      when i.ended_at is not null and i.turn_epoch = x.turn_epoch and i.status = 'consumed' and i.agent_id = x.agent_id
+        and i.project_id = x.project_id then 'already'
       else 'stale' end,
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, i.inbox_id, null::text, null::text,
     case when h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch
@@ -43,7 +44,9 @@ begin
   from unnest(v_items) x
   left join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
   left join lateral state.turn_row(x.agent_turn_id) i on true
-  where x.agent_turn_id <> all (v_live);
+  -- A turn that ended here has its verdict; another epoch of it, or another agent, is stale.
+  where x.agent_turn_id <> all (v_live) or (i.turn_epoch, i.agent_id, i.project_id)
+    is distinct from (x.turn_epoch, x.agent_id, x.project_id);
 end $$;
 
 -- The required result fields of a context box that a deliverable does not contain; null if it contains all of them.

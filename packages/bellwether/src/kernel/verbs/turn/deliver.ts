@@ -6,7 +6,7 @@ import { InvalidInput, outcomes, type Outcome } from '@bellwether/protocol'
 import type { Queryable } from '../../../ports/database/database.js'
 import type { Ids } from '../../../ports/ids.js'
 import { cardMaxBytes, plainText, storable } from '../../content.js'
-import { call, type Fence, type Verdict } from '../../verdict.js'
+import { call, fenceKey, type Fence, type FenceRow, type Verdict } from '../../verdict.js'
 
 export interface Delivery extends Fence {
   readonly status: Exclude<Outcome, 'canceled'>
@@ -28,7 +28,7 @@ export type DeliverResult =
 
 const deliverable: readonly string[] = outcomes.filter((outcome) => outcome !== 'canceled')
 
-export function deliveryRow(ids: Ids, delivery: Delivery): Record<string, unknown> & { agent_turn_id: string } {
+export function deliveryRow(ids: Ids, delivery: Delivery): FenceRow & Record<string, unknown> {
   storable(delivery.content, 'the deliverable', cardMaxBytes)
   if (!deliverable.includes(delivery.status)) {
     throw new InvalidInput(
@@ -54,8 +54,9 @@ export async function deliver(db: Queryable, rows: readonly object[]): Promise<D
   return call(db, 'deliver', rows)
 }
 
-export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, DeliverVerdict>): DeliverResult {
-  const verdict = verdicts.get(agentTurnId)
+/** The result of one delivery, from the verdicts of its batch by fence. */
+export function delivered(row: FenceRow, verdicts: ReadonlyMap<string, DeliverVerdict>): DeliverResult {
+  const verdict = verdicts.get(fenceKey(row))
   switch (verdict?.what) {
     case 'ended':
     case 'already':
@@ -64,6 +65,6 @@ export function delivered(agentTurnId: string, verdicts: ReadonlyMap<string, Del
     case 'refused':
       return { what: 'refused', missing: verdict.detail?.missing ?? [] }
     default:
-      throw new Error(`state.deliver returned ${verdict?.what ?? 'no verdict'} for turn ${agentTurnId}`)
+      throw new Error(`state.deliver returned ${verdict?.what ?? 'no verdict'} for turn ${row.agent_turn_id}`)
   }
 }

@@ -11,7 +11,7 @@ declare
   v_live text[];
 begin
   v_live := array(
-    select h.active_agent_turn_id from state.agent_state_head h
+    select h.active_agent_turn_id || ' ' || h.turn_epoch from state.agent_state_head h
     join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
       on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
@@ -21,10 +21,10 @@ begin
   if v_live <> '{}' then
     with items as materialized (
       select x.*, h.output_box_id from rows from (json_to_recordset(p_items) as (project_id text, agent_id text,
-        agent_turn_id text, cards json))
-        with ordinality as x (project_id, agent_id, agent_turn_id, cards, ord)
+        agent_turn_id text, turn_epoch bigint, cards json))
+        with ordinality as x (project_id, agent_id, agent_turn_id, turn_epoch, cards, ord)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
-      where x.agent_turn_id = any (v_live) and x.cards is not null
+      where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) and x.cards is not null
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
       select c.card_id, x.project_id, c.type, coalesce(c.role, 'assistant'), c.content, coalesce(c.metadata, '{}'),
@@ -42,12 +42,13 @@ begin
 
     with steps as materialized (
       select x.project_id, x.agent_id, x.agent_turn_id, h.active_channel_id, i.traceparent, s.*
-      from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, step json)
+      from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+        step json)
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       left join lateral state.turn_row(x.agent_turn_id) i on true
       cross join lateral json_to_record(x.step) as s (step_id text, phase text, status text, tool_call_ids text[],
         metadata jsonb, error text)
-      where x.agent_turn_id = any (v_live) and x.step is not null
+      where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) and x.step is not null
     ), written as (
       insert into state.agent_steps as t (project_id, agent_id, step_id, agent_turn_id, phase, status, tool_call_ids,
         metadata, error, started_at, ended_at)
@@ -70,7 +71,7 @@ begin
   end if;
 
   return query
-  select case when x.agent_turn_id = any (v_live) then 'recorded' else 'stale' end, x.project_id, x.agent_id,
+  select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'recorded' else 'stale' end, x.project_id, x.agent_id,
     x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text, null::jsonb
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint);
 end $$;

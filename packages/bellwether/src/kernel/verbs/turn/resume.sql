@@ -57,5 +57,8 @@ begin
   select 'stale', x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
     null::jsonb
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
-  where x.agent_turn_id <> all (v_live);
+  -- Another epoch of a resumed turn is stale too.
+  where not exists (select from state.agent_state_head h where h.project_id = x.project_id and h.agent_id = x.agent_id
+    and h.active_agent_turn_id = any (v_live) and h.active_agent_turn_id = x.agent_turn_id
+    and h.turn_epoch = x.turn_epoch);
 end $$;

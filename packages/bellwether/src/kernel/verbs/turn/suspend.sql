@@ -19,8 +19,8 @@ begin
   v_now := state.now();
 
   v_live := array(
-    select x.agent_turn_id from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text,
-      turn_epoch bigint, calls json)
+    select x.agent_turn_id || ' ' || x.turn_epoch from json_to_recordset(p_items) as x (project_id text, agent_id text,
+      agent_turn_id text, turn_epoch bigint, calls json)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
       and json_array_length(x.calls) > 0
@@ -46,7 +46,7 @@ begin
       join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
       left join lateral state.turn_row(x.agent_turn_id) i on true
       left join resource.tools t on t.project_id = x.project_id and t.tool_name = c.tool_name
-      where x.agent_turn_id = any (v_live)
+      where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
     ), made as (
       insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
       select card_id, project_id, 'tool.call', 'assistant',
@@ -96,7 +96,7 @@ begin
   end if;
 
   return query
-  select case when x.agent_turn_id = any (v_live) then 'suspended'
+  select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'suspended'
       -- The same suspend again after an in-doubt commit; another worker may have resumed the turn since (hazard 12).
       when exists (select from state.turn_waiting_tools w
         where w.agent_turn_id = x.agent_turn_id and w.turn_epoch = x.turn_epoch
@@ -105,7 +105,7 @@ begin
       and h.status = 'running' then 'refused'
       else 'stale' end,
     x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
-    case when h.status = 'running' and not coalesce(x.agent_turn_id = any (v_live), false)
+    case when h.status = 'running' and not coalesce(x.agent_turn_id || ' ' || x.turn_epoch = any (v_live), false)
       then '{"reason": "no calls, or a tool_call_id that was used before"}'::jsonb end
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
     step_id text, calls json)

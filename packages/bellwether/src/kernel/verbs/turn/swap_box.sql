@@ -11,7 +11,7 @@ declare
   v_hidden text;
 begin
   v_live := array(
-    select h.active_agent_turn_id from state.agent_state_head h
+    select h.active_agent_turn_id || ' ' || h.turn_epoch from state.agent_state_head h
     join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
       on h.project_id = x.project_id and h.agent_id = x.agent_id
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
@@ -20,10 +20,11 @@ begin
   if v_live <> '{}' then
     -- A turn sees only its own two boxes (T5.2): compaction must not give it cards of another box.
     select id into v_hidden
-    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, card_ids json)
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+      card_ids json)
     join state.agent_state_head h on h.project_id = x.project_id and h.agent_id = x.agent_id
     cross join lateral json_array_elements_text(coalesce(x.card_ids, '[]')) id
-    where x.agent_turn_id = any (v_live)
+    where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)
       and not exists (select from cards.box_cards b where b.box_id in (h.context_box_id, h.output_box_id)
         and b.card_id = id)
     limit 1;
@@ -34,18 +35,21 @@ begin
     perform state.make_boxes((
       select json_agg(json_build_object('project_id', x.project_id, 'box_id', x.box_id, 'kind', 'output',
         'card_ids', x.card_ids, 'cards', x.cards))
-      from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, box_id text, card_ids json, cards json)
-      where x.agent_turn_id = any (v_live)));
+      from json_to_recordset(p_items) as x (project_id text, agent_turn_id text, turn_epoch bigint, box_id text,
+        card_ids json, cards json)
+      where x.agent_turn_id || ' ' || x.turn_epoch = any (v_live)));
     update state.agent_state_head h set output_box_id = x.box_id,
       home_box_id = case when h.home_box_id = h.output_box_id then x.box_id else h.home_box_id end
-    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, box_id text)
-    where h.project_id = x.project_id and h.agent_id = x.agent_id and x.agent_turn_id = any (v_live);
+    from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
+      box_id text)
+    where h.project_id = x.project_id and h.agent_id = x.agent_id
+      and x.agent_turn_id || ' ' || x.turn_epoch = any (v_live);
   end if;
 
   return query
-  select case when x.agent_turn_id = any (v_live) then 'swapped' else 'stale' end, x.project_id, x.agent_id,
+  select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'swapped' else 'stale' end, x.project_id, x.agent_id,
     x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text,
-    case when x.agent_turn_id = any (v_live) then to_jsonb(x.box_id) end
+    case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then to_jsonb(x.box_id) end
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint,
     box_id text);
 end $$;
