@@ -42,7 +42,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       ...common,
       workerTarget: target,
       agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
-      ...defined({ onBeat: files?.onBeat }),
+      ...defined({ onBeat: files?.onBeat, guarded: files?.guarded }),
       settings: workerSettings(settings, concurrency),
       loop: {
         ...workerLoopSettings(settings),

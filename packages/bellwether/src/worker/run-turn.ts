@@ -41,6 +41,7 @@ export async function runTurn(options: WorkerOptions, scope: Scope): Promise<voi
     }
     const action = await actUntilSubmitted(run, results)
     if (cancellation.requested) return
+    scope.settling = true
     await settle(run, action)
   } catch (error) {
     if (error instanceof FenceLost || cancellation.requested) return

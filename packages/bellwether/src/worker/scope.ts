@@ -25,6 +25,8 @@ export interface WorkerOptions {
   readonly agent: (turn: ClaimedTurn) => AgentFunction | undefined
   /** Called when a beat that was sent at `askedMs` (monotonic clock) confirmed the fence. Renews the guardian's switch. */
   readonly onBeat?: (turn: ClaimedTurn, askedMs: number) => void
+  /** Whether the turn has no effects while its beats fail, because a guardian freezes its processes. Default: no turn. */
+  readonly guarded?: (turn: ClaimedTurn) => boolean
 }
 
 /** One running turn. */
@@ -33,5 +35,7 @@ export interface Scope {
   readonly cancellation: Cancellation
   /** The head runs under this fence. Only then does a beat that does not confirm the turn mean that the fence is lost. */
   fenced: boolean
+  /** The agent has returned. What is left is one fenced write, which needs no beats to be safe. */
+  settling?: boolean
   done: Promise<void>
 }

@@ -35,6 +35,8 @@ export function openWorker(options: WorkerOptions): Worker {
     for (const resolve of waitingForRoom.splice(0)) resolve()
   }
 
+  const isHarmless = ({ turn, settling = false }: Scope) => settling || options.guarded?.(turn) === true
+
   function stopClaiming(): void {
     draining = true
     announceRoom()
@@ -85,15 +87,16 @@ export function openWorker(options: WorkerOptions): Worker {
           scopes.map((scope) => scope.turn),
           workerId,
         )
-        lastBeatMs = clock.monotonicMs()
+        lastBeatMs = askedMs
         for (const scope of scopes) {
           if (alive.has(scope.turn)) options.onBeat?.(scope.turn, askedMs)
           else scope.cancellation.cancel('fence_lost')
         }
       } catch (error) {
-        // Without a beat for one processing timeout, another worker has reclaimed these turns or is about to.
+        // Without a beat for one processing timeout, another worker has reclaimed these turns or is about to. A guarded turn is
+        // frozen by now, and a later beat finds out whether it continues.
         if (clock.monotonicMs() - lastBeatMs > settings.inboxProcessingTimeoutSeconds * 1_000) {
-          for (const scope of scopes) scope.cancellation.cancel('no_beat')
+          for (const scope of scopes) if (!isHarmless(scope)) scope.cancellation.cancel('no_beat')
         }
         throw error
       }

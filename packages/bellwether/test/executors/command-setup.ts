@@ -97,6 +97,7 @@ export async function openCommandSetup({
     settings: { concurrency: 16, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
     agent: (turn) => executor.agent(specs.get(turn.agentId)!),
     onBeat: (turn, askedMs) => executor.renew(turn, askedMs),
+    guarded: (turn) => executor.guards(turn),
   }
   const worker = openWorker(options)
   // Dead processes run no `finally`: its delivery never comes back.

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
@@ -14,6 +15,9 @@ import { carriers, guardianProgram, openCommandSetup, type CommandSetup } from '
 
 const gone = (pid: number) =>
   until(`process ${pid} is gone`, async () => ((readProcess(pid)?.zombie ?? true) ? true : undefined), 10_000)
+
+const stopped = (pid: number, wanted: boolean) =>
+  until(`process ${pid} is stopped: ${wanted}`, async () => readProcess(pid)?.stopped === wanted || undefined, 10_000)
 
 /** A process with this token that does not heed TERM. */
 function sleeper(token: string): number {
@@ -31,7 +35,7 @@ function sleeper(token: string): number {
 describe('the guardian', () => {
   const options = { clock: systemClock, log: quietLog, graceMs: 50, program: guardianProgram }
 
-  it('kills the processes of a turn that is not renewed, and spares renewed and released turns', async () => {
+  it('freezes the processes of a turn that is not renewed, continues them after a renewal, and spares other turns', async () => {
     const guardian = openGuardian({ ...options, ttlMs: 1_500 })
     onTestFinished(() => guardian.close())
     const tokens = ['silent', 'renewed', 'over'].map((name) => `guardian-test-${name}-${process.pid}`)
@@ -41,13 +45,16 @@ describe('the guardian', () => {
     silent!.root(silentPid!)
     over!.release()
     renewed!.renew(systemClock.monotonicMs() + 60_000)
-    await gone(silentPid!)
-    expect(silent!.lost.reason).toBe('expired')
-    expect([readProcess(renewedPid!)?.zombie, readProcess(overPid!)?.zombie]).toEqual([false, false])
-    expect(renewed!.lost.aborted).toBe(false)
+    await stopped(silentPid!, true)
+    expect([silent!.expired(), silent!.lost.aborted, renewed!.expired()]).toEqual([true, false, false])
+    expect([renewedPid!, overPid!].map((pid) => readProcess(pid)?.stopped)).toEqual([false, false])
+    silent!.renew(systemClock.monotonicMs() + 60_000)
+    await stopped(silentPid!, false)
+    expect(silent!.frozenMs()).toBeGreaterThan(0)
     // The worker goes: everything that is still watched goes with it, and then the guardian itself.
     const pid = guardian.pid!
     guardian.close()
+    await gone(silentPid!)
     await gone(renewedPid!)
     await gone(pid)
     expect(readProcess(overPid!)?.zombie).toBe(false)
@@ -59,9 +66,10 @@ describe('the guardian', () => {
     const token = `guardian-test-late-${process.pid}`
     const watch = await guardian.watch(token, systemClock.monotonicMs() - 58_500)
     const pid = sleeper(token)
+    watch.root(pid)
     watch.renew(systemClock.monotonicMs() - 58_900)
-    await gone(pid)
-    expect(watch.lost.reason).toBe('expired')
+    await stopped(pid, true)
+    expect(watch.expired()).toBe(true)
   })
 
   it('is replaced if it does not respond', async () => {
@@ -130,12 +138,54 @@ describe('a turn whose worker does not beat', () => {
   })
   afterAll(() => b.close())
 
-  it('[T1.6] loses its processes in time, and its deliverable gives the reason', async () => {
-    const turn = await b.begin({ command: 'setsid sleep 1000 & sleep 1000' })
-    const done = await b.ended(turn)
-    expect(done).toMatchObject({ outcome: 'failed', error: 'guardian_expired', taskEvents: 1 })
-    expect(done.text).toContain('its worker did not renew the guardian in time')
+  const ticking =
+    'setsid sh -c "while :; do date >> ../ticks; sleep 0.02; done" & until [ -e ../go ]; do sleep 0.05; done; echo fine'
+  const frozen = (turn: string) =>
+    until(
+      'its processes are frozen',
+      async () => {
+        const all = carriers(turn)
+        return (all.length > 1 && all.every((one) => one.stopped)) || undefined
+      },
+      10_000,
+    )
+
+  it('is frozen with all its processes, does not fail, and continues with the next beat', async () => {
+    const turn = await b.begin({ command: ticking, cwd: 'work', budget: { max_wall_seconds: 60 } })
+    await frozen(turn)
+    const ticks = readFileSync(join(b.folder, 'ticks'), 'utf8')
+    expect(await b.t.one('select outcome, status from state.turns where agent_turn_id = $1', turn)).toEqual({
+      outcome: null,
+      status: 'running',
+    })
+    expect(readFileSync(join(b.folder, 'ticks'), 'utf8')).toBe(ticks)
+    await b.worker.beat()
+    await until('it runs again', async () => !carriers(turn).some((one) => one.stopped) || undefined)
+    await b.write('go', '')
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 0, taskEvents: 1 })
     expect(carriers(turn)).toEqual([])
+  })
+
+  it('loses its frozen processes, which do not run again, if the next beat finds that its fence is lost', async () => {
+    await rm(join(b.folder, 'go'))
+    const turn = await b.begin({ command: `trap 'date >> ../ticks' TERM; ${ticking}`, cwd: 'work' })
+    await frozen(turn)
+    const ticks = readFileSync(join(b.folder, 'ticks'), 'utf8')
+    await b.t.all('update state.agent_state_head set turn_epoch = turn_epoch + 1 where active_agent_turn_id = $1', turn)
+    await b.worker.beat()
+    await until('they are gone', async () => carriers(turn).length === 0 || undefined)
+    expect(readFileSync(join(b.folder, 'ticks'), 'utf8')).toBe(ticks)
+    expect(await b.t.one('select outcome from state.turns where agent_turn_id = $1', turn)).toEqual({ outcome: null })
+  })
+
+  it('does not count frozen time against its budget', async () => {
+    const turn = await b.begin({ command: 'sleep 1000', budget: { max_wall_seconds: 2.5 } })
+    await until('it is frozen', async () => carriers(turn).every((one) => one.stopped) || undefined, 10_000)
+    const since = systemClock.monotonicMs()
+    await until('longer than its budget', async () => systemClock.monotonicMs() - since > 1_500 || undefined)
+    expect(carriers(turn)).not.toEqual([])
+    await b.worker.beat()
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'timeout', error: 'budget_wall_time' })
   })
 
   it('continues while beats arrive', async () => {

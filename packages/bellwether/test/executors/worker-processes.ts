@@ -6,6 +6,7 @@ import { systemClock, systemRandom } from '@bellwether/base'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
+import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { readProcesses } from '../../src/ports/processes/proc.js'
@@ -54,8 +55,12 @@ export interface WorkerProcesses {
   stop(): Promise<void>
 }
 
-export async function openWorkerProcesses(agents: Readonly<Record<string, string>>): Promise<WorkerProcesses> {
-  const { url, db, drop } = await freshDatabase()
+/** `own`: the URL of an empty database that the caller removes; default: one of the shared server. */
+export async function openWorkerProcesses(
+  agents: Readonly<Record<string, string>>,
+  own?: string,
+): Promise<WorkerProcesses> {
+  const { url, db, drop } = own === undefined ? await freshDatabase() : await openOwn(own)
   await migrate(db)
   const folder = await testFolder()
   await mkdir(join(folder, 'agents'))
@@ -118,6 +123,11 @@ export async function openWorkerProcesses(agents: Readonly<Record<string, string
       await rm(folder, { recursive: true, force: true })
     },
   }
+}
+
+async function openOwn(url: string) {
+  const db = await openDatabase({ url })
+  return { url, db, drop: () => db.close() }
 }
 
 function isGuardian(pid: number): boolean {

@@ -15,6 +15,8 @@ export interface OwnPostgres {
   readonly url: string
   kill(signal?: 'SIGKILL' | 'SIGQUIT'): Promise<void>
   restart(): Promise<void>
+  /** Stops every process of the server with SIGSTOP, or continues them: clients wait without an error. */
+  pause(stopped: boolean): Promise<void>
   /** Ends the server and removes its folder. */
   stop(): Promise<void>
 }
@@ -46,6 +48,12 @@ export async function startOwnPostgres({ durable = false } = {}): Promise<OwnPos
       await kill()
       server = await startEmbedded(options)
       dead = false
+    },
+    async pause(stopped) {
+      const signal = stopped ? 'SIGSTOP' : 'SIGCONT'
+      // The postmaster first: while it is stopped, it starts no more children.
+      process.kill(server.pid, signal)
+      for (const pid of await childrenOf(server.pid)) process.kill(pid, signal)
     },
     async stop() {
       if (!dead) await server.stop()

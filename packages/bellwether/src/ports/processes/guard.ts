@@ -1,9 +1,19 @@
 /**
- * The guardian's logic without its pipes: one dead-man switch per turn that runs a command. If a switch is not renewed in time,
- * or its worker has ended, the guard kills every process of the turn. Once it has started to kill, a renewal has no effect.
+ * The guardian's logic without its pipes: one dead-man switch per turn that runs a command. A turn's processes run only while its
+ * switch is renewed. If it is not, the guard freezes them, and continues them when a renewal arrives: a pause of the database or of
+ * the worker costs time and no work. If the worker has ended, the guard kills them; once it has started to kill, a renewal has no
+ * effect.
+ *
+ * Why this prevents overlap: another worker runs the turn only after a reclaim, and a reclaim needs `silence` seconds without a beat
+ * by the clock of the database, which start no earlier than the last confirmed beat was sent. The switch ends at 60 % of them, counted
+ * from the same instant, so the processes are frozen before a reclaim is possible. Whether one happens, only the database knows: it may
+ * be paused for everyone (then no one can reclaim, and after a pause every watchdog first watches for another `silence`, W2.10), or
+ * be out of reach for this worker alone. So the guard never guesses: it continues the processes only after a later beat has confirmed
+ * that the fence still holds, and the worker kills them if a beat finds that it does not.
  */
 import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
+import { freezeTree, thawTree, type Frozen } from './freeze-tree.js'
 import { killTree } from './kill-tree.js'
 
 export type GuardCommand =
@@ -17,6 +27,10 @@ interface Switch {
   until: number
   readonly grace: number
   root?: number
+  /** The processes that are stopped, while the switch is not renewed. */
+  frozen?: Frozen
+  /** A freeze is under way. */
+  freezing?: boolean
   ending?: Promise<void>
 }
 
@@ -24,13 +38,16 @@ export interface GuardOptions {
   readonly clock: Clock
   /** The clock of the deadlines. */
   readonly nowMs: () => number
+  readonly onFrozen: (token: string) => void
   readonly onExpired: (token: string) => void
   readonly end?: typeof killTree
+  readonly freeze?: typeof freezeTree
+  readonly thaw?: typeof thawTree
 }
 
 export interface Guard {
   apply(command: GuardCommand): void
-  /** Checks once and kills the processes of expired turns. */
+  /** Checks once and freezes the processes of turns that were not renewed. */
   check(): void
   /** The worker has ended: kills all turns and resolves when no process is left or the attempts are used up. */
   killAll(): Promise<void>
@@ -45,38 +62,62 @@ const catchUpMs = 50
 // A process that does not end is killed again every second, for at most an hour.
 const againMs = 1_000
 const triesMax = 3_600
+// Longer than any failover. A worker that hangs for longer does not need its processes any more.
+const frozenMaxMs = 3_600_000
 
-export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOptions): Guard {
+export function openGuard(options: GuardOptions): Guard {
+  const { clock, nowMs, onFrozen, onExpired, end = killTree, freeze = freezeTree, thaw = thawTree } = options
   const switches = new Map<string, Switch>()
   const wake = makeWake(clock)
 
   async function killTurn(token: string, one: Switch): Promise<void> {
     for (let tries = 1; switches.get(token) === one && tries <= triesMax; tries += 1) {
-      const root = one.root === undefined ? {} : { root: one.root }
-      const left = await end({
-        clock,
-        wanted: (other) => other === token,
-        graceMs: tries === 1 ? one.grace : 0,
-        ...root,
-      })
+      // Another worker may run a turn whose switch has ended: then there is no time for SIGTERM.
+      const graceMs = tries === 1 && nowMs() < one.until ? one.grace : 0
+      const left = await end({ clock, graceMs, ...selectorOf(token, one) })
       if (left.length === 0) break
       await clock.sleep(againMs)
     }
     if (switches.get(token) === one) switches.delete(token)
   }
 
-  function check(): void {
-    for (const [token, one] of switches) {
-      if (one.ending !== undefined || nowMs() < one.until) continue
-      one.ending = killTurn(token, one)
-      onExpired(token)
+  function kill(token: string, one: Switch): void {
+    if (one.ending !== undefined) return
+    one.ending = killTurn(token, one)
+    onExpired(token)
+  }
+
+  async function freezeTurn(token: string, one: Switch): Promise<void> {
+    one.freezing = true
+    const frozen = await freeze({ clock, ...selectorOf(token, one) })
+    one.freezing = false
+    one.frozen = new Map([...(one.frozen ?? []), ...frozen])
+    onFrozen(token)
+    // A renewal or the release may have arrived during the freeze.
+    if (switches.get(token) !== one) thaw(one.frozen)
+    else adjust(token, one)
+  }
+
+  /** Freezes, continues or kills the processes of a turn, as its switch demands now. */
+  function adjust(token: string, one: Switch): void {
+    if (one.ending !== undefined || one.freezing === true) return
+    if (nowMs() - one.until > frozenMaxMs) kill(token, one)
+    else if (nowMs() >= one.until) {
+      if (one.frozen === undefined) void freezeTurn(token, one)
+    } else if (one.frozen !== undefined) {
+      thaw(one.frozen)
+      delete one.frozen
     }
   }
 
+  function check(): void {
+    for (const [token, one] of switches) adjust(token, one)
+  }
+
   return {
-    check: check,
+    check,
     apply(command) {
-      if (command.do === 'ping') return
+      if (command.do === 'ping') return check()
       const known = switches.get(command.token)
       if (command.do === 'watch') {
         if (known === undefined) switches.set(command.token, { until: command.until, grace: command.grace })
@@ -85,17 +126,20 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
         if (command.do === 'renew') known.until = Math.max(known.until, command.until)
         else if (command.do === 'root') known.root = command.pid
         else switches.delete(command.token)
+        // The process may have started after a freeze.
+        if (command.do === 'root' && known.frozen !== undefined) void freezeTurn(command.token, known)
+        else if (command.do !== 'release') adjust(command.token, known)
       }
       wake.now()
     },
     async killAll() {
-      for (const one of switches.values()) one.until = Math.min(one.until, nowMs())
-      check()
+      for (const [token, one] of switches) kill(token, one)
       await Promise.all([...switches.values()].flatMap((one) => one.ending ?? []))
     },
     async run(signal) {
       while (!signal.aborted) {
-        const next = Math.min(...[...switches.values()].map((one) => (one.ending === undefined ? one.until : Infinity)))
+        const due = [...switches.values()].filter((one) => one.frozen === undefined && one.freezing !== true)
+        const next = Math.min(...due.map((one) => (one.ending === undefined ? one.until : Infinity)))
         const wantedMs = nowMs() + Math.max(0, Math.min(checkMs, next - nowMs()))
         await wake.wait(wantedMs - nowMs(), signal)
         if (nowMs() - wantedMs > lateMs) await clock.sleep(catchUpMs, signal)
@@ -104,3 +148,8 @@ export function openGuard({ clock, nowMs, onExpired, end = killTree }: GuardOpti
     },
   }
 }
+
+const selectorOf = (token: string, { root }: Switch) => ({
+  wanted: (other: string) => other === token,
+  ...(root === undefined ? {} : { root }),
+})

@@ -17,6 +17,7 @@ function send(message: object): void {
 const guard = openGuard({
   clock: systemClock,
   nowMs: () => systemMachine.uptimeMs(),
+  onFrozen: (token) => send({ frozen: token }),
   onExpired: (token) => send({ expired: token }),
 })
 

@@ -1,7 +1,8 @@
 /**
- * The worker's side of the guardian, a separate process that ends a turn's processes if the worker cannot (killed, stopped, cut
- * off from the database). A turn is watched before its command starts, and only a successful fenced beat renews it. A guardian
- * that dies or does not respond is replaced at once and receives every watch again; if that fails, the turns are given up.
+ * The worker's side of the guardian, a separate process that freezes a turn's processes while the worker cannot confirm its fence
+ * (stopped, cut off from the database), and kills them if the worker ends. A turn is watched before its command starts, and only a
+ * successful fenced beat renews it. A guardian that dies or does not respond is replaced at once and receives every watch again; if
+ * that fails, the turns are given up.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -20,7 +21,11 @@ export interface Watch {
   renew(sinceMs: number): void
   /** Ends the watch: no process of the turn is left. */
   release(): void
-  /** Aborts when the watch has expired or the guardian is lost: end the turn now. */
+  /** Whether the time of the last renewal is over: the processes are frozen, and another worker may run the turn. */
+  expired(): boolean
+  /** How long the processes were frozen so far. */
+  frozenMs(): number
+  /** Aborts when the guardian has killed the processes or is lost: end the turn now. */
   readonly lost: AbortSignal
 }
 
@@ -53,6 +58,7 @@ const startsWindowMs = 60_000
 
 interface WatchedTurn {
   untilMs: number
+  frozenMs: number
   pid?: number
   readonly lost: AbortController
   readonly released: AbortController
@@ -61,8 +67,8 @@ interface WatchedTurn {
 interface GuardianProcess {
   readonly child: ChildProcess
   readonly unanswered: Map<number, (confirmed: boolean) => void>
-  /** Whether the guardian confirmed the command. */
-  send(order: GuardCommand): Promise<boolean>
+  /** Whether the guardian confirmed the command within the time. */
+  send(order: GuardCommand, maxMs?: number): Promise<boolean>
 }
 
 export function openGuardian(options: GuardianOptions): Guardian {
@@ -93,7 +99,13 @@ export function openGuardian(options: GuardianOptions): Guardian {
     })
     const unanswered: GuardianProcess['unanswered'] = new Map()
     const lines = splitLines(65_536, (line) => {
-      const message = JSON.parse(line) as { readonly done?: number; readonly expired?: string }
+      const message = JSON.parse(line) as {
+        readonly done?: number
+        readonly frozen?: string
+        readonly expired?: string
+      }
+      if (message.frozen !== undefined)
+        log.warn({ token: message.frozen }, 'processes frozen until a beat confirms their turn')
       if (message.expired !== undefined) lose(message.expired, 'expired')
       if (message.done === undefined) return
       unanswered.get(message.done)?.(true)
@@ -104,7 +116,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     const born: GuardianProcess = {
       child,
       unanswered,
-      send(order) {
+      send(order, maxMs = answerMaxMs) {
         sequence += 1
         const seq = sequence
         child.stdin?.write(`${JSON.stringify({ ...order, seq })}\n`)
@@ -114,7 +126,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
             over.abort()
             resolve(confirmed)
           })
-          void clock.sleep(answerMaxMs, over.signal).then(() => {
+          void clock.sleep(maxMs, over.signal).then(() => {
             if (!unanswered.delete(seq)) return
             log.warn({ guardian_pid: child.pid }, 'guardian does not respond, replacing it')
             child.kill('SIGKILL')
@@ -167,12 +179,13 @@ export function openGuardian(options: GuardianOptions): Guardian {
     return current
   }
 
-  /** The worker also expires a watch itself, on its own clock, whether or not the guardian runs. */
-  async function expireLocally(token: string, one: WatchedTurn): Promise<void> {
-    while (!one.released.signal.aborted && !one.lost.signal.aborted) {
+  /** When a watch expires, checks that there is a guardian to freeze it. One that does not respond is replaced, and its successor does. */
+  async function checkExpiry(one: WatchedTurn): Promise<void> {
+    const { signal } = one.released
+    while (!signal.aborted && !one.lost.signal.aborted) {
       const leftMs = one.untilMs - clock.monotonicMs()
-      if (leftMs <= 0) lose(token, 'expired')
-      else await clock.sleep(leftMs, one.released.signal)
+      if (leftMs <= 0) await current?.send({ do: 'ping' }, Math.min(answerMaxMs, ttlMs / 3))
+      await clock.sleep(leftMs > 0 ? leftMs : ttlMs, signal)
     }
   }
 
@@ -183,6 +196,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     async watch(token, sinceMs) {
       const one: WatchedTurn = {
         untilMs: sinceMs + ttlMs,
+        frozenMs: 0,
         lost: new AbortController(),
         released: new AbortController(),
       }
@@ -200,15 +214,18 @@ export function openGuardian(options: GuardianOptions): Guardian {
         release()
         throw new Retryable('Cannot start a command: the guardian is not running', { code: 'guardian_lost' })
       }
-      void expireLocally(token, one)
+      void checkExpiry(one)
       return {
         lost: one.lost.signal,
+        expired: () => clock.monotonicMs() >= one.untilMs,
+        frozenMs: () => one.frozenMs + Math.max(0, clock.monotonicMs() - one.untilMs),
         root(pid) {
           one.pid = pid
           void current?.send({ do: 'root', token, pid })
         },
         renew(renewedMs) {
           if (one.lost.signal.aborted || renewedMs + ttlMs <= one.untilMs) return
+          one.frozenMs += Math.max(0, clock.monotonicMs() - one.untilMs)
           one.untilMs = renewedMs + ttlMs
           void current?.send({ do: 'renew', token, until: shared(one.untilMs) })
         },

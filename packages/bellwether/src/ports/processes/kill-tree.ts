@@ -68,7 +68,7 @@ function findMembers(
 }
 
 /** Whether the process or group exists. */
-function signalTo(pid: number, signal: NodeJS.Signals | 0): boolean {
+export function signalTo(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, signal)
     return true

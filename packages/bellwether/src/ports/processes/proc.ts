@@ -14,6 +14,8 @@ export interface Process {
   readonly start: string
   /** It has ended, and its parent has not yet collected the exit status. */
   readonly zombie: boolean
+  /** A signal has stopped it. */
+  readonly stopped: boolean
   readonly token: string | undefined
 }
 
@@ -34,6 +36,7 @@ export function readProcess(pid: number): Process | undefined {
     session: Number(fields[3]),
     start: fields[19] ?? '',
     zombie,
+    stopped: fields[0] === 'T',
     token: zombie ? undefined : tokenOf(pid),
   }
 }

@@ -39,6 +39,7 @@ describe('the process tree of a turn', () => {
     session,
     start: String(pid),
     zombie: false,
+    stopped: false,
     token: undefined,
     ...more,
   })
@@ -119,40 +120,76 @@ describe('the environment of a command', () => {
 
 describe('a guard', () => {
   function scene() {
-    const ended: string[] = []
-    const expired: string[] = []
+    const done: string[] = []
     let nowMs = 0
+    const named = (wanted: (token: string) => boolean) => ['a', 'b'].filter(wanted).join()
     const guard = openGuard({
       clock: handClock(),
       nowMs: () => nowMs,
-      onExpired: (token) => expired.push(token),
-      end: async ({ wanted }) => {
-        ended.push(...['a', 'b'].filter(wanted))
+      onFrozen: (token) => done.push(`${token} frozen`),
+      onExpired: (token) => done.push(`${token} expired`),
+      end: async ({ wanted, graceMs }) => {
+        done.push(`kill ${named(wanted)} after ${graceMs}`)
         return []
       },
+      freeze: async ({ wanted }) => {
+        done.push(`freeze ${named(wanted)}`)
+        return new Map([[named(wanted) === 'a' ? 1 : 2, '']])
+      },
+      thaw: (frozen) => done.push(`thaw ${[...frozen.keys()].join()}`),
     })
     for (const token of ['a', 'b']) guard.apply({ do: 'watch', token, until: 100, grace: 5 })
-    return { guard, ended, expired, at: (ms: number) => ((nowMs = ms), guard.check()) }
+    const at = async (ms: number) => {
+      nowMs = ms
+      guard.check()
+      await Promise.resolve()
+      await Promise.resolve()
+      return done.splice(0)
+    }
+    return { guard, done, at }
   }
 
-  it('kills an expired turn once, and a late renewal has no effect', async () => {
-    const { guard, ended, expired, at } = scene()
+  it('freezes a turn that is not renewed once, and continues it after a renewal that is not itself too old', async () => {
+    const { guard, done, at } = scene()
     guard.apply({ do: 'renew', token: 'b', until: 300 })
     guard.apply({ do: 'renew', token: 'b', until: 200 })
-    at(99)
-    expect(expired).toEqual([])
-    at(100)
-    guard.apply({ do: 'renew', token: 'a', until: 900 })
-    at(250)
-    expect([expired, ended]).toEqual([['a'], ['a']])
+    expect(await at(99)).toEqual([])
+    expect(await at(100)).toEqual(['freeze a', 'a frozen'])
+    expect(await at(150)).toEqual([])
+    guard.apply({ do: 'renew', token: 'a', until: 149 })
+    expect(done.splice(0)).toEqual([])
+    guard.apply({ do: 'renew', token: 'a', until: 250 })
+    expect(done.splice(0)).toEqual(['thaw 1'])
+    expect(await at(260)).toEqual(['freeze a', 'a frozen'])
+  })
+
+  it('freezes a turn again if its process was started after the freeze', async () => {
+    const { guard, at } = scene()
+    await at(100)
+    guard.apply({ do: 'root', token: 'a', pid: 9 })
+    expect(await at(101)).toEqual(['freeze a', 'a frozen'])
+  })
+
+  it('kills all turns when the worker ends: the frozen ones without a grace period, which could overlap a takeover', async () => {
+    const { guard, done, at } = scene()
+    guard.apply({ do: 'renew', token: 'b', until: 300 })
+    await at(100)
     await guard.killAll()
-    expect(ended).toEqual(['a', 'b'])
+    expect(done).toEqual(['kill a after 0', 'a expired', 'kill b after 5', 'b expired'])
+    guard.apply({ do: 'renew', token: 'a', until: 900 })
+    expect(done).toHaveLength(4)
+  })
+
+  it('kills a turn that was frozen for longer than any failover', async () => {
+    const { at } = scene()
+    await at(100)
+    expect(await at(3_600_101)).toEqual(['kill a after 0', 'a expired', 'kill b after 0', 'b expired'])
   })
 
   it('forgets a released turn', async () => {
-    const { guard, ended } = scene()
+    const { guard, done } = scene()
     guard.apply({ do: 'release', token: 'a' })
     await guard.killAll()
-    expect(ended).toEqual(['b'])
+    expect(done).toEqual(['kill b after 5', 'b expired'])
   })
 })

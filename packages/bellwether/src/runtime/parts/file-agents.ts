@@ -51,6 +51,7 @@ export interface FileAgentsOptions {
 export interface FileAgents {
   readonly agent: Roster['agent']
   readonly onBeat: NonNullable<WorkerOptions['onBeat']>
+  readonly guarded: NonNullable<WorkerOptions['guarded']>
   close(): Promise<void>
 }
 
@@ -71,7 +72,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   if (settings.worker.beat_seconds * 1_000 > ttlMs / 2)
     log.warn(
       { beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs },
-      'worker.beat_seconds is too long: one late beat ends commands',
+      'worker.beat_seconds is too long: one late beat freezes commands',
     )
   const guardian = openGuardian({ clock, log, ttlMs, graceMs })
   const installation = installationId(settings.database.url ?? '')
@@ -142,6 +143,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   return {
     agent: (turn) => roster.agent(turn),
     onBeat: (turn, askedMs) => commands.renew(turn, askedMs),
+    guarded: (turn) => commands.guards(turn),
     async close() {
       await tools.close()
       commands.close()
@@ -150,8 +152,8 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
 }
 
 /**
- * The guardian must end a turn's processes before another worker or the PMO may take over the turn. Of that time, a beat renews
- * 60 %, SIGTERM may take up to 15 %, and the rest is for SIGKILL and slow machines.
+ * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. Of that time, a beat renews
+ * 60 %; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
  */
 function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
   const silenceMs = Math.min(worker.inbox_processing_timeout_seconds, pmo.active_reap_seconds) * 1_000

@@ -32,14 +32,13 @@ interface Failure {
   readonly sentence: string
 }
 
-const stops: Readonly<Record<Exclude<StopReason, 'canceled'>, Failure>> = {
+const stops: Readonly<Record<Exclude<StopReason, 'canceled' | 'expired'>, Failure>> = {
   wall_time: {
     status: 'timeout',
     error: 'budget_wall_time',
     sentence: 'was stopped because it exceeded its time budget',
   },
   tokens: { error: 'budget_tokens', sentence: 'was stopped because it exceeded its token budget' },
-  expired: { error: 'guardian_expired', sentence: 'was stopped because its worker did not renew the guardian in time' },
   guardian_lost: {
     error: 'guardian_lost',
     sentence: 'was stopped because its guardian died and could not be replaced',
@@ -47,7 +46,7 @@ const stops: Readonly<Record<Exclude<StopReason, 'canceled'>, Failure>> = {
 }
 
 function failureOf({ stopped, exit, output }: CommandRun): Failure | undefined {
-  if (stopped !== undefined && stopped !== 'canceled') return stops[stopped]
+  if (stopped !== undefined && stopped !== 'canceled' && stopped !== 'expired') return stops[stopped]
   if (exit.how === 'not_started') {
     return exit.code === 'ENOENT'
       ? { error: 'command_not_found', sentence: 'could not be started: the program was not found' }

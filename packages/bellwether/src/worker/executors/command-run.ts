@@ -50,6 +50,8 @@ const jsonMaxBytes = 1_048_576
 const stderrMaxBytes = 16_384
 // How long to wait for the output pipes to close after the last process has ended.
 const drainMs = 2_000
+// While the command is frozen, the rest of its time stays the same: this keeps the check cheap.
+const wallCheckMs = 50
 // Node fires a longer timer at once; the turn's deadline ends a run that takes this long.
 const timerMaxMs = 2_147_483_647
 
@@ -94,8 +96,16 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
     onAbort(signal, () => stop('canceled')),
     onAbort(watch.lost, () => stop(watch.lost.reason === 'guardian_lost' ? 'guardian_lost' : 'expired')),
   ]
-  if (maxWallMs !== undefined)
-    void clock.sleep(Math.min(maxWallMs, timerMaxMs), over.signal).then(() => stop('wall_time'))
+  if (maxWallMs !== undefined) void limitWallTime(maxWallMs)
+
+  /** A frozen command does not work: that time does not count. */
+  async function limitWallTime(maxMs: number): Promise<void> {
+    for (let leftMs = maxMs; leftMs > 0 && !over.signal.aborted;) {
+      await clock.sleep(Math.min(Math.max(leftMs, wallCheckMs), timerMaxMs), over.signal)
+      leftMs = maxMs + watch.frozenMs() - (clock.monotonicMs() - startedMs)
+    }
+    stop('wall_time')
+  }
 
   const ended = await Promise.race([run.exit, stopRequested])
   over.abort()
@@ -103,7 +113,8 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
   // Also after a normal exit: processes left behind could change files after the delivery.
   const survivors = await killTree({
     clock,
-    graceMs,
+    // Another worker may run an expired turn: its frozen processes get no time to act on SIGTERM.
+    graceMs: watch.expired() ? 0 : graceMs,
     wanted: (other) => other === token,
     ...defined({ root: run.pid }),
   })

@@ -50,6 +50,8 @@ export interface CommandExecutor {
   agent(spec: CommandSpec): AgentFunction
   /** Renews the guardian's switch: a beat that was sent at `askedMs` confirmed the fence. */
   renew(turn: Fence, askedMs: number): void
+  /** Whether the guardian watches this turn: then its processes stop by themselves while no beat confirms the fence. */
+  guards(turn: Fence): boolean
   /** Kills processes that dead workers left on this machine. */
   sweep(): Promise<number>
   close(): void
@@ -60,6 +62,8 @@ const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
 export function openCommandExecutor(options: CommandExecutorOptions): CommandExecutor {
   const { clock, log, guardian, installation, self, graceMs } = options
   const watches = new Map<string, Watch>()
+  /** The turns from their watch until their result is stored. */
+  const guarded = new Set<string>()
 
   async function run(context: TurnContext, spec: CommandSpec): Promise<Delivered> {
     const { turn } = context
@@ -91,6 +95,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const name = command[0] ?? ''
     const watch = await watchTurn(context, name, token)
     watches.set(keyOf(turn), watch)
+    guarded.add(keyOf(turn))
     let ended: CommandRun | undefined
     try {
       // Processes of an older attempt of this agent must not work on the same files any more.
@@ -125,7 +130,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
           'processes not killed, left to the guardian',
         )
     }
-    if (ended.stopped === 'canceled') throw new FenceLost(turn.agentTurnId)
+    // The turn is not failed: its next worker runs it again, or ends it, as `on_takeover` says.
+    if (ended.stopped === 'canceled' || ended.stopped === 'expired') throw new FenceLost(turn.agentTurnId)
     return stored(context, ended, reportOf(ended, command, wanted))
   }
 
@@ -163,9 +169,12 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
           status: 'failed',
           error: error.code,
         }
+      } finally {
+        guarded.delete(keyOf(context.turn))
       }
     },
     renew: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
+    guards: (turn) => guarded.has(keyOf(turn)),
     sweep: () => sweepOrphans({ clock, graceMs, installation }, self),
     close: () => guardian.close(),
   }
