@@ -1,6 +1,6 @@
 /**
- * The arrows of this package, which the cruiser of the others cannot read for their JSX: only declared packages, of ours the protocol
- * alone, nothing outside src, no circles; and nothing that would make markup of text.
+ * The import rules of this package, because the cruiser of the other packages cannot parse JSX: declared packages only, of ours only
+ * types of the protocol, nothing outside src, no cycles; and no code that turns text into markup.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -27,7 +27,7 @@ function target(from: string, name: string): string | undefined {
 }
 
 describe('imports of the dashboard', () => {
-  it('are of declared packages, or of files in src', () => {
+  it('name declared packages or files in src', () => {
     const wrong = [...texts].flatMap(([path, text]) =>
       importsOf(text)
         .filter((name) => (name.startsWith('.') ? target(path, name) === undefined : !allowed(name)))
@@ -37,28 +37,28 @@ describe('imports of the dashboard', () => {
     expect(wrong).toEqual([])
   })
 
-  it('take types from the protocol, never its code, which would bring its checker to the browser', () => {
+  it('take only types from the protocol, because its code would bring zod to the browser', () => {
     const wrong = [...texts]
-      .filter(([, text]) => /^import (?!type\b)[^\n]*'@bellwether\/protocol'/m.test(text))
+      .filter(([, text]) => /^import (?!type\b)[^']*'@bellwether\/protocol(?:\/http)?'/m.test(text))
       .map(([path]) => path)
     expect(wrong).toEqual([])
   })
 
-  it('make no circle', () => {
+  it('form no cycle', () => {
     const done = new Set<string>()
-    const circles: string[] = []
+    const cycles: string[] = []
     const walk = (path: string, above: readonly string[]): void => {
-      if (above.includes(path)) circles.push([...above.slice(above.indexOf(path)), path].join(' → '))
+      if (above.includes(path)) cycles.push([...above.slice(above.indexOf(path)), path].join(' → '))
       if (done.has(path) || above.includes(path)) return
       for (const name of importsOf(texts.get(path) ?? '').filter((one) => one.startsWith('.')))
         walk(target(path, name)!, [...above, path])
       done.add(path)
     }
     for (const path of texts.keys()) walk(path, [])
-    expect(circles).toEqual([])
+    expect(cycles).toEqual([])
   })
 
-  it('and code never makes markup of text', () => {
+  it('and no code turns text into markup', () => {
     const wrong = [...texts].filter(([, text]) =>
       /dangerouslySetInnerHTML|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function/.test(text),
     )

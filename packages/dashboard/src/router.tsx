@@ -7,8 +7,9 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router'
-import { listProjects } from './api/queries.js'
+import { listProjects, type TurnFilter } from './api/queries.js'
 import type { Me } from './api/types.js'
+import { turnFilters } from './model/status.js'
 import { FleetPage } from './pages/fleet.js'
 import { NotFound, PageFailed } from './pages/not-found.js'
 import { Shell } from './parts/shell.js'
@@ -76,8 +77,10 @@ const board = createRoute({
 const turns = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns',
-  validateSearch: (search): { status?: string | undefined; agent?: string | undefined } =>
-    some({ status: text(search['status']), agent: text(search['agent']) }),
+  validateSearch: (search): TurnFilter => ({
+    status: turnFilters.find((status) => status === search['status']),
+    ...some({ agent: text(search['agent']) }),
+  }),
   component: lazyRouteComponent(() => import('./pages/turns.js'), 'TurnsPage'),
 })
 
@@ -118,7 +121,8 @@ const pages = projectRoute.addChildren([fleet, board, turns, turn, needsYou, wor
 
 export const router = createRouter({
   routeTree: root.addChildren([start, login, pages]),
-  context: { me: { role: 'reader' } },
+  // The application passes the real one before it shows a page.
+  context: { me: undefined! },
   defaultNotFoundComponent: NotFound,
   defaultErrorComponent: PageFailed,
   // Search parameters are plain text; they are never parsed as JSON.

@@ -114,7 +114,7 @@ describe('unknown URLs', () => {
       await page.getByRole('link', { name: 'To the fleet' }).click()
       await page.getByText('planner-03').first().waitFor()
       await page.goto(`${fixture.url}/p/demo/turns/no-such-turn`)
-      await page.getByText('there is no /projects/demo/turns/no-such-turn').waitFor()
+      await page.getByText('/projects/demo/turns/no-such-turn does not exist').waitFor()
       expect(errors(/status of 404/)).toEqual([])
     })
   })

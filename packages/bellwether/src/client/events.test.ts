@@ -21,7 +21,7 @@ async function all(body: ReadableStream<Uint8Array> | null, clock: Clock = syste
 describe('a stream of events', () => {
   it('is read whole however it is cut, with pings and line ends of any kind between', async () => {
     const text =
-      ': hello\n\nid: 1\nevent: task\ndata: {"a":"ü"}\n\n: still here\nid: 2\n\nid: 3\r\ndata: {"b":\r\ndata: 2}\r\n\r\n'
+      ': hello\n\nid: 1\nevent: task\ndata: {"a":"ü"}\n\n: ping 2\nid: 2\n\nid: 3\r\ndata: {"b":\r\ndata: 2}\r\n\r\n'
     const bytes = new TextEncoder().encode(text)
     const wanted = [
       { id: '1', event: 'task', data: { a: 'ü' } },

@@ -95,7 +95,9 @@ async function follow(stream: Stream, response: ServerResponse, stopping: AbortS
     quiet.abort()
     if (clock.monotonicMs() - pingedMs < pingMs) continue
     pingedMs = clock.monotonicMs()
-    await write(`: still here\n${stream.position === undefined ? '' : `id: ${stream.position}\n`}\n`)
+    // Browsers resume from the id of a ping; parsers that report only events with data read it from the comment.
+    const { position } = stream
+    await write(position === undefined ? ': ping\n\n' : `: ping ${position}\nid: ${position}\n\n`)
   }
   reader.release()
   response.end()

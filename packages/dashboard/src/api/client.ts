@@ -1,11 +1,13 @@
 /**
- * The only module that calls the server. Every request has a timeout and our headers; every failure is a `Problem`
- * with a code, also if the server is unreachable. It tracks the server's clock, because deadlines are in server time.
+ * The only module that calls the server. A call names its route; the contract types its request and its answer. Every
+ * request has a timeout and our headers; every failure is a `Problem` with a code, also if the server is unreachable. It
+ * tracks the server's clock, because deadlines are in server time.
  */
+import type { AnswerOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
 import { clock } from '../ports/clock.js'
 import { session } from './session.js'
 
-export const base = '/api/v1'
+const base = '/api/v1'
 // Longer than any response takes; the dashboard makes no long polls.
 const timeoutMs = 20_000
 // A Date header has whole seconds: a smaller difference is noise.
@@ -28,14 +30,11 @@ export class Problem extends Error {
   }
 }
 
-export interface Ask {
-  readonly method?: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE'
-  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
-  readonly body?: unknown
+type Options<Key extends RouteKey> = RequestFor<Key> & {
   readonly headers?: Readonly<Record<string, string>>
-  readonly signal?: AbortSignal
-  /** A list that the response must contain, so that a proxy's response is not mistaken for an empty list. */
-  readonly list?: string
+  readonly signal?: AbortSignal | undefined
+  /** A field that the answer must have, so that a proxy's answer is not mistaken for an empty list. */
+  readonly expects?: AnswerOf<Key> extends infer Answer ? (Answer extends unknown ? keyof Answer : never) : never
 }
 
 export function headersFor(key = session.key()): Record<string, string> {
@@ -43,12 +42,14 @@ export function headersFor(key = session.key()): Record<string, string> {
   return { 'x-requested-with': 'bellwether', ...(key === undefined ? {} : { 'x-api-key': key }) }
 }
 
-export function urlOf(path: string, query: Ask['query'] = {}): string {
-  const present = Object.entries(query).filter(
-    (pair): pair is [string, string | number | boolean] => pair[1] !== undefined,
-  )
-  const text = present.map(([name, value]) => `${encodeURIComponent(name)}=${encodePath(String(value))}`).join('&')
-  return `${base}${path}${text === '' ? '' : `?${text}`}`
+/** The URL of a route; undefined values of the query are left out. */
+export function urlOf<Key extends RouteKey>(route: Key, params?: ParamsFor<Key>, query?: QueryFor<Key>): string {
+  const values = (params ?? {}) as Readonly<Record<string, string>>
+  const path = route.slice(route.indexOf('/')).replace(/:(\w+)/g, (_, name: string) => encodePath(values[name] ?? ''))
+  const text = Object.entries(query ?? {})
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${encodeURIComponent(name)}=${encodePath(String(value))}`)
+  return `${base}${path}${text.length === 0 ? '' : `?${text.join('&')}`}`
 }
 
 /** File names may contain bytes that are not UTF-8, represented as lone surrogates; these are sent as bytes. */
@@ -62,14 +63,14 @@ export function encodePath(text: string): string {
   return out
 }
 
-export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
-  const { method = 'GET', query, body, headers = {}, signal } = options
+export async function ask<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<AnswerOf<Key>> {
+  const { params, query, body, headers = {}, signal } = options
   const limit = clock.deadline(timeoutMs)
   let response: Response
   let text: string
   try {
-    response = await fetch(urlOf(path, query), {
-      method,
+    response = await fetch(urlOf(route, params, query), {
+      method: route.slice(0, route.indexOf(' ')),
       credentials: 'same-origin',
       headers: {
         accept: 'application/json',
@@ -86,14 +87,13 @@ export async function ask<T>(path: string, options: Ask = {}): Promise<T> {
     throw unreachable(limit.aborted)
   }
   noteTime(response)
-  if (response.ok) return shaped(read(text), options.list) as T
-  const problem = problemOf(response.status, text)
+  if (response.ok) return shaped(read(text), options.expects) as AnswerOf<Key>
   if (response.status === 401) session.refuse()
-  throw problem
+  throw problemOf(response.status, text)
 }
 
 /** Returns `instead` if the server has no such route or the key may not use it. */
-export async function ifOffered<T>(answer: Promise<T>, instead: T): Promise<T> {
+export async function ifOffered<T, Instead>(answer: Promise<T>, instead: Instead): Promise<T | Instead> {
   try {
     return await answer
   } catch (error) {
@@ -115,18 +115,15 @@ function read(text: string): unknown {
   }
 }
 
-function shaped(answer: unknown, list: string | undefined): unknown {
-  if (list === undefined) return answer
-  const value = typeof answer === 'object' && answer !== null ? (answer as Record<string, unknown>)[list] : undefined
-  if (Array.isArray(value)) return answer
+function shaped(answer: unknown, field: PropertyKey | undefined): unknown {
+  if (field === undefined || (typeof answer === 'object' && answer !== null && field in answer)) return answer
   throw new Problem(
     502,
     'unreadable',
-    `The response has no "${list}".`,
+    `The response has no "${String(field)}".`,
     'The server may have another version; reload the page. Or a proxy answered instead of it.',
   )
 }
-
 function unreachable(isLate: boolean): Problem {
   return isLate
     ? new Problem(0, 'timeout', `The server did not answer within ${timeoutMs / 1_000} s.`, 'Try again.')

@@ -1,30 +1,24 @@
 /**
- * The queries of the pages: cache key, URL and refetch interval of each, once. Lists are bounded by what a page can
+ * The queries of the pages: cache key, route and refetch interval of each, once. Lists are bounded by what a page can
  * show. A route that the server does not offer (404) is an answer, not an error.
  */
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from '@tanstack/react-query'
+import type { QueryFor } from '@bellwether/protocol/http'
+import type { TurnStatus } from '@bellwether/protocol'
 import { recent } from '../live/recent.js'
 import { patchAgents } from '../live/patch.js'
 import { ask, ifOffered, serverNowMs } from './client.js'
-import type { Choice, Components, Task, TaskDetail, Tasks } from './board-types.js'
-import type { Agent, Agents, Card, Intervention, Me, Question, Turn, TurnDetail, Worker } from './types.js'
-
-const encode = encodeURIComponent
-const inProject = (project: string, rest: string) => `/projects/${encode(project)}${rest}`
+import type { Agent, Agents, Choice, Health, Task } from './types.js'
 
 export const meQuery = queryOptions({
   queryKey: ['me'],
-  queryFn: ({ signal }) => ask<Me>('/me', { signal }),
+  queryFn: ({ signal }) => ask('GET /me', { signal }),
   staleTime: Infinity,
 })
 
 export async function listProjects(signal?: AbortSignal): Promise<readonly string[]> {
-  const none = { projects: [] }
-  const response = ask<{ projects: readonly { project_id: string }[] }>('/projects', {
-    list: 'projects',
-    ...(signal === undefined ? {} : { signal }),
-  })
-  return (await ifOffered(response, none)).projects.map((one) => one.project_id)
+  const answer = ask('GET /projects', { signal, expects: 'projects' })
+  return (await ifOffered(answer, { projects: [] })).projects.map((one) => one.project_id)
 }
 
 export const projectsQuery = queryOptions({
@@ -45,11 +39,12 @@ export const agentsQuery = (project: string) =>
       const agents: Agent[] = []
       let cursor: string | null = ''
       for (let page = 0; page < pagesMax && cursor !== null; page += 1) {
-        const query = { limit: pageSize, ...(cursor === '' ? {} : { cursor }) }
-        const chunk: { agents: Agent[]; cursor: string | null } = await ask(inProject(project, '/agents'), {
+        const query: QueryFor<'GET /projects/:project/agents'> = { limit: pageSize, cursor: cursor || undefined }
+        const chunk = await ask('GET /projects/:project/agents', {
+          params: { project },
           query,
           signal,
-          list: 'agents',
+          expects: 'agents',
         })
         agents.push(...chunk.agents)
         cursor = chunk.cursor
@@ -67,31 +62,32 @@ export const workersQuery = (project: string) =>
   queryOptions({
     queryKey: ['workers', project],
     queryFn: ({ signal }) =>
-      ifOffered<{ workers: readonly Worker[] | undefined }>(
-        ask(inProject(project, '/workers'), { signal, list: 'workers' }),
-        {
-          workers: undefined,
-        },
-      ),
+      ifOffered(ask('GET /projects/:project/workers', { params: { project }, signal, expects: 'workers' }), {
+        workers: undefined,
+      }),
     refetchInterval: 10_000,
   })
 
+/** A list that is read page by page while the person scrolls. */
+const nextPage = <Cursor>(page: { readonly cursor: Cursor | null }) => page.cursor ?? undefined
+
 export interface TurnFilter {
-  readonly status?: string | undefined
+  readonly status?: TurnStatus | undefined
   readonly agent?: string | undefined
 }
 
 export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
   infiniteQueryOptions({
     queryKey: ['turns', project, status ?? '', agent ?? ''],
-    queryFn: ({ pageParam, signal }) =>
-      ask<{ turns: readonly Turn[]; cursor: string | null }>(inProject(project, '/turns'), {
-        query: { status, agent, cursor: pageParam, limit: 100 },
+    queryFn: ({ pageParam: cursor, signal }) =>
+      ask('GET /projects/:project/turns', {
+        params: { project },
+        query: { status, agent, cursor, limit: 100 },
         signal,
-        list: 'turns',
+        expects: 'turns',
       }),
     initialPageParam: undefined as string | undefined,
-    getNextPageParam: (page) => page.cursor ?? undefined,
+    getNextPageParam: nextPage,
     placeholderData: keepPreviousData,
     refetchInterval: 15_000,
   })
@@ -99,14 +95,15 @@ export const turnsQuery = (project: string, { status, agent }: TurnFilter) =>
 export const turnQuery = (project: string, turn: string) =>
   queryOptions({
     queryKey: ['turn', project, turn],
-    queryFn: ({ signal }) => ask<TurnDetail>(inProject(project, `/turns/${encode(turn)}`), { signal, list: 'steps' }),
+    queryFn: ({ signal }) =>
+      ask('GET /projects/:project/turns/:turn', { params: { project, turn }, signal, expects: 'steps' }),
     refetchInterval: (query) => (query.state.data !== undefined && query.state.data.ended_at !== null ? false : 5_000),
   })
 
 export const cardQuery = (project: string, card: string) =>
   queryOptions({
     queryKey: ['card', project, card],
-    queryFn: ({ signal }) => ask<Card>(inProject(project, `/cards/${encode(card)}`), { signal }),
+    queryFn: ({ signal }) => ask('GET /projects/:project/cards/:card', { params: { project, card }, signal }),
     // Cards never change.
     staleTime: Infinity,
   })
@@ -115,8 +112,13 @@ export const questionsQuery = (project: string) =>
   queryOptions({
     queryKey: ['questions', project],
     queryFn: ({ signal }) =>
-      ifOffered<{ questions: readonly Question[] }>(
-        ask(inProject(project, '/questions'), { query: { limit: 500 }, signal, list: 'questions' }),
+      ifOffered(
+        ask('GET /projects/:project/questions', {
+          params: { project },
+          query: { limit: 500 },
+          signal,
+          expects: 'questions',
+        }),
         { questions: [] },
       ),
     refetchInterval: 10_000,
@@ -125,14 +127,14 @@ export const questionsQuery = (project: string) =>
 export const interventionsQuery = (project: string, kind: string | undefined) =>
   infiniteQueryOptions({
     queryKey: ['interventions', project, kind ?? ''],
-    queryFn: ({ pageParam, signal }) =>
-      ask<{ interventions: readonly Intervention[]; cursor: number | null }>('/watchdog/interventions', {
-        query: { project, kind, cursor: pageParam, limit: 100 },
+    queryFn: ({ pageParam: cursor, signal }) =>
+      ask('GET /watchdog/interventions', {
+        query: { project, kind, cursor, limit: 100 },
         signal,
-        list: 'interventions',
+        expects: 'interventions',
       }),
     initialPageParam: undefined as number | undefined,
-    getNextPageParam: (page) => page.cursor ?? undefined,
+    getNextPageParam: nextPage,
     placeholderData: keepPreviousData,
     refetchInterval: 10_000,
   })
@@ -154,42 +156,38 @@ const doneMax = 50
 export const boardQuery = queryOptions({
   queryKey: ['board'],
   queryFn: async ({ signal }): Promise<Board> => {
-    const none: Tasks | null = null
+    const read = (query: QueryFor<'GET /board/tasks'>) =>
+      ifOffered(ask('GET /board/tasks', { query, signal, expects: 'tasks' }), null)
     const [open, done] = await Promise.all([
-      ifOffered<Tasks | null>(
-        ask('/board/tasks', { query: { done: false, limit: openMax }, signal, list: 'tasks' }),
-        none,
-      ),
-      ifOffered<Tasks | null>(
-        ask('/board/tasks', { query: { status: 'done', limit: doneMax }, signal, list: 'tasks' }),
-        none,
-      ),
+      read({ done: false, limit: openMax }),
+      read({ status: 'done', limit: doneMax }),
     ])
     return {
       tasks: [...(open?.tasks ?? []), ...(done?.tasks ?? [])],
       open: open?.total ?? 0,
       done: done?.total ?? 0,
       choice: open?.choice ?? null,
-      isPaused: open?.paused !== undefined && open.paused !== null && open.paused !== false,
+      isPaused: (open?.paused ?? null) !== null,
       isOffered: open !== null,
     }
   },
   refetchInterval: 10_000,
 })
 
-export const taskQuery = (id: string) =>
+export const taskQuery = (task: string) =>
   queryOptions({
-    queryKey: ['task', id],
-    queryFn: ({ signal }) => ask<TaskDetail>(`/board/tasks/${encode(id)}`, { signal, list: 'runs' }),
+    queryKey: ['task', task],
+    queryFn: ({ signal }) => ask('GET /board/tasks/:task', { params: { task }, signal, expects: 'runs' }),
     refetchInterval: 10_000,
   })
 
+const noComponents: Health = {
+  summary: { status: 'ok', units: 0, restarts: 0, changes: 0, troubled: {} },
+  components: [],
+}
+
 export const healthQuery = queryOptions({
   queryKey: ['health'],
-  queryFn: ({ signal }) =>
-    ifOffered<Components>(ask('/health/components', { signal, list: 'components' }), {
-      summary: { status: 'ok', units: 0, restarts: 0, changes: 0 },
-      components: [],
-    }),
+  queryFn: ({ signal }) => ifOffered(ask('GET /health/components', { signal, expects: 'components' }), noComponents),
   refetchInterval: 5_000,
 })

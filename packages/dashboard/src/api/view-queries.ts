@@ -1,29 +1,27 @@
 /** The queries of the workspace page. A folder is read when it is opened. */
 import { keepPreviousData, queryOptions } from '@tanstack/react-query'
 import { ask, ifOffered } from './client.js'
-import type { BlindSpots, FileNode, Folder, Found, SensorSession, ViewLine, ViewStats } from './board-types.js'
-
-const ofView = (view: string, rest: string) => `/views/${encodeURIComponent(view)}${rest}`
+import type { Entry, ViewStats } from './types.js'
 
 export const viewsQuery = queryOptions({
   queryKey: ['views'],
-  queryFn: ({ signal }) =>
-    ifOffered<{ views: readonly ViewLine[] }>(ask('/views', { signal, list: 'views' }), { views: [] }),
+  queryFn: ({ signal }) => ifOffered(ask('GET /views', { signal, expects: 'views' }), { views: [] }),
   refetchInterval: 15_000,
 })
 
 export const statsQuery = (view: string) =>
   queryOptions({
     queryKey: ['view', view, 'stats'],
-    queryFn: ({ signal }) => ask<ViewStats>(ofView(view, '/stats'), { signal }),
+    // Without a path the answer is about the whole view.
+    queryFn: async ({ signal }) =>
+      (await ask('GET /views/:view/stats', { params: { view }, signal, expects: 'sources' })) as ViewStats,
     refetchInterval: 5_000,
   })
 
 export const sessionsQuery = (view: string) =>
   queryOptions({
     queryKey: ['view', view, 'sessions'],
-    queryFn: ({ signal }) =>
-      ask<{ sessions: readonly SensorSession[] }>(ofView(view, '/sessions'), { signal, list: 'sessions' }),
+    queryFn: ({ signal }) => ask('GET /views/:view/sessions', { params: { view }, signal, expects: 'sessions' }),
     refetchInterval: 5_000,
   })
 
@@ -31,24 +29,19 @@ export const blindSpotsQuery = (view: string, source: string | undefined) =>
   queryOptions({
     queryKey: ['view', view, 'blind-spots', source ?? ''],
     queryFn: ({ signal }) =>
-      ask<BlindSpots>(ofView(view, '/blind-spots'), { query: { source }, signal, list: 'deletions' }),
+      ask('GET /views/:view/blind-spots', { params: { view }, query: { source }, signal, expects: 'deletions' }),
     refetchInterval: 15_000,
   })
-
-interface TreeAnswer extends FileNode {
-  /** If a view has several sources. */
-  readonly members?: Readonly<Record<string, FileNode | null>>
-}
 
 export const folderQuery = (view: string, source: string | undefined, path: string) =>
   queryOptions({
     queryKey: ['view', view, 'folder', source ?? '', path],
-    queryFn: async ({ signal }): Promise<Folder> => {
+    queryFn: async ({ signal }): Promise<readonly Entry[]> => {
       const query = { path, recursive: false, source }
-      const response = await ask<TreeAnswer>(ofView(view, '/tree'), { query, signal })
-      const node =
-        response.members === undefined ? response : Object.values(response.members).find((member) => member !== null)
-      return { path, children: node?.children ?? [] }
+      const answer = await ask('GET /views/:view/tree', { params: { view }, query, signal, expects: 'job_id' })
+      // Several sources answer with one tree each.
+      const node = 'members' in answer ? Object.values(answer.members).find((member) => member !== null) : answer
+      return node !== undefined && 'children' in node ? (node.children ?? []) : []
     },
     staleTime: 30_000,
   })
@@ -60,10 +53,11 @@ export const searchQuery = (view: string, source: string | undefined, words: str
   queryOptions({
     queryKey: ['view', view, 'search', source ?? '', words],
     queryFn: ({ signal }) =>
-      ask<Found>(ofView(view, '/search'), {
+      ask('GET /views/:view/search', {
+        params: { view },
         query: { pattern: patternOf(words), limit: foundMax, source },
         signal,
-        list: 'results',
+        expects: 'results',
       }),
     placeholderData: keepPreviousData,
   })

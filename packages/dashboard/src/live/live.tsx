@@ -5,6 +5,7 @@
  */
 import { useQueryClient, type QueryClient } from '@tanstack/react-query'
 import { createContext, use, useEffect, useMemo, useState, type ReactNode } from 'react'
+import { urlOf } from '../api/client.js'
 import type { LiveEvent } from '../api/types.js'
 import { clock } from '../ports/clock.js'
 import { applyEvents } from './apply.js'
@@ -69,7 +70,7 @@ function follow(
   })
   let wasLost = false
   const stream = openStream({
-    path: `/projects/${encodeURIComponent(project)}/events`,
+    url: urlOf('GET /projects/:project/events', { project }),
     onActivity: () => signs.touch('sign', () => setSeen(clock.nowMs())),
     onState(state) {
       setState(state)
@@ -94,15 +95,15 @@ function follow(
 }
 
 /** Follows another stream while a page is shown and refetches the query when a message arrives. */
-export function useStream(path: string | undefined, key: readonly unknown[]): void {
+export function useStream(url: string | undefined, key: readonly unknown[]): void {
   const client = useQueryClient()
   const name = JSON.stringify(key)
   useEffect(() => {
-    if (path === undefined) return
+    if (url === undefined) return
     const again = throttle(askAgainMs, clock)
     const queryKey = JSON.parse(name) as unknown[]
     const stream = openStream({
-      path,
+      url,
       onActivity: () => {},
       onState: () => {},
       onMessages(messages) {
@@ -116,7 +117,7 @@ export function useStream(path: string | undefined, key: readonly unknown[]): vo
       stream.stop()
       again.stop()
     }
-  }, [client, path, name])
+  }, [client, url, name])
 }
 
 function sleepWhileHidden(stream: Stream): () => void {
@@ -133,16 +134,17 @@ function sleepWhileHidden(stream: Stream): () => void {
   }
 }
 
-const kinds = new Set(['task', 'state', 'step'])
+const kinds = ['task', 'state', 'step'] as const
 
 function eventsIn({ event, data }: Message): LiveEvent[] {
-  if (!kinds.has(event)) return []
+  const kind = kinds.find((one) => one === event)
+  if (kind === undefined) return []
   try {
     const parsed = JSON.parse(data) as Partial<LiveEvent> | null
     if (typeof parsed?.payload !== 'object' || parsed.payload === null) return []
     return [
       {
-        kind: event,
+        kind,
         agent_turn_id: parsed.agent_turn_id ?? null,
         payload: parsed.payload,
         created_at: parsed.created_at ?? '',

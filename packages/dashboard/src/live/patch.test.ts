@@ -1,30 +1,11 @@
 /** What events do to rows that are shown. */
 import { describe, expect, it } from 'vitest'
+import { agentOf, headOf, turnOf } from '../../test/support/samples.js'
 import type { Agent, Agents, LiveEvent, Turn } from '../api/types.js'
 import { patchAgents, patchTurns } from './patch.js'
 
-const head = {
-  status: 'running',
-  active_agent_turn_id: 't1',
-  turn_epoch: 5,
-  activity: 'thinking' as const,
-  current_tool: null,
-  waiting_tool_count: 0,
-  resume_deadline: null,
-  turn_deadline: '2030-01-01T00:00:00Z',
-  leased_at: '2029-01-01T00:00:00Z',
-  updated_at: '2029-01-01T00:00:00Z',
-}
-const agent = (id: string, state: Agent['state'] = head): Agent => ({
-  agent_id: id,
-  profile_id: null,
-  worker_target: 'default',
-  status: 'active',
-  metadata: {},
-  state,
-  queued: 0,
-  last_turn: null,
-})
+const head = headOf({ turn_deadline: '2030-01-01T00:00:00Z' })
+const agent = (agent_id: string, state = head) => agentOf({ agent_id, state })
 const roster = (...agents: Agent[]): Agents => ({ agents, cut: false, readAtMs: 0 })
 const state = (status: string, epoch: number, turn = 't1', metadata: object = {}): LiveEvent => ({
   kind: 'state',
@@ -71,18 +52,7 @@ describe('agents', () => {
 })
 
 describe('turns', () => {
-  const turn: Turn = {
-    agent_turn_id: 't1',
-    agent_id: 'a',
-    status: 'running',
-    turn_epoch: 5,
-    created_at: '2029-01-01T00:00:00Z',
-    started_at: null,
-    ended_at: null,
-    outcome: null,
-    deliverable_card_id: null,
-    error: null,
-  }
+  const turn = turnOf()
   const pages = (...turns: Turn[]) => ({ pages: [{ turns, cursor: null }], pageParams: [undefined] })
 
   it('a turn ends once: events after its task event change nothing', () => {

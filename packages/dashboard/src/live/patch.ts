@@ -68,6 +68,7 @@ function headFrom(head: Head | null, event: LiveEvent, { status, epoch, metadata
     turn_deadline: isOver || !isSame ? null : (head?.turn_deadline ?? null),
     leased_at: isOver ? null : (head?.leased_at ?? null),
     updated_at: event.created_at,
+    output_box_id: head?.output_box_id ?? null,
   }
 }
 

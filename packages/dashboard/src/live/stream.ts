@@ -3,11 +3,11 @@
  * counts as a lost connection; pauses between attempts grow to a bound with jitter, so that a thousand tabs do not
  * reconnect at once; after a rejection (401, 403, 404) it retries slowly, because keys and servers change.
  */
-import { headersFor, Problem, problemOf, urlOf } from '../api/client.js'
+import { headersFor, Problem, problemOf } from '../api/client.js'
 import { session } from '../api/session.js'
 import { clock } from '../ports/clock.js'
 import { random } from '../ports/random.js'
-import { makeParser, type Message } from './sse.js'
+import type { Message } from './sse.js'
 
 export type LinkState =
   | { readonly is: 'connecting' }
@@ -16,7 +16,7 @@ export type LinkState =
   | { readonly is: 'asleep' }
 
 export interface StreamOptions {
-  readonly path: string
+  readonly url: string
   readonly onMessages: (messages: readonly Message[]) => void
   readonly onState: (state: LinkState) => void
   /** A message or ping arrived. */
@@ -41,7 +41,7 @@ export function pauseMs(failures: number, fraction: number): number {
   return Math.round(full * (0.6 + 0.4 * fraction))
 }
 
-export function openStream({ path, onMessages, onState, onActivity }: StreamOptions): Stream {
+export function openStream({ url, onMessages, onState, onActivity }: StreamOptions): Stream {
   let last: string | undefined
   let failures = 0
   let over = new AbortController()
@@ -49,16 +49,20 @@ export function openStream({ path, onMessages, onState, onActivity }: StreamOpti
   let mode: 'on' | 'asleep' | 'stopped' = 'on'
 
   async function run(signal: AbortSignal, end: () => void): Promise<void> {
-    const response = await fetch(urlOf(path), {
-      credentials: 'same-origin',
-      headers: {
-        accept: 'text/event-stream',
-        ...headersFor(),
-        ...(last === undefined ? {} : { 'last-event-id': last }),
-      },
-      signal,
-      cache: 'no-store',
-    })
+    // The parser is not part of the first page: it loads while the server answers.
+    const [response, { makeParser }] = await Promise.all([
+      fetch(url, {
+        credentials: 'same-origin',
+        headers: {
+          accept: 'text/event-stream',
+          ...headersFor(),
+          ...(last === undefined ? {} : { 'last-event-id': last }),
+        },
+        signal,
+        cache: 'no-store',
+      }),
+      import('./sse.js'),
+    ])
     if (!response.ok || response.body === null) {
       if (response.status === 401) session.refuse()
       throw problemOf(response.status, await response.text())

@@ -1,5 +1,5 @@
 /** Tasks as the board page shows them: columns, what needs a person, how much of a budget is used. Pure. */
-import type { Budget, Place, Recovery, Task } from '../api/board-types.js'
+import type { QueuePlace, Recovery, Task, TaskBudget } from '../api/types.js'
 import { own } from './own.js'
 import { boardColumns } from './status.js'
 import { count, plural } from './text.js'
@@ -38,7 +38,7 @@ export interface BudgetUse {
 }
 
 /** The use of the nearest limit; without a limit, only the amount used. */
-export function budgetUseOf(budget: Budget | null): BudgetUse | null {
+export function budgetUseOf(budget: TaskBudget | null): BudgetUse | null {
   if (budget === null) return null
   const { nearest, tokenUsage } = budget
   if (nearest === null) return tokenUsage === 0 ? null : { part: null, label: `${compact(tokenUsage)} tokens` }
@@ -48,7 +48,7 @@ export function budgetUseOf(budget: Budget | null): BudgetUse | null {
     ms: `${span(used)} / ${span(limit)}`,
     runs: `${used} / ${plural(limit, 'attempt')}`,
   }[unit]
-  return { part: fraction, label: label ?? `${used} / ${limit} ${unit}` }
+  return { part: fraction, label }
 }
 
 export function compact(number: number): string {
@@ -69,14 +69,16 @@ const recoveryWords: Readonly<Record<string, string>> = {
   escalated_to_human: 'escalated to a person',
 }
 
+type RecoveryStep = Pick<Recovery, 'action' | 'nextAssignee' | 'recoveryState'>
+
 /** The state of the recovery, in a few words. */
-export function recoveryText({ action, nextAssignee, recoveryState }: Recovery): string {
+export function recoveryText({ action, nextAssignee, recoveryState }: RecoveryStep): string {
   if (action === 'retry') return `next: ${nextAssignee}`
   return own(recoveryWords, recoveryState) ?? recoveryState.replaceAll('_', ' ')
 }
 
 /** The position of a ready task. */
-export function positionText({ place }: Place): string {
+export function positionText({ place }: QueuePlace): string {
   return place === 1 ? 'next' : `position ${count(place)}`
 }
 

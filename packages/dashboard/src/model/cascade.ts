@@ -1,5 +1,5 @@
 /** Which component depends on which, as a tree from cause to effects. Pure; cycles are cut. */
-import type { Component } from '../api/board-types.js'
+import type { Component } from '../api/types.js'
 
 export interface Branch {
   readonly component: Component

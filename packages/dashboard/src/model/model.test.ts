@@ -2,8 +2,18 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodePath } from '../api/client.js'
-import type { Component, Task } from '../api/board-types.js'
-import type { Agent, Kin, Question, TurnDetail } from '../api/types.js'
+import {
+  agentOf,
+  cardOf,
+  childOf,
+  componentOf,
+  headOf,
+  questionOf,
+  stepOf,
+  taskOf,
+  waitOf,
+} from '../../test/support/samples.js'
+import type { Agent, ChildTurn, Component, Head, Task, TaskBudget, TurnBudget } from '../api/types.js'
 import { makeKeys } from '../keyboard/shortcuts.js'
 import { budgetUseOf, columnsOf, needsPerson, reasonText, recoveryText } from './board.js'
 import { cascadeOf } from './cascade.js'
@@ -69,32 +79,12 @@ describe('hostile text', () => {
   })
 })
 
-const agent = (state: Partial<NonNullable<Agent['state']>> | null, more: Partial<Agent> = {}): Agent => ({
-  agent_id: 'a',
-  profile_id: null,
-  worker_target: 'gpu',
-  status: 'active',
-  metadata: {},
-  queued: 0,
-  last_turn: null,
-  state:
-    state === null
-      ? null
-      : {
-          status: 'running',
-          active_agent_turn_id: 't',
-          turn_epoch: 1,
-          activity: null,
-          current_tool: null,
-          waiting_tool_count: 0,
-          resume_deadline: null,
-          turn_deadline: at(600),
-          leased_at: at(-5),
-          updated_at: at(-1),
-          ...state,
-        },
-  ...more,
-})
+const agent = (state: Partial<Head> | null, more: Partial<Agent> = {}) =>
+  agentOf({
+    worker_target: 'gpu',
+    state: state && headOf({ turn_deadline: at(600), leased_at: at(-5), updated_at: at(-1), ...state }),
+    ...more,
+  })
 
 describe('the fleet', () => {
   const condition = (one: Agent, knownMs = now) => assess(one, now, knownMs).condition
@@ -128,30 +118,9 @@ describe('the fleet', () => {
   })
 })
 
-const task = (more: Partial<Task>): Task => ({
-  taskId: 'T',
-  title: '',
-  status: 'pending',
-  priority: 0,
-  impact: 0,
-  assignee: null,
-  reason: null,
-  dependencies: [],
-  createdAt: '',
-  updatedAt: '',
-  waitsFor: null,
-  waitCode: null,
-  waitUntil: null,
-  recovery: null,
-  budget: null,
-  costMicros: null,
-  next: null,
-  ...more,
-})
-
 describe('the board', () => {
   it('the board has a column per status, known or not, and loses no task', () => {
-    const columns = columnsOf([task({ status: 'done' }), task({ status: 'odd' }), task({})])
+    const columns = columnsOf([taskOf({ status: 'done' }), taskOf({ status: 'odd' as Task['status'] }), taskOf()])
     expect(columns.map(({ status }) => status)).toEqual([
       'pending',
       'claimed',
@@ -166,14 +135,16 @@ describe('the board', () => {
   })
 
   it('marks tasks that need a person', () => {
-    for (const waitCode of ['approval', 'review', 'held', 'person']) expect(needsPerson(task({ waitCode }))).toBe(true)
+    for (const waitCode of ['approval', 'review', 'held', 'person'])
+      expect(needsPerson(taskOf({ waitCode }))).toBe(true)
     for (const waitCode of [null, 'cooldown', 'under_way', 'done', 'failed', 'frozen', 'dependency'])
-      expect(needsPerson(task({ waitCode }))).toBe(false)
+      expect(needsPerson(taskOf({ waitCode }))).toBe(false)
   })
 
   it('shows the nearest limit of a task, if any', () => {
-    const used = { agent: 'a', tokenUsage: 100, elapsedMs: 90_000, retryCount: 1 }
-    const near = (unit: 'tokens' | 'ms' | 'runs', spent: number, limit: number) =>
+    const limits = { maxTaskTokens: null, maxTaskWallTimeSec: null, maxTaskRetries: null }
+    const used = { agent: 'a', tokenUsage: 100, elapsedMs: 90_000, retryCount: 1, exceededCount: 0, limits }
+    const near = (unit: NonNullable<TaskBudget['nearest']>['unit'], spent: number, limit: number) =>
       budgetUseOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
     expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
     expect(near('runs', 1, 3)?.label).toBe('1 / 3 attempts')
@@ -183,12 +154,9 @@ describe('the board', () => {
   })
 
   it('describes the recovery and turns codes into words', () => {
-    const recovery = { reasonCode: 'x', attempt: 2, maxAttempts: 3, nextAssignee: 'debugger', action: 'retry' }
-    const rest = { recoveryState: 'recovery_scheduled', cooldownUntilTs: 0, deadlineTs: 0 }
-    expect(recoveryText({ ...recovery, ...rest })).toBe('next: debugger')
-    expect(recoveryText({ ...recovery, ...rest, action: 'human', recoveryState: 'human_handoff' })).toBe(
-      'handed to a person',
-    )
+    const retry = { action: 'retry', nextAssignee: 'debugger', recoveryState: 'recovery_scheduled' } as const
+    expect(recoveryText(retry)).toBe('next: debugger')
+    expect(recoveryText({ ...retry, action: 'human', recoveryState: 'human_handoff' })).toBe('handed to a person')
     expect(reasonText('incomplete_output: a_b.md is missing', now)).toBe('incomplete output: a_b.md is missing')
     expect(reasonText('look at a_b: it is odd', now)).toBe('look at a_b: it is odd')
     expect(reasonText('ann is at it since 2030-01-01T11:58:00.123Z', now)).toMatch(/^ann is at it since \S*\d\d:58:00$/)
@@ -196,14 +164,7 @@ describe('the board', () => {
 })
 
 describe('a question', () => {
-  const question = (args: unknown): Question => ({
-    tool_call_id: 'c',
-    agent_id: 'a',
-    agent_turn_id: 't',
-    arguments: args,
-    asked_at: at(0),
-    deadline: null,
-  })
+  const question = (args: unknown) => questionOf({ arguments: args })
   const draft = (values: object) => new Map<string, string>(Object.entries(values))
   const fields = [
     { name: 'severity', type: 'integer', required: true },
@@ -258,26 +219,16 @@ describe('timeline', () => {
       created_at: at(5),
       started_at: at(1),
       ended_at: at(2),
-      steps: [
-        {
-          step_id: 's1',
-          phase: 'think',
-          status: 'success',
-          tool_call_ids: [],
-          metadata: {},
-          error: null,
-          started_at: at(3),
-          ended_at: null,
-        },
-      ],
+      claimed_by: null,
+      steps: [stepOf({ step_id: 's1', started_at: at(3) })],
       waits: [
-        { tool_call_id: 'c1', step_id: 's1', created_at: at(3) },
-        { tool_call_id: 'c2', step_id: 'lost', created_at: at(4) },
+        waitOf({ tool_call_id: 'c1', step_id: 's1', created_at: at(3) }),
+        waitOf({ tool_call_id: 'c2', step_id: 'lost', created_at: at(4) }),
       ],
       interventions: [],
-      context_cards: [{ card_id: 'i', type: 'task.instruction', content: {}, created_at: at(0) }],
-      cards: [{ card_id: 'c', type: 'tool.call', content: {}, created_at: at(3) }],
-    } as unknown as TurnDetail
+      context_cards: [cardOf({ card_id: 'i', type: 'task.instruction', created_at: at(0) })],
+      cards: [cardOf({ card_id: 'c', type: 'tool.call', created_at: at(3) })],
+    }
     const moments = timeline(turn)
     expect(moments.map(({ what }) => what)).toEqual(['inbox', 'card', 'start', 'step', 'step', 'end'])
     expect(
@@ -288,10 +239,18 @@ describe('timeline', () => {
 
 describe('a turn', () => {
   it('shows the nearest limit of a turn', () => {
-    const none = { used: 5, limit: null }
-    const budget = { tokens: { used: 10, limit: 100 }, cost_micros: none, wall_ms: { used: 60_000, limit: 90_000 } }
-    expect(nearestOf(budget)?.label).toBe('1:00 / 1:30')
-    expect(nearestOf({ tokens: none, cost_micros: none, wall_ms: none })).toBeNull()
+    const budget: TurnBudget = {
+      budget_id: 'b',
+      parent_budget_id: null,
+      tokens: { used: 10_000, limit: 100_000 },
+      cost_micros: { used: 5, limit: null },
+      wall_ms: { used: 60_000, limit: 90_000 },
+      fraction: 2 / 3,
+      nearest: 'wall_ms',
+    }
+    expect(nearestOf(budget)).toEqual({ part: 2 / 3, label: '1:00 / 1:30' })
+    expect(nearestOf({ ...budget, nearest: 'tokens' })?.label).toBe('10k / 100k tokens')
+    expect(nearestOf({ ...budget, nearest: null })).toBeNull()
     expect(nearestOf(null)).toBeNull()
   })
 
@@ -305,13 +264,8 @@ describe('a turn', () => {
   })
 
   it('counts descendants of all generations', () => {
-    const kin = (id: string, status: string | null, children: readonly Kin[] = []): Kin => ({
-      agent_turn_id: id,
-      agent_id: id,
-      status,
-      children,
-    })
-    const family = [kin('a', 'success', [kin('b', 'failed'), kin('c', 'success')]), kin('d', null)]
+    const child = (status: string | null, ...children: ChildTurn[]) => childOf({ status, children })
+    const family = [child('success', child('failed'), child('success')), child(null)]
     expect(countRelatives(family)).toBe(4)
     expect(tallyRelatives(family)).toEqual([
       ['success', 2],
@@ -322,11 +276,11 @@ describe('a turn', () => {
 
 describe('the tree', () => {
   it('the tree shows open folders, with unseen deletions at their place', () => {
-    const file = (path: string) => ({ name: path.split('/').at(-1)!, path, content_type: 'file' as const })
-    const folder = (path: string) => ({ name: path.slice(1), path, content_type: 'directory' as const })
+    const file = (path: string) => ({ path, content_type: 'file' as const })
+    const folder = (path: string) => ({ path, content_type: 'directory' as const })
     const folders = new Map([
-      ['/', { path: '/', children: [file('/z'), folder('/a'), folder('/b')] }],
-      ['/a', { path: '/a', children: [] }],
+      ['/', [file('/z'), folder('/a'), folder('/b')]],
+      ['/a', []],
     ])
     const rows = rowsOf({ open: new Set(['/a', '/b']), folder: (path) => folders.get(path), gone: ['/a/old', '/was'] })
     expect(rows.map(({ what, key }) => `${what} ${key}`)).toEqual([
@@ -342,15 +296,8 @@ describe('the tree', () => {
 
 describe('the cascade', () => {
   it('every component appears once below its cause, also in a dependency cycle', () => {
-    const part = (name: string, depends: string[], state: Component['state'] = 'ok'): Component => ({
-      kind: 'k',
-      name,
-      state,
-      because: null,
-      restarts: 0,
-      error: null,
-      depends_on: depends,
-    })
+    const part = (name: string, depends_on: string[], state: Component['state'] = 'ok') =>
+      componentOf({ kind: 'k', name, state, depends_on })
     const trees = cascadeOf([
       part('view', ['k:pipe']),
       part('pipe', ['k:source']),

@@ -1,5 +1,5 @@
 /** A question to a person, parsed from a tool call's arguments, and the answer in the expected form. Pure. */
-import type { Answer, FieldSpec, Question } from '../api/types.js'
+import type { FieldSpec, Question, ToolAnswer } from '../api/types.js'
 import { jsonOf } from './text.js'
 
 export interface ParsedQuestion {
@@ -42,7 +42,7 @@ export const words = 'text'
 export function answerOf(
   parsed: ParsedQuestion,
   draft: Draft,
-): { readonly answer: Answer } | { readonly wrong: Draft } {
+): { readonly answer: ToolAnswer } | { readonly wrong: Draft } {
   if (parsed.fields.length === 0) {
     const input = (draft.get(words) ?? '').trim()
     if (input === '') return { wrong: new Map([[words, parsed.choices.length > 0 ? 'choose one' : 'enter an answer']]) }

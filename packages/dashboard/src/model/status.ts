@@ -2,6 +2,7 @@
  * Every status of the API with its colour, shape and meaning: the only place in the dashboard that knows them. An
  * unknown status is shown as it is, in grey. Colour is never the only signal: shape and word accompany it.
  */
+import type { HeadStatus, TaskStatus, TurnStatus } from '@bellwether/protocol'
 import { own } from './own.js'
 
 export type Tone = 'go' | 'wait' | 'start' | 'rest' | 'bad' | 'person' | 'done'
@@ -88,7 +89,7 @@ interface Rest {
 }
 
 // Per head status: whether the agent has a turn, whether its worker must beat, whether it waits for results.
-const heads: Readonly<Record<string, Rest>> = {
+const heads: Readonly<Record<HeadStatus, Rest>> = {
   idle: { isAtRest: true, isBeating: false, isWaiting: false },
   dispatched: { isAtRest: false, isBeating: false, isWaiting: false },
   running: { isAtRest: false, isBeating: true, isWaiting: false },
@@ -96,20 +97,30 @@ const heads: Readonly<Record<string, Rest>> = {
 }
 
 export const headOf = (status: string): Rest =>
-  own(heads, status) ?? { isAtRest: false, isBeating: false, isWaiting: false }
+  own<Rest>(heads, status) ?? { isAtRest: false, isBeating: false, isWaiting: false }
 
 export const headWords: readonly string[] = Object.keys(heads)
 /** The status of an agent without a turn. */
 export const restWord: string = headWords.find((word) => headOf(word).isAtRest) ?? ''
 
 /** Filters of the turn list, in the order of a turn's life. */
-export const turnFilters: readonly string[] = [
+export const turnFilters: readonly TurnStatus[] = [
   'queued',
-  ...headWords.filter((word) => word !== restWord),
+  'dispatched',
+  'running',
+  'suspended',
   'success',
   'failed',
   'timeout',
   'canceled',
 ]
 
-export const boardColumns = ['pending', 'claimed', 'in_progress', 'review', 'blocked', 'failed', 'done'] as const
+export const boardColumns: readonly TaskStatus[] = [
+  'pending',
+  'claimed',
+  'in_progress',
+  'review',
+  'blocked',
+  'failed',
+  'done',
+]

@@ -1,5 +1,5 @@
 /** Flattens the open part of a folder tree for a list. Pure. Deletions that no sensor saw stay at their place. */
-import type { FileNode, Folder } from '../api/board-types.js'
+import type { Entry } from '../api/types.js'
 import { groupBy } from './group.js'
 
 export type Row =
@@ -7,7 +7,7 @@ export type Row =
       readonly what: 'entry'
       readonly key: string
       readonly depth: number
-      readonly node: FileNode
+      readonly node: Entry
       readonly isOpen: boolean
     }
   | { readonly what: 'gone'; readonly key: string; readonly depth: number; readonly path: string }
@@ -18,7 +18,7 @@ export type Row =
       readonly path: string
     }
 
-export type FolderState = Folder | 'loading' | 'error'
+export type FolderState = readonly Entry[] | 'loading' | 'error'
 
 export interface Forest {
   readonly open: ReadonlySet<string>
@@ -43,8 +43,8 @@ export function rowsOf(forest: Forest): Row[] {
       return
     }
     const gone = goneIn.get(path) ?? []
-    if (folder.children.length + gone.length === 0) rows.push({ what: 'empty', key: `${path}!`, depth, path })
-    for (const node of folder.children.toSorted(foldersFirst)) {
+    if (folder.length + gone.length === 0) rows.push({ what: 'empty', key: `${path}!`, depth, path })
+    for (const node of folder.toSorted(foldersFirst)) {
       const isOpen = node.content_type === 'directory' && forest.open.has(node.path)
       rows.push({ what: 'entry', key: node.path, depth, node, isOpen })
       if (isOpen && depth < depthMax) walk(node.path, depth + 1)
@@ -53,9 +53,9 @@ export function rowsOf(forest: Forest): Row[] {
   }
 }
 
-function foldersFirst(one: FileNode, other: FileNode): number {
+function foldersFirst(one: Entry, other: Entry): number {
   if (one.content_type !== other.content_type) return one.content_type === 'directory' ? -1 : 1
-  return one.name < other.name ? -1 : one.name > other.name ? 1 : 0
+  return one.path < other.path ? -1 : one.path > other.path ? 1 : 0
 }
 
 export function parentOf(path: string): string {

@@ -2,7 +2,7 @@
  * The timeline of a turn: inbox → steps → tools → deliverable, with watchdog interventions in between. Pure. Ordered
  * by time; entries with the same time are ordered by cause.
  */
-import type { Card, Intervention, Step, TurnBudget, TurnDetail, Wait } from '../api/types.js'
+import type { Card, Step, TurnBudget, TurnDetail, TurnIntervention, Wait } from '../api/types.js'
 import { compact, cost, type BudgetUse } from './board.js'
 import { groupBy } from './group.js'
 import { msOf, span } from './time.js'
@@ -18,14 +18,27 @@ export type Moment =
       readonly step: Step
       readonly waits: readonly Wait[]
     }
-  | { readonly what: 'watchdog'; readonly at: string; readonly id: string; readonly intervention: Intervention }
+  | { readonly what: 'watchdog'; readonly at: string; readonly id: string; readonly intervention: TurnIntervention }
   | { readonly what: 'end'; readonly at: string; readonly id: string }
 
 const rank: Readonly<Record<Moment['what'], number>> = { inbox: 0, card: 1, start: 2, step: 3, watchdog: 4, end: 5 }
 // Cards that are shown elsewhere: calls and results with their step, the deliverable at the end.
 const elsewhere = new Set(['tool.call', 'tool.result', 'task.deliverable', 'sys.profile', 'meta.parent_pointer'])
 
-export function timeline(turn: TurnDetail): Moment[] {
+type Trail = Pick<
+  TurnDetail,
+  | 'created_at'
+  | 'started_at'
+  | 'ended_at'
+  | 'claimed_by'
+  | 'steps'
+  | 'waits'
+  | 'interventions'
+  | 'context_cards'
+  | 'cards'
+>
+
+export function timeline(turn: Trail): Moment[] {
   const waitsOf = groupBy(turn.waits, (wait) => wait.step_id)
   const known = new Set(turn.steps.map((step) => step.step_id))
   const orphans = [...waitsOf].filter(([id]) => !known.has(id))
@@ -33,7 +46,7 @@ export function timeline(turn: TurnDetail): Moment[] {
     { what: 'inbox', at: turn.created_at, id: 'inbox' },
     ...(turn.started_at === null
       ? []
-      : [{ what: 'start' as const, at: turn.started_at, id: 'start', by: turn.claimed_by ?? null }]),
+      : [{ what: 'start' as const, at: turn.started_at, id: 'start', by: turn.claimed_by }]),
     ...[...turn.context_cards, ...turn.cards]
       .filter((card) => !elsewhere.has(card.type))
       .map((card) => ({ what: 'card' as const, at: card.created_at, id: card.card_id, card })),
@@ -73,6 +86,7 @@ function unrecorded(id: string, waits: readonly Wait[]): Step {
   const [first] = waits
   return {
     step_id: id,
+    agent_turn_id: first?.agent_turn_id ?? '',
     phase: 'tools',
     status: first?.wait_status ?? 'waiting',
     tool_call_ids: waits.map((wait) => wait.tool_call_id),
@@ -104,15 +118,9 @@ const number = (value: unknown) => (typeof value === 'number' && Number.isFinite
 
 /** The use of the nearest limit of a turn's budget; null if it has none. */
 export function nearestOf(budget: TurnBudget | null): BudgetUse | null {
-  if (budget === null) return null
-  const { tokens, cost_micros: micros, wall_ms: wall } = budget
-  const uses = [
-    useOf(tokens.used, tokens.limit, (most) => `${compact(tokens.used)} / ${compact(most)} tokens`),
-    useOf(micros.used, micros.limit, (most) => `${cost(micros.used)} / ${cost(most)}`),
-    useOf(wall.used, wall.limit, (most) => `${span(wall.used)} / ${span(most)}`),
-  ].flat()
-  return uses.sort((one, other) => (other.part ?? 0) - (one.part ?? 0))[0] ?? null
+  if (budget === null || budget.nearest === null) return null
+  const { nearest, fraction } = budget
+  const { used, limit } = budget[nearest]
+  const format = { tokens: compact, cost_micros: cost, wall_ms: span }[nearest]
+  return { part: fraction, label: `${format(used)} / ${format(limit ?? 0)}${nearest === 'tokens' ? ' tokens' : ''}` }
 }
-
-const useOf = (used: number, most: number | null, label: (most: number) => string): BudgetUse[] =>
-  most === null || most <= 0 ? [] : [{ part: used / most, label: label(most) }]

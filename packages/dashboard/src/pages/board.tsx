@@ -2,9 +2,9 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useState } from 'react'
-import { serverNowMs } from '../api/client.js'
+import { serverNowMs, urlOf } from '../api/client.js'
 import { boardQuery, type Board } from '../api/queries.js'
-import type { Choice } from '../api/board-types.js'
+import type { Choice } from '../api/types.js'
 import { columnsOf, type Column } from '../model/board.js'
 import { appearanceOf } from '../model/status.js'
 import { count, oneLine, plural } from '../model/text.js'
@@ -27,7 +27,7 @@ export function BoardPage() {
   const { task, q } = useSearch({ from: '/p/$project/board' })
   const navigate = useNavigate({ from: '/p/$project/board' })
   const board = useQuery(boardQuery)
-  useStream(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  useStream(board.data?.isOffered === true ? urlOf('GET /board/events') : undefined, ['board'])
   const open = (id: string | undefined) => void navigate({ search: (old) => ({ ...old, task: id }) })
   return (
     <Page

@@ -2,8 +2,7 @@
 import { useInfiniteQuery, useQuery, type UseQueryResult } from '@tanstack/react-query'
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { healthQuery, interventionsQuery } from '../api/queries.js'
-import type { Components } from '../api/board-types.js'
-import type { Intervention } from '../api/types.js'
+import type { Health, Intervention } from '../api/types.js'
 import { cascadeOf, keyOf, severityOf, type Branch } from '../model/cascade.js'
 import { groupBy } from '../model/group.js'
 import { count, oneLine, plural, shortNames } from '../model/text.js'
@@ -49,7 +48,7 @@ export function HealthPage() {
 }
 
 /** Supervised processes, and components by dependency. */
-function Parts({ query }: { readonly query: UseQueryResult<Components> }) {
+function Parts({ query }: { readonly query: UseQueryResult<Health> }) {
   const all = query.data?.components ?? []
   const processes = all
     .filter(({ kind }) => kind === 'part')
@@ -84,7 +83,7 @@ function Parts({ query }: { readonly query: UseQueryResult<Components> }) {
   )
 }
 
-function Summary({ health }: { readonly health: Components }) {
+function Summary({ health }: { readonly health: Health }) {
   const { status, units, restarts } = health.summary
   return (
     <span className="flex items-center gap-3 text-sm">

@@ -1,9 +1,9 @@
 /** Needs-you page: questions of agents, answered here, and tasks that need a person. The earliest deadline first. */
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
-import { serverNowMs } from '../api/client.js'
+import { serverNowMs, urlOf } from '../api/client.js'
 import { boardQuery, questionsQuery } from '../api/queries.js'
-import type { Task } from '../api/board-types.js'
+import type { Task } from '../api/types.js'
 import type { Question } from '../api/types.js'
 import { needsPerson, reasonText, recoveryText } from '../model/board.js'
 import { oneLine, plural } from '../model/text.js'
@@ -21,7 +21,7 @@ export function NeedsYouPage() {
   const { project } = useParams({ from: '/p/$project/needs-you' })
   const questions = useQuery(questionsQuery(project))
   const board = useQuery(boardQuery)
-  useStream(board.data?.isOffered === true ? '/board/events' : undefined, ['board'])
+  useStream(board.data?.isOffered === true ? urlOf('GET /board/events') : undefined, ['board'])
   // Combined, so that data of one query does not hide the failure of the other.
   const failed = questions.error ?? (board.data === undefined ? board.error : null)
   const both = {

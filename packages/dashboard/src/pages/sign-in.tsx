@@ -2,7 +2,6 @@
 import { useState, type SubmitEvent } from 'react'
 import { ask, headersFor, Problem } from '../api/client.js'
 import { session } from '../api/session.js'
-import type { Me } from '../api/types.js'
 import { oneLine } from '../model/text.js'
 import { Icon } from '../parts/glyph.js'
 
@@ -18,7 +17,7 @@ export function SignIn() {
     setAsking(true)
     setWrong(undefined)
     try {
-      await ask<Me>('/me', { headers: headersFor(trimmed) })
+      await ask('GET /me', { headers: headersFor(trimmed) })
       session.enter(trimmed)
     } catch (error) {
       setWrong(sayWhy(error))

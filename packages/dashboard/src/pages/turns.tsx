@@ -42,7 +42,7 @@ export function TurnsPage() {
             value={status ?? ''}
             onChange={(event) =>
               void navigate({
-                search: (old) => ({ ...old, status: event.target.value === '' ? undefined : event.target.value }),
+                search: (old) => ({ ...old, status: turnFilters.find((word) => word === event.target.value) }),
               })
             }
           >

@@ -2,7 +2,8 @@
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { useDeferredValue } from 'react'
-import type { ViewStats } from '../api/board-types.js'
+import { urlOf } from '../api/client.js'
+import type { ViewStats } from '../api/types.js'
 import { blindSpotsQuery, searchQuery, sessionsQuery, statsQuery, viewsQuery } from '../api/view-queries.js'
 import { oneLine } from '../model/text.js'
 import { useStream } from '../live/live.js'
@@ -74,7 +75,7 @@ function Workspace({ view, source, words }: WorkspaceProps) {
   const sessions = useQuery(sessionsQuery(view))
   const wanted = useDeferredValue(words.trim())
   const found = useQuery({ ...searchQuery(view, source, wanted), enabled: wanted !== '' })
-  useStream(`/views/${encodeURIComponent(view)}/events`, ['view', view])
+  useStream(urlOf('GET /views/:view/events', { view }), ['view', view])
   const sources = Object.keys(stats.data?.sources ?? {})
   const spots = useQuery(blindSpotsQuery(view, undefined)).data
   const blindSpots = spots && spots.additions_count + spots.deletion_count

@@ -83,7 +83,7 @@ function TreeRow({ row }: { readonly row: Row }) {
         <Icon name={isFolder ? 'folder' : 'file'} size={14} />
       </span>
       <bdi className={`min-w-0 flex-1 truncate ${isFolder ? 'font-medium' : ''}`} title={oneLine(node.path, 1_000)}>
-        {oneLine(node.name, 255)}
+        {oneLine(nameOf(node.path), 255)}
       </bdi>
       <Marks node={node} />
       <span className="w-16 text-right text-xs text-ink-3">{isFolder ? '' : bytes(node.size)}</span>

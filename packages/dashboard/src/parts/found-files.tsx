@@ -1,11 +1,11 @@
 /** The results of a file search, as paths. */
-import type { Found } from '../api/board-types.js'
+import type { FoundFiles as Files } from '../api/types.js'
 import { bytes, count, oneLine } from '../model/text.js'
 import { Marks } from './marks.js'
 import { VirtualRows } from './rows.js'
 import { Empty } from './query-state.js'
 
-export function FoundFiles({ found }: { readonly found: Found }) {
+export function FoundFiles({ found }: { readonly found: Files }) {
   if (found.results.length === 0) return <Empty title="No matching files">Use * and ? as wildcards.</Empty>
   return (
     <div className="flex h-full flex-col">

@@ -1,10 +1,10 @@
 /** The watchdog interventions of one turn. */
-import type { Intervention } from '../api/types.js'
+import type { TurnIntervention } from '../api/types.js'
 import { oneLine } from '../model/text.js'
 import { meaningOf } from '../model/watchdog.js'
 import { At } from './time.js'
 
-export function Interventions({ interventions }: { readonly interventions: readonly Intervention[] }) {
+export function Interventions({ interventions }: { readonly interventions: readonly TurnIntervention[] }) {
   if (interventions.length === 0) return <p className="px-3 py-2 text-ink-3">No interventions</p>
   return (
     <ul className="divide-y divide-line">

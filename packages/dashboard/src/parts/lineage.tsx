@@ -1,6 +1,6 @@
 /** The parent and children of a turn, each with its status. */
 import { Link } from '@tanstack/react-router'
-import type { Kin, TurnDetail } from '../api/types.js'
+import type { Relative, TurnDetail } from '../api/types.js'
 import { countRelatives, tallyRelatives } from '../model/relatives.js'
 import { oneLine, plural, shortId } from '../model/text.js'
 import { duration, msOf } from '../model/time.js'
@@ -20,7 +20,7 @@ export function Lineage({ project, turn }: { readonly project: string; readonly 
         </span>
         <Status word={turn.status} />
       </div>
-      <Children project={project} kin={children} />
+      <Children project={project} relatives={children} />
     </li>
   )
   return (
@@ -40,7 +40,7 @@ export function Lineage({ project, turn }: { readonly project: string; readonly 
           self
         ) : (
           <li>
-            <Relative project={project} kin={parent} />
+            <RelativeLine project={project} relative={parent} />
             <ul className={branch}>{self}</ul>
           </li>
         )}
@@ -53,41 +53,44 @@ export function Lineage({ project, turn }: { readonly project: string; readonly 
 
 const branch = 'ml-1.5 border-l border-line-strong pl-3'
 
-function Children({ project, kin }: { readonly project: string; readonly kin: readonly Kin[] }) {
-  if (kin.length === 0) return null
+function Children({ project, relatives }: { readonly project: string; readonly relatives: readonly Relative[] }) {
+  if (relatives.length === 0) return null
   return (
     <ul className={branch}>
-      {kin.slice(0, shownMax).map((one) => (
+      {relatives.slice(0, shownMax).map((one) => (
         <li key={one.agent_turn_id}>
-          <Relative project={project} kin={one} />
+          <RelativeLine project={project} relative={one} />
           {one.error !== null && one.error !== undefined && (
             <p className="truncate text-xs text-bad" title={oneLine(one.error, 500)}>
               <bdi>{oneLine(one.error, 120)}</bdi>
             </p>
           )}
-          <Children project={project} kin={one.children ?? []} />
+          <Children project={project} relatives={one.children ?? []} />
         </li>
       ))}
-      {kin.length > shownMax && <li className="text-ink-3">and {plural(kin.length - shownMax, 'more', 'more')}</li>}
+      {relatives.length > shownMax && (
+        <li className="text-ink-3">and {plural(relatives.length - shownMax, 'more', 'more')}</li>
+      )}
     </ul>
   )
 }
 
-function Relative({ project, kin }: { readonly project: string; readonly kin: Kin }) {
-  const [from, to] = [msOf(kin.started_at), msOf(kin.ended_at)]
+function RelativeLine({ project, relative }: { readonly project: string; readonly relative: Relative }) {
+  const agent = relative.agent_id ?? 'unknown agent'
+  const [from, to] = [msOf(relative.started_at), msOf(relative.ended_at)]
   return (
     <div className="flex items-center gap-2 py-0.5">
       <Link
         to="/p/$project/turns/$turn"
-        params={{ project, turn: kin.agent_turn_id }}
+        params={{ project, turn: relative.agent_turn_id }}
         className="link min-w-0 flex-1 truncate"
-        title={oneLine(`${kin.agent_id} ${shortId(kin.agent_turn_id)}`)}
+        title={oneLine(`${agent} ${shortId(relative.agent_turn_id)}`)}
       >
-        <bdi>{oneLine(kin.agent_id, 80)}</bdi>{' '}
-        <span className="font-mono text-xs text-ink-3">{shortId(kin.agent_turn_id)}</span>
+        <bdi>{oneLine(agent, 80)}</bdi>{' '}
+        <span className="font-mono text-xs text-ink-3">{shortId(relative.agent_turn_id)}</span>
       </Link>
       {from !== null && to !== null && <span className="text-xs text-ink-3">{duration(to - from)}</span>}
-      {kin.status === null ? <span className="text-ink-3">removed</span> : <Status word={kin.status} />}
+      {relative.status === null ? <span className="text-ink-3">removed</span> : <Status word={relative.status} />}
     </div>
   )
 }

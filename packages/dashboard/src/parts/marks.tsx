@@ -1,5 +1,5 @@
 /** The marks of files with their meaning. They tell a reader whether to trust an entry. */
-import type { FileNode } from '../api/board-types.js'
+import type { Entry } from '../api/types.js'
 import { Chip } from './status.js'
 
 export const markMeanings = {
@@ -9,7 +9,7 @@ export const markMeanings = {
   skipped: 'The last audit skipped this folder, because its mtime had not changed.',
 } as const
 
-export function Marks({ node }: { readonly node: FileNode }) {
+export function Marks({ node }: { readonly node: Entry }) {
   return (
     <>
       {node.integrity_suspect === true && (

@@ -1,5 +1,5 @@
 /** The processes that `up` supervises: status, start time, restarts, and why one is quarantined. */
-import type { Component } from '../api/board-types.js'
+import type { Component } from '../api/types.js'
 import { oneLine, plural } from '../model/text.js'
 import { keyOf } from '../model/cascade.js'
 import { Chip, Status } from './status.js'

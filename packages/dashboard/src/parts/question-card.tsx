@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useId, useState, type ReactNode, type SubmitEvent } from 'react'
 import { sendAnswer } from '../api/mutations.js'
-import type { Answer, FieldSpec, Question } from '../api/types.js'
+import type { FieldSpec, Question, ToolAnswer } from '../api/types.js'
 import { answerOf, questionIn, words, type ParsedQuestion, type Draft } from '../model/question.js'
 import { oneLine } from '../model/text.js'
 import { UntrustedText } from './untrusted-text.js'
@@ -16,7 +16,7 @@ export function QuestionCard({ project, question }: { readonly project: string; 
   const [wrong, setWrong] = useState<Draft>(new Map())
   const client = useQueryClient()
   const send = useMutation({
-    mutationFn: (answer: Answer) => sendAnswer(project, question.tool_call_id, answer),
+    mutationFn: (answer: ToolAnswer) => sendAnswer(project, question.tool_call_id, answer),
     onSuccess: () => client.invalidateQueries({ queryKey: ['questions', project] }),
   })
   const put = (name: string, value: string) => setDraft((old) => new Map(old).set(name, value))

@@ -1,7 +1,7 @@
 /** A task on the board: title, assignee, what it waits for, recovery, budget. */
 import { memo } from 'react'
 import { serverNowMs } from '../api/client.js'
-import type { Recovery, Task } from '../api/board-types.js'
+import type { Recovery, Task } from '../api/types.js'
 import { budgetUseOf, cost, isOver, needsPerson, positionText, reasonText, recoveryText } from '../model/board.js'
 import { oneLine } from '../model/text.js'
 import { BudgetBar } from './budget-bar.js'

@@ -2,11 +2,11 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { moveTask } from '../api/mutations.js'
-import type { Task } from '../api/board-types.js'
+import type { Task, TaskAction } from '../api/types.js'
 import { oneLine } from '../model/text.js'
 
 interface Move {
-  readonly action: string
+  readonly action: TaskAction
   readonly name: string
   readonly on: readonly string[]
 }
@@ -30,7 +30,7 @@ export function TaskMoves({ task }: { readonly task: Task }) {
   const [reason, setReason] = useState('')
   const client = useQueryClient()
   const move = useMutation({
-    mutationFn: (action: string) => moveTask(task.taskId, action, reason.trim()),
+    mutationFn: (action: TaskAction) => moveTask(task.taskId, action, reason.trim()),
     onSuccess: () => setReason(''),
     onSettled: () =>
       Promise.all([

@@ -1,6 +1,6 @@
 /** A view in numbers: audit, marks with their meaning, sources with their leaders. */
 import { Link } from '@tanstack/react-router'
-import type { SensorSession, SourceStats, ViewStats } from '../api/board-types.js'
+import type { Sensor, SourceStats, ViewStats } from '../api/types.js'
 import { bytes, count, oneLine, plural } from '../model/text.js'
 import { agoMs, span } from '../model/time.js'
 import { markMeanings } from './marks.js'
@@ -10,7 +10,7 @@ import { useNow } from './time.js'
 
 interface FactsProps {
   readonly stats: ViewStats
-  readonly sessions: readonly SensorSession[]
+  readonly sessions: readonly Sensor[]
   /** Undefined if not reported. */
   readonly blindSpots: number | undefined
   /** The selected source, if there are several. */
@@ -73,7 +73,7 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
   )
 }
 
-const sourcesOf = (sessions: readonly SensorSession[]): [string, undefined][] =>
+const sourcesOf = (sessions: readonly Sensor[]): [string, undefined][] =>
   [...new Set(sessions.map((session) => session.source_id ?? 'source'))].map((id) => [id, undefined])
 
 function Audit({ stats }: { readonly stats: SourceStats }) {
@@ -105,7 +105,7 @@ function Mark({ name, tone, number, means }: MarkProps) {
 interface SourceProps {
   readonly id: string
   readonly stats: SourceStats | undefined
-  readonly sessions: readonly SensorSession[]
+  readonly sessions: readonly Sensor[]
   readonly isChosen: boolean
   readonly isChoice: boolean
 }

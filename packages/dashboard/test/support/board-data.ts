@@ -1,5 +1,6 @@
 /** Board, health and files of the fixture data. */
-import type { Budget, Components, FileNode, Task, TaskDetail } from '../../src/api/board-types.js'
+import type { Component, FoundFiles, Health, TaskBudget, TaskDetail } from '../../src/api/types.js'
+import { componentOf, taskOf } from './samples.js'
 import { attack, jobs, turnId, type At, type Say } from './strings.js'
 
 export function tasksOf(at: At, say: Say): TaskDetail[] {
@@ -26,10 +27,10 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
     'done',
     'blocked',
     'done',
-  ]
+  ] as const
   return statuses.map((status, number) => {
     const isPerson = status === 'review' || number === 2
-    const task: Task = {
+    const task = taskOf({
       taskId: number === 5 ? say(`T-${number}`).slice(0, 200) : `T-${number + 1}`,
       title: say(titles[number % titles.length]!),
       status,
@@ -59,7 +60,11 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
         ? status === 'review'
           ? 'review'
           : 'person'
-        : ({ blocked: 'cooldown', in_progress: 'under_way' }[status] ?? null),
+        : status === 'blocked'
+          ? 'cooldown'
+          : status === 'in_progress'
+            ? 'under_way'
+            : null,
       waitUntil: status === 'review' ? at(80_000) : status === 'blocked' ? at(number === 2 ? 5_000 : 90) : null,
       recovery:
         status === 'blocked'
@@ -72,12 +77,13 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
               recoveryState: number === 2 ? 'escalated_to_human' : 'recovery_scheduled',
               cooldownUntilTs: 0,
               deadlineTs: Date.parse(at(5_000)) / 1_000,
+              reminders: 0,
             }
           : null,
       budget: status === 'pending' ? null : budgetOf(number),
       costMicros: status === 'pending' ? null : 31_000 * number,
       next: number === 0 ? { place: 1, of: 2, assignee: 'coder', why: 'of 2 that are ready it comes first' } : null,
-    }
+    })
     const runs = [
       {
         runId: 'r1',
@@ -96,13 +102,15 @@ export function tasksOf(at: At, say: Say): TaskDetail[] {
   })
 }
 
-function budgetOf(number: number): Budget {
+function budgetOf(number: number): TaskBudget {
   const tokenUsage = 1_500 * (number + 1)
   return {
     agent: 'coder',
     tokenUsage,
     elapsedMs: 60_000 * number,
     retryCount: 1,
+    exceededCount: 0,
+    limits: { maxTaskTokens: 12_000, maxTaskWallTimeSec: null, maxTaskRetries: 3 },
     nearest:
       number % 5 === 1
         ? { unit: 'runs', used: 1, limit: 3, fraction: 1 / 3 }
@@ -110,22 +118,13 @@ function budgetOf(number: number): Budget {
   }
 }
 
-export function componentsOf(at: At, say: Say): Components {
-  const unit = (kind: string, name: string, state: 'ok' | 'degraded' | 'failed', more: object = {}) => ({
-    kind,
-    name,
-    state,
-    own_state: state,
-    because: null,
-    restarts: 0,
-    error: null,
-    depends_on: [],
-    ...more,
-  })
+export function healthOf(at: At, say: Say): Health {
+  const unit = (kind: string, name: string, state: Component['state'], more: Partial<Component> = {}) =>
+    componentOf({ kind, name, state, ...more })
   return {
-    summary: { status: 'degraded', units: 6, restarts: 2, changes: 4 },
+    summary: { status: 'degraded', units: 6, restarts: 2, changes: 4, troubled: {} },
     components: [
-      unit('part', 'worker default', 'ok', { status: 'ready', pid: 4_711, since: at(-4_000), restarts: 0 }),
+      unit('part', 'worker default', 'ok', { status: 'ready', pid: 4_711, since: at(-4_000) }),
       unit('part', 'worker coding', 'degraded', {
         status: 'waiting',
         because: 'it ended and is started again',
@@ -152,44 +151,37 @@ export function componentsOf(at: At, say: Say): Components {
   }
 }
 
-export function folderOf(path: string, nowMs: number, hostile: boolean): FileNode {
-  const inside = (name: string) => (path === '/' ? `/${name}` : `${path}/${name}`)
-  const seconds = nowMs / 1_000
-  const file = (name: string, more: Partial<FileNode> = {}): FileNode => ({
+export type FileEntry = Omit<FoundFiles['results'][number], 'source_id'>
+
+export function folderOf(path: string, nowMs: number, hostile: boolean): FileEntry[] {
+  const entry = (content_type: FileEntry['content_type'], name: string, more: Partial<FileEntry> = {}): FileEntry => ({
     name,
-    path: inside(name),
-    content_type: 'file',
-    size: 1_234,
-    modified_time: seconds - 400,
+    path: path === '/' ? `/${name}` : `${path}/${name}`,
+    content_type,
+    size: content_type === 'file' ? 1_234 : 0,
+    modified_time: nowMs / 1_000 - (content_type === 'file' ? 400 : 4_000),
+    created_time: null,
     integrity_suspect: false,
     agent_missing: false,
+    last_agent_id: null,
+    source_uri: null,
     ...more,
   })
-  const folder = (name: string, more: Partial<FileNode> = {}): FileNode => ({
-    name,
-    path: inside(name),
-    content_type: 'directory',
-    modified_time: seconds - 4_000,
-    integrity_suspect: false,
-    agent_missing: false,
-    ...more,
-  })
-  const children =
-    path === '/'
-      ? [
-          folder('src'),
-          folder('many'),
-          folder('docs', { audit_skipped: true }),
-          file('README.md'),
-          file('report.md', { integrity_suspect: true }),
-          ...(hostile ? [file(`${attack.replaceAll('/', '∕')}\udcff`)] : []),
-        ]
-      : path === '/many'
-        ? Array.from({ length: 5_000 }, (_, number) => file(`file-${String(number).padStart(5, '0')}.txt`))
-        : [
-            file('login.ts'),
-            file('login.test.ts', { integrity_suspect: true }),
-            file('vendor.ts', { agent_missing: true }),
-          ]
-  return { name: path, path, content_type: 'directory', children }
+  const file = (name: string, more?: Partial<FileEntry>) => entry('file', name, more)
+  if (path === '/many')
+    return Array.from({ length: 5_000 }, (_, number) => file(`file-${String(number).padStart(5, '0')}.txt`))
+  if (path !== '/')
+    return [
+      file('login.ts'),
+      file('login.test.ts', { integrity_suspect: true }),
+      file('vendor.ts', { agent_missing: true }),
+    ]
+  return [
+    entry('directory', 'src'),
+    entry('directory', 'many'),
+    entry('directory', 'docs', { audit_skipped: true }),
+    file('README.md'),
+    file('report.md', { integrity_suspect: true }),
+    ...(hostile ? [file(`${attack.replaceAll('/', '∕')}\udcff`)] : []),
+  ]
 }

@@ -21,6 +21,9 @@ const job = z.object({
   error: z.string().nullable(),
 })
 
+/** Whether a scan that the request asked for still runs. */
+const scanState = { job_id: z.string().nullable(), job_pending: z.boolean() }
+
 const entryFields = z.object({
   name: z.string(),
   content_type: z.enum(['file', 'directory']),
@@ -34,8 +37,8 @@ const entryFields = z.object({
   last_agent_id: z.string().nullable(),
   source_uri: z.string().nullable(),
 })
-/** A file or directory. `only_path=1` leaves everything but name, type and path out. */
-const node = entryFields.partial().required({ path: true })
+/** A file or directory. `only_path=1` leaves out everything but path and type. */
+const node = entryFields.partial().required({ path: true, content_type: true })
 export interface Entry extends z.output<typeof node> {
   readonly children?: readonly Entry[] | undefined
 }
@@ -61,6 +64,10 @@ const sourceStats = z.object({
   ready: z.boolean(),
   full: z.boolean(),
 })
+
+const directoryStats = sourceStats
+  .pick({ item_count: true, total_files: true, total_directories: true, total_size: true })
+  .extend({ path: z.string() })
 
 const session = z.object({
   session_id: z.string(),
@@ -167,13 +174,10 @@ export const viewRoutes = {
       wait: secondsUpTo(waitMax),
     }),
     answers: {
-      200: node.extend({
-        children: list(entry).optional(),
-        members: z.record(z.string(), entry.nullable()).optional(),
-        job_id: z.string().nullable(),
-        job_pending: z.boolean(),
-        source_id: z.string().optional(),
-      }),
+      200: z.union([
+        node.extend({ children: list(entry).optional(), source_id: z.string(), ...scanState }),
+        z.object({ path: z.string(), members: z.record(z.string(), entry.nullable()), ...scanState }),
+      ]),
       202: job.describe('The path is unknown so far, and a scan is looking for it'),
     },
   },
@@ -204,15 +208,14 @@ export const viewRoutes = {
     params: inView,
     query: choice.extend({ path: path.optional() }),
     answers: {
-      200: sourceStats
-        .partial()
-        .required({ item_count: true, total_files: true, total_directories: true, total_size: true })
-        .extend({
-          path: z.string().optional(),
-          sources: z.record(z.string(), sourceStats).optional(),
-          best: z.record(z.string(), z.string().nullable()).optional(),
-          sessions: z.number().optional(),
+      200: z.union([
+        sourceStats.extend({
+          sources: z.record(z.string(), sourceStats),
+          best: z.record(z.string(), z.string().nullable()),
+          sessions: z.number(),
         }),
+        directoryStats,
+      ]),
     },
   },
   'GET /views/:view/blind-spots': {
