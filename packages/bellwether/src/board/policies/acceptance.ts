@@ -23,65 +23,39 @@ const commandLine = z.union([z.string().min(1).max(8_192), z.array(z.string().ma
 const verifyShape = z.strictObject({
   command: commandLine,
   timeoutSec: bounds.seconds(0.1).max(86_400).optional(),
+  /** Inside the task root; default: the root. */
   cwd: z.string().min(1).max(4_096).optional(),
 })
-const role = z.strictObject({
-  minEvidence: bounds.count(0, 1_000).optional(),
-  minFiles: bounds.count(0, 1_000).optional(),
-  minFileBytes: bounds.count(0).optional(),
-  filesMustChange: z.boolean().optional(),
-  fields: z.array(z.string().min(1).max(200)).max(100).optional(),
-  fieldsCount: z.boolean().optional(),
-  commands: z.array(verifyShape).max(commandsMax).optional(),
-  minCommands: bounds.count(0, commandsMax).optional(),
-})
-export const acceptanceShape = z.strictObject({
-  default: role.optional(),
-  roles: nameMap(role).optional(),
-  commandTimeoutSec: bounds.seconds(0.1).max(86_400).optional(),
-  maxWaitSec: bounds.seconds(0).optional(),
-  environment: z
-    .array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/))
-    .max(100)
-    .optional(),
-})
-
-export interface VerifyCommand {
-  readonly command: string | readonly string[]
-  readonly timeoutSec: number
-  /** Inside the task root; default: the root. */
-  readonly cwd?: string
-}
+export type VerifyCommand = z.output<typeof verifyShape> & { readonly timeoutSec: number }
 
 /** The evidence that a role requires. */
-export interface Requirements {
+const requirements = z.strictObject({
   /** Pieces of evidence of any kind: files found, commands passed, and fields if `fieldsCount`. */
-  readonly minEvidence: number
-  readonly minFiles: number
-  readonly minFileBytes: number
+  minEvidence: bounds.count(0, 1_000),
+  minFiles: bounds.count(0, 1_000),
+  minFileBytes: bounds.count(0),
   /** Files must have changed since the run started: older files prove nothing. */
-  readonly filesMustChange: boolean
+  filesMustChange: z.boolean(),
   /** Fields of the deliverable that must not be empty. */
-  readonly fields: readonly string[]
+  fields: z.array(z.string().min(1).max(200)).max(100),
   /** Whether fields count as evidence, for roles that create no files. */
-  readonly fieldsCount: boolean
-  readonly commands: readonly {
-    readonly command: string | readonly string[]
-    readonly timeoutSec?: number | undefined
-    readonly cwd?: string | undefined
-  }[]
-  readonly minCommands: number
-}
+  fieldsCount: z.boolean(),
+  commands: z.array(verifyShape).max(commandsMax),
+  minCommands: bounds.count(0, commandsMax),
+})
+export type Requirements = z.output<typeof requirements>
 
-export interface AcceptancePolicy {
-  readonly default: Requirements
-  readonly roles: Readonly<Record<string, { readonly [K in keyof Requirements]?: Requirements[K] | undefined }>>
-  readonly commandTimeoutSec: number
+const policyShape = z.strictObject({
+  default: requirements,
+  roles: nameMap(requirements.partial()),
+  commandTimeoutSec: bounds.seconds(0.1).max(86_400),
   /** How long to wait for files that cannot be inspected yet before a person is asked. */
-  readonly maxWaitSec: number
+  maxWaitSec: bounds.seconds(0),
   /** Additional environment variables that verify commands may see. */
-  readonly environment: readonly string[]
-}
+  environment: z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/)).max(100),
+})
+export type AcceptancePolicy = z.output<typeof policyShape>
+export const acceptanceShape = policyShape.extend({ default: requirements.partial() }).partial()
 
 export const defaultAcceptance: AcceptancePolicy = {
   default: {
@@ -185,11 +159,7 @@ function ownCommands(task: Task): { readonly commands: Requirements['commands'];
 /** The verify commands a task must pass: its role's, then its own (`verify`). */
 export function commandsFor(policy: AcceptancePolicy, task: Task): readonly VerifyCommand[] {
   const all = [...requirementsFor(policy, roleOf(task)).commands, ...ownCommands(task).commands]
-  return all.map(({ command, timeoutSec, cwd }) => ({
-    command,
-    timeoutSec: timeoutSec ?? policy.commandTimeoutSec,
-    ...defined({ cwd }),
-  }))
+  return all.map((one) => ({ ...one, timeoutSec: one.timeoutSec ?? policy.commandTimeoutSec }))
 }
 
 /** The reason if the deliverable reports that the agent is blocked; else null. */

@@ -16,29 +16,20 @@ export const degradeActions = ['reduced_context', 'manual_handoff', 'stop_run'] 
 export type DegradeAction = (typeof degradeActions)[number]
 
 const limits = z.strictObject({
-  maxTaskTokens: bounds.count(1).nullable().optional(),
-  maxTaskWallTimeSec: bounds.seconds(0.001).nullable().optional(),
-  maxTaskRetries: bounds.count(1).nullable().optional(),
-  degradePolicy: z.array(z.enum(degradeActions)).min(1).max(degradeActions.length).optional(),
-  onExceeded: z.enum(degradeActions).nullable().optional(),
-})
-export const budgetShape = z.strictObject({ global: limits.optional(), agents: nameMap(limits).optional() })
-
-export interface Limits {
   /** Null: no limit. */
-  readonly maxTaskTokens: number | null
-  readonly maxTaskWallTimeSec: number | null
+  maxTaskTokens: bounds.count(1).nullable(),
+  maxTaskWallTimeSec: bounds.seconds(0.001).nullable(),
   /** Counts executions. */
-  readonly maxTaskRetries: number | null
+  maxTaskRetries: bounds.count(1).nullable(),
   /** What to do the first time the budget is exceeded, the second time, …; used only if `onExceeded` is null. */
-  readonly degradePolicy: readonly DegradeAction[]
-  readonly onExceeded: DegradeAction | null
-}
+  degradePolicy: z.array(z.enum(degradeActions)).min(1).max(degradeActions.length),
+  onExceeded: z.enum(degradeActions).nullable(),
+})
+export type Limits = z.output<typeof limits>
 
-export interface BudgetPolicy {
-  readonly global: Limits
-  readonly agents: Readonly<Record<string, { readonly [K in keyof Limits]?: Limits[K] | undefined }>>
-}
+const policyShape = z.strictObject({ global: limits, agents: nameMap(limits.partial()) })
+export type BudgetPolicy = z.output<typeof policyShape>
+export const budgetShape = policyShape.extend({ global: limits.partial() }).partial()
 
 export const defaultBudget: BudgetPolicy = {
   global: {
@@ -54,16 +45,17 @@ export const defaultBudget: BudgetPolicy = {
 export type ExceededKey = 'maxTaskTokens' | 'maxTaskWallTimeSec' | 'maxTaskRetries'
 
 /** One entry of state/budget.state.json, and of `budget` in a task's fields. */
-export interface BudgetEntry {
-  readonly taskId: string
-  readonly agent: string
-  readonly tokenUsage: number
-  readonly elapsedMs: number
-  readonly retryCount: number
+const entryShape = z.object({
+  taskId: z.string(),
+  agent: z.string().min(1),
+  tokenUsage: z.number().min(0),
+  elapsedMs: z.number().min(0),
+  retryCount: z.number().min(0),
   /** How often a run exceeded a limit. */
-  readonly exceededCount: number
-  readonly updatedAt: string
-}
+  exceededCount: z.number().min(0).default(0),
+  updatedAt: z.string().default(''),
+})
+export type BudgetEntry = Readonly<z.output<typeof entryShape>>
 
 /** The usage of one execution. */
 export interface Usage {
@@ -78,18 +70,17 @@ export interface Remaining {
   readonly retries: number | null
 }
 
-export type BudgetVerdict =
-  | { readonly allowed: true; readonly limits: Limits; readonly remaining: Remaining }
+export type BudgetVerdict = { readonly limits: Limits; readonly remaining: Remaining } & (
+  | { readonly allowed: true }
   | {
       readonly allowed: false
-      readonly limits: Limits
-      readonly remaining: Remaining
       readonly reasonCode: 'budget_exceeded'
       readonly nextAssignee: 'human'
       readonly action: 'escalate'
       readonly degradeAction: DegradeAction
       readonly exceededKeys: readonly ExceededKey[]
     }
+)
 
 const agentKey = (agent: string) => agent.trim().toLowerCase()
 
@@ -180,16 +171,6 @@ export function spawnBudget({ remaining }: BudgetVerdict): {
 } {
   return { maxTokens: remaining.tokens, maxWallTimeMs: remaining.wallTimeMs }
 }
-
-const entryShape = z.object({
-  taskId: z.string(),
-  agent: z.string().min(1),
-  tokenUsage: z.number().min(0),
-  elapsedMs: z.number().min(0),
-  retryCount: z.number().min(0),
-  exceededCount: z.number().min(0).default(0),
-  updatedAt: z.string().default(''),
-})
 
 export function asBudgetEntry(value: unknown): BudgetEntry | undefined {
   return entryShape.safeParse(value).data

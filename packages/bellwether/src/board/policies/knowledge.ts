@@ -9,27 +9,20 @@ export const knowledgeFile = 'config/knowledge-feedback.json'
 /** The only file that is written. */
 export const feedbackFile = 'state/knowledge-feedback.json'
 
-export const knowledgeShape = z.strictObject({
-  enabled: z.boolean().optional(),
-  readOnly: z.boolean().optional(),
-  timeoutMs: bounds.number(1, 60_000).optional(),
-  maxItems: bounds.count(1, 20).optional(),
-  maxRetries: bounds.count(0, 10).optional(),
-  sourceCandidates: z.array(z.string().min(1).max(4_096)).max(32).optional(),
-})
-
-export interface KnowledgePolicy {
-  readonly enabled: boolean
+const policyShape = z.strictObject({
+  enabled: z.boolean(),
   /** Must be true: sources are only read, and a policy with false disables knowledge. */
-  readonly readOnly: boolean
+  readOnly: z.boolean(),
   /** For all sources together. */
-  readonly timeoutMs: number
-  readonly maxItems: number
+  timeoutMs: bounds.number(1, 60_000),
+  maxItems: bounds.count(1, 20),
   /** Attempts per source: 1 + maxRetries. */
-  readonly maxRetries: number
+  maxRetries: bounds.count(0, 10),
   /** Relative to the task root. */
-  readonly sourceCandidates: readonly string[]
-}
+  sourceCandidates: z.array(z.string().min(1).max(4_096)).max(32),
+})
+export type KnowledgePolicy = z.output<typeof policyShape>
+export const knowledgeShape = policyShape.partial()
 
 export const defaultKnowledge: KnowledgePolicy = {
   enabled: false,

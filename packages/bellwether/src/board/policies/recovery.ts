@@ -3,6 +3,7 @@
  * policy, the earlier decision in the log, the failure and the time. Attempts count per task and reason over the whole chain
  * and never exceed maxAttempts + 1. During a cool-down the last decision stands. Every hop has a deadline and a successor.
  */
+import { defined } from '@bellwether/base'
 import { z } from 'zod'
 import type { Task } from '../log/task.js'
 import { entryKey, isoSeconds, recordField, type Named } from './entries.js'
@@ -14,39 +15,25 @@ export const human = 'human'
 
 /** The reasons that need recovery; other reasons use the default rule. */
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
-export type RecoveryAction = 'retry' | 'human' | 'escalate'
-export type RecoveryState = 'recovery_scheduled' | 'human_handoff' | 'escalated_to_human'
+const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
+export type RecoveryAction = keyof typeof recoveryStates
+export type RecoveryState = (typeof recoveryStates)[RecoveryAction]
 
-const rule = z.strictObject({
-  maxAttempts: bounds.count(1, 1_000).optional(),
-  cooldownSec: bounds.seconds(0).optional(),
-})
-const hop = z.strictObject({ deadlineSec: bounds.seconds(1).optional() })
+const rule = z.strictObject({ maxAttempts: bounds.count(1, 1_000), cooldownSec: bounds.seconds(0) })
+type Rule = z.output<typeof rule>
 
-export const recoveryShape = z.strictObject({
-  // A longer chain is a mistake.
-  recoveryChain: z.array(roleName).min(1).max(16).optional(),
-  default: rule.optional(),
-  reasonPolicies: nameMap(rule).optional(),
-  hops: nameMap(hop).optional(),
-  humanReminders: bounds.count(0, 100).optional(),
-})
-
-interface Rule {
-  readonly maxAttempts: number
-  readonly cooldownSec: number
-}
-
-export interface RecoveryPolicy {
-  /** The agents in order; a human is always last. */
-  readonly recoveryChain: readonly string[]
-  readonly default: Rule
-  readonly reasonPolicies: Readonly<Record<string, Partial<Rule>>>
+const policyShape = z.strictObject({
+  /** The agents in order; a human is always last. A longer chain is a mistake. */
+  recoveryChain: z.array(roleName).min(1).max(16),
+  default: rule,
+  reasonPolicies: nameMap(rule.partial()),
   /** The deadline of each hop; `default` for those that are not named. */
-  readonly hops: Readonly<Record<string, { readonly deadlineSec?: number }>>
+  hops: nameMap(z.strictObject({ deadlineSec: bounds.seconds(1).optional() })),
   /** How often a human is reminded before the task fails. */
-  readonly humanReminders: number
-}
+  humanReminders: bounds.count(0, 100),
+})
+export type RecoveryPolicy = z.output<typeof policyShape>
+export const recoveryShape = policyShape.extend({ default: rule.partial() }).partial()
 
 export const defaultRecovery: RecoveryPolicy = {
   recoveryChain: ['coder', 'debugger', 'invest-analyst', human],
@@ -57,20 +44,24 @@ export const defaultRecovery: RecoveryPolicy = {
 }
 
 /** One entry of state/recovery.state.json, and of `recovery` in a task's fields: the last decision. */
-export interface RecoveryEntry {
-  readonly taskId: string
-  readonly reasonCode: string
-  readonly attempt: number
-  readonly nextAssignee: string
-  readonly action: RecoveryAction
-  readonly recoveryState: RecoveryState
+const entryShape = z.object({
+  taskId: z.string(),
+  reasonCode: z.string(),
+  attempt: z.number().int().min(0),
+  nextAssignee: z.string().min(1),
+  action: z.enum(['retry', 'human', 'escalate']),
+  recoveryState: z.enum(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
   /** Seconds since the epoch; 0: no cool-down. */
-  readonly cooldownUntilTs: number
-  /** Seconds since the epoch: until then `nextAssignee` has the task, then `overdue` decides. */
-  readonly deadlineTs: number
+  cooldownUntilTs: z.number().min(0),
+  /**
+   * Seconds since the epoch: until then `nextAssignee` has the task, then `overdue` decides. Roots written by other programs have no
+   * deadline: it counts as passed.
+   */
+  deadlineTs: z.number().min(0).default(0),
   /** How often the human was reminded. */
-  readonly reminders: number
-}
+  reminders: z.number().int().min(0).default(0),
+})
+export type RecoveryEntry = Readonly<z.output<typeof entryShape>>
 
 export interface TaskFailure {
   readonly taskId: string
@@ -79,12 +70,10 @@ export interface TaskFailure {
 }
 
 /** The output fields of dispatch and autopilot, with the entry to record. */
-export interface RecoveryDecision {
-  readonly reasonCode: string
-  readonly attempt: number
-  readonly nextAssignee: string
-  readonly action: RecoveryAction
-  readonly recoveryState: RecoveryState
+export interface RecoveryDecision extends Pick<
+  RecoveryEntry,
+  'reasonCode' | 'attempt' | 'nextAssignee' | 'action' | 'recoveryState'
+> {
   readonly cooldownActive: boolean
   readonly cooldownUntil: string | null
   readonly entry: RecoveryEntry
@@ -95,13 +84,12 @@ export interface RecoveryDecision {
 /** What happens to a hop after its deadline. */
 export type Overdue =
   | { readonly what: 'in_time' }
-  | { readonly what: 'moved'; readonly decision: RecoveryDecision }
-  | { readonly what: 'reminded'; readonly decision: RecoveryDecision }
+  | { readonly what: 'moved' | 'reminded'; readonly decision: RecoveryDecision }
   | { readonly what: 'given_up'; readonly reason: 'human_deadline_passed'; readonly entry: RecoveryEntry }
 
 export function ruleFor(policy: RecoveryPolicy, reasonCode: string): Rule {
   const own = Object.hasOwn(policy.reasonPolicies, reasonCode) ? policy.reasonPolicies[reasonCode] : undefined
-  return { ...policy.default, ...own }
+  return { ...policy.default, ...defined(own ?? {}) }
 }
 
 export function deadlineSecOf(policy: RecoveryPolicy, assignee: string): number {
@@ -115,8 +103,6 @@ export function nextInChain(policy: RecoveryPolicy, assignee: string | null): st
   const at = chain.indexOf((assignee ?? '').trim().toLowerCase())
   return chain[at + 1] ?? human
 }
-
-const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
 
 function decide(
   policy: RecoveryPolicy,
@@ -190,19 +176,6 @@ export function overdue(policy: RecoveryPolicy, entry: RecoveryEntry, nowMs: num
   }
   return { what: 'reminded', decision: decisionOf(reminded, cooling(reminded, nowMs)) }
 }
-
-const entryShape = z.object({
-  taskId: z.string(),
-  reasonCode: z.string(),
-  attempt: z.number().int().min(0),
-  nextAssignee: z.string().min(1),
-  action: z.enum(['retry', 'human', 'escalate']),
-  recoveryState: z.enum(['recovery_scheduled', 'human_handoff', 'escalated_to_human']),
-  cooldownUntilTs: z.number().min(0),
-  // Roots written by other programs have no deadline: it counts as passed.
-  deadlineTs: z.number().min(0).default(0),
-  reminders: z.number().int().min(0).default(0),
-})
 
 export function asRecoveryEntry(value: unknown): RecoveryEntry | undefined {
   return entryShape.safeParse(value).data

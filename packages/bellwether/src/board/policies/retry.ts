@@ -9,38 +9,31 @@ import { bounds } from './shape.js'
 export const retryFile = 'config/retry-policy.json'
 
 // A call that may take longer than an hour is a turn, and turns have their own deadline.
-const timeout = bounds.number(0.01, 3_600).optional()
-
+const timeout = bounds.number(0.01, 3_600)
+const timeouts = z.strictObject({
+  commandRoutingSec: timeout,
+  localStateSec: timeout,
+  externalMessageSec: timeout,
+  synthesisSec: timeout,
+})
 export const backoffShape = z.strictObject({
-  mode: z.enum(backoffModes).optional(),
-  baseMs: bounds.number(0, 600_000).optional(),
-  multiplier: bounds.number(1, 10).optional(),
-  maxMs: bounds.number(0, 3_600_000).optional(),
-  jitterPct: bounds.number(0, 100).optional(),
+  mode: z.enum(backoffModes),
+  baseMs: bounds.number(0, 600_000),
+  multiplier: bounds.number(1, 10),
+  maxMs: bounds.number(0, 3_600_000),
+  jitterPct: bounds.number(0, 100),
 })
-export const retryRuleShape = z.strictObject({
-  maxAttempts: bounds.count(1, 100).optional(),
-  backoff: backoffShape.optional(),
-})
-export const retryShape = z.strictObject({
-  timeouts: z
-    .strictObject({
-      commandRoutingSec: timeout,
-      localStateSec: timeout,
-      externalMessageSec: timeout,
-      synthesisSec: timeout,
-    })
-    .optional(),
-  retry: retryRuleShape.optional(),
-})
+export const attemptsShape = bounds.count(1, 100)
+export const retryShape = z
+  .strictObject({
+    timeouts: timeouts.partial(),
+    retry: z.strictObject({ maxAttempts: attemptsShape, backoff: backoffShape.partial() }).partial(),
+  })
+  .partial()
 
-export interface RetryFile {
-  readonly timeouts: {
-    readonly commandRoutingSec: number
-    readonly localStateSec: number
-    readonly externalMessageSec: number
-    readonly synthesisSec: number
-  }
+/** The whole file, with every value. */
+interface RetryFile {
+  readonly timeouts: z.output<typeof timeouts>
   readonly retry: RetryPolicy
 }
 

@@ -5,9 +5,9 @@
  */
 import { isObject, type JsonObject } from '../log/json.js'
 import type { z } from 'zod'
-import { defaultCallPolicy } from '../../ports/retry.js'
-import { defaultBudget } from './budget.js'
-import { backoffShape, retryRuleShape } from './retry.js'
+import { defaultCallPolicy, type RetryPolicy } from '../../ports/retry.js'
+import { defaultBudget, type ExceededKey, type Limits } from './budget.js'
+import { attemptsShape, backoffShape } from './retry.js'
 import { bounds } from './shape.js'
 
 export const runtimeFile = 'config/runtime-policy.json'
@@ -22,23 +22,8 @@ export interface RuntimeV2 {
   readonly agents: readonly RuntimeAgent[]
   readonly orchestrator: {
     readonly maxConcurrentSpawns: number
-    readonly retryPolicy: {
-      readonly maxAttempts: number
-      readonly backoff: {
-        readonly mode: string
-        readonly baseMs: number
-        readonly maxMs: number
-        readonly multiplier: number
-        readonly jitterPct: number
-      }
-    }
-    readonly budgetPolicy: {
-      readonly guardrails: {
-        readonly maxTaskTokens: number
-        readonly maxTaskWallTimeSec: number
-        readonly maxTaskRetries: number
-      }
-    }
+    readonly retryPolicy: RetryPolicy
+    readonly budgetPolicy: { readonly guardrails: Pick<Limits, ExceededKey> }
   }
 }
 
@@ -71,12 +56,12 @@ const field = (path: string, shape: z.ZodType, fallback: number | string | null)
 /** Every value of version 2 except the agents, with its default. */
 const fields: readonly Field[] = [
   field('orchestrator.maxConcurrentSpawns', bounds.count(1, 10_000), 4),
-  field('orchestrator.retryPolicy.maxAttempts', retryRuleShape.shape.maxAttempts.unwrap(), maxAttempts),
-  field('orchestrator.retryPolicy.backoff.mode', backoffShape.shape.mode.unwrap(), backoff.mode),
-  field('orchestrator.retryPolicy.backoff.baseMs', backoffShape.shape.baseMs.unwrap(), backoff.baseMs),
-  field('orchestrator.retryPolicy.backoff.maxMs', backoffShape.shape.maxMs.unwrap(), backoff.maxMs),
-  field('orchestrator.retryPolicy.backoff.multiplier', backoffShape.shape.multiplier.unwrap(), backoff.multiplier),
-  field('orchestrator.retryPolicy.backoff.jitterPct', backoffShape.shape.jitterPct.unwrap(), backoff.jitterPct),
+  field('orchestrator.retryPolicy.maxAttempts', attemptsShape, maxAttempts),
+  field('orchestrator.retryPolicy.backoff.mode', backoffShape.shape.mode, backoff.mode),
+  field('orchestrator.retryPolicy.backoff.baseMs', backoffShape.shape.baseMs, backoff.baseMs),
+  field('orchestrator.retryPolicy.backoff.maxMs', backoffShape.shape.maxMs, backoff.maxMs),
+  field('orchestrator.retryPolicy.backoff.multiplier', backoffShape.shape.multiplier, backoff.multiplier),
+  field('orchestrator.retryPolicy.backoff.jitterPct', backoffShape.shape.jitterPct, backoff.jitterPct),
   field('orchestrator.budgetPolicy.guardrails.maxTaskTokens', bounds.count(1), global.maxTaskTokens),
   field('orchestrator.budgetPolicy.guardrails.maxTaskWallTimeSec', bounds.seconds(0.001), global.maxTaskWallTimeSec),
   field('orchestrator.budgetPolicy.guardrails.maxTaskRetries', bounds.count(1), global.maxTaskRetries),
