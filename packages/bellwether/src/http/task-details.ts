@@ -2,8 +2,9 @@
  * What the policies say about a task now: why it waits, its recovery, its budget, its place in the queue, and its cost.
  * Everything is derived from the board's rules; nothing is decided here. The cost of an ended turn is read once.
  */
+import type { TaskChoice } from '@bellwether/protocol/http'
 import { Retryable } from '@bellwether/protocol'
-import { nextTask, type Choice } from '../board/tasks/next-task.js'
+import { nextTask } from '../board/tasks/next-task.js'
 import type { DispatchPolicies } from '../board/dispatch/dispatcher.js'
 import { openRun, textField } from '../board/tasks/task-fields.js'
 import { readinessIndex } from '../board/tasks/readiness-index.js'
@@ -19,7 +20,7 @@ export interface BoardMoment {
   readonly nowMs: number
   readonly rules: ReadyRules
   readonly policies: Pick<DispatchPolicies, 'recovery' | 'budget'>
-  readonly choice: Choice
+  readonly choice: TaskChoice
   /** The place of each ready task, from 1. */
   readonly places: ReadonlyMap<string, number>
 }

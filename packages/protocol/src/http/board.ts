@@ -27,12 +27,13 @@ const taskLine = z.object({
   priority: z.number(),
   impact: z.number(),
   assignee: z.string().nullable(),
-  reason: z.string().nullable(),
+  reason: z.string().nullable().describe('why the task is blocked or failed'),
   dependencies: list(z.string()),
   createdAt: z.string(),
   updatedAt: z.string(),
   waitsFor: z.string().nullable().describe('null: the task is ready or done'),
 })
+export type TaskLine = z.output<typeof taskLine>
 
 /** What the policies say about a task now. */
 const taskState = z.object({
@@ -87,8 +88,8 @@ const task = taskLine.extend({
 
 export type BoardTask = z.output<typeof task>
 
-const run = z.object({
-  runId: z.string(),
+const taskRun = z.object({
+  runId: z.string().describe('the id of the event that started the run'),
   agent: z.string(),
   startedAt: z.string(),
   agentTurnId: z.string().optional(),
@@ -97,9 +98,9 @@ const run = z.object({
   reasonCode: z.string().optional(),
   tokenUsage: z.number().optional(),
   elapsedMs: z.number().optional(),
-  costMicros: z.number().nullable(),
-  turnStatus: z.string().nullable(),
 })
+export type TaskRun = z.output<typeof taskRun>
+const run = taskRun.extend({ costMicros: z.number().nullable(), turnStatus: z.string().nullable() })
 
 const taskDetail = task.extend({ runs: list(run), fields: record })
 
@@ -113,6 +114,7 @@ const choice = z.object({
   left: z.number().describe('how many more were skipped without being listed'),
   ready: z.number(),
 })
+export type TaskChoice = z.output<typeof choice>
 
 const report = z.object({
   taskId: z.string(),
@@ -125,7 +127,7 @@ const report = z.object({
       runId: z.string().nullable(),
       agent: z.string(),
       agentTurnId: z.string().nullable(),
-      outcome: z.string(),
+      outcome: z.string().describe('`not_spawned`: the budget was used up; `unknown`: the turn is no longer stored'),
       error: z.string().nullable(),
       reasonCode: z.string().nullable(),
       attempt: z.number(),
@@ -142,6 +144,7 @@ const report = z.object({
   knowledge: z.unknown(),
   choice: choice.optional(),
 })
+export type TaskReport = z.output<typeof report>
 
 /** A line of `state/tasks.jsonl`. */
 const boardEvent = z.object({

@@ -3,10 +3,11 @@
  * depends only on the log and the kernel, so a step after a crash is an ordinary step, and several autopilots may share one
  * root. The loop around the step waits for the end of a turn or for the interval.
  */
+import type { TaskChoice } from '@bellwether/protocol/http'
 import { loop, makeWake, type Wake } from '../../ports/loop.js'
 import { startRun } from './start-run.js'
 import { writeCaches, type CachePorts } from './caches.js'
-import { decideNext, explainDecision, type Choice } from '../tasks/next-task.js'
+import { decideNext, explainDecision } from '../tasks/next-task.js'
 import { concurrencyLimit, readyRules, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
 import { pausedBy } from '../tasks/task-fields.js'
 import { followRun, pickDecided } from './dispatch.js'
@@ -24,7 +25,7 @@ export interface AutopilotStep {
   readonly started: readonly RunName[]
   /** Tasks that the budget blocked before a turn was spawned. */
   readonly overBudget: readonly string[]
-  readonly choice: Choice
+  readonly choice: TaskChoice
 }
 
 // Bounds the time until the next reconciliation; the next step starts the rest.

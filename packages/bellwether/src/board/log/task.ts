@@ -3,6 +3,7 @@
  * event's type decides the status it leads to, except for a second claim by the reference implementation (reduce.ts).
  */
 import type { TaskStatus } from '@bellwether/protocol'
+import type { TaskLine, TaskRun } from '@bellwether/protocol/http'
 
 export { taskStatuses, type TaskStatus } from '@bellwether/protocol'
 
@@ -83,32 +84,13 @@ export interface Draft {
   readonly payload?: Readonly<Record<string, unknown>>
 }
 
-/** One attempt at a task. task_started with `payload.run` opens it; the event that carries its outcome closes it. */
-export interface Run {
-  /** The eventId of the intent line, which is also the idempotency key of the spawn. */
-  readonly runId: string
-  readonly agent: string
-  readonly startedAt: string
-  readonly agentTurnId?: string
-  readonly endedAt?: string
-  readonly outcome?: string
-  readonly reasonCode?: string
-  readonly tokenUsage?: number
-  readonly elapsedMs?: number
-}
+/**
+ * One attempt at a task. task_started with `payload.run` opens it; the event that carries its outcome closes it. `runId` is the eventId of
+ * the intent line, which is also the idempotency key of the spawn.
+ */
+export type Run = Readonly<TaskRun>
 
-export interface Task {
-  readonly taskId: string
-  readonly title: string
-  readonly status: TaskStatus
-  readonly priority: number
-  readonly impact: number
-  readonly dependencies: readonly string[]
-  readonly assignee: string | null
-  /** Why the task is blocked or failed. */
-  readonly reason: string | null
-  readonly createdAt: string
-  readonly updatedAt: string
+export interface Task extends Readonly<Omit<TaskLine, 'waitsFor'>> {
   /** The newest runs, at most `runsMax` (reduce.ts); the log has the older ones. */
   readonly runs: readonly Run[]
   /** All other keys that payloads set on the task: instruction, role, evidence, verify, approval, frozen, … */

@@ -3,24 +3,11 @@
  * the cost depends on what changed since the last choice, not on the size of the board. start-run.ts confirms the choice
  * under the lock before it claims the task.
  */
+import type { TaskChoice } from '@bellwether/protocol/http'
 import { pausedBy } from './task-fields.js'
 import { readinessIndex, type ReadinessIndex } from './readiness-index.js'
 import { dependencyWalkMax, dependsOn, weight, type ReadyRules, type WaitCode } from './ready.js'
 import type { BoardState, Task } from '../log/task.js'
-
-export interface Choice {
-  readonly taskId: string | null
-  readonly assignee: string | null
-  readonly because: string
-  /** Why the other tasks were skipped, in order of urgency; `left` more are not listed. */
-  readonly others: readonly {
-    readonly taskId: string
-    readonly code: WaitCode | 'after' | 'paused'
-    readonly why: string
-  }[]
-  readonly left: number
-  readonly ready: number
-}
 
 export type NextTask =
   | { readonly task: Task; readonly assignee: string; readonly because: string }
@@ -56,14 +43,14 @@ function firstReady({ ready, waiting }: ReadinessIndex, state: BoardState): Next
   return { task: null, because }
 }
 
-export function nextTask(state: BoardState, nowMs: number, rules: ReadyRules): Choice {
+export function nextTask(state: BoardState, nowMs: number, rules: ReadyRules): TaskChoice {
   return explainDecision(decideNext(state, nowMs, rules))
 }
 
 /** Call it while `decision.state` is the newest state: for an older one the index is built again. */
-export function explainDecision({ state, nowMs, rules, next }: Decision): Choice {
+export function explainDecision({ state, nowMs, rules, next }: Decision): TaskChoice {
   const { ready, waiting } = readinessIndex(state, nowMs, rules)
-  const others: Choice['others'][number][] = []
+  const others: TaskChoice['others'][number][] = []
   for (const { task } of ready.first(othersMax + 1)) {
     if (next.task === null) others.push({ taskId: task.taskId, code: 'paused', why: next.because })
     else if (task !== next.task) others.push({ taskId: task.taskId, code: 'after', why: whyAfter(next.task, task) })

@@ -4,21 +4,7 @@
 import { taskIn } from './operator-commands.js'
 import { byUrgency, readiness, type ReadyRules } from './ready.js'
 import type { BoardState, Task, TaskStatus } from '../log/task.js'
-
-export interface TaskLine {
-  readonly taskId: string
-  readonly title: string
-  readonly status: TaskStatus
-  readonly priority: number
-  readonly impact: number
-  readonly assignee: string | null
-  readonly reason: string | null
-  readonly dependencies: readonly string[]
-  readonly createdAt: string
-  readonly updatedAt: string
-  /** Null: the task is ready or done. */
-  readonly waitsFor: string | null
-}
+import type { TaskLine } from '@bellwether/protocol/http'
 
 export interface TaskView extends TaskLine {
   readonly runs: Task['runs']
