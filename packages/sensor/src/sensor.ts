@@ -11,6 +11,7 @@ import { openScanner } from './scan/scanner.js'
 import { openSensorPipe, type SensorPipe, type SensorPipeStatus } from './session/sensor-pipe.js'
 import { persistentAt } from './session/recovery.js'
 import { openSender } from './session/sender.js'
+import type { SkippedRows } from './session/split-batch.js'
 import { startTask } from './session/task.js'
 import { openRootWatcher, type RootWatcher } from './watch/root-watcher.js'
 
@@ -78,6 +79,7 @@ export function startSensor(options: SensorOptions): Sensor {
     await watcher.run(progress.signal, () => progress.moved())
     return 0
   })
+  const skipped = options.keys.map((): SkippedRows => ({ count: 0, path: undefined }))
   const pipes = options.keys.map((key, at) =>
     openSensorPipe(
       {
@@ -92,6 +94,7 @@ export function startSensor(options: SensorOptions): Sensor {
         log,
         ids: options.ids ?? systemIds,
         batchRows,
+        skipped: skipped[at]!,
         stuckMs,
         ...defined({ sourceId: options.sourceId, sessionTimeoutSeconds: options.sessionTimeoutSeconds }),
       },
@@ -113,11 +116,15 @@ export function startSensor(options: SensorOptions): Sensor {
       unit('sender', options.id, stateOf(sending.failures), sending.restarts, sending.error),
     ]
     const broken = shared.find(({ state }) => state === 'failed')
-    const own = pipes.map((pipe) => {
+    const own = pipes.map((pipe, at) => {
       const { consecutiveErrors, restarts, error } = pipe.status()
       const name = `${options.id}/${pipe.name}`
       if (broken !== undefined) return unit('sensor_pipe', name, 'failed', restarts, `${broken.kind} failed`)
-      return unit('sensor_pipe', name, stateOf(consecutiveErrors), restarts, error)
+      const { count, path } = skipped[at]!
+      if (consecutiveErrors > 0 || count === 0)
+        return unit('sensor_pipe', name, stateOf(consecutiveErrors), restarts, error)
+      const problem = `${count} rows were skipped because they are too large, the last one is ${JSON.stringify(path)}`
+      return unit('sensor_pipe', name, 'degraded', restarts, problem)
     })
     const all = [...shared, ...own]
     for (const { kind, name, state, error } of all) {

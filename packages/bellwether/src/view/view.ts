@@ -357,8 +357,9 @@ export class View {
   }
 
   #sendJob(job: ScanJob, source: ViewSource): void {
-    const witness = job.scan.purpose === 'settling' ? this.#witness(source, job.path) : undefined
-    const session = witness ?? this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
+    const node = job.scan.purpose === 'settling' ? source.tree.find(job.path) : none
+    const reporter = node === none ? undefined : this.sessions.reporting(source.id, source.tree.agentOf(node))
+    const session = reporter ?? this.sessions.leader(source.id) ?? this.sessions.of(source.id)[0]
     if (session === undefined) {
       this.jobs.end(job, 'failed', 'No sensor is connected')
       return
@@ -370,13 +371,6 @@ export class View {
       if (!(error instanceof Retryable)) throw error
       this.jobs.end(job, 'failed', error.message)
     }
-  }
-
-  /** The session of the sensor that reported the entry last, if it still reports changes. */
-  #witness(source: ViewSource, path: string): Session | undefined {
-    const node = source.tree.find(path)
-    const agent = node === none ? undefined : source.tree.agentOf(node)
-    return this.sessions.of(source.id).find(({ info, canRealtime }) => canRealtime && info.agentId === agent)
   }
 
   #isQueued(job: ScanJob): boolean {
@@ -399,10 +393,3 @@ export class View {
 
 const sessionObsolete = () =>
   new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })
-
-/** The entry at a path, or Terminal `unknown_path`. */
-export function entryAt(source: ViewSource, path: string): number {
-  const node = source.tree.find(path)
-  if (node !== none) return node
-  throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, { code: 'unknown_path' })
-}

@@ -140,6 +140,18 @@ describe('suspects', () => {
     expect((await leader.request('GET', '/pipe/consistency/sentinel/tasks')).body).toEqual({})
   })
 
+  it('[V6.4] the list for a sentinel fits into a response, however long the paths are', async () => {
+    const deep = `/${'\udcff'.repeat(255)}`.repeat(14)
+    for (let from = 0; from < 400; from += 100)
+      await leader.realtime(
+        ...Array.from({ length: 100 }, (_, at) => file(`${deep}/${from + at}`, old, { is_atomic_write: false })),
+      )
+    expect((await stats())['suspect_file_count']).toBe(400)
+    const tasks = await leader.request('GET', '/pipe/consistency/sentinel/tasks')
+    expect(tasks.text.length).toBeLessThan(8 * 1_024 * 1_024)
+    expect(tasks.body.paths!.length).toBeGreaterThan(200)
+  })
+
   it('[V6.4] a sentinel report updates mtime and size; without a size the view requests a scan', async () => {
     await leader.realtime(file('/d/f', old, { is_atomic_write: false }))
     await report({ path: '/d/f', mtime: old + 5, size: 7, status: 'exists' })

@@ -34,7 +34,9 @@ export interface ScanSetup {
 export interface ScanSettings {
   readonly mode: ScanMode
   readonly chunkRows: number
-  /** First word: rows sent and not yet consumed; a thread waits above the limit. Second word: 1 once the scan is cancelled. */
+  /** In characters. */
+  readonly chunkLength: number
+  /** First word: bytes sent and not yet consumed; a thread waits above the limit. Second word: 1 once the scan is cancelled. */
   readonly outstanding: SharedArrayBuffer
   readonly outstandingMax: number
   /** Files younger than this (seconds since the epoch, on the file server's clock) are hot. */

@@ -42,7 +42,7 @@ export interface ScanRequest {
   readonly hotSince?: number
   readonly signal?: AbortSignal
   readonly knownDirectory?: (path: string) => KnownDirectory | undefined
-  /** At most `batchRows` rows as JSON text; the next batch follows when the promise settles. */
+  /** At most `batchRows` rows, and about 2 MB, as JSON text; the next batch follows when the promise settles. */
   readonly onRows?: (text: Buffer, count: number) => Promise<void>
   readonly onDirectory?: (result: DirectoryResult) => void
   readonly onProgress?: () => void
@@ -66,8 +66,12 @@ export interface Scanner {
 
 // Directories per message: enough to hide the cost of a message, few enough to share the work.
 const tasksPerMessage = 32
-// Batches that may wait for the sender before the threads pause themselves.
-const batchesAhead = 16
+// Bytes that may wait for the sender before the threads pause themselves: about 20 batches of ordinary rows.
+const outstandingMax = 4_000_000
+// Characters per message of a thread: with the longest paths about 40 rows.
+const chunkLength = 1_000_000
+// A quarter of what a server accepts.
+const batchBytes = 2_000_000
 // A thread takes about 10 MB and starts within 50 ms, so an idle sensor keeps none.
 const idleMsDefault = 5_000
 
@@ -172,10 +176,10 @@ export function openScanner(options: ScannerOptions): Scanner {
     const { mode, from, recursive, signal, knownDirectory, onRows, onDirectory, onProgress } = request
     const report: ScanReport = { rows: 0, directories: 0, unchanged: 0, denied: 0, vanished: 0, failed: 0 }
     const outstanding = new SharedArrayBuffer(8)
-    const outstandingMax = batchRows * batchesAhead
     const settings: ScanSettings = {
       mode,
       chunkRows: batchRows,
+      chunkLength,
       outstanding,
       outstandingMax,
       hotSince: request.hotSince ?? 0,
@@ -211,16 +215,18 @@ export function openScanner(options: ScannerOptions): Scanner {
       async function deliver(): Promise<void> {
         while (chunks.length > 0 && !isOver) {
           const texts: Uint8Array[] = []
-          let count = 0
+          let [count, bytes] = [0, 0]
           for (let next = chunks[0]; next !== undefined && count + next.count <= batchRows; next = chunks[0]) {
+            if (count > 0 && bytes + next.text.length > batchBytes) break
             if (count > 0) texts.push(comma)
             texts.push(next.text)
             count += next.count
+            bytes += next.text.length
             chunks.shift()
           }
           await onRows?.(Buffer.concat(texts), count)
           report.rows += count
-          Atomics.sub(waiting, 0, count)
+          Atomics.sub(waiting, 0, bytes)
           Atomics.notify(waiting, 0)
           onProgress?.()
         }

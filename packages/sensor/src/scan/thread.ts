@@ -36,6 +36,7 @@ const setup = workerData as ScanSetup
 const disk: Disk = openDisk(setup.root, setup.native, setup.exclude)
 let settings: ScanSettings
 let texts: string[] = []
+let length = 0
 
 const post = (message: FromScanThread, move: ArrayBuffer[] = []) => parentPort!.postMessage(message, move)
 
@@ -46,18 +47,24 @@ function flush(): void {
   const text = new TextEncoder().encode(texts.join(','))
   const count = texts.length
   texts = []
+  length = 0
   const outstanding = new Int32Array(settings.outstanding)
-  Atomics.add(outstanding, 0, count)
+  Atomics.add(outstanding, 0, text.length)
   post({ type: 'rows', count, text }, [text.buffer as ArrayBuffer])
-  for (let rows = Atomics.load(outstanding, 0); rows > settings.outstandingMax; rows = Atomics.load(outstanding, 0)) {
+  for (
+    let bytes = Atomics.load(outstanding, 0);
+    bytes > settings.outstandingMax;
+    bytes = Atomics.load(outstanding, 0)
+  ) {
     if (isCancelled()) return
-    Atomics.wait(outstanding, 0, rows, waitMs)
+    Atomics.wait(outstanding, 0, bytes, waitMs)
   }
 }
 
 function add(row: string): void {
   texts.push(row)
-  if (texts.length >= settings.chunkRows) flush()
+  length += row.length
+  if (texts.length >= settings.chunkRows || length >= settings.chunkLength) flush()
 }
 
 const unread = { mtime: 0, mtimeAfter: 0, unchanged: false, subdirectories: [], vanished: 0, denied: 0 }

@@ -20,7 +20,8 @@ export async function runAudit(
   memory: AuditMemory,
   progress: Progress,
 ): Promise<ScanReport> {
-  const { clock, sender, watcher, scanner, key, log } = context
+  const { clock, sender, watcher, scanner, key, log, skipped } = context
+  const skippedBefore = skipped.count
   const auditId = context.ids.next()
   const metadata = { audit_id: auditId }
   const serverNow = clock.wallMs() / 1_000 + Math.min(0, watcher.drift())
@@ -58,6 +59,7 @@ export async function runAudit(
     })
   }
   learned.adopt()
+  if (skipped.count === skippedBefore) [skipped.count, skipped.path] = [0, undefined]
   log.info({ pipe: context.name, audit_id: auditId, ...report }, 'audit sent')
   return report
 

@@ -1,5 +1,5 @@
 /**
- * Passes the realtime events of one source to several pipes. The bus is bounded in rows. Each pipe reads in order at its own
+ * Passes the realtime events of one source to several pipes. The bus is bounded in rows and in characters. Each pipe reads in order at its own
  * pace; a pipe that falls behind by more than the bus holds loses its position and learns so once. While even the fastest
  * pipe is far behind, the bus pauses the watcher. The pipe decides how to recover from a lost position.
  */
@@ -23,8 +23,8 @@ export interface EventBatch {
 }
 
 export interface Subscription {
-  /** The next events, at most `maxRows` rows; `lost` once after unread rows were dropped; undefined if there are none. */
-  peek(maxRows: number): EventBatch | 'lost' | undefined
+  /** The next events, at most `maxRows` rows and about `maxLength` characters; `lost` once after unread rows were dropped; undefined if there are none. */
+  peek(maxRows: number, maxLength?: number): EventBatch | 'lost' | undefined
   /** Moves the position behind delivered events. */
   advance(end: number): void
   /** Rows that this subscription has not read. */
@@ -35,16 +35,23 @@ export interface Subscription {
   close(): void
 }
 
+// Characters per row, on average; rows with very long paths reach the limit in characters before the one in rows.
+const rowLength = 400
+
 export class EventBus {
   readonly #capacity: number
+  readonly #capacityLength: number
   readonly #setPaused: (on: boolean) => void
   #items: Item[] = []
+  /** The characters of all items. */
+  #length = 0
   #end = 0
   readonly #readers = new Set<Reader>()
 
   /** Calls `setPaused` when the watcher should stop, and when it may continue. */
-  constructor(capacityRows: number, setPaused: (on: boolean) => void) {
+  constructor(capacityRows: number, setPaused: (on: boolean) => void, capacityLength = capacityRows * rowLength) {
     this.#capacity = capacityRows
+    this.#capacityLength = capacityLength
     this.#setPaused = setPaused
   }
 
@@ -54,12 +61,18 @@ export class EventBus {
 
   publish(parts: readonly RowGroup[], indexMs: number): void {
     for (const { type, rows, count } of parts) {
-      this.#items.push({ text: eventText(type, 'realtime', indexMs, rows), count, from: this.#end })
+      const text = eventText(type, 'realtime', indexMs, rows)
+      this.#items.push({ text, count, from: this.#end })
       this.#end += count
+      this.#length += text.length
     }
-    let drop = 0
-    while (drop < this.#items.length - 1 && this.#end - this.#items[drop]!.from > this.#capacity) drop += 1
-    if (drop > 0) this.#items = this.#items.slice(drop)
+    let [drop, left] = [0, this.#length]
+    for (; drop < this.#items.length - 1; drop += 1) {
+      const { from, text } = this.#items[drop]!
+      if (this.#end - from <= this.#capacity && left <= this.#capacityLength) break
+      left -= text.length
+    }
+    this.#dropFirst(drop)
     this.#settle()
     for (const reader of this.#readers) reader.ring()
   }
@@ -97,9 +110,22 @@ export class EventBus {
     const slowest = Math.min(this.#end, ...positions)
     let read = 0
     while (read < this.#items.length && this.#items[read]!.from + this.#items[read]!.count <= slowest) read += 1
-    if (read > 0) this.#items = this.#items.slice(read)
+    this.#dropFirst(read)
     const fastest = Math.max(...positions, positions.length === 0 ? this.#end : 0)
-    this.#setPaused(this.#end - fastest >= this.#capacity / 2)
+    this.#setPaused(
+      this.#end - fastest >= this.#capacity / 2 || this.#unreadLength(fastest) >= this.#capacityLength / 2,
+    )
+  }
+
+  #unreadLength(position: number): number {
+    if (this.#length < this.#capacityLength / 2) return 0
+    return this.#items.slice(firstFrom(this.#items, position)).reduce((sum, { text }) => sum + text.length, 0)
+  }
+
+  #dropFirst(count: number): void {
+    if (count === 0) return
+    for (const { text } of this.#items.slice(0, count)) this.#length -= text.length
+    this.#items = this.#items.slice(count)
   }
 }
 
@@ -114,20 +140,21 @@ class Reader implements Subscription {
     this.#position = position
   }
 
-  peek(maxRows: number): EventBatch | 'lost' | undefined {
+  peek(maxRows: number, maxLength = Infinity): EventBatch | 'lost' | undefined {
     if (this.#lost || this.#position < this.#bus.start) {
       this.#lost = false
       this.#position = Math.max(this.#position, this.#bus.start)
       return 'lost'
     }
     const texts: string[] = []
-    let count = 0
+    let [count, length] = [0, 0]
     const items = this.#bus.items()
     for (let at = firstFrom(items, this.#position); at < items.length; at += 1) {
       const item = items[at]!
-      if (count > 0 && count + item.count > maxRows) break
+      if (count > 0 && (count + item.count > maxRows || length + item.text.length > maxLength)) break
       texts.push(item.text)
       count += item.count
+      length += item.text.length
     }
     return count === 0 ? undefined : { text: texts.join(','), count, end: this.#position + count }
   }

@@ -3,12 +3,19 @@
  * 60 s; from the fifth consecutive failure on the failure is persistent, logged as critical, and retried every 60 s.
  */
 import { errorMessage } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
+import { Retryable, Terminal } from '@bellwether/protocol'
 
 /** The server ended this session; the sensor must create another one. */
 export class SessionObsolete extends Retryable {
   constructor(message: string) {
     super(message, { code: 'session_obsolete' })
+  }
+}
+
+/** The server, or a proxy before it, accepts only smaller requests. */
+export class BatchTooLarge extends Terminal {
+  constructor(message: string) {
+    super(message, { code: 'batch_too_large' })
   }
 }
 

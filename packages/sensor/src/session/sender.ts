@@ -8,7 +8,7 @@ import { gzip } from 'node:zlib'
 import { defined } from '@bellwether/base'
 import { pipeLimits, Retryable, sessionObsolete, Terminal } from '@bellwether/protocol'
 import type { Http } from '../ports/http.js'
-import { SessionObsolete, shortMessage, persistentAt } from './recovery.js'
+import { BatchTooLarge, SessionObsolete, shortMessage, persistentAt } from './recovery.js'
 
 export interface SenderOptions {
   /** The URL of the server, with or without `/api/v1`. */
@@ -50,11 +50,11 @@ export function openSender(options: SenderOptions): Sender {
     const headers: Record<string, string> = { 'x-api-key': key, accept: 'application/json' }
     let bytes = Buffer.isBuffer(body) ? body : body === undefined ? undefined : Buffer.from(JSON.stringify(body))
     if (bytes !== undefined) headers['content-type'] = 'application/json'
+    if (bytes !== undefined && bytes.length > pipeLimits.inflatedBytesMax)
+      throw new BatchTooLarge(`The request has ${bytes.length} bytes, more than ${pipeLimits.inflatedBytesMax}`)
     if (bytes !== undefined && bytes.length > zipAboveBytes) {
       bytes = await zip(bytes, { level: 1 })
       headers['content-encoding'] = 'gzip'
-      if (bytes.length > pipeLimits.bodyBytesMax)
-        throw new Terminal(`The batch is larger than ${pipeLimits.bodyBytesMax} bytes`, { code: 'batch_too_large' })
     }
     const url = new URL(path, base)
     const request = { method, url, headers, timeoutMs: override ?? timeoutMs, ...defined({ body: bytes, signal }) }
@@ -89,6 +89,7 @@ function readResponse(status: number, body: Buffer, path: string): unknown {
   // A restarted server does not know earlier sessions.
   const unknownSession = (status === 404 || status === 410) && /^pipe\/(?:session|ingest)\/./.test(path)
   if (status === sessionObsolete || unknownSession) throw new SessionObsolete(message)
+  if (status === 413) throw new BatchTooLarge(message)
   if (status === 401 || status === 403)
     throw new Terminal(message, { code: 'refused', hint: 'Use a key with the role sensor for this view.' })
   if (status >= 500 || status === 408 || status === 409 || status === 429)

@@ -24,6 +24,7 @@ export interface SensorPipeStatus {
   readonly active: readonly string[]
   readonly restarts: number
   readonly sessions: number
+  /** Consecutive failures of the heartbeat or of a task, whichever has more, and the last error. */
   readonly consecutiveErrors: number
   readonly error: string | undefined
   readonly lag: number
@@ -171,6 +172,15 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
     }
   }
 
+  /** A task that keeps failing fails its pipe, even though the heartbeat works. */
+  function worstFailure(): { readonly consecutiveErrors: number; readonly error: string | undefined } {
+    let worst = { consecutiveErrors: consecutive, error }
+    for (const { health } of tasks.values())
+      if (health.consecutive > worst.consecutiveErrors)
+        worst = { consecutiveErrors: health.consecutive, error: `${health.name}: ${health.error ?? 'failed'}` }
+    return worst
+  }
+
   function agentStatus() {
     return {
       units: [...units()],
@@ -311,8 +321,7 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
       active: [...active],
       restarts,
       sessions,
-      consecutiveErrors: consecutive,
-      error,
+      ...worstFailure(),
       lag: realtime.lag(),
       sent: realtime.sent(),
       audits,

@@ -2,7 +2,7 @@
 import { defined } from '@bellwether/base'
 import { sentinelTasks, type SentinelFeedback } from '@bellwether/protocol'
 import type { PathStat } from '../scan/messages.js'
-import type { PipeContext, Session } from './context.js'
+import { batchLength, type PipeContext, type Session } from './context.js'
 import type { Progress } from './task.js'
 
 const statusOf = ({ miss }: PathStat): string =>
@@ -14,8 +14,11 @@ export async function runSentinel(context: PipeContext, session: Session, progre
   const ask = `pipe/consistency/sentinel/tasks?session_id=${encodeURIComponent(session.id)}`
   const tasks = sentinelTasks.parse(await sender.send('GET', ask, undefined, options))
   const paths = tasks.paths ?? []
-  for (let from = 0; from < paths.length; from += context.batchRows) {
-    const stats = await scanner.statPaths(paths.slice(from, from + context.batchRows), progress.signal)
+  for (let from = 0, to = 0; from < paths.length; from = to) {
+    // In JSON a path takes up to six times its length.
+    for (let length = 0; to < paths.length && to < from + context.batchRows && length < batchLength; to += 1)
+      length += paths[to]!.length * 6
+    const stats = await scanner.statPaths(paths.slice(from, to), progress.signal)
     progress.moved()
     const feedback: SentinelFeedback = {
       type: 'suspect_update',

@@ -22,6 +22,8 @@ export interface Progress {
   readonly signal: AbortSignal
   /** The step made progress. */
   moved(): void
+  /** The step did its work, although it goes on: earlier failures are over. */
+  succeeded(): void
   /** The step waits for a promise; the wait does not count as a lack of progress. */
   idle<T>(promise: Promise<T>): Promise<T>
 }
@@ -55,6 +57,7 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
     const progress: Progress = {
       signal: run.signal,
       moved: () => void (silentMs = 0),
+      succeeded: () => void ([silentMs, health.consecutive, health.error] = [0, 0, undefined]),
       async idle(promise) {
         resting += 1
         try {
@@ -114,6 +117,9 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
     }
   }
 
-  const ended = run().finally(() => over.release())
+  const ended = run().finally(() => {
+    over.release()
+    ;[health.consecutive, health.error] = [0, undefined]
+  })
   return { health, ended, cancel: () => over.abort() }
 }

@@ -31,14 +31,13 @@ const sliceMax = 2_000
 const pendingMax = 400_000
 // Files being written; above it the oldest counts as closed.
 const openMax = 100_000
-const rowsPerPart = 1_000
 
 export class InotifyWatcher implements Watcher {
   readonly stats: WatchStats = noStats()
   readonly #options: InotifyWatcherOptions
   readonly #set: WatchSet
   readonly #changes: Changes
-  readonly #rows = new RowCollector(rowsPerPart)
+  readonly #rows = new RowCollector()
   /** Directories to watch, and to list unless their mtime equals `unless`. Those before `#listed` are done. */
   #listings: { readonly path: string; readonly unless?: number }[] = []
   #listed = 0

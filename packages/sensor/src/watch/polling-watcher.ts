@@ -22,7 +22,6 @@ export interface PollingWatcherOptions {
 // 1,000,000 names with mtime and size take about 150 MB.
 const entriesMax = 1_000_000
 const sliceMax = 2_000
-const rowsPerPart = 1_000
 
 export class PollingWatcher implements Watcher {
   readonly stats: WatchStats = noStats()
@@ -31,7 +30,7 @@ export class PollingWatcher implements Watcher {
   readonly #known = new Map<string, Map<string, string> | undefined>()
   /** Directories whose first listing is not reported. */
   readonly #unreported = new Set<string>()
-  readonly #rows = new RowCollector(rowsPerPart)
+  readonly #rows = new RowCollector()
   #round: string[] = []
   #entries = 0
   #nextRoundMs = 0

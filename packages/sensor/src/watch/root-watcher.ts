@@ -51,7 +51,7 @@ export interface RootWatcher {
   onOverflow(listener: () => void): void
 }
 
-// Rows waiting for the slowest pipe: about 40 MB.
+// Rows waiting for the slowest pipe: about 40 MB, at most 80 MB.
 const busRowsDefault = 200_000
 const watchChunk = 5_000
 const threadEndMs = 2_000

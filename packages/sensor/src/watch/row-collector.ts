@@ -2,17 +2,16 @@
 import type { FileEventType } from '@bellwether/protocol'
 import type { RowGroup } from './messages.js'
 
+// A group fits into a batch, by its rows and by its length in characters.
+const rowsMax = 1_000
+const lengthMax = 1_000_000
+
 export class RowCollector {
   #parts: RowGroup[] = []
   #texts: string[] = []
+  #length = 0
   #type: FileEventType | undefined
-  readonly #perPart: number
   #deletes = false
-
-  /** `perPart`: the maximum rows per group, so that a group fits into a batch. */
-  constructor(perPart: number) {
-    this.#perPart = perPart
-  }
 
   get isEmpty(): boolean {
     return this.#texts.length === 0 && this.#parts.length === 0
@@ -22,10 +21,11 @@ export class RowCollector {
   }
 
   add(type: FileEventType, row: string): void {
-    if (type !== this.#type || this.#texts.length >= this.#perPart) this.#close()
+    if (type !== this.#type || this.#texts.length >= rowsMax || this.#length >= lengthMax) this.#close()
     this.#type = type
     if (type === 'delete') this.#deletes = true
     this.#texts.push(row)
+    this.#length += row.length
   }
 
   take(): RowGroup[] {
@@ -40,5 +40,6 @@ export class RowCollector {
     if (this.#texts.length === 0 || this.#type === undefined) return
     this.#parts.push({ type: this.#type, rows: this.#texts.join(','), count: this.#texts.length })
     this.#texts = []
+    this.#length = 0
   }
 }

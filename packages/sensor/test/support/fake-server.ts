@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { defined } from '@bellwether/base'
-import type { FileRow, IngestRequest, PipeRole } from '@bellwether/protocol'
+import { pipeLimits, type FileRow, type IngestRequest, type PipeRole } from '@bellwether/protocol'
 
 export interface RecordedRequest {
   readonly route: string
@@ -34,6 +34,8 @@ export class FakeServer {
   role: PipeRole
   /** Returns this status instead for requests whose `METHOD path session` matches. */
   fail: { readonly route: RegExp; readonly status: number; times: number } | undefined
+  /** Longer requests get status 413, like from a proxy. */
+  bodyBytesMax = pipeLimits.inflatedBytesMax
   suspects: string[] = []
   readonly feedback: { path: string; status?: string; mtime?: number }[] = []
   #commands: unknown[] = []
@@ -101,6 +103,10 @@ export class FakeServer {
     for await (const chunk of request) chunks.push(chunk as Buffer)
     const raw = Buffer.concat(chunks)
     const text = request.headers['content-encoding'] === 'gzip' ? gunzipSync(raw) : raw
+    if (text.length > this.bodyBytesMax) {
+      response.writeHead(413, { 'content-type': 'application/json' }).end('{"title":"too large"}')
+      return
+    }
     const body = (text.length === 0 ? {} : JSON.parse(text.toString())) as Record<string, unknown>
     const url = new URL(request.url ?? '/', 'http://x')
     const path = url.pathname.replace('/api/v1/pipe/', '')

@@ -23,7 +23,7 @@ export interface Fixture {
   end(): Promise<void>
 }
 
-export async function until<T>(what: string, ask: () => T | undefined | false, withinMs = 15_000): Promise<T> {
+export async function until<T>(what: string, ask: () => T | undefined | false, withinMs = 60_000): Promise<T> {
   const startedMs = systemClock.monotonicMs()
   for (;;) {
     const answer = ask()

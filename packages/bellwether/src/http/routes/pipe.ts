@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http'
 import { defined, type Clock } from '@bellwether/base'
 import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
-import { listMax, suspectList } from '../../view/queries/summaries.js'
+import { suspectList } from '../../view/queries/summaries.js'
 import type { Session } from '../../view/sessions/sessions.js'
 import { none } from '../../view/tree/tree.js'
 import type { View } from '../../view/view.js'
@@ -128,7 +128,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
       if (sourceId !== undefined && source.id !== sourceId) continue
       const { suspects } = suspectList([source], { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() })
       if (suspects.length === 0) continue
-      return { type: 'suspect_check', paths: suspects.slice(0, listMax).map(({ path }) => path), source_id: source.id }
+      return { type: 'suspect_check', paths: pathsUpTo(suspects, tasksLengthMax), source_id: source.id }
     }
     return {}
   })
@@ -140,6 +140,20 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
     const sourceId = body.session_id === undefined ? body.source_id : view.session(body.session_id).info.sourceId
     return sentinelSaw(view, sourceId, body.updates, clock)
   })
+}
+
+// Characters of the paths of one answer. In JSON a character takes up to six, and a sensor accepts 8 MB.
+const tasksLengthMax = 1_000_000
+
+function pathsUpTo(suspects: readonly { readonly path: string }[], lengthMax: number): string[] {
+  const paths: string[] = []
+  let length = 0
+  for (const { path } of suspects) {
+    length += path.length
+    if (length > lengthMax) break
+    paths.push(path)
+  }
+  return paths
 }
 
 interface SuspectUpdate {

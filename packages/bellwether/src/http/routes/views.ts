@@ -9,6 +9,7 @@ import type { SourceChoice } from '@bellwether/protocol/http'
 import type { FastifyReply } from 'fastify'
 import {
   blindSpotLists,
+  entryAt,
   sessionList,
   sourceSize,
   suspectList,
@@ -24,7 +25,7 @@ import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
 import { none, root } from '../../view/tree/tree.js'
-import { entryAt, type View, type ViewSource } from '../../view/view.js'
+import type { View, ViewSource } from '../../view/view.js'
 import { linkClient, notFound, type Api, type RequestOf, type ViewParts } from '../api.js'
 import { sendPieces } from '../stream.js'
 import { sentinelSaw } from './pipe.js'

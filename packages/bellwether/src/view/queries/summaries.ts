@@ -1,8 +1,8 @@
 /** Statistics of a view and its lists of blind spots, suspects and sessions, as HTTP returns them. Reads only. */
-import { Retryable, type HealthState } from '@bellwether/protocol'
+import { Retryable, Terminal, type HealthState } from '@bellwether/protocol'
 import { bestSource, measures, type SourceSize } from './source-selection.js'
 import type { HealthRegistry } from '../health.js'
-import { root } from '../tree/tree.js'
+import { none, root } from '../tree/tree.js'
 import type { View, ViewSource } from '../view.js'
 
 // Lists are cut here; the counts beside them are exact.
@@ -94,6 +94,13 @@ function sumStats(all: readonly SourceStats[], now: Now): SourceStats {
     ready: all.length > 0 && all.every((stats) => stats.ready),
     full: all.some((stats) => stats.full),
   }
+}
+
+/** The entry at a path, or Terminal `unknown_path`. */
+export function entryAt(source: ViewSource, path: string): number {
+  const node = source.tree.find(path)
+  if (node !== none) return node
+  throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, { code: 'unknown_path' })
 }
 
 export function blindSpotLists(sources: readonly ViewSource[]) {

@@ -116,6 +116,11 @@ export class Sessions {
     return [...this.#byId.values()].filter((session) => session.info.sourceId === sourceId)
   }
 
+  /** The session in which this sensor reports changes of the source. */
+  reporting(sourceId: string, agentId: string | undefined): Session | undefined {
+    return this.of(sourceId).find(({ info, canRealtime }) => canRealtime && info.agentId === agentId)
+  }
+
   leader(sourceId: string): Session | undefined {
     return this.#leaders.get(sourceId)
   }
