@@ -2,8 +2,9 @@
  * Scenarios on the board: tasks that the autopilot runs, a claimed file that does not exist, and a budget that runs out and
  * needs a person, whom the demo plays.
  */
+import type { BoardTaskDetail, DispatchReport } from '@bellwether/protocol/http'
 import { actors } from './actors.js'
-import { addTask, countFault, readTask, waitFor, type Context, type TaskDetail } from './context.js'
+import { addTask, changeTask, countFault, readTask, waitFor, type Context } from './context.js'
 
 const settled = ['done', 'failed']
 
@@ -48,7 +49,7 @@ export async function falseClaim(context: Context): Promise<void> {
   const task = await waitUntilSettled(context, taskId)
   if (task !== undefined)
     context.say(
-      `${taskId}: the recovery chain gave it to ${task.fields.spawn?.agent ?? 'another agent'}; it is ${task.status}`,
+      `${taskId}: the recovery chain gave it to ${lastSpawn(task).agent ?? 'another agent'}; it is ${task.status}`,
     )
 }
 
@@ -64,7 +65,7 @@ export async function budgetRunsOut(context: Context): Promise<void> {
   )
   if (stopped?.reasonCode !== 'budget_exceeded') return
   context.say(`${taskId}: ${stopped.reasonCode}; the task waits for a person`)
-  await context.client.insist('PATCH', `/board/tasks/${taskId}`, { action: 'done', reason: 'accepted by the demo' })
+  await changeTask(context, taskId, { action: 'done', reason: 'accepted by the demo' })
   context.say(`${taskId}: the demo, as that person, accepts the result`)
 }
 
@@ -77,34 +78,36 @@ interface RunEnd {
 
 /** The run of the task that ended for this reason; a value without a reason if the task was settled otherwise. */
 async function runEndedWith(context: Context, taskId: string, reasonCode: string): Promise<RunEnd | undefined> {
-  const { runs, fields, status } = await readTask(context, taskId)
-  const run = runs.find((one) => one.reasonCode === reasonCode)
-  const why = fields.spawn?.reasonCode === reasonCode ? fields.spawn.error : undefined
+  const task = await readTask(context, taskId)
+  const run = task.runs.find((one) => one.reasonCode === reasonCode)
+  const spawn = lastSpawn(task)
+  const why = spawn.reasonCode === reasonCode ? (spawn.error ?? undefined) : undefined
   if (run !== undefined) return { agent: run.agent, reasonCode, why }
-  return settled.includes(status) ? { agent: '', reasonCode: undefined, why: undefined } : undefined
+  return settled.includes(task.status) ? { agent: '', reasonCode: undefined, why: undefined } : undefined
 }
+
+/** The report of the latest run, as the board's log keeps it. */
+const lastSpawn = ({ fields }: BoardTaskDetail) =>
+  (fields['spawn'] ?? {}) as Partial<NonNullable<DispatchReport['spawn']>>
 
 /** Aborts the tasks that a killed run left open. */
 export async function abortOldTasks(context: Context): Promise<void> {
-  const { tasks } = await context.client.insist<{ tasks: TaskDetail[] }>('GET', '/board/tasks?done=false&limit=1000')
+  const { tasks } = await context.client.insist('GET /board/tasks', { query: { done: false, limit: 1_000 } })
   const open = tasks.filter((task) => !settled.includes(task.status))
   for (const { taskId } of open)
-    await context.client.insist('PATCH', `/board/tasks/${taskId}`, {
-      action: 'abort',
-      reason: 'left by an earlier run',
-    })
+    await changeTask(context, taskId, { action: 'abort', reason: 'left by an earlier run' })
   if (open.length > 0) context.say(`aborted ${open.length} tasks of an earlier run`)
 }
 
 /** If all attempts of a task failed, the task waits for a person; the demo, as that person, asks for another attempt. */
-async function waitUntilSettled(context: Context, taskId: string): Promise<TaskDetail | undefined> {
+async function waitUntilSettled(context: Context, taskId: string): Promise<BoardTaskDetail | undefined> {
   return waitFor(context, `${taskId} is done`, async () => {
     const task = await readTask(context, taskId)
     if (settled.includes(task.status)) return task
     if (task.status === 'blocked' && task.reason?.startsWith('recovery_pending:') !== true) {
-      const why = task.fields.spawn?.error ?? task.reason ?? 'blocked'
+      const why = lastSpawn(task).error ?? task.reason ?? 'blocked'
       context.say(`${taskId}: ${why}; the task waits for a person, and the demo asks for another attempt`)
-      await context.client.insist('PATCH', `/board/tasks/${taskId}`, { action: 'retry', agent: actors.printer })
+      await changeTask(context, taskId, { action: 'retry', agent: actors.printer })
     }
     return undefined
   })

@@ -2,8 +2,8 @@
  * What every scenario gets, and helpers to start work and wait for it. The ids of all turns are recorded for the check at the
  * end. A scenario that waits in vain reports it and continues, so that the check shows what is stuck.
  */
-import { defined, systemRandom, type Clock } from '@bellwether/base'
-import { projectId } from './actors.js'
+import { systemRandom, type Clock } from '@bellwether/base'
+import type { BodyFor, TurnDetail } from '@bellwether/protocol/http'
 import type { DemoClient } from './client.js'
 
 export interface Context {
@@ -17,28 +17,6 @@ export interface Context {
   /** Scenarios that failed, and why. */
   readonly failures: string[]
   say(sentence: string): void
-}
-
-export interface TurnDetail {
-  readonly agent_turn_id: string
-  readonly ended_at: string | null
-  readonly outcome: string | null
-  readonly claimed_by: string | null
-  readonly steps: readonly { readonly phase: string }[]
-  readonly children: readonly { readonly status: string | null }[]
-  readonly deliverable: { readonly content: { readonly text?: string } } | null
-}
-
-export interface TaskDetail {
-  readonly taskId: string
-  readonly title: string
-  readonly status: string
-  readonly assignee: string | null
-  readonly reason: string | null
-  readonly runs: readonly { readonly agent: string; readonly reasonCode?: string }[]
-  readonly fields: {
-    readonly spawn?: { readonly error?: string; readonly reasonCode?: string; readonly agent?: string }
-  }
 }
 
 /** 128 random bits, for idempotency keys and task ids. */
@@ -58,25 +36,20 @@ export async function enqueue(
   instruction: string,
   maxTokens?: number,
 ): Promise<string> {
-  const path = `/projects/${projectId}/agents/${agentId}/turns`
-  const budget = maxTokens === undefined ? undefined : { max_tokens: maxTokens }
-  const turn = await context.client.insist<{ agent_turn_id: string }>(
-    'POST',
-    path,
-    defined({ instruction, budget }),
-    newId(),
-  )
+  const turn = await context.client.insist('POST /projects/:project/agents/:agent/turns', {
+    params: { agent: agentId },
+    body: { instruction, budget: maxTokens === undefined ? undefined : { max_tokens: maxTokens } },
+    idempotencyKey: newId(),
+  })
   context.turnIds.add(turn.agent_turn_id)
   return turn.agent_turn_id
 }
 
 export const readTurn = ({ client }: Context, turnId: string) =>
-  client.insist<TurnDetail>('GET', `/projects/${projectId}/turns/${turnId}`)
+  client.insist('GET /projects/:project/turns/:turn', { params: { turn: turnId } })
 
 export const stopTurn = ({ client }: Context, turnId: string, reason: string) =>
-  client.insist('POST', `/projects/${projectId}/turns/${turnId}/stop`, { reason })
-
-export const deliverableText = (turn: TurnDetail | undefined) => turn?.deliverable?.content.text ?? 'nothing'
+  client.insist('POST /projects/:project/turns/:turn/stop', { params: { turn: turnId }, body: { reason } })
 
 export function waitForEnd(context: Context, what: string, turnId: string): Promise<TurnDetail | undefined> {
   return waitFor(context, what, async () => {
@@ -85,14 +58,17 @@ export function waitForEnd(context: Context, what: string, turnId: string): Prom
   })
 }
 
-export async function addTask({ client, taskIds }: Context, task: object): Promise<string> {
-  const { taskId } = await client.ask<TaskDetail>('POST', '/board/tasks', task)
+export async function addTask({ client, taskIds }: Context, body: BodyFor<'POST /board/tasks'>): Promise<string> {
+  const { taskId } = await client.ask('POST /board/tasks', { body })
   taskIds.add(taskId)
   return taskId
 }
 
 export const readTask = ({ client }: Context, taskId: string) =>
-  client.insist<TaskDetail>('GET', `/board/tasks/${taskId}`)
+  client.insist('GET /board/tasks/:task', { params: { task: taskId } })
+
+export const changeTask = ({ client }: Context, taskId: string, body: BodyFor<'PATCH /board/tasks/:task'>) =>
+  client.insist('PATCH /board/tasks/:task', { params: { task: taskId }, body })
 
 /** Polls until `read` returns a value. Returns undefined, and records a failure, if that takes too long. */
 export async function waitFor<T>(

@@ -2,17 +2,9 @@
  * Scenarios with turns: a steady load, a tool that hangs, a tool without a host, a turn canceled in the queue and one stopped
  * while it runs, a killed worker, and a lead that forks and then asks a person.
  */
-import { actors, laps, projectId, targets, tools } from './actors.js'
-import {
-  countFault,
-  deliverableText,
-  enqueue,
-  readTurn,
-  stopTurn,
-  waitFor,
-  waitForEnd,
-  type Context,
-} from './context.js'
+import { deliverableText } from 'bellwether/client'
+import { actors, laps, targets, tools } from './actors.js'
+import { countFault, enqueue, readTurn, stopTurn, waitFor, waitForEnd, type Context } from './context.js'
 
 export interface LoadOptions {
   readonly turns: number
@@ -40,7 +32,8 @@ export async function hangingTool(context: Context): Promise<void> {
   countFault(context, 'tool hangs')
   context.say(`weatherman calls ${tools.barometer}, which hangs`)
   const turn = await waitForEnd(context, 'weatherman delivers', turnId)
-  if (turn !== undefined) context.say(`the call timed out and the turn continued: “${deliverableText(turn)}”`)
+  if (turn !== undefined)
+    context.say(`the call timed out and the turn continued: “${deliverableText(turn) ?? 'nothing'}”`)
 }
 
 /** The watchdog answers this call. */
@@ -50,13 +43,14 @@ export async function toolWithoutHost(context: Context): Promise<void> {
     parameters: { type: 'object' },
     options: { suspend_timeout_seconds: 4 },
   }
-  await context.client.insist('PUT', `/projects/${projectId}/tools/${tools.pigeonPost}`, declaration)
+  const params = { tool: tools.pigeonPost }
+  await context.client.insist('PUT /projects/:project/tools/:tool', { params, body: declaration })
   const turnId = await enqueue(context, actors.pigeonKeeper, 'Send word to Paris.')
   countFault(context, 'tool without a host')
   const turn = await waitForEnd(context, 'pigeon-keeper delivers', turnId)
   if (turn !== undefined)
     context.say(
-      `no host runs pigeon-post; the watchdog timed the call out, and the turn continued: “${deliverableText(turn)}”`,
+      `no host runs pigeon-post; the watchdog timed the call out, and the turn continued: “${deliverableText(turn) ?? 'nothing'}”`,
     )
 }
 
@@ -99,9 +93,7 @@ export async function forkAndQuestion(context: Context, onTerminal: boolean): Pr
   const turnId = await enqueue(context, actors.lead, 'Bring the evening edition out.')
   context.say('lead forks twelve children, one of which will fail')
   const question = await waitFor(context, 'lead asks a person', async () => {
-    const { questions } = await context.client.insist<{
-      questions: { tool_call_id: string; agent_turn_id: string }[]
-    }>('GET', `/projects/${projectId}/questions`)
+    const { questions } = await context.client.insist('GET /projects/:project/questions')
     return questions.find((one) => one.agent_turn_id === turnId)
   })
   if (question === undefined) return
@@ -111,9 +103,10 @@ export async function forkAndQuestion(context: Context, onTerminal: boolean): Pr
   const waitMs = onTerminal ? answerAfterMs.terminal : answerAfterMs.unattended
   context.say(`answer it on the dashboard (Needs you), or the demo answers in ${waitMs / 1_000} s`)
   await context.clock.sleep(waitMs, context.signal)
-  const path = `/projects/${projectId}/tool-calls/${question.tool_call_id}/result`
-  const answer = { status: 'success', result: { choice: 'yes' } }
-  const { status } = await context.client.insist<{ status: string }>('POST', path, answer)
+  const { status } = await context.client.insist('POST /projects/:project/tool-calls/:call/result', {
+    params: { call: question.tool_call_id },
+    body: { status: 'success', result: { choice: 'yes' } },
+  })
   context.say(status === 'ignored' ? 'the question was already answered' : 'the demo answers: yes')
   await waitForEnd(context, 'lead delivers', turnId)
 }

@@ -4,24 +4,18 @@ import type { TurnCheck } from './check.js'
 import type { DemoClient } from './client.js'
 import { columns } from './screen.js'
 
-interface AgentRow {
-  readonly agent_id: string
-  readonly queued: number
-  readonly state: Readonly<Record<string, string | null>> | null
-}
-
 // A fork adds a dozen agents at once; the table shows busy agents only, up to this many.
 const rowsMax = 18
 
 export async function liveTable(client: DemoClient): Promise<string[]> {
-  const { agents } = await client.ask<{ agents: AgentRow[] }>('GET', `/projects/${projectId}/agents?limit=200`)
-  const busy = agents.filter(({ state, queued }) => queued > 0 || (state?.['active_agent_turn_id'] ?? null) !== null)
+  const { agents } = await client.ask('GET /projects/:project/agents', { query: { limit: 200 } })
+  const busy = agents.filter(({ state, queued }) => queued > 0 || (state?.active_agent_turn_id ?? null) !== null)
   const lines = busy
     .slice(0, rowsMax)
     .map(({ agent_id: name, queued, state }) => [
       name,
-      state?.['status'] ?? '',
-      state?.['current_tool'] ?? state?.['activity'] ?? '',
+      state?.status ?? '',
+      state?.current_tool ?? state?.activity ?? '',
       String(queued),
     ])
   const more = busy.length > rowsMax ? [[`and ${busy.length - rowsMax} more`, '', '', '']] : []
@@ -34,22 +28,13 @@ export interface Interventions {
   readonly sentences: readonly string[]
 }
 
-interface InterventionRow {
-  readonly intervention_id: number
-  readonly kind: string
-  readonly agent_id?: string | null
-  readonly reason: string
-}
-
 /** Interventions of the watchdogs with an id above `after`, as sentences. */
 export async function interventionsSince(client: DemoClient, after: number): Promise<Interventions> {
-  const { interventions } = await client.ask<{ interventions: InterventionRow[] }>(
-    'GET',
-    `/watchdog/interventions?project=${projectId}&limit=50`,
-  )
+  const query = { project: projectId, limit: 50 }
+  const { interventions } = await client.ask('GET /watchdog/interventions', { query })
   const fresh = interventions.filter((row) => row.intervention_id > after).toReversed()
   const sentences = fresh.map(({ kind, agent_id: agent, reason }) => {
-    const whose = agent === undefined || agent === null ? '' : ` (turn of ${agent})`
+    const whose = agent === null ? '' : ` (turn of ${agent})`
     return `watchdog: ${kind}${whose}: ${reason}`
   })
   return { latest: fresh.at(-1)?.intervention_id ?? after, sentences }

@@ -2,6 +2,7 @@
 export * from './errors.js'
 export * from './file-names.js'
 export * from './pipe.js'
+export * from './request-line.js'
 export * from './subjects.js'
 export * from './task-input.js'
 export * from './vocabulary.js'

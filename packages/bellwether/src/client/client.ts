@@ -1,129 +1,179 @@
 /**
- * A running house as its clients reach it: over HTTP, with a key. Always: a call has a timeout and can be called off; an answer has a
- * bound; the key goes to the address that was named and to no other; a refusal is told in the server's own words. How the address
- * and the key are found is left to whoever asks.
+ * Calls a running server over HTTP, by route key of the HTTP contract, which gives every request and answer its type. Every call has
+ * a timeout and an abort signal, every answer a size limit. The key is sent only to the configured address. Answers are not parsed
+ * with the schemas: the contract test does that for every route, a newer server may add fields and words, and a tree has up to 64 MiB.
  */
-import type { Clock } from '@bellwether/base'
-import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
+import { defined, linkAbort, type Clock } from '@bellwether/base'
+import { InvalidInput, requestLine, Retryable, Terminal } from '@bellwether/protocol'
+import type {
+  AnswerOf,
+  ApiKey,
+  BodyFor,
+  Declared,
+  EventName,
+  EventOf,
+  ParamsFor,
+  QueryFor,
+  StreamKey,
+} from '@bellwether/protocol/http'
+import { backoffMs, reconnectBackoff, withTimeout } from '../ports/retry.js'
 import { readEvents, type ServerEvent } from './events.js'
-import { withTimeout } from '../ports/retry.js'
 
 export interface Address {
   readonly url: string
   readonly key: string
+  /** Fills `:project` in routes. */
   readonly project: string
-  /** What to say besides when nobody answers there. */
+  /** The hint of the error if the server does not answer. */
   readonly awayHint?: string
 }
 
-export interface Asking {
-  readonly body?: object
-  readonly signal?: AbortSignal
-  /** How long the answer may take; absent: a question that is answered at once. */
-  readonly timeoutMs?: number
-  /** Makes a repeated request the same request. */
-  readonly idempotencyKey?: string
+type Params<Value> = 'project' extends keyof Value
+  ? Omit<Value, 'project'> & { readonly project?: string | undefined }
+  : Value
+
+/** What a route takes, and how to send it. */
+export type Request<Key extends ApiKey> = Declared<'params', Params<ParamsFor<Key>>> &
+  Declared<'query', QueryFor<Key>> &
+  Declared<'body', BodyFor<Key>> & {
+    readonly signal?: AbortSignal | undefined
+    /** Default: `answerMs`. */
+    readonly timeoutMs?: number
+    /** A repeated request with the same key has one effect. */
+    readonly idempotencyKey?: string | undefined
+  }
+type Arguments<Value> = object extends Value ? [request?: Value] : [request: Value]
+
+interface StreamOptions {
+  readonly signal: AbortSignal
+  /** The id of the last event that was read. */
+  readonly after?: string | undefined
+  /** Called once per outage, before the first retry. */
+  readonly onOutage?: (error: Retryable) => void
 }
+export type StreamRequest<Key extends StreamKey> = Declared<'params', Params<ParamsFor<Key>>> &
+  Declared<'query', QueryFor<Key>> &
+  StreamOptions
+export type StreamEvent<Key extends StreamKey> = {
+  [Name in EventName<Key>]: {
+    readonly id: string | undefined
+    readonly event: Name extends '*' ? string : Name
+    readonly data: EventOf<Key, Name>
+  }
+}[EventName<Key>]
 
 export interface Client {
   readonly url: string
   readonly project: string
-  /** A path within the project: `of('/turns')`. */
-  of(path: string): string
-  /** Answers the parsed body; `path` is relative to the API's base. */
-  ask<T>(method: string, path: string, asking?: Asking): Promise<T>
-  /** An answer that goes on: the events of a stream, until the signal fires or the server ends it. `last` is where to go on. */
-  follow(path: string, signal: AbortSignal, last?: string): AsyncGenerator<ServerEvent>
+  ask<Key extends ApiKey>(key: Key, ...request: Arguments<Request<Key>>): Promise<AnswerOf<Key>>
+  /** Reconnects after the last event, until the signal aborts. */
+  follow<Key extends StreamKey>(key: Key, request: StreamRequest<Key>): AsyncGenerator<StreamEvent<Key>>
 }
 
-/** Long enough for a server that is busy; a person is still there after it. */
+/** Long enough for a busy server; a person still waits. */
 export const answerMs = 30_000
-const base = '/api/v1'
-// What a terminal or a model can be asked to look at, many times over; a tree of a million files is asked for in parts.
+// A larger tree is read in parts.
 const answerBytesMax = 64 * 1024 * 1024
-// Refusals are a few lines; what a proxy says may be a page.
-const refusalChars = 2_000
+// A problem has a few lines; a proxy may send a page.
+const problemChars = 2_000
+
+type AnyValues = Readonly<Record<string, string | number | boolean | undefined>>
+/** The union of all requests. */
+interface AnyRequest {
+  readonly params?: AnyValues | undefined
+  readonly query?: AnyValues | undefined
+  readonly body?: unknown
+  readonly signal?: AbortSignal | undefined
+  readonly timeoutMs?: number
+  readonly idempotencyKey?: string | undefined
+}
 
 export function openClient({ url, key, project, awayHint }: Address, clock: Clock): Client {
-  const root = addressOf(url)
-  const headers = { 'x-api-key': keyOf(key), accept: 'application/json' }
+  const root = checkedUrl(url)
+  const authorization = { 'x-api-key': checkedKey(key) }
 
-  async function send(method: string, path: string, asking: Asking, more: object, signal: AbortSignal) {
-    const { body, idempotencyKey } = asking
+  async function send(route: string, request: AnyRequest, headers: object, signal: AbortSignal): Promise<Response> {
+    const { params, query, body, idempotencyKey } = request
+    const { method, path } = requestLine(route, { project, ...defined(params ?? {}) }, query)
     let response: Response
     try {
-      response = await fetch(`${root}${base}${path}`, {
+      response = await fetch(`${root}${path}`, {
         method,
         headers: {
+          ...authorization,
+          accept: 'application/json',
+          ...defined({
+            'content-type': body === undefined ? undefined : 'application/json',
+            'idempotency-key': idempotencyKey,
+          }),
           ...headers,
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
-          ...more,
         },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        // Followed, a redirect would carry the key to wherever it leads.
+        // A redirect would send the key to another address.
         redirect: 'manual',
         signal,
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       })
     } catch (error) {
-      if (signal.aborted) throw calledOff(error)
+      if (signal.aborted) throw abortedRequest(error)
       throw new Retryable(`${root} does not answer`, {
         code: 'server_away',
         cause: error,
-        hint: awayHint ?? 'is it running? bellwether up starts one here',
+        hint: awayHint ?? 'check that it is running; `bellwether up` starts a server in this folder',
       })
     }
-    if (!response.ok) throw await refusal(response, root)
+    if (!response.ok) throw await problemOf(response, root)
     return response
   }
 
-  return {
-    url: root,
-    project,
-    of: (path) => `/projects/${encodeURIComponent(project)}${path}`,
-    async ask<T>(method: string, path: string, asking: Asking = {}) {
-      const over = linked(asking.signal)
-      const answer = send(method, path, asking, {}, over.signal).then(async (response) => {
-        const text = await textOf(response, over.signal)
-        return parsed(text, root)
-      })
-      try {
-        return (await withTimeout(clock, asking.timeoutMs ?? answerMs, `${method} ${path}`, answer)) as T
-      } finally {
-        over.release()
-      }
-    },
-    async *follow(path, signal, last) {
-      const over = linked(signal)
-      const more = { accept: 'text/event-stream', ...(last === undefined ? {} : { 'last-event-id': last }) }
-      try {
-        const response = await withTimeout(clock, answerMs, `GET ${path}`, send('GET', path, {}, more, over.signal))
-        yield* readEvents(response.body, clock, over.signal)
-      } finally {
-        over.release()
-      }
-    },
+  async function ask(route: string, request: AnyRequest = {}): Promise<unknown> {
+    const link = linkAbort(request.signal)
+    const answer = send(route, request, {}, link.signal).then(async (response) =>
+      parse(await readText(response, link.signal), root),
+    )
+    try {
+      return await withTimeout(clock, request.timeoutMs ?? answerMs, route, answer)
+    } finally {
+      link.abort()
+    }
   }
+
+  async function* connect(route: string, request: AnyRequest, after: string | undefined): AsyncGenerator<ServerEvent> {
+    const link = linkAbort(request.signal)
+    const headers = { accept: 'text/event-stream', ...defined({ 'last-event-id': after }) }
+    try {
+      const response = await withTimeout(clock, answerMs, route, send(route, request, headers, link.signal))
+      yield* readEvents(response.body, clock, link.signal)
+    } finally {
+      link.abort()
+    }
+  }
+
+  async function* follow(route: string, request: AnyRequest & StreamOptions): AsyncGenerator<ServerEvent> {
+    const { signal, onOutage } = request
+    let { after } = request
+    for (let failures = 0; !signal.aborted;) {
+      try {
+        for await (const event of connect(route, request, after)) {
+          failures = 0
+          after = event.id ?? after
+          yield event
+        }
+      } catch (error) {
+        if (signal.aborted) return
+        if (!(error instanceof Retryable)) throw error
+        if (failures === 0) onOutage?.(error)
+      }
+      failures += 1
+      await clock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
+    }
+  }
+
+  return { url: root, project, ask: ask as Client['ask'], follow: follow as Client['follow'] }
 }
 
-/** A signal of one's own that follows another, and fires at last so that nothing is left open. */
-function linked(outer: AbortSignal | undefined): { readonly signal: AbortSignal; release(): void } {
-  const over = new AbortController()
-  const stop = () => over.abort()
-  outer?.addEventListener('abort', stop, { once: true })
-  if (outer?.aborted === true) stop()
-  return {
-    signal: over.signal,
-    release() {
-      outer?.removeEventListener('abort', stop)
-      over.abort()
-    },
-  }
-}
+const abortedRequest = (cause: unknown) => new Terminal('The request was aborted', { code: 'aborted', cause })
 
-const calledOff = (cause: unknown) => new Terminal('the request was called off', { code: 'aborted', cause })
-
-async function textOf(response: Response, signal: AbortSignal): Promise<string> {
+async function readText(response: Response, signal: AbortSignal): Promise<string> {
   const decoder = new TextDecoder()
   let [text, bytes] = ['', 0]
   try {
@@ -131,57 +181,61 @@ async function textOf(response: Response, signal: AbortSignal): Promise<string> 
       const piece = chunk as Uint8Array
       bytes += piece.length
       if (bytes > answerBytesMax)
-        throw new Terminal(`the answer is larger than ${answerBytesMax / 1024 / 1024} MiB`, {
+        throw new Terminal(`The answer is larger than ${answerBytesMax / 1024 / 1024} MiB`, {
           code: 'answer_too_large',
-          hint: 'ask for less: a path, a depth or a limit',
+          hint: 'limit the request with a path, a depth or a limit',
         })
       text += decoder.decode(piece, { stream: true })
     }
   } catch (error) {
     if (error instanceof Terminal) throw error
-    if (signal.aborted) throw calledOff(error)
-    throw new Retryable('the connection was lost in the middle of an answer', { code: 'server_away', cause: error })
+    if (signal.aborted) throw abortedRequest(error)
+    throw new Retryable('The connection was lost during an answer', { code: 'server_away', cause: error })
   }
   return text + decoder.decode()
 }
 
-function parsed(text: string, url: string): unknown {
+function parse(text: string, url: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    throw new Terminal(`${url} answers, but not as Bellwether does`, {
+    throw new Terminal(`The answer of ${url} is not JSON`, {
       code: 'not_bellwether',
       cause: error,
-      hint: 'is this the address of the server itself, and not of something else?',
+      hint: 'check that this is the address of a Bellwether server',
     })
   }
 }
 
-async function refusal(response: Response, url: string): Promise<Terminal | Retryable> {
+async function problemOf(response: Response, url: string): Promise<Terminal | Retryable> {
   const { status } = response
-  const problem = problemIn((await response.text()).slice(0, refusalChars))
-  const words = problem['detail'] ?? problem['title'] ?? `${url} answered ${status}`
-  const hint = problem['hint'] ?? hintFor(status)
-  const details = { code: problem['code'] ?? `http_${status}`, ...(hint === undefined ? {} : { hint }) }
-  if (status !== 429 && status < 500) return new Terminal(words, details)
+  const problem = problemFields((await response.text()).slice(0, problemChars))
+  const message = problem['detail'] ?? problem['title'] ?? `${url} answered ${status}`
+  const details = {
+    code: problem['code'] ?? `http_${status}`,
+    ...defined({ hint: problem['hint'] ?? hintFor(status) }),
+  }
+  if (status !== 429 && status < 500) return new Terminal(message, details)
   const afterSeconds = Number(response.headers.get('retry-after') ?? 0)
-  return new Retryable(words, { ...details, ...(afterSeconds > 0 ? { afterMs: afterSeconds * 1_000 } : {}) })
+  return new Retryable(message, { ...details, ...(afterSeconds > 0 ? { afterMs: afterSeconds * 1_000 } : {}) })
 }
 
 function hintFor(status: number): string | undefined {
-  if (status === 401) return 'this key is not known there, or it was revoked: give --key KEY, or set BELLWETHER_KEY'
-  if (status >= 300 && status < 400) return 'it sends us elsewhere, where we do not go with a key: name that address'
+  if (status === 401)
+    return 'the server does not know this key, or it was revoked: give --key KEY, or set BELLWETHER_KEY'
+  if (status >= 300 && status < 400)
+    return 'the server redirects, and the key is not sent elsewhere: give the final address'
   return undefined
 }
 
-/** What the server says is wrong; nothing where a proxy in between speaks its own language: the status has to do then. */
-function problemIn(text: string): Readonly<Record<string, string>> {
+/** The text fields of a problem; none if the body is not JSON, for example from a proxy. */
+function problemFields(text: string): Readonly<Record<string, string>> {
   try {
-    const told: unknown = JSON.parse(text)
-    if (typeof told !== 'object' || told === null) return {}
+    const body: unknown = JSON.parse(text)
+    if (typeof body !== 'object' || body === null) return {}
     return Object.fromEntries(
-      Object.entries(told).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
+      Object.entries(body).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
     )
   } catch (error) {
     if (error instanceof SyntaxError) return {}
@@ -189,18 +243,18 @@ function problemIn(text: string): Readonly<Record<string, string>> {
   }
 }
 
-function addressOf(url: string): string {
+function checkedUrl(url: string): string {
   if (/^https?:\/\/[^/]/.test(url) && URL.canParse(url)) return url.replace(/\/+$/, '')
-  throw new InvalidInput(`${JSON.stringify(url)} is not an address of a server`, {
+  throw new InvalidInput(`${JSON.stringify(url)} is not the URL of a server`, {
     code: 'bad_server',
-    hint: 'give it as http://host:port',
+    hint: 'write it as http://host:port',
   })
 }
 
-function keyOf(key: string): string {
+function checkedKey(key: string): string {
   if (/^[\x21-\x7e]{1,500}$/.test(key)) return key
-  throw new InvalidInput('the key holds characters that no key has', {
+  throw new InvalidInput('The key contains characters that a key cannot have', {
     code: 'bad_key',
-    hint: 'a key looks like bw_…, in one line',
+    hint: 'a key looks like bw_… and has no spaces or line breaks',
   })
 }

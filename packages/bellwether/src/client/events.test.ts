@@ -18,26 +18,26 @@ async function all(body: ReadableStream<Uint8Array> | null, clock: Clock = syste
   return found
 }
 
-describe('a stream of events', () => {
-  it('is read whole however it is cut, with pings and line ends of any kind between', async () => {
+describe('readEvents', () => {
+  it('reads every event, however the bytes are split, with pings and any line ends between', async () => {
     const text =
       ': hello\n\nid: 1\nevent: task\ndata: {"a":"ü"}\n\n: ping 2\nid: 2\n\nid: 3\r\ndata: {"b":\r\ndata: 2}\r\n\r\n'
     const bytes = new TextEncoder().encode(text)
-    const wanted = [
+    const expected = [
       { id: '1', event: 'task', data: { a: 'ü' } },
       { id: '3', event: 'message', data: { b: 2 } },
     ]
-    expect(await all(stream([bytes]))).toEqual(wanted)
-    expect(await all(stream([...bytes].map((byte) => Uint8Array.of(byte))))).toEqual(wanted)
+    expect(await all(stream([bytes]))).toEqual(expected)
+    expect(await all(stream([...bytes].map((byte) => Uint8Array.of(byte))))).toEqual(expected)
     expect(await all(null)).toEqual([])
   })
 
-  it('is taken for lost when it says nothing for a minute', async () => {
+  it('treats a stream without data for a minute as lost', async () => {
     const clock: Clock = { ...systemClock, sleep: async () => undefined }
     await expect(all(stream([], true), clock)).rejects.toMatchObject({ code: 'server_away' })
   })
 
-  it('is refused when it is none of ours', async () => {
+  it('rejects a stream that is not from a Bellwether server', async () => {
     await expect(all(stream(['data: nonsense\n\n']))).rejects.toMatchObject({ code: 'not_bellwether' })
   })
 })

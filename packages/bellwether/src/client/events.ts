@@ -57,8 +57,8 @@ async function next(
   clock: Clock,
   signal: AbortSignal,
 ): Promise<Uint8Array | undefined> {
-  const heard = new AbortController()
-  const silent = clock.sleep(silenceMs, heard.signal).then((): never => {
+  const received = new AbortController()
+  const silent = clock.sleep(silenceMs, received.signal).then((): never => {
     throw new Retryable('The event stream is silent', { code: 'server_away' })
   })
   try {
@@ -69,7 +69,7 @@ async function next(
     if (error instanceof Retryable) throw error
     throw new Retryable('The event stream was interrupted', { code: 'server_away', cause: error })
   } finally {
-    heard.abort()
+    received.abort()
   }
 }
 

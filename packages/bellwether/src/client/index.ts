@@ -1,4 +1,3 @@
 /** The public client: a running server over HTTP. */
-export { openClient, type Address, type Asking, type Client } from './client.js'
-export type { ServerEvent } from './events.js'
-export { beginTurn, followTurn, readTurn, type Turn, type TurnOrder } from './turns.js'
+export { openClient, type Address, type Client, type Request, type StreamEvent, type StreamRequest } from './client.js'
+export { deliverableText, followTurn, readTurn, startTurn, type FollowOptions, type NewTurn } from './turns.js'

@@ -1,62 +1,49 @@
-/** What agents ask people, and the answers. Always: an answer that is none of the choices is refused before it is sent. */
+/** Answers a question of an agent to a person. An answer that is none of the choices is rejected before it is sent. */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
+import type { AnswerOf, Question } from '@bellwether/protocol/http'
 import type { Client } from './client.js'
-
-export interface Question {
-  readonly tool_call_id: string
-  readonly agent_id: string
-  readonly agent_turn_id: string
-  readonly asked_at: string
-  readonly deadline: string | null
-  /** As an agent wrote them. */
-  readonly arguments: Readonly<Record<string, unknown>>
-}
 
 export type Reply = { readonly answer: unknown } | { readonly declined: string }
 
-const questionsMax = 500
+/** The largest page of the server. */
+export const questionsMax = 500
 
-export async function readQuestions(client: Client, limit = questionsMax, signal?: AbortSignal): Promise<Question[]> {
-  const asking = signal === undefined ? {} : { signal }
-  const { questions } = await client.ask<{ readonly questions: readonly Partial<Question>[] }>(
-    'GET',
-    client.of(`/questions?limit=${limit}`),
-    asking,
-  )
-  return questions.map((one) => ({ ...one, arguments: one.arguments ?? {} }) as Question)
-}
+/** The arguments are written by an agent: anything may be in them. */
+export const argumentsOf = (question: Question | undefined) =>
+  (question?.arguments ?? {}) as Readonly<Record<string, unknown>>
 
-/** `reported`: it was taken. `ignored`: nobody waits for it any more. */
+/** The status is `reported`, or `ignored` if the turn no longer waits for the answer. */
 export async function answerQuestion(
   client: Client,
   id: string,
   reply: Reply,
   signal?: AbortSignal,
-): Promise<{ readonly status: string }> {
-  const open = await readQuestions(client, questionsMax, signal)
-  const question = open.find((one) => one.tool_call_id === id)
-  // Beyond a full page it may still be there: the server knows.
-  if (question === undefined && open.length < questionsMax)
-    throw new Terminal(`no question ${id} waits for an answer in project ${client.project}`, {
+): Promise<AnswerOf<'POST /projects/:project/tool-calls/:call/result'>> {
+  const { questions } = await client.ask('GET /projects/:project/questions', { query: { limit: questionsMax }, signal })
+  const question = questions.find((one) => one.tool_call_id === id)
+  // If the page is full, the question may be on a later one, and the server decides.
+  if (question === undefined && questions.length < questionsMax)
+    throw new Terminal(`Project ${client.project} has no open question ${JSON.stringify(id)}`, {
       code: 'unknown_question',
-      hint: 'it was answered, it ran out of time, or its turn ended; bellwether questions lists those that wait',
+      hint: 'it was answered, its time ran out, or its turn ended; `bellwether questions` lists the open ones',
     })
-  if ('answer' in reply) mustFit(question, reply.answer)
-  const body =
-    'answer' in reply
-      ? { status: 'success', result: reply.answer }
-      : { status: 'canceled', error: { code: 'declined', message: reply.declined } }
-  const path = client.of(`/tool-calls/${encodeURIComponent(id)}/result`)
-  return client.ask('POST', path, { body, ...(signal === undefined ? {} : { signal }) })
+  if ('answer' in reply) mustBeChoice(argumentsOf(question)['choices'], reply.answer)
+  return client.ask('POST /projects/:project/tool-calls/:call/result', {
+    params: { call: id },
+    body:
+      'answer' in reply
+        ? { status: 'success', result: reply.answer }
+        : { status: 'canceled', error: { code: 'declined', message: reply.declined } },
+    signal,
+  })
 }
 
-function mustFit(question: Question | undefined, answer: unknown): void {
-  const choices = question?.arguments['choices']
+function mustBeChoice(choices: unknown, answer: unknown): void {
   if (!Array.isArray(choices) || choices.length === 0 || typeof answer !== 'string') return
   const same = (choice: unknown) => String(choice).toLowerCase() === answer.trim().toLowerCase()
   if (choices.some(same)) return
   throw new InvalidInput(`${JSON.stringify(answer.slice(0, 100))} is none of the choices`, {
     code: 'not_a_choice',
-    hint: `one of: ${choices.map(String).join(', ')}`,
+    hint: `answer with one of: ${choices.map(String).join(', ')}`,
   })
 }

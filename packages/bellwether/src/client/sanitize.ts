@@ -1,24 +1,24 @@
 /**
- * Text that agents, files or servers wrote, made harmless for whoever shows it: no control characters, no marks that turn the
- * direction of writing, no halves of characters. Pure.
+ * Makes text of agents, files or servers safe to display: without control characters, marks that change the writing direction, and
+ * unpaired surrogates. Pure.
  */
 
-/** What a terminal would obey, or what makes text look like other text. Line breaks and tabs are the caller's choice. */
-const speaking = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu
+/** Characters that control a terminal, or that make text look like other text. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu
 
-/** One line: breaks and tabs are blanks, what a terminal would obey is a question mark. */
+/** One line: line breaks and tabs become spaces, other unsafe characters question marks. */
 export function plain(text: string): string {
-  return text.replaceAll(speaking, (found) => (found === '\n' || found === '\t' ? ' ' : '?'))
+  return text.replaceAll(unsafe, (found) => (found === '\n' || found === '\t' ? ' ' : '?'))
 }
 
-/** Several lines: breaks and tabs stay. */
+/** Several lines: line breaks and tabs stay. */
 export function block(text: string): string {
-  return text.replaceAll('\r\n', '\n').replaceAll(speaking, (found) => (found === '\n' || found === '\t' ? found : '?'))
+  return text.replaceAll('\r\n', '\n').replaceAll(unsafe, (found) => (found === '\n' || found === '\t' ? found : '?'))
 }
 
-/** JSON that means the same, with everything written out that a terminal would obey. */
-export function harmlessJson(value: unknown): string {
-  return JSON.stringify(value).replaceAll(speaking, (found) => {
+/** The same JSON value, with every unsafe character escaped. */
+export function safeJson(value: unknown): string {
+  return JSON.stringify(value).replaceAll(unsafe, (found) => {
     const units = Array.from({ length: found.length }, (_, at) => found.charCodeAt(at))
     return units.map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`).join('')
   })

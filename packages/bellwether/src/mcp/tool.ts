@@ -1,4 +1,4 @@
-/** What an MCP tool of ours is: a shape for its input, and a function that asks the house and says what came of it. */
+/** The interface of an MCP tool: a schema of its input, and a function that calls the server and reports the result. */
 import type { Clock } from '@bellwether/base'
 import type { z } from 'zod'
 import type { Client } from '../client/client.js'
@@ -8,16 +8,16 @@ export interface Call {
   readonly client: Client
   readonly clock: Clock
   readonly ids: Ids
-  /** Fires when the caller no longer wants the answer. */
+  /** Aborts when the MCP client cancels the call. */
   readonly signal: AbortSignal
-  /** A word for whoever waits. */
+  /** Sends a progress message to the MCP client. */
   progress(message: string): void
 }
 
-export interface Said {
-  /** Ours: statuses, ids, what to do next. Nothing that an agent or a file says. */
-  readonly words: string
-  /** Theirs: it is fenced off and marked as data. */
+export interface ToolReport {
+  /** Written by Bellwether: statuses, ids, the next step. Never text of an agent or a file. */
+  readonly summary: string
+  /** Written by agents, people or files: it is marked as data. */
   readonly data?: unknown
 }
 
@@ -28,14 +28,14 @@ export interface Tool {
   readonly input: z.ZodObject
   /** Whether it changes nothing. */
   readonly readOnly: boolean
-  run(given: unknown, call: Call): Promise<Said>
+  run(input: unknown, call: Call): Promise<ToolReport>
 }
 
 interface Definition<Shape extends z.ZodObject> extends Omit<Tool, 'input' | 'run'> {
   readonly input: Shape
-  readonly run: (given: z.output<Shape>, call: Call) => Promise<Said>
+  readonly run: (input: z.output<Shape>, call: Call) => Promise<ToolReport>
 }
 
 export function tool<Shape extends z.ZodObject>({ run, ...rest }: Definition<Shape>): Tool {
-  return { ...rest, run: (given, call) => run(rest.input.parse(given), call) }
+  return { ...rest, run: (input, call) => run(rest.input.parse(input), call) }
 }

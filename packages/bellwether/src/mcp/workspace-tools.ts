@@ -1,11 +1,12 @@
-/** Tools for the workspace and for people: find files, list what agents ask, answer it. */
-import { z } from 'zod'
+/** Tools for the workspace and for people: find files, list and answer the questions of agents. */
+import { defined } from '@bellwether/base'
 import type { Entry } from '@bellwether/protocol/http'
-import { answerQuestion, readQuestions } from '../client/questions.js'
+import { z } from 'zod'
+import { answerQuestion } from '../client/questions.js'
 import { fitting } from './bounded.js'
 import { tool, type Tool } from './tool.js'
 
-export function workspaceTools(view: string): readonly Tool[] {
+export function workspaceTools(defaultView: string): readonly Tool[] {
   return [
     tool({
       name: 'search_workspace',
@@ -15,89 +16,73 @@ export function workspaceTools(view: string): readonly Tool[] {
       readOnly: true,
       input: z.strictObject({
         pattern: z.string().min(1).max(1_024),
-        path: z.string().min(1).max(4_096).optional().describe('only below this directory, as /src'),
-        view: z.string().min(1).max(64).default(view).describe('the view to ask'),
+        path: z.string().min(1).max(4_096).optional().describe('search only below this directory, such as /src'),
+        view: z.string().min(1).max(64).default(defaultView).describe('the view to search'),
         limit: z.number().int().min(1).max(1_000).default(100),
       }),
-      run: async ({ pattern, path, view: name, limit }, { client, signal }) => {
-        const query = new URLSearchParams({ pattern, limit: String(limit), ...(path === undefined ? {} : { path }) })
-        const found = await client.ask<{ readonly results: readonly Entry[]; readonly truncated: boolean }>(
-          'GET',
-          `/views/${encodeURIComponent(name)}/search?${query.toString()}`,
-          { signal },
-        )
+      run: async ({ view, ...query }, { client, signal }) => {
+        const found = await client.ask('GET /views/:view/search', { params: { view }, query, signal })
         const { shown, left } = fitting(found.results.map(entryOf))
-        const more = left > 0 || found.truncated ? ' There are more: ask for a narrower pattern or path.' : ''
-        return { words: `${shown.length} entries.${more}`, data: shown }
+        const more = left > 0 || found.truncated ? ' There are more: use a narrower pattern or path.' : ''
+        return { summary: `${shown.length} entries.${more}`, data: shown }
       },
     }),
     tool({
       name: 'list_questions',
       title: 'List questions',
-      description:
-        'What agents ask people and still wait for, the oldest first, each with the time by which it must be answered.',
+      description: 'Lists the open questions of agents to people, oldest first, each with the deadline for its answer.',
       readOnly: true,
       input: z.strictObject({ limit: z.number().int().min(1).max(500).default(50) }),
-      run: async ({ limit }, { client, signal }) => {
-        const questions = await readQuestions(client, limit, signal)
+      run: async (query, { client, signal }) => {
+        const { questions } = await client.ask('GET /projects/:project/questions', { query, signal })
         const { shown, left } = fitting(
-          questions.map(
-            ({
-              tool_call_id: question,
-              agent_id: agent,
-              agent_turn_id: turn,
-              asked_at,
-              deadline,
-              arguments: asked,
-            }) => ({
-              question,
-              agent,
-              turn,
-              asked_at,
-              answer_by: deadline,
-              asked,
-            }),
-          ),
+          questions.map((one) => ({
+            question: one.tool_call_id,
+            agent: one.agent_id,
+            turn: one.agent_turn_id,
+            asked_at: one.asked_at,
+            answer_by: one.deadline,
+            arguments: one.arguments ?? {},
+          })),
         )
-        const more = left > 0 ? ` ${left} more did not fit: ask with a smaller limit, answer these first.` : ''
-        return {
-          words: shown.length === 0 ? 'Nobody waits for a person.' : `${shown.length} questions.${more}`,
-          data: shown,
-        }
+        const more = left > 0 ? ` ${left} more did not fit: use a smaller limit, or answer these first.` : ''
+        return { summary: shown.length === 0 ? 'No open questions.' : `${shown.length} questions.${more}`, data: shown }
       },
     }),
     tool({
       name: 'answer_question',
       title: 'Answer a question',
       description:
-        'Answers what an agent asked a person, or declines, so that the next person is asked. Answer only what the person you speak for has decided: their word counts as a person’s.',
+        'Answers a question of an agent to a person, or declines it, so that the next person is asked. Answer only what the person you speak for has decided: it counts as their answer.',
       readOnly: false,
       input: z.strictObject({
-        question: z.string().min(1).max(500).describe('the id of the question, as list_questions tells it'),
-        answer: z.string().min(1).max(100_000).optional().describe('words, or one of the choices'),
+        question: z.string().min(1).max(500).describe('the id of the question, from list_questions'),
+        answer: z.string().min(1).max(100_000).optional().describe('text, or one of the choices'),
         fields: z
           .record(z.string(), z.unknown())
           .optional()
-          .describe('where fields are asked for: their values by name'),
+          .describe('if the question requests fields: their values by name'),
         decline: z.boolean().default(false),
         reason: z.string().min(1).max(2_000).optional().describe('why it is declined'),
       }),
       run: async ({ question, answer, fields, decline, reason }, { client, signal }) => {
-        const given = [answer, fields].filter((one) => one !== undefined)
-        if (decline ? given.length > 0 : given.length !== 1)
-          return { words: 'Nothing was sent. Give answer, or fields, or decline: exactly one of them.' }
-        const reply = decline ? { declined: reason ?? 'declined' } : { answer: given[0] }
+        const answers = [answer, fields].filter((one) => one !== undefined)
+        if (decline ? answers.length > 0 : answers.length !== 1)
+          return { summary: 'Nothing was sent. Give answer, or fields, or decline: exactly one of them.' }
+        const reply = decline ? { declined: reason ?? 'declined' } : { answer: answers[0] }
         const { status } = await answerQuestion(client, question, reply, signal)
         return {
-          words:
+          summary:
             status === 'reported'
-              ? `${decline ? 'Declined' : 'Answered'}. If the house refuses the answer, the question is asked again: see list_questions.`
-              : 'Nobody waits for this answer any more: nothing happened.',
+              ? `${decline ? 'Declined' : 'Answered'}. If the server rejects the answer, the question is asked again: see list_questions.`
+              : 'This question is no longer open: nothing changed.',
         }
       },
     }),
   ]
 }
+
+type Found = Pick<Entry, 'path' | 'content_type' | 'size' | 'modified_time' | 'integrity_suspect' | 'agent_missing'>
 
 function entryOf({
   path,
@@ -106,16 +91,15 @@ function entryOf({
   modified_time: at,
   integrity_suspect,
   agent_missing,
-}: Entry): object {
+}: Found): object {
   return {
     path,
     type,
     size,
-    modified_at: typeof at === 'number' && Math.abs(at) < timeMax ? new Date(at * 1_000).toISOString() : at,
-    ...(integrity_suspect === true ? { maybe_still_being_written: true } : {}),
-    ...(agent_missing === true ? { changed_unseen: true } : {}),
+    modified_at: at !== undefined && Math.abs(at) < timeMax ? new Date(at * 1_000).toISOString() : at,
+    ...defined({ may_be_incomplete: integrity_suspect || undefined, blind_spot: agent_missing || undefined }),
   }
 }
 
-// Seconds that a date can hold; files may claim any.
+// The largest time that a Date supports; files may have any mtime.
 const timeMax = 8.64e12

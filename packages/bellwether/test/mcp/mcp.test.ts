@@ -91,7 +91,7 @@ describe('the MCP server', () => {
       state: 'success',
       deliverable: expect.stringContaining('three cheers'),
     })
-    expect(heard[0]).toContain('is in line')
+    expect(heard[0]).toContain('is queued')
     const again = await call('read_turn', { turn: turnIn(said) })
     expect(parsed(again)).toMatchObject({ state: 'success' })
   })
@@ -105,13 +105,13 @@ describe('the MCP server', () => {
 
   it('gives a long deliverable piece by piece, and says so', async () => {
     const said = await call('run_turn', { agent: 'long', instruction: 'go' })
-    expect(said.words).toMatch(new RegExp(`has ${longLength} characters: read_deliverable goes on at offset 20000`))
+    expect(said.words).toMatch(new RegExp(`has ${longLength} characters: read_deliverable continues at offset 20000`))
     const turn = turnIn(said)
     let [offset, read]: [number, string] = [0, '']
     for (let pieces = 0; pieces < 10; pieces += 1) {
       const piece = await call('read_deliverable', { turn, offset, max_chars: 40_000 })
       read += piece.data
-      const next = /Go on with offset (\d+)/.exec(piece.words)?.[1]
+      const next = /Continue with offset (\d+)/.exec(piece.words)?.[1]
       if (next === undefined) break
       offset = Number(next)
     }
@@ -128,7 +128,7 @@ describe('the MCP server', () => {
 
   it('leaves a turn running when the time is over, and stops it when told', async () => {
     const said = await call('run_turn', { agent: 'hangs', instruction: 'go', wait_seconds: 1 })
-    expect(said.words).toContain('It is not over: read_turn with wait_seconds')
+    expect(said.words).toContain('It has not ended: read_turn with wait_seconds')
     expect(await call('read_deliverable', { turn: turnIn(said) })).toMatchObject({
       words: expect.stringContaining('nothing'),
     })
@@ -142,7 +142,7 @@ describe('the MCP server', () => {
       const over = new AbortController()
       let turn = ''
       const onprogress: Progress = ({ message = '' }) => {
-        turn ||= /^turn (\S+) is in line/.exec(message)?.[1] ?? ''
+        turn ||= /^turn (\S+) is queued/.exec(message)?.[1] ?? ''
         if (turn !== '') over.abort()
       }
       const given = { agent: 'hangs', instruction: 'go', stop_when_cancelled: stop }
@@ -163,7 +163,7 @@ describe('the MCP server', () => {
     const listed = await call('list_tasks', { limit: 1 })
     expect(listed.words).toContain('1 of 2 tasks. There are more: list_tasks with cursor 1.')
     expect(JSON.parse(listed.data)).toMatchObject([{ task: 'GATE', waits_for: expect.stringContaining('approv') }])
-    expect(parsed(await call('read_task', { task: 'GATE' }))).toMatchObject({ taskId: 'GATE', tries_newest_first: [] })
+    expect(parsed(await call('read_task', { task: 'GATE' }))).toMatchObject({ taskId: 'GATE', runs_newest_first: [] })
     expect(await call('add_task', { title: 'again', task_id: 'GATE' })).toMatchObject({
       isError: true,
       words: expect.stringContaining('[task_exists]'),
@@ -185,9 +185,9 @@ describe('the MCP server', () => {
     const begun = await call('run_turn', { agent: 'boss', instruction: 'Shall we ship?', wait_seconds: 0 })
     const asked = await until('the question is there', async () => {
       const said = await call('list_questions')
-      return said.data === '[]' ? undefined : (JSON.parse(said.data) as { question: string; asked: object }[])[0]
+      return said.data === '[]' ? undefined : (JSON.parse(said.data) as { question: string; arguments: object }[])[0]
     })
-    expect(asked).toMatchObject({ agent: 'boss', asked: { question: 'Shall we ship?', choices: ['yes', 'no'] } })
+    expect(asked).toMatchObject({ agent: 'boss', arguments: { question: 'Shall we ship?', choices: ['yes', 'no'] } })
     const { question } = asked
     expect(await call('answer_question', { question })).toMatchObject({
       words: expect.stringContaining('exactly one of them'),

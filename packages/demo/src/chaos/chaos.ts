@@ -203,11 +203,8 @@ const isRecovering = ({ reason }: { readonly reason: string | null }) =>
 
 /** Tasks that an agent still has to finish; tasks that wait for a person do not count. */
 async function countOpenTasks({ client, taskIds }: Context): Promise<number> {
-  const open = new Set(['pending', 'claimed', 'in_progress'])
-  const { tasks } = await client.ask<{ tasks: { taskId: string; status: string; reason: string | null }[] }>(
-    'GET',
-    '/board/tasks?done=false&limit=1000',
-  )
+  const open = new Set<string>(['pending', 'claimed', 'in_progress'])
+  const { tasks } = await client.ask('GET /board/tasks', { query: { done: false, limit: 1_000 } })
   return tasks.filter((task) => taskIds.has(task.taskId) && (open.has(task.status) || isRecovering(task))).length
 }
 
@@ -259,9 +256,13 @@ async function judge(
 
 /** Reports a tool result two more times, bypassing the tool's host: neither report may change anything. */
 async function reportTwice(client: DemoClient, toolCallId: string): Promise<void> {
-  const path = `/projects/${projectId}/tool-calls/${toolCallId}/result`
   for (const caught of [true, false])
-    await client.ask('POST', path, { status: 'success', result: { caught } }).catch((error: unknown) => String(error))
+    await client
+      .ask('POST /projects/:project/tool-calls/:call/result', {
+        params: { call: toolCallId },
+        body: { status: 'success', result: { caught } },
+      })
+      .catch((error: unknown) => String(error))
 }
 
 function showResult(screen: Screen, result: ChaosResult): void {

@@ -38,7 +38,7 @@ async function tasks(context: Context, random: SeededRandom, signal: AbortSignal
     const agent = random.pick([actors.printer, actors.printer, actors.boaster])!
     const task = { taskId, title: `Set ${page}`, instruction: `Set ${page}.`, agent, verify: [`test -s ${page}`] }
     try {
-      await context.client.insist('POST', '/board/tasks', task)
+      await context.client.insist('POST /board/tasks', { body: task })
     } catch (error) {
       // The first request succeeded and only its response was lost.
       if (!(error instanceof Terminal && error.message.includes('task_exists'))) throw error

@@ -116,6 +116,22 @@ const choice = z.object({
 })
 export type TaskChoice = z.output<typeof choice>
 
+const knowledge = z.object({
+  degraded: z.boolean().describe('some hints could not be read'),
+  degradeReason: z.string().nullable(),
+  knowledgeTags: list(z.string()),
+  backfill: z
+    .object({
+      written: z.boolean(),
+      mistakes: z.number(),
+      patterns: z.number(),
+      tags: list(z.string()),
+      reason: z.string().optional().describe('why nothing was written'),
+    })
+    .nullable(),
+})
+export type KnowledgeOutcome = z.output<typeof knowledge>
+
 const report = z.object({
   taskId: z.string(),
   title: z.string(),
@@ -141,10 +157,10 @@ const report = z.object({
       exceededKeys: list(z.string()),
     })
     .nullable(),
-  knowledge: z.unknown(),
+  knowledge: knowledge.nullable(),
   choice: choice.optional(),
 })
-export type TaskReport = z.output<typeof report>
+export type DispatchReport = z.output<typeof report>
 
 /** A line of `state/tasks.jsonl`. */
 const boardEvent = z.object({

@@ -37,7 +37,16 @@ export { eventStream, waitMaxSeconds, type Route } from './shapes.js'
 export type { Card, CardRow, NewCard } from './shapes.js'
 export type { Agent, AgentRow, NewAgent, ProjectRow, Worker, WorkerRow } from './agents.js'
 export type { BatchLine, BatchRow, BatchTasks } from './batches.js'
-export type { BoardTask, BoardTaskDetail, TaskChoice, TaskLine, TaskPatch, TaskReport, TaskRun } from './board.js'
+export type {
+  BoardTask,
+  BoardTaskDetail,
+  DispatchReport,
+  KnowledgeOutcome,
+  TaskChoice,
+  TaskLine,
+  TaskPatch,
+  TaskRun,
+} from './board.js'
 export type { BoxPage } from './cards.js'
 export type { Intervention, InterventionRow, ProjectEvent } from './events.js'
 export type { Component, HealthSummary } from './health.js'
@@ -62,24 +71,37 @@ type JsonAnswers<Key extends RouteKey> = Extract<Routes[Key]['answers'][keyof Ro
 export type ParamsOf<Key extends RouteKey> = OutputOf<Part<Key, 'params'>>
 export type QueryOf<Key extends RouteKey> = OutputOf<Part<Key, 'query'>>
 export type BodyOf<Key extends RouteKey> = OutputOf<Part<Key, 'body'>>
-/** What a client sends. */
-export type BodyFor<Key extends RouteKey> = InputOf<Part<Key, 'body'>>
+/** What a client sends. A number or a flag of a query may be written as such. */
 export type ParamsFor<Key extends RouteKey> = InputOf<Part<Key, 'params'>>
-/** The client writes numbers and booleans as text. */
-export type QueryFor<Key extends RouteKey> = QueryValues<InputOf<Part<Key, 'query'>>>
-type QueryValues<Query> = {
-  readonly [Name in keyof Query]?: (string extends Query[Name] ? string | number | boolean : Query[Name]) | undefined
-}
-/** All that a client passes to call a route: `params` and `body` if the route declares them. */
+export type QueryFor<Key extends RouteKey> = Writable<InputOf<Part<Key, 'query'>>, QueryOf<Key>>
+export type BodyFor<Key extends RouteKey> = InputOf<Part<Key, 'body'>>
+type Writable<Input, Output> = Input extends undefined
+  ? undefined
+  : {
+      readonly [Name in keyof Input]:
+        | Input[Name]
+        | (Name extends keyof Output ? Extract<Output[Name], number | boolean> : never)
+    }
+/** All that a client passes to call a route. A part is optional if nothing in it is required. */
 export type RequestFor<Key extends RouteKey> = Declared<'params', ParamsFor<Key>> &
-  Declared<'body', BodyFor<Key>> & { readonly query?: QueryFor<Key> }
-type Declared<Name extends string, Value> = [Value] extends [undefined]
+  Declared<'query', QueryFor<Key>> &
+  Declared<'body', BodyFor<Key>>
+/** One part of a request, if the route declares it. */
+export type Declared<Name extends string, Value> = [Value] extends [undefined]
   ? { readonly [K in Name]?: undefined }
-  : { readonly [K in Name]: Value }
+  : object extends Value
+    ? { readonly [K in Name]?: Value }
+    : { readonly [K in Name]: Value }
 /** What the server returns: a time may be a Date. */
 export type AnswerFrom<Key extends RouteKey> = z.input<JsonAnswers<Key>>
 /** What a client receives. */
 export type AnswerOf<Key extends RouteKey> = z.output<JsonAnswers<Key>>
+/** Routes below `/api/v1`. */
+export type ApiKey = { [Key in RouteKey]: Routes[Key] extends { readonly outside: true } ? never : Key }[RouteKey]
+/** Routes that answer with server-sent events. */
+export type StreamKey = { [Key in RouteKey]: Part<Key, 'events'> extends undefined ? never : Key }[RouteKey]
+/** The names of a stream's events; `*` stands for all others. */
+export type EventName<Key extends StreamKey> = keyof Part<Key, 'events'> & string
 /** The data of an event of a stream. */
 export type EventOf<Key extends RouteKey, Name extends string> =
   Part<Key, 'events'> extends { readonly [K in Name]: infer Schema } ? OutputOf<Schema> : never

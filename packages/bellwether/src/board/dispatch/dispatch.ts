@@ -8,10 +8,11 @@ import { startRun, type StartResult, type TaskPicker } from './start-run.js'
 import { decideNext, type Decision } from '../tasks/next-task.js'
 import type { Dispatcher } from './dispatcher.js'
 import { openRun } from '../tasks/task-fields.js'
-import type { Backfill, KnowledgeOutcome } from '../policies/knowledge.js'
+import type { Backfill } from '../policies/knowledge.js'
 import { readiness } from '../tasks/ready.js'
 import { reconcileRun } from './reconcile.js'
-import { reportOf, type DispatchReport } from './report.js'
+import type { DispatchReport, KnowledgeOutcome } from '@bellwether/protocol/http'
+import { reportOf } from './report.js'
 import type { RunName } from './settle.js'
 
 /** Picks this task if it is ready. */

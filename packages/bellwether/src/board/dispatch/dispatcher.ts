@@ -12,7 +12,8 @@ import type { AcceptancePolicy, VerifyCommand } from '../policies/acceptance.js'
 import type { BudgetPolicy } from '../policies/budget.js'
 import type { RecoveryPolicy } from '../policies/recovery.js'
 import type { ReadyRules } from '../tasks/ready.js'
-import type { Backfill, KnowledgeOutcome, LessonSource } from '../policies/knowledge.js'
+import type { KnowledgeOutcome } from '@bellwether/protocol/http'
+import type { Backfill, LessonSource } from '../policies/knowledge.js'
 import type { Board, Task } from '../log/task.js'
 
 export interface DispatchPolicies {

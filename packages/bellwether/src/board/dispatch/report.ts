@@ -2,17 +2,12 @@
  * The reports of dispatch and autopilot, with the keys that other programs rely on. `spawn` is written to the log with the
  * line that closes the run, so that a later reader gets the same report. Pure.
  */
-import type { TaskReport } from '@bellwether/protocol/http'
+import type { DispatchReport, KnowledgeOutcome } from '@bellwether/protocol/http'
 import type { TurnStatus } from '../ports.js'
-import type { KnowledgeOutcome } from '../policies/knowledge.js'
 import type { RecoveryDecision } from '../policies/recovery.js'
 import type { Task } from '../log/task.js'
 
-export type SpawnReport = Readonly<NonNullable<TaskReport['spawn']>>
-
-export interface DispatchReport extends Readonly<Omit<TaskReport, 'knowledge'>> {
-  readonly knowledge: KnowledgeOutcome | null
-}
+export type SpawnReport = NonNullable<DispatchReport['spawn']>
 
 export type Ended = Extract<TurnStatus, { status: 'ended' }>
 

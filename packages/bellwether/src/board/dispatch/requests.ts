@@ -23,7 +23,7 @@ import {
   unfreeze,
 } from '../tasks/operator-commands.js'
 import { reconcileTask } from './reconcile.js'
-import type { DispatchReport } from './report.js'
+import type { DispatchReport } from '@bellwether/protocol/http'
 import { taskView, type TaskView } from '../tasks/task-view.js'
 
 const statusActions = { claimed: 'claim', done: 'done', blocked: 'block' } as const

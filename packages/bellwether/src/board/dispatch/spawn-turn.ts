@@ -10,7 +10,7 @@ import { forgetRun, type Dispatcher, type DispatchPolicies } from './dispatcher.
 import { openRun } from '../tasks/task-fields.js'
 import type { KernelIdentity, TurnStatus } from '../ports.js'
 import { budgetOf, precheckBudget, spawnBudget } from '../policies/budget.js'
-import type { KnowledgeOutcome } from '../policies/knowledge.js'
+import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { promptFor } from './prompt.js'
 import { closeRun } from './settle.js'
 import type { Task } from '../log/task.js'

@@ -2,6 +2,7 @@
  * Formats hints from earlier runs for the prompt, and adds the lesson of a failed run. Pure. Hints are few and short and
  * cannot leave their section, whatever they contain; the number of stored lessons is bounded. knowledge-files.ts does the I/O.
  */
+import type { KnowledgeOutcome } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { bounds } from './shape.js'
 
@@ -41,22 +42,7 @@ export interface Hint {
   readonly text: string
 }
 
-/** `knowledge` in the report of a dispatch. */
-export interface KnowledgeOutcome {
-  readonly degraded: boolean
-  readonly degradeReason: string | null
-  readonly knowledgeTags: readonly string[]
-  readonly backfill: Backfill | null
-}
-
-export interface Backfill {
-  readonly written: boolean
-  readonly mistakes: number
-  readonly patterns: number
-  readonly tags: readonly string[]
-  /** Why nothing was written. */
-  readonly reason?: string
-}
+export type Backfill = NonNullable<KnowledgeOutcome['backfill']>
 
 // One or two sentences: a longer hint would displace the task itself.
 const hintMax = 500

@@ -1,15 +1,14 @@
 /**
  * Tasks as the command line and HTTP show them: in pages, in dispatch order, each with what it waits for. Pure.
  */
+import type { TaskLine } from '@bellwether/protocol/http'
 import { taskIn } from './operator-commands.js'
 import { byUrgency, readiness, type ReadyRules } from './ready.js'
 import type { BoardState, Task, TaskStatus } from '../log/task.js'
-import type { TaskLine } from '@bellwether/protocol/http'
 
 export interface TaskView extends TaskLine {
   readonly runs: Task['runs']
   readonly fields: Task['fields']
-  readonly [key: string]: unknown
 }
 
 export interface ListQuery {
@@ -25,7 +24,6 @@ export interface TaskPage {
   readonly tasks: readonly TaskLine[]
   readonly total: number
   readonly cursor: number | null
-  readonly [key: string]: unknown
 }
 
 // One page; the cursor leads to the next.

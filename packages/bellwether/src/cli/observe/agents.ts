@@ -1,8 +1,8 @@
 /** `bellwether agents`: lists agents with their state, deadline, waits and queue, once or live. */
 import { systemClock } from '@bellwether/base'
+import type { Agent, AnswerOf, Turn } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
-import type { Turn } from '../../client/turns.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
 import { exitCodes, print, printLine } from '../shared/output.js'
 import { watchChanges } from '../shared/watch.js'
@@ -10,25 +10,6 @@ import { wholeUpTo } from '../shared/options.js'
 import { plain } from '../../client/sanitize.js'
 import { facts, instant, table } from '../shared/terminal.js'
 import { turnTable } from '../work/turn-transcript.js'
-
-interface Agent {
-  readonly agent_id: string
-  readonly profile_id: string | null
-  readonly worker_target: string
-  readonly status: string
-  readonly queued: number
-  readonly state: {
-    readonly status: string
-    readonly active_agent_turn_id: string | null
-    readonly activity: string | null
-    readonly current_tool: string | null
-    readonly waiting_tool_count: number
-    readonly resume_deadline: string | null
-    readonly turn_deadline: string | null
-    readonly updated_at: string
-  } | null
-  readonly last_turn?: { readonly agent_turn_id: string; readonly outcome: string; readonly ended_at: string } | null
-}
 
 interface ListFlags extends ServerFlags {
   readonly limit: number
@@ -69,13 +50,10 @@ export function agentsCommand(finish: (code: number) => void): Command {
     .description('show one agent: its state and its last turns')
     .action(async (id: string, flags: ServerFlags) => {
       const client = openClient(flags)
-      const path = client.of(`/agents/${encodeURIComponent(id)}`)
-      const agent = await withNearestAgent(client, id, () => client.ask<Agent>('GET', path))
-      const query = new URLSearchParams({ agent: id, limit: '10' })
-      const { turns } = await client.ask<{ readonly turns: readonly Turn[] }>(
-        'GET',
-        client.of(`/turns?${query.toString()}`),
+      const agent = await withNearestAgent(client, id, () =>
+        client.ask('GET /projects/:project/agents/:agent', { params: { agent: id } }),
       )
+      const { turns } = await client.ask('GET /projects/:project/turns', { query: { agent: id, limit: 10 } })
       print(flags, { ...agent, turns }, () => agentText(agent, turns))
       finish(exitCodes.ok)
     })
@@ -91,14 +69,8 @@ async function readAgents(client: Client, { limit, busy }: ListFlags): Promise<F
   const agents: Agent[] = []
   let cursor: string | null = ''
   while (cursor !== null && agents.length < limit) {
-    const query = new URLSearchParams({
-      limit: String(Math.min(pageMax, busy === true ? pageMax : limit - agents.length)),
-    })
-    if (cursor !== '') query.set('cursor', cursor)
-    const page: { readonly agents: readonly Agent[]; readonly cursor: string | null } = await client.ask(
-      'GET',
-      client.of(`/agents?${query.toString()}`),
-    )
+    const query = { limit: Math.min(pageMax, busy === true ? pageMax : limit - agents.length), cursor }
+    const page: AnswerOf<'GET /projects/:project/agents'> = await client.ask('GET /projects/:project/agents', { query })
     agents.push(...page.agents.filter((agent) => busy !== true || isBusy(agent)))
     cursor = page.cursor
   }
@@ -111,8 +83,7 @@ const deadline = ({ state }: Agent) =>
   instant(
     (state?.waiting_tool_count ?? 0) > 0 ? (state?.resume_deadline ?? state?.turn_deadline) : state?.turn_deadline,
   )
-const last = ({ last_turn: turn }: Agent) =>
-  turn === undefined || turn === null ? '–' : `${turn.outcome} ${instant(turn.ended_at)}`
+const last = ({ last_turn: turn }: Agent) => (turn === null ? '–' : `${turn.outcome} ${instant(turn.ended_at)}`)
 
 function agentTable({ agents, more }: Found, columns: number | undefined): string {
   if (agents.length === 0) return 'No agents'

@@ -1,31 +1,15 @@
 /** `bellwether watchdog`: lists, counts and follows the interventions of the watchdogs. */
 import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
+import type { AnswerOf, Intervention } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
-import { print, printLine } from '../shared/output.js'
+import { print, printLine, printOutage } from '../shared/output.js'
 import { untilInterrupted } from '../shared/interrupt.js'
 import { wholeUpTo } from '../shared/options.js'
 import { plain } from '../../client/sanitize.js'
 import { facts, instant, table } from '../shared/terminal.js'
-
-interface Intervention {
-  readonly intervention_id: number
-  readonly kind: string
-  readonly project_id: string | null
-  readonly agent_id?: string | null
-  readonly agent_turn_id: string | null
-  readonly reason: string
-  readonly created_at: string
-  readonly before?: Readonly<Record<string, unknown>>
-  readonly after?: Readonly<Record<string, unknown>>
-}
-
-interface Page {
-  readonly interventions: readonly Intervention[]
-  readonly cursor: number | null
-}
 
 interface Flags extends ServerFlags {
   readonly kind?: string
@@ -60,24 +44,18 @@ export function watchdogCommand(): Command {
     })
 }
 
-function pathOf({ project, kind }: Flags, limit: number, cursor?: number): string {
-  const query = new URLSearchParams({ limit: String(limit) })
-  if (project !== undefined) query.set('project', project)
-  if (kind !== undefined) query.set('kind', kind)
-  if (cursor !== undefined) query.set('cursor', String(cursor))
-  return `/watchdog/interventions?${query.toString()}`
-}
-
 /** Newest first, down to but without `after`. */
 async function newest(client: Client, flags: Flags, after = -1): Promise<{ found: Intervention[]; more: boolean }> {
+  const { project, kind } = flags
   const found: Intervention[] = []
   let cursor: number | undefined
   for (;;) {
-    const page = await client.ask<Page>('GET', pathOf(flags, Math.min(pageMax, flags.limit - found.length), cursor))
+    const query = { project, kind, limit: Math.min(pageMax, flags.limit - found.length), cursor }
+    const page: AnswerOf<'GET /watchdog/interventions'> = await client.ask('GET /watchdog/interventions', { query })
     const fresh = page.interventions.filter((one) => one.intervention_id > after)
     found.push(...fresh)
-    const isEnd = page.cursor === null || fresh.length < page.interventions.length || page.cursor <= after
-    if (isEnd) return { found, more: false }
+    if (page.cursor === null || page.cursor <= after || fresh.length < page.interventions.length)
+      return { found, more: false }
     if (found.length >= flags.limit) return { found, more: true }
     cursor = page.cursor
   }
@@ -99,7 +77,7 @@ async function follow(client: Client, flags: Flags, first: readonly Intervention
         last = Math.max(last, ...found.map((one) => one.intervention_id))
       } catch (error) {
         if (!(error instanceof Retryable)) throw error
-        if (!away) process.stderr.write(`${plain(error.message)}; retrying\n`)
+        if (!away) printOutage(error)
         away = true
       }
     }
@@ -148,11 +126,11 @@ function line(one: Intervention): string {
     one.agent_turn_id,
     `${one.reason}  ${difference(one)}`,
   ]
-  return plain(fields.filter((field) => field !== undefined && field !== null).join('  ')).trimEnd()
+  return plain(fields.filter((field) => field !== null).join('  ')).trimEnd()
 }
 
 /** The changed fields, as in `status suspended → failed`. */
-function difference({ before = {}, after = {} }: Intervention): string {
+function difference({ before, after }: Intervention): string {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
   return names
     .filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))

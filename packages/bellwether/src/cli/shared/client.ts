@@ -138,10 +138,7 @@ export async function withNearestAgent<T>(client: Client, agent: string, work: (
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && ['unknown_agent', 'not_found'].includes(String(error.code))))
       throw error
-    const { agents } = await client.ask<{ readonly agents: readonly { readonly agent_id: string }[] }>(
-      'GET',
-      client.of(`/agents?limit=${namesMax}`),
-    )
+    const { agents } = await client.ask('GET /projects/:project/agents', { query: { limit: namesMax } })
     const suggestion = nearest(
       agent,
       agents.map((one) => one.agent_id),

@@ -1,7 +1,7 @@
 /** Prints results, errors and the version. An expected error shows its message, code and hint; an unexpected one its stack. */
 import { readFileSync } from 'node:fs'
 import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import { block, harmlessJson, plain } from '../../client/sanitize.js'
+import { block, safeJson, plain } from '../../client/sanitize.js'
 
 export const exitCodes = { ok: 0, failure: 1, usage: 2 } as const
 
@@ -16,8 +16,13 @@ export function printError(error: unknown): number {
   return exitCodes.failure
 }
 
+/** While a stream or a poll is interrupted. */
+export function printOutage(error: Retryable): void {
+  process.stderr.write(`${plain(error.message)}; retrying\n`)
+}
+
 export function printLine(facts: object): void {
-  process.stdout.write(`${harmlessJson(facts)}\n`)
+  process.stdout.write(`${safeJson(facts)}\n`)
 }
 
 /** Prints one JSON object with --json, else the sanitized text. */

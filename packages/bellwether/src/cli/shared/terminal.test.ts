@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { block, harmlessJson, plain } from '../../client/sanitize.js'
+import { block, safeJson, plain } from '../../client/sanitize.js'
 import { bytes, cut, facts, instant, table, widthOf } from './terminal.js'
 
 const hostile = 'a\u001b[2Jb\u009b31mc\u202ed\u2028e\r\nf\tg\ud800'
@@ -11,7 +11,7 @@ describe('sanitize', () => {
   })
 
   it('escapes control characters in JSON without changing the value', () => {
-    const written = harmlessJson({ name: hostile, tag: '\u{e0041}' })
+    const written = safeJson({ name: hostile, tag: '\u{e0041}' })
     expect(written).toMatch(/^[ -~]*$/)
     expect(JSON.parse(written)).toEqual({ name: hostile, tag: '\u{e0041}' })
   })

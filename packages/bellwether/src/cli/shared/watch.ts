@@ -6,6 +6,7 @@ import type { Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import { untilInterrupted } from './interrupt.js'
 import { openScreen } from './live.js'
+import { printOutage } from './output.js'
 import { plain } from '../../client/sanitize.js'
 
 interface WatchOptions<Found, Part> {
@@ -38,7 +39,7 @@ export async function watchChanges<Found, Part>(options: WatchOptions<Found, Par
         } catch (error) {
           if (!(error instanceof Retryable)) throw error
           if (screen !== undefined) screen.paint(`${plain(error.message)}; retrying\n\n${paint(found)}`)
-          else if (!away) process.stderr.write(`${plain(error.message)}; retrying\n`)
+          else if (!away) printOutage(error)
           away = true
         }
       }

@@ -1,7 +1,7 @@
 /** The two backends of `bellwether keys`: the database, or a server. Both write the same audit log. */
 import { userInfo } from 'node:os'
 import { systemClock, systemRandom } from '@bellwether/base'
-import type { KeyLine } from '@bellwether/protocol/http'
+import type { AnswerOf, KeyLine } from '@bellwether/protocol/http'
 import type { Client } from '../../client/client.js'
 import { writeAudit } from '../../kernel/access/audit-log.js'
 import {
@@ -25,19 +25,13 @@ export interface KeyBackend {
 }
 
 export function throughServer(client: Client): KeyBackend {
-  const createdKey = async (
-    response: Promise<{ readonly key_id: string; readonly key: string }>,
-  ): Promise<CreatedKey> => {
-    const { key_id: keyId, key } = await response
-    return { keyId, key }
-  }
-  const path = (id: string) => `/keys/${encodeURIComponent(id)}`
+  const created = ({ key_id: keyId, key }: AnswerOf<'POST /keys'>): CreatedKey => ({ keyId, key })
   return {
-    create: (key) => createdKey(client.ask('POST', '/keys', { body: key })),
-    list: async () => (await client.ask<{ readonly keys: readonly KeyLine[] }>('GET', '/keys')).keys,
-    rotate: (id, graceSeconds) =>
-      createdKey(client.ask('POST', `${path(id)}/rotate`, { body: { grace_seconds: graceSeconds } })),
-    revoke: async (id) => void (await client.ask('DELETE', path(id))),
+    create: async (key) => created(await client.ask('POST /keys', { body: key })),
+    list: async () => (await client.ask('GET /keys')).keys,
+    rotate: async (key, graceSeconds) =>
+      created(await client.ask('POST /keys/:key/rotate', { params: { key }, body: { grace_seconds: graceSeconds } })),
+    revoke: async (key) => void (await client.ask('DELETE /keys/:key', { params: { key } })),
   }
 }
 

@@ -1,8 +1,9 @@
 /** `bellwether questions`: lists and answers the questions of agents to people. The server checks an answer. */
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
+import type { Question } from '@bellwether/protocol/http'
 import { Command } from 'commander'
-import { answerQuestion, readQuestions, type Question } from '../../client/questions.js'
+import { answerQuestion, argumentsOf, questionsMax } from '../../client/questions.js'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
 import { print, printLine } from '../shared/output.js'
 import { block, plain } from '../../client/sanitize.js'
@@ -15,9 +16,10 @@ export function questionsCommand(): Command {
   toServer(questions.command('list', { isDefault: true }))
     .description('open questions, oldest first (the default)')
     .action(async (flags: ServerFlags) => {
-      const found = await readQuestions(openClient(flags))
-      if (flags.json === true) found.forEach(printLine)
-      else process.stdout.write(`${found.length === 0 ? 'No open questions' : found.map(questionText).join('\n\n')}\n`)
+      const query = { limit: questionsMax }
+      const { questions: open } = await openClient(flags).ask('GET /projects/:project/questions', { query })
+      if (flags.json === true) open.forEach(printLine)
+      else process.stdout.write(`${open.length === 0 ? 'No open questions' : open.map(questionText).join('\n\n')}\n`)
     })
   toServer(questions.command('answer <question> <answer>'))
     .description('answer with text, one of the choices, or a JSON object with the requested fields')
@@ -51,7 +53,7 @@ function parseAnswer(text: string): unknown {
 }
 
 function questionText(question: Question): string {
-  const { to, question: text, instructions, choices, refused } = question.arguments
+  const { to, question: text, instructions, choices, refused } = argumentsOf(question)
   const fields = facts([
     ['id', question.tool_call_id],
     ['from', `${question.agent_id}, turn ${question.agent_turn_id}`],

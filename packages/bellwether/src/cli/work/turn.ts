@@ -1,9 +1,10 @@
 /** `bellwether turn`: runs, lists, shows, watches and stops turns through the server. */
 import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
+import type { AnswerOf, QueryFor, Turn, TurnDetail } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
-import { beginTurn, doing, followTurn, readTurn, type Turn, type TurnOrder } from '../../client/turns.js'
+import { describeEvent, followTurn, readTurn, startTurn } from '../../client/turns.js'
 import { uuidv7 } from '../../ports/ids.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
 import { exitCodes, print, printLine } from '../shared/output.js'
@@ -25,9 +26,7 @@ interface RunFlags extends ServerFlags {
   readonly idempotencyKey?: string
 }
 
-interface ListFlags extends ServerFlags {
-  readonly status?: string
-  readonly agent?: string
+interface ListFlags extends ServerFlags, Pick<QueryFor<'GET /projects/:project/turns'>, 'status' | 'agent'> {
   readonly limit: number
 }
 
@@ -75,10 +74,8 @@ export function turnCommand(finish: Finish): Command {
     .description('stop a turn, or cancel it while it is queued')
     .option('--reason <text>', 'the reason, stored with the turn')
     .action(async (id: string, flags: ServerFlags & { readonly reason?: string }) => {
-      const client = openClient(flags)
-      const body = defined({ reason: flags.reason })
-      const path = client.of(`/turns/${encodeURIComponent(id)}/stop`)
-      const stopped = await client.ask<{ readonly status: string }>('POST', path, { body })
+      const request = { params: { turn: id }, body: { reason: flags.reason } }
+      const stopped = await openClient(flags).ask('POST /projects/:project/turns/:turn/stop', request)
       print(flags, stopped, () => `${plain(id)}: ${plain(stopped.status)}`)
     })
   return turn
@@ -100,21 +97,23 @@ async function run(agent: string, instruction: string, flags: RunFlags): Promise
   const client = openClient(flags)
   const { maxSeconds, maxTokens } = flags
   const budget = defined({ max_wall_ms: maxSeconds && maxSeconds * 1_000, max_tokens: maxTokens })
-  const order: TurnOrder = { instruction, ...(Object.keys(budget).length === 0 ? {} : { budget }) }
+  const body = { instruction, ...(Object.keys(budget).length === 0 ? {} : { budget }) }
   const key = flags.idempotencyKey ?? uuidv7(systemClock, systemRandom).next()
   let id: string | undefined
   const progress = openProgress(flags.json !== true)
   const { value, interrupted } = await untilInterrupted(async (signal) => {
     const ports = { clock: systemClock, signal }
-    const started = await withNearestAgent(client, agent, () => beginTurn(client, agent, order, key, ports))
+    const started = await withNearestAgent(client, agent, () => startTurn(client, agent, body, key, ports))
     id = started.agent_turn_id
     if (!flags.wait) {
       print(flags, started, () => started.agent_turn_id)
       return undefined
     }
     progress.show(`${id}  ${started.status}`)
-    const onEvent = (event: Readonly<Record<string, unknown>>) => progress.show(plain(`${id}  ${doing(event)}`))
-    return followTurn(client, id, { ...ports, onEvent })
+    return followTurn(client, started.agent_turn_id, {
+      ...ports,
+      onEvent: (event) => progress.show(plain(`${id}  ${describeEvent(event)}`)),
+    })
   }).finally(() => progress.clear())
   if (interrupted) return stillRunning(id)
   return value === undefined ? exitCodes.ok : show(flags, value)
@@ -131,17 +130,11 @@ function stillRunning(id: string | undefined): number {
 
 async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
   const found: Turn[] = []
-  let cursor: string | null = ''
+  let cursor: string | null | undefined
   // The server searches a bounded number of turns per page, so a page may be empty and still have a cursor.
   for (let pages = 0; cursor !== null && found.length < flags.limit && pages < pagesMax; pages += 1) {
-    const query = new URLSearchParams({ limit: String(flags.limit - found.length) })
-    if (flags.status !== undefined) query.set('status', flags.status)
-    if (flags.agent !== undefined) query.set('agent', flags.agent)
-    if (cursor !== '') query.set('cursor', cursor)
-    const page: { readonly turns: readonly Turn[]; readonly cursor: string | null } = await client.ask(
-      'GET',
-      client.of(`/turns?${query.toString()}`),
-    )
+    const query = { status: flags.status, agent: flags.agent, limit: flags.limit - found.length, cursor }
+    const page: AnswerOf<'GET /projects/:project/turns'> = await client.ask('GET /projects/:project/turns', { query })
     found.push(...page.turns)
     cursor = page.cursor
   }
@@ -158,14 +151,13 @@ async function watch(client: Client, flags: ServerFlags, id: string): Promise<nu
     return followTurn(client, id, {
       clock: systemClock,
       signal,
-      onEvent: (event) =>
-        print(flags, event, () => `  ${instant(event['created_at'] as string | undefined)}  ${plain(doing(event))}`),
+      onEvent: (event) => print(flags, event, () => `  ${instant(event.created_at)}  ${plain(describeEvent(event))}`),
     })
   })
   return interrupted || value === undefined ? stillRunning(id) : show(flags, value)
 }
 
-function show(flags: ServerFlags, turn: Turn): number {
+function show(flags: ServerFlags, turn: TurnDetail): number {
   print(flags, turn, () => turnTranscript(turn))
   return turn.outcome === null || turn.outcome === 'success' ? exitCodes.ok : exitCodes.failure
 }

@@ -1,13 +1,7 @@
 /** Formats entries of a view for the terminal. Pure; control characters in names are escaped. */
-import type { Entry } from '@bellwether/protocol/http'
+import type { AnswerOf, Entry } from '@bellwether/protocol/http'
 import { plain } from '../../../client/sanitize.js'
 import { bytes, instant, table } from '../../shared/terminal.js'
-
-export interface Node extends Entry {
-  readonly children?: readonly Node[]
-  /** By source id, if the view has several sources. */
-  readonly members?: Readonly<Record<string, Node | null>>
-}
 
 const marks = (entry: Entry) =>
   [
@@ -33,10 +27,10 @@ const timeMax = 8.64e12
 const inRange = (at: number | undefined) => (at === undefined || Math.abs(at) >= timeMax ? null : at)
 
 /** The tree as an indented list. */
-export function treeLines(tree: Node, limit: number): string {
+export function treeLines(tree: AnswerOf<'GET /views/:view/tree'>, limit: number): string {
   const lines: string[] = []
   let omitted = 0
-  const add = (node: Node, depth: number) => {
+  const add = (node: Entry, depth: number) => {
     if (lines.length >= limit) {
       omitted += 1
     } else {
@@ -47,10 +41,11 @@ export function treeLines(tree: Node, limit: number): string {
     }
     for (const child of node.children ?? []) add(child, depth + 1)
   }
-  if (tree.members === undefined) add(tree, 0)
-  for (const [source, node] of Object.entries(tree.members ?? {})) {
-    lines.push(`source ${plain(source)}`)
-    if (node !== null) add(node, 0)
-  }
+  if ('content_type' in tree) add(tree, 0)
+  if ('members' in tree)
+    for (const [source, node] of Object.entries(tree.members)) {
+      lines.push(`source ${plain(source)}`)
+      if (node !== null) add(node, 0)
+    }
   return omitted === 0 ? lines.join('\n') : `${lines.join('\n')}\n… and ${omitted} more (--limit)`
 }

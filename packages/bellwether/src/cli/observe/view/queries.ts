@@ -1,18 +1,14 @@
 /** `bellwether view tree|search|stats|blind-spots|sessions|changes`: queries a view of a running server. File names are untrusted text. */
-import { systemClock } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
-import type { ViewChange } from '@bellwether/protocol/http'
+import type { AnswerOf, ViewChange } from '@bellwether/protocol/http'
 import type { Command } from 'commander'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
-import { backoffMs, reconnectBackoff } from '../../../ports/retry.js'
 import { openClient, serverOptions, type ServerFlags } from '../../shared/client.js'
-import { print, printLine } from '../../shared/output.js'
+import { print, printLine, printOutage } from '../../shared/output.js'
 import { untilInterrupted } from '../../shared/interrupt.js'
 import { wholeUpTo } from '../../shared/options.js'
 import { bytes, facts, instant, table } from '../../shared/terminal.js'
-import type { Entry } from '@bellwether/protocol/http'
-import { entryTable, treeLines, type Node } from './entries.js'
+import { entryTable, treeLines } from './entries.js'
 
 interface QueryFlags extends Omit<ServerFlags, 'project'> {
   readonly view: string
@@ -31,34 +27,27 @@ function query(view: Command, name: string, description: string): Command {
     .option('--json', 'print the JSON response of the server')
 }
 
-/** Sends a query to one view. */
-function ask<T>(
-  client: Client,
-  flags: QueryFlags,
-  name: string,
-  more: Readonly<Record<string, string | undefined>> = {},
-) {
-  const parameters = new URLSearchParams()
-  for (const [key, value] of Object.entries({ source: flags.source, ...more }))
-    if (value !== undefined) parameters.set(key, value)
-  return client.ask<T>('GET', `/views/${encodeURIComponent(flags.view)}/${name}?${parameters.toString()}`)
-}
+/** The view and the source of the flags, with the rest of the query. */
+const ofView = <Query extends object>({ view, source }: QueryFlags, query?: Query) => ({
+  params: { view },
+  query: { source, ...query } as Query & { readonly source: string | undefined },
+})
 
 export function queryCommands(view: Command): void {
   query(view, 'tree [path]', 'show the files and directories under a path')
     .option('--depth <n>', 'the number of levels', wholeUpTo(depthMax, 1), 2)
     .option('--limit <n>', 'the maximum number of lines', wholeUpTo(1_000_000, 1), 500)
     .action(async (path: string | undefined, flags: QueryFlags & { depth: number; limit: number }) => {
-      const more = { path: path ?? '/', max_depth: String(flags.depth) }
-      const tree = await ask<Node>(openClient(flags), flags, 'tree', more)
+      const request = ofView(flags, { path: path ?? '/', max_depth: flags.depth })
+      const tree = await openClient(flags).ask('GET /views/:view/tree', request)
       print(flags, tree, () => treeLines(tree, flags.limit))
     })
   query(view, 'search <pattern>', 'find entries by a part of their name, or by a glob such as "*.ts" or "/src/**/*.md"')
     .option('--path <dir>', 'search only below this directory')
     .option('--limit <n>', 'the maximum number of results', wholeUpTo(limitMax, 1), 100)
     .action(async (pattern: string, flags: QueryFlags & { path?: string; limit: number }) => {
-      const more = { pattern, path: flags.path, limit: String(flags.limit) }
-      const found = await ask<Found>(openClient(flags), flags, 'search', more)
+      const request = ofView(flags, { pattern, path: flags.path, limit: flags.limit })
+      const found = await openClient(flags).ask('GET /views/:view/search', request)
       print(flags, found, () => {
         if (found.results.length === 0) return 'No results'
         return `${entryTable(found.results, process.stdout.columns)}${found.truncated ? '\n… and more (--limit)' : ''}`
@@ -66,12 +55,12 @@ export function queryCommands(view: Command): void {
     })
   query(view, 'stats', 'show the number of entries, their freshness, suspects and blind spots').action(
     async (flags: QueryFlags) => {
-      const stats = await ask<Stats>(openClient(flags), flags, 'stats')
-      print(flags, stats, () => formatStats(stats))
+      const stats = await openClient(flags).ask('GET /views/:view/stats', ofView(flags))
+      print(flags, stats, () => formatStats(stats as Stats))
     },
   )
   query(view, 'blind-spots', 'list changes that no sensor saw happen').action(async (flags: QueryFlags) => {
-    const spots = await ask<BlindSpots>(openClient(flags), flags, 'blind-spots')
+    const spots = await openClient(flags).ask('GET /views/:view/blind-spots', ofView(flags))
     print(flags, spots, () =>
       [
         `${spots.additions_count} unseen additions, ${spots.deletion_count} unseen deletions`,
@@ -81,15 +70,15 @@ export function queryCommands(view: Command): void {
     )
   })
   query(view, 'sessions', 'list the sensors that feed the view').action(async (flags: QueryFlags) => {
-    const answer = await ask<{ readonly sessions: readonly Session[] }>(openClient(flags), flags, 'sessions')
+    const answer = await openClient(flags).ask('GET /views/:view/sessions', { params: { view: flags.view } })
     print(flags, answer, () => {
       if (answer.sessions.length === 0) return 'No sensor is connected'
       const rows = answer.sessions.map((one) => [
-        one.agent_id ?? '–',
+        one.agent_id,
         one.role,
-        one.source_id ?? '–',
+        one.source_id,
         one.source_uri ?? '–',
-        one.client_ip ?? '–',
+        one.client_ip,
         instant(one.created_at),
         `${one.silent_seconds.toFixed(1)} s`,
       ])
@@ -106,54 +95,12 @@ export function queryCommands(view: Command): void {
     .action(async (flags: QueryFlags & { since?: string; follow?: boolean }) => {
       const client = openClient(flags)
       if (flags.follow === true) return follow(client, flags, flags.since)
-      const answer = await ask<Changes>(client, flags, 'changes', { since: flags.since })
+      const answer = await client.ask('GET /views/:view/changes', ofView(flags, { since: flags.since }))
       return print(flags, answer, () => formatChanges(answer, flags.since !== undefined))
     })
 }
 
-interface Found {
-  readonly results: readonly Entry[]
-  readonly truncated: boolean
-}
-
-interface BlindSpots {
-  readonly additions_count: number
-  readonly additions: readonly string[]
-  readonly deletion_count: number
-  readonly deletions: readonly string[]
-}
-
-interface Session {
-  readonly agent_id: string | null
-  readonly role: string
-  readonly source_id: string | null
-  readonly source_uri: string | null
-  readonly client_ip: string | null
-  readonly created_at: number
-  readonly silent_seconds: number
-}
-
-interface Changes {
-  readonly fresh_instance: boolean
-  readonly changes: readonly ViewChange[]
-  readonly token: string
-  readonly more: boolean
-}
-
-interface Stats {
-  readonly total_files: number
-  readonly total_directories: number
-  readonly total_size: number
-  readonly latest_mtime: number
-  readonly staleness_seconds: number | null
-  readonly suspect_file_count: number
-  readonly has_blind_spot: boolean
-  readonly last_audit_finished_at: number | null
-  readonly is_auditing: boolean
-  readonly full: boolean
-  readonly sessions?: number
-  readonly sources?: Readonly<Record<string, unknown>>
-}
+type Stats = Extract<AnswerOf<'GET /views/:view/stats'>, { readonly sources: unknown }>
 
 function formatStats(stats: Stats): string {
   const lastUpdate = stats.staleness_seconds === null ? 'never' : `${stats.staleness_seconds.toFixed(0)} s ago`
@@ -166,14 +113,16 @@ function formatStats(stats: Stats): string {
     ['suspects', String(stats.suspect_file_count)],
     ['blind spots', stats.has_blind_spot ? 'yes: bellwether view blind-spots' : 'none'],
     ['last audit', `${instant(stats.last_audit_finished_at)}${stats.is_auditing ? ', another is running' : ''}`],
-    ['sensors', String(stats.sessions ?? '–')],
-    ['sources', Object.keys(stats.sources ?? {}).join(', ') || '–'],
+    ['sensors', String(stats.sessions)],
+    ['sources', Object.keys(stats.sources).join(', ') || '–'],
     ...(stats.full ? [['full', 'yes: entries were rejected, so the tree is incomplete'] as const] : []),
   ])
 }
 
 const changeLine = ({ kind, path, is_directory: isDirectory }: ViewChange) =>
   plain(`${kind === 'removed' ? '-' : '+'} ${path}${isDirectory && path !== '/' ? '/' : ''}`)
+
+type Changes = AnswerOf<'GET /views/:view/changes'>
 
 function formatChanges({ fresh_instance: fresh, changes, token, more }: Changes, hasToken: boolean): string {
   const lines = changes.map(changeLine)
@@ -183,29 +132,14 @@ function formatChanges({ fresh_instance: fresh, changes, token, more }: Changes,
   return [...lines, `next: --since ${plain(token)}`].join('\n')
 }
 
-/** Reconnects at the last event id, so it misses no change or reports a reset. */
-async function follow(client: Client, flags: QueryFlags, since: string | undefined): Promise<void> {
-  const path = `/views/${encodeURIComponent(flags.view)}/events${flags.source === undefined ? '' : `?source=${encodeURIComponent(flags.source)}`}`
-  let last = since
-  let failures = 0
+/** No change is missed without a notice. */
+async function follow(client: Client, flags: QueryFlags, after: string | undefined): Promise<void> {
   await untilInterrupted(async (signal) => {
-    while (!signal.aborted) {
-      try {
-        for await (const { id, event, data } of client.follow(path, signal, last)) {
-          failures = 0
-          last = id ?? last
-          if (flags.json === true) printLine({ event, ...data })
-          else if (event === 'reset') process.stdout.write('Some changes were lost. Read the tree again.\n')
-          else
-            for (const one of (data['changes'] ?? []) as readonly ViewChange[])
-              process.stdout.write(`${changeLine(one)}\n`)
-        }
-      } catch (error) {
-        if (!(error instanceof Retryable)) throw error
-        if (failures === 0) process.stderr.write(`${plain(error.message)}; retrying\n`)
-      }
-      failures += 1
-      await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
+    const request = { ...ofView(flags), signal, after, onOutage: printOutage }
+    for await (const { event, data } of client.follow('GET /views/:view/events', request)) {
+      if (flags.json === true) printLine({ event, ...data })
+      else if (event === 'reset') process.stdout.write('Some changes were lost. Read the tree again.\n')
+      else if ('changes' in data) for (const one of data.changes) process.stdout.write(`${changeLine(one)}\n`)
     }
   })
 }

@@ -13,7 +13,7 @@ import { dispatch } from '../../../board/dispatch/dispatch.js'
 import { localEvidence } from '../../../board/dispatch/local-evidence.js'
 import { reconcileAll } from '../../../board/dispatch/reconcile.js'
 import { openRuns } from '../../../board/tasks/open-runs.js'
-import type { DispatchReport } from '../../../board/dispatch/report.js'
+import type { DispatchReport } from '@bellwether/protocol/http'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
@@ -86,19 +86,13 @@ async function onServer(server: Client, id: string | undefined, flags: Flags): P
   const timeoutMs = 75_000
   if (id === undefined) {
     const body = { maxSteps: flags.max ?? 1 }
-    const run = await server.ask<Run>('POST', '/board/autopilot', { body, timeoutMs })
+    const run = await server.ask('POST /board/autopilot', { body, timeoutMs })
     answer(flags, run, () => [...run.reports.map(reportText), `ended: ${plain(run.stoppedBecause)}`].join('\n'))
     return codeOf(run.reports)
   }
-  const path = `/board/tasks/${encodeURIComponent(id)}/dispatch`
-  const report = await server.ask<DispatchReport>('POST', path, { body: {}, timeoutMs })
+  const report = await server.ask('POST /board/tasks/:task/dispatch', { params: { task: id }, timeoutMs })
   answer(flags, report, () => reportText(report))
   return codeOf([report])
-}
-
-interface Run {
-  readonly reports: readonly DispatchReport[]
-  readonly stoppedBecause: string
 }
 
 function commandDispatcher(opened: Opened, command: string, flags: Flags): Dispatcher {

@@ -1,6 +1,7 @@
 /** The commands of `bellwether task` that change a task or the board. */
 import { defined } from '@bellwether/base'
-import { InvalidInput, newTask } from '@bellwether/protocol'
+import { InvalidInput, newTask, type TaskAction } from '@bellwether/protocol'
+import type { BodyFor } from '@bellwether/protocol/http'
 import { InvalidArgumentError, type Command } from 'commander'
 import { finishChecked } from '../../../board/dispatch/finish.js'
 import { checked } from '../../../board/tasks/input.js'
@@ -78,7 +79,7 @@ export function addCommand(task: Command): void {
       }
       const server = boardServer(flags)
       if (server !== undefined) {
-        const made = await server.ask<TaskView>('POST', '/board/tasks', { body: input })
+        const made = await server.ask('POST /board/tasks', { body: input })
         return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
       return onRoot(flags, 'write', async ({ operator }) => {
@@ -106,9 +107,8 @@ function anyNumber(text: string): number {
 }
 
 /** Changes a task through a server and returns it. */
-function changed(server: Client, id: string, body: object): Promise<TaskView> {
-  return server.ask<TaskView>('PATCH', `/board/tasks/${encodeURIComponent(id)}`, { body })
-}
+const changed = (server: Client, task: string, body: BodyFor<'PATCH /board/tasks/:task'>) =>
+  server.ask('PATCH /board/tasks/:task', { params: { task }, body })
 
 type Move = (operator: OperatorPorts, id: string, input: OperatorInput, opened: Opened) => Promise<readonly TaskEvent[]>
 
@@ -144,7 +144,8 @@ export function moveCommands(task: Command): void {
         const show = ({ status, reason }: Pick<TaskView, 'status' | 'reason'>) =>
           answer(flags, { taskId: id, status, reason }, () => plain(`${id} ${past} (${status})`))
         const server = boardServer(flags)
-        if (server !== undefined) return show(await changed(server, id, { action: name.replace('-', '_'), ...why }))
+        if (server !== undefined)
+          return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
         return onRoot(flags, 'look', async (opened) => {
           await move(opened.operator, id, { by: whoAmI(flags), ...why }, opened)
           show(opened.board.state.tasks.get(id)!)
@@ -228,7 +229,7 @@ export function boardCommands(task: Command): void {
         const reason = defined({ reason: flags.reason })
         const server = boardServer(flags)
         if (server !== undefined) {
-          await server.ask('POST', '/board/control', { body: { paused, ...reason } })
+          await server.ask('POST /board/control', { body: { paused, ...reason } })
           return answer(flags, { paused }, () => words)
         }
         return onRoot(flags, 'write', async ({ operator }) => {

@@ -2,7 +2,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorMessage, systemClock } from '@bellwether/base'
-import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { InvalidInput } from '@bellwether/protocol'
+import type { BoardTaskDetail, EventOf } from '@bellwether/protocol/http'
 import { InvalidArgumentError, type Command } from 'commander'
 import { openFeed } from '../../../board/log/feed.js'
 import { defaultRecovery } from '../../../board/policies/recovery.js'
@@ -13,8 +14,7 @@ import { taskStatuses, type TaskEvent, type TaskStatus } from '../../../board/lo
 import type { Client } from '../../../client/client.js'
 import { block, plain } from '../../../client/sanitize.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
-import { backoffMs, reconnectBackoff } from '../../../ports/retry.js'
-import { printLine, print as answer } from '../../shared/output.js'
+import { printLine, printOutage, print as answer } from '../../shared/output.js'
 import { untilInterrupted } from '../../shared/interrupt.js'
 import { facts, table } from '../../shared/terminal.js'
 import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
@@ -41,9 +41,8 @@ export function listCommand(task: Command): void {
       const print = (page: TaskPage) => answer(flags, page, () => listText(page))
       const server = boardServer(flags)
       if (server !== undefined) {
-        const query = new URLSearchParams({ done: String(done), limit: String(Math.max(1, Math.min(limit, pageMax))) })
-        if (status !== undefined) query.set('status', status)
-        return print(await server.ask<TaskPage>('GET', `/board/tasks?${query.toString()}`))
+        const query = { status, done, limit: Math.max(1, Math.min(limit, pageMax)) }
+        return print(await server.ask('GET /board/tasks', { query }))
       }
       return onRoot(flags, 'look', async (opened) => {
         const query = { ...(status === undefined ? {} : { status }), done, limit }
@@ -73,17 +72,16 @@ export function showCommand(task: Command): void {
   withCommon(task.command('show <id>'))
     .description('show one task: what it waits for, its runs and their usage')
     .action(async (id: string, flags: CommonFlags) => {
-      const print = (view: TaskView) => answer(flags, view, () => taskText(view))
+      const print = (view: TaskView | BoardTaskDetail) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
-      if (server !== undefined)
-        return print(await server.ask<TaskView>('GET', `/board/tasks/${encodeURIComponent(id)}`))
+      if (server !== undefined) return print(await server.ask('GET /board/tasks/:task', { params: { task: id } }))
       return onRoot(flags, 'look', async (opened) =>
         print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
       )
     })
 }
 
-function taskText(view: TaskView): string {
+function taskText(view: TaskView | BoardTaskDetail): string {
   const details = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
@@ -141,30 +139,21 @@ export function watchCommand(task: Command): void {
     })
 }
 
-/** Reconnects with the last cursor, so no event is missed. */
 async function watchServer(server: Client, flags: CommonFlags & { since?: number; once?: boolean }): Promise<void> {
   if (flags.once === true)
     throw new InvalidInput('--once and --server cannot be combined: a server keeps sending events.', {
       code: 'contradicting_options',
       hint: 'Omit --once, or use local files.',
     })
-  let last = flags.since === undefined ? undefined : String(flags.since)
-  let failures = 0
   await untilInterrupted(async (signal) => {
-    while (!signal.aborted) {
-      try {
-        for await (const { id, event, data } of server.follow('/board/events', signal, last)) {
-          failures = 0
-          last = id ?? last
-          if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
-          else if (event !== 'hello') tell(flags, data as unknown as TaskEvent, Number(id ?? 0))
-        }
-      } catch (error) {
-        if (!(error instanceof Retryable)) throw error
-        if (failures === 0) process.stderr.write(`${plain(error.message)}; retrying\n`)
-      }
-      failures += 1
-      await systemClock.sleep(backoffMs({ backoff: reconnectBackoff }, failures), signal)
+    const after = flags.since === undefined ? undefined : String(flags.since)
+    for await (const { id, event, data } of server.follow('GET /board/events', {
+      signal,
+      after,
+      onOutage: printOutage,
+    })) {
+      if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
+      else if ('eventId' in data) tell(flags, data, Number(id ?? 0))
     }
   })
 }
@@ -172,7 +161,7 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
 // Fast enough for a person; each poll costs one stat of the log.
 const pollMs = 250
 
-function tell(flags: CommonFlags, event: TaskEvent, cursor: number): void {
+function tell(flags: CommonFlags, event: TaskEvent | EventOf<'GET /board/events', '*'>, cursor: number): void {
   if (flags.json === true) return printLine({ cursor, ...event })
   const { payload } = event
   const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
