@@ -32,7 +32,7 @@ const arrows = {
 /** A part is a directory or one file: `runtime/…` or `index.ts`. */
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) =>
-  packages.includes(part) ? `^packages/${part}/src/(http/)?index\\.ts$` : `${src}${part}(/|\\.ts$)`
+  packages.includes(part) ? `^packages/${part}/src/((http/)?index|thread)\\.ts$` : `${src}${part}(/|\\.ts$)`
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
   name: `arrows-of-${part}`,

@@ -1,8 +1,9 @@
 /** A worker in this process: it runs turns of one target, hosts tools, and by default runs a PMO. */
 import { hostname } from 'node:os'
-import { type Log, systemClock } from '@bellwether/base'
+import { defined, type Log, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { declareTool } from '../runtime/parts/tools.js'
+import { openStandby } from '../runtime/parts/standby.js'
 import { toolHostSettings, workerLoopSettings, workerSettings } from '../runtime/parts/part-settings.js'
 import { startPmo } from '../runtime/pmo.js'
 import type { Runtime } from '../runtime/runtime.js'
@@ -73,8 +74,12 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
           catalogue: openCatalogue(tools, []),
           settings: { ...hostSettings, silentSeconds },
         })
+  const { url } = settings.database
+  const beatMs = settings.worker.beat_seconds * 1_000
+  const standby = url === undefined ? undefined : openStandby({ url, workerId: id, beatMs, log })
   const worker = await runWorker({
     ...common,
+    ...defined({ standby }),
     workerId: id,
     workerTarget: token(options.target ?? defaultTarget, 'worker target'),
     agent: (turn) => agentFor({ ...parts.functions, ...own }, turn),
@@ -90,6 +95,7 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
       (closed ??= (async () => {
         stopping.abort()
         await worker.ended
+        await standby?.close()
         await host?.close(toolGraceMs)
         await pmo?.ended
       })()),

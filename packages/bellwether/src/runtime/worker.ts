@@ -7,6 +7,7 @@ import { runWorker } from '../worker/loop.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/file-agents.js'
+import { openStandby } from './parts/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type ProcessOptions, runProcess } from './process.js'
@@ -38,11 +39,24 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       projectId === undefined
         ? undefined
         : await openFileAgents({ ...common, settings, projectId, folder, functions, env, chunks: runtime.chunks() })
+    // Only functions run in this process: commands, models and people cannot block its event loop.
+    const { url } = settings.database
+    const standby =
+      Object.keys(options.agents).length === 0 || url === undefined
+        ? undefined
+        : openStandby({
+            url,
+            workerId,
+            beatMs: worker.beat_seconds * 1_000,
+            blockedMaxMs: worker.blocked_max_seconds * 1_000,
+            role: `worker ${target}`,
+            log,
+          })
     const running = await runWorker({
       ...common,
       workerTarget: target,
       agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
-      ...defined({ onBeat: files?.onBeat, guarded: files?.guarded }),
+      ...defined({ onBeat: files?.onBeat, guarded: files?.guarded, standby }),
       settings: workerSettings(settings, concurrency),
       loop: {
         ...workerLoopSettings(settings),
@@ -67,6 +81,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     void collectGarbageWhenIdle({ clock: systemClock, log, signal })
     await running.ended
     await telemetry.close()
+    await standby?.close()
     await files?.close()
     const left = running.worker.running.size
     if (left > 0) log.warn({ turns: left }, 'drain timed out; other workers take over the remaining turns')

@@ -52,6 +52,7 @@ describe('settings', () => {
       poll_seconds: 5,
       max_attempts: 3,
       concurrency: 16,
+      blocked_max_seconds: 300,
       hydrate_max_bytes: 4_194_304,
     })
     expect(view).toEqual({

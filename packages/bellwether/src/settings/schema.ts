@@ -64,6 +64,10 @@ const worker = z.object({
   poll_seconds: seconds(5, 'How often workers and relays poll for work when the bell does not ring.', { max: 3_600 }),
   max_attempts: count(3, 'How many attempts a turn has before it fails.', { max: 100 }),
   concurrency: count(16, 'How many turns one worker runs at the same time.', { max: 10_000 }),
+  blocked_max_seconds: seconds(
+    300,
+    'A worker process whose event loop is blocked by agent code for longer ends itself, and other workers take over its turns.',
+  ),
   // Four of the largest cards, and more than any prompt holds; 16 turns with two full boxes each stay below 256 MB.
   hydrate_max_bytes: count(
     4_194_304,

@@ -43,6 +43,7 @@ export function openWorker(options: WorkerOptions): Worker {
   }
 
   function start(turns: readonly ClaimedTurn[]): void {
+    if (turns.length > 0) options.standby?.add(turns)
     for (const turn of turns) {
       // The same turn again: it was reclaimed from this worker, so the scope that still runs it has lost its fence.
       running.get(turn.agentTurnId)?.cancellation.cancel('fence_lost')
@@ -55,6 +56,7 @@ export function openWorker(options: WorkerOptions): Worker {
       running.set(turn.agentTurnId, scope)
       scope.done = runTurn(options, scope).finally(() => {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
+        options.standby?.remove(turn)
         announceRoom()
       })
     }

@@ -11,6 +11,7 @@ const meanings: Readonly<Record<string, Meaning>> = {
   dispatched_retry: { found: 'a leased turn that no worker started', how: 'rang again' },
   queued_dispatch: { found: 'a queued turn of an idle agent', how: 'leased it' },
   reclaim: { found: 'a turn whose worker died or froze', how: 'another worker continues from its cards' },
+  worker_blocked: { found: 'agent code that blocks its worker', how: 'kept the turn alive' },
   resume_replay: {
     found: 'a tool result that a worker was about to apply when it died',
     how: 'scheduled it to be applied once',

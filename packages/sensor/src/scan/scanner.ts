@@ -5,10 +5,10 @@
  */
 import type { Worker } from 'node:worker_threads'
 import { onAbort, systemClock } from '@bellwether/base'
+import { startThread } from '@bellwether/base/thread'
 import { Retryable } from '@bellwether/protocol'
 import { childOf } from '../disk/disk.js'
 import { rootProblem, type RootIdentity } from '../disk/root.js'
-import { startThread } from '../ports/thread.js'
 import type {
   DirectoryResult,
   DirectoryTask,

@@ -3,6 +3,7 @@ import { InvalidInput, token, type AfterExecution } from '@bellwether/protocol'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { payloadMaxBytes, storable } from '../content.js'
+import { fenceRow, type Fence } from '../verdict.js'
 
 export interface Agent {
   readonly projectId: string
@@ -157,5 +158,20 @@ export async function signIn(
     name: 'bw_sign_in',
     text: 'select state.sign_in($1, $2, $3, $4)',
     values: [workerId, target, concurrency, free],
+  })
+}
+
+/**
+ * Records that agent code blocks the event loop of a worker, with one intervention per turn that it runs. The worker has no free slots until it
+ * signs in again.
+ */
+export async function noteBlocked(db: Queryable, workerId: string, turns: readonly Fence[]): Promise<void> {
+  await db.query({
+    text: `with blocked as (update state.workers w set free = 0, seen_at = state.now() where w.worker_id = $1)
+      insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, after, created_at)
+      select 'worker_blocked', x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch,
+        'the event loop of its worker is blocked', jsonb_build_object('worker_id', $1::text), state.now()
+      from json_to_recordset($2::json) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)`,
+    values: [workerId, JSON.stringify(turns.map(fenceRow))],
   })
 }

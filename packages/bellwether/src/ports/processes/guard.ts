@@ -13,11 +13,18 @@
  */
 import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
-import { freezeTree, thawTree, type Frozen } from './freeze-tree.js'
+import { freezeTree, thawTree } from './freeze-tree.js'
 import { killTree } from './kill-tree.js'
 
 export type GuardCommand =
-  | { readonly do: 'watch'; readonly token: string; readonly until: number; readonly grace: number }
+  | {
+      readonly do: 'watch'
+      readonly token: string
+      readonly until: number
+      readonly grace: number
+      /** Another guardian watched this turn before and may have frozen its processes. */
+      readonly again?: boolean
+    }
   | { readonly do: 'renew'; readonly token: string; readonly until: number }
   | { readonly do: 'root'; readonly token: string; readonly pid: number }
   | { readonly do: 'release'; readonly token: string }
@@ -27,10 +34,10 @@ interface Switch {
   until: number
   readonly grace: number
   root?: number
-  /** The processes that are stopped, while the switch is not renewed. */
-  frozen?: Frozen
-  /** A freeze is under way. */
-  freezing?: boolean
+  /** Its processes are stopped, because the switch was not renewed. */
+  frozen: boolean
+  /** A freeze or its end is under way. */
+  changing?: boolean
   ending?: Promise<void>
 }
 
@@ -87,27 +94,24 @@ export function openGuard(options: GuardOptions): Guard {
     onExpired(token)
   }
 
-  async function freezeTurn(token: string, one: Switch): Promise<void> {
-    one.freezing = true
-    const frozen = await freeze({ clock, ...selectorOf(token, one) })
-    one.freezing = false
-    one.frozen = new Map([...(one.frozen ?? []), ...frozen])
-    onFrozen(token)
-    // A renewal or the release may have arrived during the freeze.
-    if (switches.get(token) !== one) thaw(one.frozen)
-    else adjust(token, one)
+  async function setFrozen(token: string, one: Switch, frozen: boolean): Promise<void> {
+    one.changing = true
+    const { root } = one
+    await (frozen ? freeze : thaw)({ clock, ...selectorOf(token, one) })
+    one.changing = false
+    // A process that started in between may run.
+    one.frozen = frozen && one.root === root
+    if (frozen) onFrozen(token)
+    // A renewal may have arrived in between.
+    if (switches.get(token) === one) adjust(token, one)
   }
 
   /** Freezes, continues or kills the processes of a turn, as its switch demands now. */
   function adjust(token: string, one: Switch): void {
-    if (one.ending !== undefined || one.freezing === true) return
+    if (one.ending !== undefined || one.changing === true) return
+    const isOver = nowMs() >= one.until
     if (nowMs() - one.until > frozenMaxMs) kill(token, one)
-    else if (nowMs() >= one.until) {
-      if (one.frozen === undefined) void freezeTurn(token, one)
-    } else if (one.frozen !== undefined) {
-      thaw(one.frozen)
-      delete one.frozen
-    }
+    else if (isOver !== one.frozen) void setFrozen(token, one, isOver)
   }
 
   function check(): void {
@@ -120,16 +124,18 @@ export function openGuard(options: GuardOptions): Guard {
       if (command.do === 'ping') return check()
       const known = switches.get(command.token)
       if (command.do === 'watch') {
-        if (known === undefined) switches.set(command.token, { until: command.until, grace: command.grace })
-        else if (known.ending === undefined) known.until = command.until
+        const { until, grace, again = false } = command
+        if (known === undefined) switches.set(command.token, { until, grace, frozen: again })
+        else if (known.ending === undefined) known.until = until
       } else if (known !== undefined && known.ending === undefined) {
         if (command.do === 'renew') known.until = Math.max(known.until, command.until)
         else if (command.do === 'root') known.root = command.pid
         else switches.delete(command.token)
         // The process may have started after a freeze.
-        if (command.do === 'root' && known.frozen !== undefined) void freezeTurn(command.token, known)
-        else if (command.do !== 'release') adjust(command.token, known)
+        if (command.do === 'root') known.frozen = false
       }
+      const now = switches.get(command.token)
+      if (now !== undefined) adjust(command.token, now)
       wake.now()
     },
     async killAll() {
@@ -138,7 +144,7 @@ export function openGuard(options: GuardOptions): Guard {
     },
     async run(signal) {
       while (!signal.aborted) {
-        const due = [...switches.values()].filter((one) => one.frozen === undefined && one.freezing !== true)
+        const due = [...switches.values()].filter((one) => !one.frozen && one.changing !== true)
         const next = Math.min(...due.map((one) => (one.ending === undefined ? one.until : Infinity)))
         const wantedMs = nowMs() + Math.max(0, Math.min(checkMs, next - nowMs()))
         await wake.wait(wantedMs - nowMs(), signal)

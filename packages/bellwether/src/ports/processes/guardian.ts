@@ -159,13 +159,18 @@ export function openGuardian(options: GuardianOptions): Guardian {
       for (const token of watched.keys()) lose(token, 'guardian_lost')
       return
     }
-    const confirmed = await Promise.all([...watched].map(([token, one]) => watchOn(next, token, one)))
+    const confirmed = await Promise.all([...watched].map(([token, one]) => watchOn(next, token, one, true)))
     if (confirmed.every(Boolean))
       log.info({ guardian_pid: next.child.pid, watched: watched.size }, 'new guardian took over')
   }
 
-  async function watchOn(to: GuardianProcess, token: string, { untilMs, pid }: WatchedTurn): Promise<boolean> {
-    const sent = [to.send({ do: 'watch', token, until: shared(untilMs), grace: graceMs })]
+  async function watchOn(
+    to: GuardianProcess,
+    token: string,
+    { untilMs, pid }: WatchedTurn,
+    again = false,
+  ): Promise<boolean> {
+    const sent = [to.send({ do: 'watch', token, until: shared(untilMs), grace: graceMs, again })]
     if (pid !== undefined) sent.push(to.send({ do: 'root', token, pid }))
     return (await Promise.all(sent)).every(Boolean)
   }

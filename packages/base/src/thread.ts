@@ -1,12 +1,12 @@
 /**
- * Starts a worker thread from a module beside the caller. Everything that touches the watched disk runs in such threads, so
- * a hung network mount blocks a thread but never the heartbeat. From source, the thread loads TypeScript through tsx.
+ * Starts a worker thread from a module beside the caller. From source, the thread loads TypeScript through tsx. Not part of the index,
+ * because browsers import that.
  */
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { Worker } from 'node:worker_threads'
 
-// Rows are short-lived text: a larger young generation makes scans one third faster (measured on 2 busy cores).
+// A sensor's rows are short-lived text: a larger young generation makes scans one third faster (measured on 2 busy cores).
 const resourceLimits = { maxYoungGenerationSizeMb: 32 }
 
 /** `module` is a path relative to `base`, without extension. */

@@ -1,0 +1,70 @@
+/**
+ * The thread behind standby.ts. It has a database connection of its own and uses nothing of the main thread except its clock. It loads
+ * what it needs only when the event loop is blocked, so that a healthy worker pays little for it.
+ */
+import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '@bellwether/base'
+import type { Fence } from '../../kernel/verdict.js'
+import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
+
+const { url, workerId, beatMs, blockedMaxMs = Infinity, turnedAt, role } = workerData as StandbyData
+const turns = new Map<string, Fence>()
+parentPort?.on('message', (order: StandbyOrder) => {
+  if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
+  else for (const key of order.remove) turns.delete(key)
+})
+
+async function load() {
+  const [{ beat }, { noteBlocked }, { openDatabase }, { openLog }] = await Promise.all([
+    import('../../kernel/verbs/turn/beat.js'),
+    import('../../kernel/verbs/roster.js'),
+    import('../../ports/database/pool.js'),
+    import('../logger.js'),
+  ])
+  const log = role === undefined ? undefined : openLog(role)
+  // A dead connection must fail well before the turns count as silent.
+  const options = { url, applicationName: 'bellwether standby', poolSize: 1, statementTimeoutMs: beatMs }
+  let database: ReturnType<typeof openDatabase> | undefined
+  const open = async () => {
+    database ??= openDatabase(options)
+    return database.catch((error: unknown) => {
+      database = undefined
+      throw error
+    })
+  }
+  return { beat, noteBlocked, open, log }
+}
+
+let loaded: ReturnType<typeof load> | undefined
+let blockedMs = 0
+
+async function step(): Promise<void> {
+  const quietMs = Number(process.hrtime.bigint() - Atomics.load(turnedAt, 0)) / 1e6
+  if (quietMs < beatMs) {
+    if (blockedMs > 0) parentPort?.postMessage({ blockedMs }, [])
+    blockedMs = 0
+    return
+  }
+  const isNew = blockedMs === 0
+  blockedMs = quietMs
+  const facts = { blocked_seconds: Math.round(quietMs / 1_000), turns: turns.size }
+  const { beat, noteBlocked, open, log } = await (loaded ??= load())
+  if (isNew) log?.warn(facts, 'event loop is blocked')
+  if (quietMs > blockedMaxMs) {
+    log?.error(facts, 'event loop blocked for too long; ending the process')
+    process.kill(process.pid, 'SIGKILL')
+  }
+  try {
+    const db = await open()
+    const fences = [...turns.values()]
+    await beat(db, fences, workerId)
+    if (isNew) await noteBlocked(db, workerId, fences)
+  } catch (error) {
+    log?.error({ err: error }, 'standby beat failed')
+  }
+}
+
+for (;;) {
+  await systemClock.sleep(beatMs / 2)
+  await step()
+}

@@ -1,0 +1,116 @@
+/** Function agents that block the event loop of their worker: a second worker stands by and must not take their turns. */
+import { existsSync, readFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { systemClock, systemRandom } from '@bellwether/base'
+import { expect, it } from 'vitest'
+import { openKernel } from '../../src/kernel/kernel.js'
+import { migrate } from '../../src/kernel/schema/migrate.js'
+import { inProcessBell } from '../../src/ports/bell/in-process.js'
+import { notifyBell } from '../../src/ports/bell/notify.js'
+import { uuidv7 } from '../../src/ports/ids.js'
+import { freshDatabase, testFolder } from '../support/postgres.js'
+import { runCli } from '../support/process.js'
+import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
+
+const agents = fileURLToPath(new URL('./blocking-agents.mjs', import.meta.url))
+const timeoutSeconds = 5
+
+async function openBlocked(blockMs: number, more: Readonly<Record<string, string>> = {}) {
+  const { url, db, drop } = await freshDatabase()
+  await migrate(db)
+  const folder = await testFolder()
+  const starts = join(folder, 'starts')
+  const bell = inProcessBell(notifyBell({ url, log: quietLog }), systemRandom)
+  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  await kernel.putAgents(['blocking', 'neighbour'].map((agentId) => ({ projectId: 'p', agentId, workerTarget: 'w' })))
+  const env = {
+    BELLWETHER__DATABASE__URL: url,
+    BELLWETHER__WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: String(timeoutSeconds),
+    BELLWETHER__WORKER__WATCHDOG_INTERVAL_SECONDS: '0.5',
+    BELLWETHER__WORKER__BEAT_SECONDS: '0.5',
+    BELLWETHER__WORKER__POLL_SECONDS: '0.5',
+    STARTS: starts,
+    BLOCK_MS: String(blockMs),
+    NEIGHBOUR_UNTIL: String(systemClock.wallMs() + blockMs),
+    ...more,
+  }
+  const worker = async () => {
+    const cli = runCli(['worker', '--target', 'w', '--agents', agents, '--json', '--parent-pipe'], { cwd: folder, env })
+    await cli.ready()
+    return cli
+  }
+  const clis = [await worker()]
+  const enqueue = (agentId: string) => kernel.enqueue({ projectId: 'p', agentId, instruction: 'do it' })
+  const has = (line: string) => existsSync(starts) && readFileSync(starts, 'utf8').includes(line)
+  const { agentTurnId: neighbour } = await enqueue('neighbour')
+  await until('the neighbour runs', async () => has('neighbour') || undefined, 20_000)
+  const { agentTurnId: blocking } = await enqueue('blocking')
+  await until('the loop is blocked', async () => has('blocking') || undefined, 20_000)
+  clis.push(await worker())
+  return {
+    clis,
+    turns: [neighbour, blocking],
+    query: <Row extends object>(text: string, ...values: unknown[]) => db.query<Row>({ text, values }),
+    starts: () => readFileSync(starts, 'utf8').trim().split('\n'),
+    async stop() {
+      for (const cli of clis.filter((one) => one.alive())) cli.signal('SIGKILL')
+      await Promise.all(clis.map((cli) => cli.ended))
+      await bell.close()
+      await drop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+it(
+  '[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so does its neighbour',
+  { timeout: 120_000 },
+  async ({ onTestFinished }) => {
+    const b = await openBlocked(3 * timeoutSeconds * 1_000)
+    onTestFinished(() => b.stop())
+    const ended = await until(
+      'both turns have ended',
+      async () => {
+        const rows = await b.query<{ outcome: string; turn_epoch: number }>(
+          'select outcome, turn_epoch from state.turns where agent_turn_id = any ($1) and ended_at is not null',
+          b.turns,
+        )
+        return rows.length === 2 ? rows : undefined
+      },
+      60_000,
+    )
+    expect(ended).toEqual([
+      { outcome: 'success', turn_epoch: 1 },
+      { outcome: 'success', turn_epoch: 1 },
+    ])
+    expect(b.starts()).toEqual(['neighbour', 'blocking'])
+    expect(
+      await b.query("select distinct agent_id from state.interventions where kind = 'worker_blocked' order by 1"),
+    ).toEqual([{ agent_id: 'blocking' }, { agent_id: 'neighbour' }])
+    expect(await b.query("select from state.interventions where kind = 'reclaim'")).toEqual([])
+    expect(b.clis[0]!.stderr()).toContain('event loop is blocked')
+  },
+)
+
+it(
+  'a worker process that stays blocked ends itself, and another worker takes over its turns',
+  { timeout: 120_000 },
+  async ({ onTestFinished }) => {
+    const b = await openBlocked(600_000, {
+      BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
+      BELLWETHER__WORKER__MAX_ATTEMPTS: '9',
+      NEIGHBOUR_UNTIL: '0',
+    })
+    onTestFinished(() => b.stop())
+    await b.clis[0]!.ended
+    expect(b.clis[0]!.stderr()).toContain('event loop blocked for too long; ending the process')
+    await until(
+      'another worker runs the turn',
+      async () => b.starts().filter((name) => name === 'blocking').length > 1 || undefined,
+      40_000,
+    )
+  },
+)
