@@ -7,13 +7,14 @@ import { defineConfig } from 'vitest/config'
 // As node resolves, without `module`: what packages keep under it is made for bundlers, and node cannot read some of it.
 const conditions = ['@bellwether/source', 'node', 'development|production']
 
+export const resolution = { resolve: { conditions }, ssr: { resolve: { conditions } } }
+
 export default defineConfig({
-  resolve: { conditions },
-  ssr: { resolve: { conditions } },
+  ...resolution,
   test: {
     name: 'bellwether',
     pool: 'forks',
-    include: ['src/**/*.test.ts', 'test/**/*.test.ts', 'sim/**/*.test.ts'],
+    include: ['test/**/*.test.ts', 'sim/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
     testTimeout: 30_000,

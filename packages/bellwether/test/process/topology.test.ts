@@ -10,6 +10,7 @@ import { checkTurns } from '@bellwether/demo'
 import { followEvents, type EventReader } from '../support/follow-events.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { testCluster, type TestCluster } from '../support/postgres.js'
+import { thorough } from '../support/thorough.js'
 import { startTopology, type Slot, type Topology } from '../support/topology.js'
 import { until } from '../support/until.js'
 
@@ -41,7 +42,7 @@ const enqueued = [
 const slowEvery = 20
 const openMax = 12
 /** A steady load that leaves capacity for starting processes. */
-const paceMs = 25
+const paceMs = thorough ? 25 : 60
 // A sensor retries after ten seconds if two connections were refused.
 const sensorMs = 40_000
 
@@ -110,10 +111,11 @@ async function settle({ db, project }: Topology): Promise<void> {
   await until('every turn has ended', ended, 30_000)
 }
 
-describe.each(['notify', 'nats'] as const)('with the %s bell', (bell) => {
+// crash.test.ts kills processes with the notify bell in every run.
+describe.each(thorough ? (['notify', 'nats'] as const) : (['nats'] as const))('with the %s bell', (bell) => {
   it(
     '[T1.6] [T1.4] [V1.2] loses nothing while processes are killed and then all are replaced under load',
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async () => {
       const database = await cluster.createDatabase()
       onTestFinished(() => database.drop())

@@ -15,6 +15,7 @@ import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { project, target } from './kernel.js'
 import { quietLog } from './quiet-log.js'
+import { thorough } from './thorough.js'
 import { until } from './until.js'
 
 export interface Load {
@@ -42,7 +43,9 @@ const quick = [...Array(8).keys()].flatMap((number) => [`plain-${number}`, `aski
 /** Long enough to be interrupted; few, so that they do not fill the queue. */
 const slow = ['slow-0', 'slow-1']
 const agents = [...quick, ...slow]
-const slowEvery = 20
+const slowEvery = thorough ? 20 : 8
+/** About 100 turns per second leave processor time for the processes that a test starts. */
+const paceMs = thorough ? 0 : 150
 
 export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promise<Load> {
   const db = await openDatabase({ url, applicationName: 'load', poolSize: 4, connectTimeoutMs: 2_000 })
@@ -91,6 +94,7 @@ export async function startLoad({ url, natsUrl, open = 40 }: LoadOptions): Promi
         if (answer instanceof InvalidInput) throw answer
         turnIds.push(answer.agentTurnId)
       }
+      await systemClock.sleep(paceMs, stopping.signal)
       while (!stopping.signal.aborted && (await openTurns()) > open - agents.length)
         await systemClock.sleep(20, stopping.signal)
     }
