@@ -1,28 +1,28 @@
 /**
- * The pipe: what sensors and the workspace view say to each other over HTTP (`/api/v1/pipe/…`). Always: names are
- * snake_case, times are seconds since the epoch as numbers, paths start at the source's root with `/`, and unknown fields
- * are ignored, so that older and newer ends understand each other. Envelopes have zod schemas; rows are checked one by
- * one by the receiver, because there are a million of them. The view's arbitration decides what a row may change.
+ * The messages of the pipe, by which sensors feed the workspace view over HTTP (`/api/v1/pipe/…`). Names are snake_case, times are
+ * seconds since 1970, paths start at the source's root with `/`, and unknown fields are ignored, so that older and newer versions
+ * understand each other. The receiver checks rows by hand, because there are millions; a test compares its check with the schemas.
  *
- * A name that is not UTF-8 travels without loss: each byte that does not decode is a lone surrogate U+DC80–U+DCFF
- * (Python's `surrogateescape`), which JSON writes as `\udcXX`.
+ * A name that is not UTF-8 travels without loss: see file-names.ts.
  */
 import { z } from 'zod'
 import { healthStates } from './vocabulary.js'
 
-/** What one request may hold, on both ends. A sensor that stays below them is never refused for size. */
+/** The limits of one request. A sensor that stays below them is never rejected for size. */
 export const pipeLimits = {
-  /** Rows of one ingest request, all its events together. 1,000 to 5,000 is the sweet spot. */
+  /** Rows per ingest request, in all its events. 1,000 to 5,000 are the fastest. */
   rowsMax: 20_000,
-  /** Bytes of a body as sent, and of the same body once it is unzipped. */
+  /** Bytes of a body, compressed and decompressed. */
   bodyBytesMax: 8 * 1_024 * 1_024,
   inflatedBytesMax: 8 * 1_024 * 1_024,
-  /** UTF-16 units; Linux allows 255 bytes for a name, and 4,096 for a path that a program may say. */
+  /** UTF-16 units; Linux allows 255 bytes per name, and 4,096 per path of a system call. */
   nameLengthMax: 255,
   pathLengthMax: 4_096,
-  /** Longest that a heartbeat may wait for commands. Keep it below a third of the session's timeout. */
+  /** The longest wait of a heartbeat for commands. Keep it below a third of the session's timeout. */
   waitSecondsMax: 25,
   commandsMax: 256,
+  /** The year 5138. A larger file time is in the wrong unit: milliseconds or nanoseconds. */
+  fileTimeMax: 1e11,
 } as const
 
 export const pipeRoles = ['leader', 'follower'] as const
@@ -41,104 +41,113 @@ const word = z.string().min(1).max(256)
 const path = z.string().min(1).max(pipeLimits.pathLengthMax)
 const loose = z.record(z.string(), z.unknown())
 
-/**
- * One file or directory. A delete needs `path` only. In an audit or on-demand scan a directory has two rows: the first,
- * before its children, says that it exists; the second, after the last child, carries `scan_complete: true` and says that
- * whatever was not reported in between is not there (hazard 22). A directory that was skipped as silent has one row, with
- * `audit_skipped: true`, and nothing is concluded about its children.
- */
-export interface FileRow {
-  readonly path: string
-  readonly file_name?: string
-  readonly size?: number
-  readonly modified_time?: number
-  readonly created_time?: number | null
-  readonly is_directory?: boolean
-  readonly parent_path?: string
-  readonly parent_mtime?: number
-  readonly audit_skipped?: boolean
-  readonly scan_complete?: boolean
-  /** Realtime: closed after writing, created, or moved here whole. Absent means true. False: still being written. */
-  readonly is_atomic_write?: boolean
-}
+const fileTime = z.number().min(-pipeLimits.fileTimeMax).max(pipeLimits.fileTimeMax)
+const flag = z.boolean().nullish()
 
-/** `index`: when the sensor saw it, in milliseconds of its clock (corrected for drift, where it knows the drift). */
-export interface FileEvent {
-  readonly event_type: FileEventType
-  readonly event_schema: 'fs'
-  readonly table?: string
-  readonly fields?: readonly string[]
-  readonly rows: readonly FileRow[]
-  readonly index: number
-  readonly message_source: MessageSource
-  readonly metadata?: Readonly<Record<string, unknown>> | null
-}
-
+const rowFields = z.object({
+  path: z.string(),
+  file_name: z.unknown().optional().describe('ignored: `path` has it'),
+  size: z.int().min(0).nullish().describe('bytes; required for a file'),
+  modified_time: fileTime,
+  created_time: fileTime.nullish(),
+  is_directory: flag,
+  parent_path: z.string().nullish(),
+  parent_mtime: fileTime.nullish(),
+  audit_skipped: flag.describe(
+    'the directory did not change, and its children were not scanned: nothing is concluded about them',
+  ),
+  scan_complete: flag.describe('the second row of a directory: all its children were reported before it'),
+  is_atomic_write: flag.describe(
+    'false: the file is still being written. Otherwise it was closed after writing, created, or moved here complete',
+  ),
+})
 /**
- * What an ingest request says about itself.
- *   seq        realtime requests of a session, numbered upwards from 1: one that comes late or twice changes nothing
- *   barriers   ids of `barrier` commands that this request's end has passed (the request may be empty)
- *   audit_id   of the audit that these rows belong to, as given at its start
- *   complete   with `is_end` of an audit: everything readable was scanned. Absent or false: nothing is deleted
- *   job_id     of the scan command that these rows answer; with `source_type: job_complete` the job has ended
- *   error      why a job or an audit did not complete
+ * One file or directory, of an insert or update. In an audit or an on-demand scan a directory has two rows: the first, before its
+ * children, reports that it exists; the second, after the last child, has `scan_complete: true` and reports that there are no other
+ * children (hazard 22). A directory that was skipped because it did not change has one row, with `audit_skipped: true`.
  */
+export const fileRow = rowFields.refine(({ size, is_directory }) => typeof size === 'number' || is_directory === true, {
+  error: 'a file needs "size"',
+})
+/** One file or directory of a delete. */
+export const deletedRow = rowFields.pick({ path: true })
+export type FileRow = Readonly<Partial<z.output<typeof rowFields>> & z.output<typeof deletedRow>>
+
+/** A malformed row is rejected alone, and the other rows of its event are applied. */
+export const fileEvent = z.object({
+  event_type: z.string().toLowerCase().pipe(z.enum(fileEventTypes)),
+  event_schema: z.literal('fs').optional(),
+  table: z.unknown().optional().describe('ignored'),
+  fields: z.unknown().optional().describe('ignored'),
+  rows: z.array(z.union([fileRow, deletedRow])).readonly(),
+  index: z
+    .number()
+    .positive()
+    .optional()
+    .catch(undefined)
+    .describe('when the sensor saw it: milliseconds of its clock, corrected for known drift'),
+  message_source: z.enum(messageSources).nullish().describe('absent: realtime'),
+  metadata: z.unknown().optional().describe('ignored'),
+})
+export type FileEvent = Readonly<Omit<z.output<typeof fileEvent>, 'rows'>> & { readonly rows: readonly FileRow[] }
+
 export const ingestMetadata = z.looseObject({
-  seq: z.number().int().positive().optional(),
-  barriers: z.array(word).max(pipeLimits.commandsMax).optional(),
-  audit_id: word.optional(),
-  complete: z.boolean().optional(),
-  job_id: word.optional(),
-  error: z.string().max(4_096).optional(),
+  seq: z
+    .number()
+    .int()
+    .positive()
+    .optional()
+    .describe('numbers the realtime requests of a session from 1: a late or repeated request changes nothing'),
+  barriers: z
+    .array(word)
+    .max(pipeLimits.commandsMax)
+    .optional()
+    .describe('the `barrier` commands that are passed with the end of this request, which may be empty'),
+  audit_id: word.optional().describe('the audit of these rows'),
+  complete: z
+    .boolean()
+    .optional()
+    .describe('with `is_end` of an audit: everything readable was scanned. Otherwise nothing is deleted'),
+  job_id: word
+    .optional()
+    .describe('the scan command of these rows; with `source_type: job_complete` the job has ended'),
+  error: z.string().max(4_096).optional().describe('why a job or an audit is incomplete'),
 })
 export type IngestMetadata = z.infer<typeof ingestMetadata>
 
-/** The envelope; `events` are checked by hand-written code with the strictness of `FileEvent` and `FileRow`. */
+/** The view checks each event and row by hand, as strictly as `fileEvent` and `fileRow`. */
 export const ingestRequest = z.looseObject({
-  events: z.array(z.unknown()).max(pipeLimits.rowsMax),
+  events: z.array(z.unknown()).max(pipeLimits.rowsMax) as unknown as z.ZodType<unknown[], readonly FileEvent[]>,
   source_type: z.enum(sourceTypes),
   is_end: z.boolean().nullish(),
   is_final: z.boolean().nullish(),
   metadata: ingestMetadata.nullish(),
 })
+export type IngestRequest = Readonly<z.input<typeof ingestRequest>>
 
-/** The same, as a sensor writes it. */
-export interface IngestRequest {
-  readonly events: readonly FileEvent[]
-  readonly source_type: SourceType
-  readonly is_end?: boolean
-  readonly metadata?: IngestMetadata
-}
-
-/** `rejected` rows were malformed and are not in the view; `stale`: a late or repeated request, nothing was applied. */
 export const ingestAnswer = z.looseObject({
   status: z.string(),
   count: z.number(),
-  rejected: z.number().optional(),
-  stale: z.boolean().optional(),
+  rejected: z.number().optional().describe('malformed rows, which are not in the view'),
+  stale: z.boolean().optional().describe('a late or repeated request: nothing was applied'),
   message: z.string().optional(),
 })
 export type IngestAnswer = z.infer<typeof ingestAnswer>
 
-/**
- * `client_info.source_id` names the source (one filesystem, however many hosts mount it); absent: the view's only source.
- * `client_info.agent_id` names the sensor in the tree's `last_agent_id`; absent: the task id. `source_uri`: where it
- * mounts the source, for people.
- */
 export const sessionRequest = z.looseObject({
   task_id: word,
-  client_info: loose.nullish(),
+  client_info: loose
+    .nullish()
+    .describe(
+      '`source_id` names the source (absent: the only source of the view), `agent_id` the sensor (absent: the task id), `source_uri` its mount point, for people',
+    ),
   session_timeout_seconds: z
     .number()
     .positive()
     .max(7 * 86_400)
     .nullish(),
 })
-export interface SessionRequest {
-  readonly task_id: string
-  readonly client_info?: Readonly<Record<string, unknown>>
-  readonly session_timeout_seconds?: number
-}
+export type SessionRequest = Readonly<z.input<typeof sessionRequest>>
 
 export const sessionAnswer = z.looseObject({
   session_id: z.string(),
@@ -154,12 +163,11 @@ export const sessionAnswer = z.looseObject({
 export type SessionAnswer = z.infer<typeof sessionAnswer>
 
 /**
- * A command, carried by the heartbeat's answer and run at once, in whatever state the sensor is.
+ * A command in the answer of a heartbeat. The sensor runs it at once, in any state, and skips unknown types.
  *   scan     walk `path`, send its rows as `on_demand_job` with `metadata.job_id`, then `source_type: job_complete`
- *   barrier  once everything that was seen before now has been sent, say the id in `metadata.barriers`
- *   snapshot send the whole source again as a snapshot (the view lost its tree)
+ *   barrier  after everything seen before this command was sent, send its id in `metadata.barriers`
+ *   snapshot send the whole source again as a snapshot, because the view lost its tree
  *   audit    start an audit now
- * A sensor skips a type that it does not know.
  */
 export const pipeCommand = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('scan'), path, recursive: z.boolean(), job_id: word }),
@@ -179,26 +187,23 @@ export const healthUnit = z.looseObject({
 })
 export type HealthUnit = z.infer<typeof healthUnit>
 
-/** What a sensor says of itself. Everything else in it is kept and shown as it is. */
+/** The status of a sensor. Other fields are stored and shown as they are. */
 export const agentStatus = z.looseObject({ units: z.array(healthUnit).max(64).optional() })
 export type AgentStatus = z.infer<typeof agentStatus>
 
-/**
- * `wait_seconds`: the answer may wait that long for a command or a change of role, so that commands arrive at once; the
- * session is alive while it waits. A sensor that waits sends its next heartbeat as soon as the answer is there.
- */
 export const heartbeatRequest = z.looseObject({
   can_realtime: z.boolean().optional(),
   agent_status: agentStatus.nullish(),
-  wait_seconds: z.number().nonnegative().max(600).nullish(),
+  wait_seconds: z
+    .number()
+    .nonnegative()
+    .max(600)
+    .nullish()
+    .describe('how long the answer may wait for a command or a change of role; the session is alive in that time'),
 })
-export interface HeartbeatRequest {
-  readonly can_realtime: boolean
-  readonly agent_status?: AgentStatus
-  readonly wait_seconds?: number
-}
+export type HeartbeatRequest = Readonly<z.input<typeof heartbeatRequest>>
 
-/** `commands` keeps what it does not understand, for the receiver to skip: read each through `pipeCommand`. */
+/** A sensor parses each command with `pipeCommand` and skips those that fail. */
 export const heartbeatAnswer = z.looseObject({
   status: z.string(),
   role: z.enum(pipeRoles),
@@ -209,10 +214,9 @@ export const heartbeatAnswer = z.looseObject({
 export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>
 
 /**
- * Start and end of an audit. With an `audit_id` the view expects closing markers and a `complete` at the end; the same
- * end may come as an empty ingest request with `is_end`, the same metadata and `source_type: audit`. Without a body it is
- * the leader's audit of the older protocol: the view mints an id, every reported directory counts as scanned, and the end
- * counts as complete.
+ * Start and end of an audit. With an `audit_id` the view expects `scan_complete` rows, and `complete` at the end; an empty ingest
+ * request with `is_end`, the same metadata and `source_type: audit` has the same effect. Without a body it is an audit of the older
+ * protocol: the view creates an id, every reported directory counts as scanned, and the end counts as complete.
  */
 export const auditStartRequest = z.looseObject({ session_id: word.optional(), audit_id: word.optional() })
 export const auditEndRequest = z.looseObject({
@@ -223,7 +227,7 @@ export const auditEndRequest = z.looseObject({
 export const auditAnswer = z.looseObject({ status: z.string(), audit_id: z.string().optional() })
 export type AuditAnswer = z.infer<typeof auditAnswer>
 
-/** Empty (`{}`) when there is nothing to look at. */
+/** Empty (`{}`) if there are no suspects. */
 export const sentinelTasks = z.looseObject({
   type: z.literal('suspect_check').optional(),
   paths: z.array(z.string()).optional(),
@@ -231,7 +235,7 @@ export const sentinelTasks = z.looseObject({
 })
 export type SentinelTasks = z.infer<typeof sentinelTasks>
 
-/** `status`: `exists`, `missing`; anything else means that the sensor could not look. */
+/** `status`: `exists` or `missing`; any other means that the sensor could not check the file. */
 export const sentinelFeedback = z.looseObject({
   type: z.string(),
   session_id: word.optional(),
@@ -249,5 +253,5 @@ export const sentinelFeedback = z.looseObject({
 })
 export type SentinelFeedback = z.infer<typeof sentinelFeedback>
 
-/** The status that says: this session is over, make a new one. */
+/** The HTTP status of a request whose session has ended: open a new one. */
 export const sessionObsolete = 419

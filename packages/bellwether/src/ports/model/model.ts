@@ -14,7 +14,7 @@ export interface RawToolCall {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-export interface ToolCall {
+export interface MessageToolCall {
   readonly id: string
   readonly name: string
   readonly args: unknown
@@ -30,7 +30,7 @@ export interface ToolOutput {
 
 export type Message =
   | { readonly role: 'system' | 'user'; readonly text: string }
-  | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly ToolCall[] }
+  | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly MessageToolCall[] }
   | { readonly role: 'tool'; readonly outputs: readonly ToolOutput[] }
 
 export interface OfferedTool {

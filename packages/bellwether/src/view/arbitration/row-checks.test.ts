@@ -1,5 +1,7 @@
+import { deletedRow, fileEvent, fileEventTypes, fileRow, messageSources, pipeLimits } from '@bellwether/protocol'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { checkEvent, parentPath, deletionProblem, rowProblem } from './row-checks.js'
 
 const good = { path: '/a', size: 1, modified_time: 1.5, is_directory: false }
@@ -54,6 +56,98 @@ describe('rows', () => {
         )
       }),
     )
+  })
+})
+
+describe('the schemas of the contract', () => {
+  const max = pipeLimits.fileTimeMax
+  const value = fc.oneof(
+    fc.constantFrom<unknown>(
+      undefined,
+      null,
+      true,
+      false,
+      0,
+      -0,
+      1,
+      -1,
+      1.5,
+      max,
+      -max,
+      max + 1,
+      -max - 1,
+      2 ** 53,
+      'a',
+      '',
+    ),
+    fc.double(),
+    fc.anything(),
+  )
+  /** Rows that are valid except for some fields, so that each field decides alone often enough. */
+  const row = fc.oneof(
+    fc.record({
+      path: fc.oneof(fc.constant('/a'), value),
+      size: fc.oneof(fc.nat(), value),
+      modified_time: fc.oneof(fc.constant(1.5), value),
+      is_directory: fc.oneof(fc.boolean(), value),
+    }),
+    fc
+      .dictionary(fc.constantFrom(...Object.keys(fileRow.shape)), value)
+      .map((fields) => ({ path: '/a', size: 1, modified_time: 1, ...fields })),
+    value,
+  )
+  const event = fc.oneof(
+    fc.record(
+      {
+        event_type: fc.oneof(fc.constantFrom(...fileEventTypes, 'INSERT', 'Update'), value),
+        event_schema: fc.oneof(fc.constant('fs'), value),
+        message_source: fc.oneof(fc.constantFrom(...messageSources), value),
+        rows: fc.oneof(fc.array(fc.anything(), { maxLength: 2 }), value),
+        index: value,
+        table: value,
+      },
+      { requiredKeys: ['event_type', 'rows'] },
+    ),
+    value,
+  )
+  const runs = { numRuns: 2_000 }
+
+  it('[V6.1] accept exactly the rows that the hand-written checks accept', () => {
+    let accepted = 0
+    fc.assert(
+      fc.property(row, (one) => {
+        const valid = rowProblem(one) === undefined
+        accepted += Number(valid)
+        expect([valid, deletionProblem(one) === undefined]).toEqual([
+          fileRow.safeParse(one).success,
+          deletedRow.safeParse(one).success,
+        ])
+      }),
+      runs,
+    )
+    expect(accepted).toBeGreaterThan(20)
+  })
+
+  it('[V6.1] accept and read exactly the events that the hand-written check accepts', () => {
+    // The rows of an event are checked one by one, so that a malformed row is rejected alone.
+    const envelope = fileEvent.extend({ rows: z.array(z.unknown()) })
+    let accepted = 0
+    fc.assert(
+      fc.property(event, (one) => {
+        const checked = checkEvent(one)
+        const { data } = envelope.safeParse(one)
+        accepted += Number(data !== undefined)
+        const read = data && {
+          type: data.event_type,
+          origin: data.message_source ?? 'realtime',
+          index: data.index,
+          rows: data.rows,
+        }
+        expect(typeof checked === 'string' ? undefined : checked).toEqual(read)
+      }),
+      runs,
+    )
+    expect(accepted).toBeGreaterThan(20)
   })
 })
 

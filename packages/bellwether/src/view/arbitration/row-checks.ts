@@ -1,10 +1,12 @@
 /**
- * Validates events and rows by hand, because a schema library is too slow for a million rows per second. An invalid event or
- * row is rejected with a reason and changes nothing; the rest of its batch is applied. The tree validates paths.
+ * Validates events and rows by hand, because a schema library is too slow for a million rows per second; a test compares it with the
+ * schemas. An invalid event or row is rejected with a reason and changes nothing; the rest of its batch is applied. The tree
+ * validates paths.
  */
 import {
   fileEventTypes,
   messageSources,
+  pipeLimits,
   type FileEvent,
   type FileEventType,
   type FileRow,
@@ -45,10 +47,8 @@ export function checkEvent(value: unknown): CheckedEvent | string {
   }
 }
 
-/** The year 5138. A larger number is in the wrong unit: milliseconds or nanoseconds. */
-const secondsMax = 1e11
-
-const isSeconds = (value: unknown): value is number => typeof value === 'number' && Math.abs(value) <= secondsMax
+const isSeconds = (value: unknown): value is number =>
+  typeof value === 'number' && Math.abs(value) <= pipeLimits.fileTimeMax
 const isOptionalFlag = (value: unknown) => value === undefined || value === null || typeof value === 'boolean'
 
 /** Why a row of an insert or update is invalid; undefined if it is valid. NaN and infinite numbers fail every test. */

@@ -5,7 +5,7 @@
  */
 import { defined } from '@bellwether/base'
 import type { Card, FieldSpec } from '../../../kernel/verbs/cards.js'
-import type { Message, ToolCall, ToolOutput } from '../../../ports/model/model.js'
+import type { Message, MessageToolCall, ToolOutput } from '../../../ports/model/model.js'
 import { fieldList, oldestFirst, section, textOf } from '../../card-text.js'
 import type { Hydrated } from '../../hydrate.js'
 import { type StepCall, type Transcript, type TranscriptStep } from './transcript.js'
@@ -89,7 +89,7 @@ function stepMessages(step: TranscriptStep, ids: Set<string>, roomChars: number)
   if (note.calls.length === 0) return [{ role: 'assistant', text, calls: [] }, ...feedback]
   // One call may fill a fifth of the room; all calls of a step together, half of it.
   const share = Math.min(0.2, 0.5 / note.calls.length)
-  const calls: ToolCall[] = []
+  const calls: MessageToolCall[] = []
   const outputs: ToolOutput[] = []
   for (const call of note.calls) {
     const id = uniqueId(call, ids)
