@@ -46,8 +46,9 @@ describe('the guardian', () => {
     over!.release()
     renewed!.renew(systemClock.monotonicMs() + 60_000)
     await stopped(silentPid!, true)
-    expect([silent!.expired(), silent!.lost.aborted, renewed!.expired()]).toEqual([true, false, false])
-    expect([renewedPid!, overPid!].map((pid) => readProcess(pid)?.stopped)).toEqual([false, false])
+    expect([silent!.lost.aborted, renewed!.expired()]).toEqual([false, false])
+    // On a busy machine they may be stopped for a moment, if they start before the guardian has read all its commands.
+    for (const pid of [renewedPid!, overPid!]) await stopped(pid, false)
     silent!.renew(systemClock.monotonicMs() + 60_000)
     await stopped(silentPid!, false)
     expect(silent!.frozenMs()).toBeGreaterThan(0)

@@ -102,8 +102,9 @@ export function openGuard(options: GuardOptions): Guard {
     // A process that started in between may run.
     one.frozen = frozen && one.root === root
     if (frozen) onFrozen(token)
-    // A renewal may have arrived in between.
+    // A renewal or the release may have arrived in between.
     if (switches.get(token) === one) adjust(token, one)
+    else if (frozen && one.ending === undefined) await thaw({ clock, ...selectorOf(token, one) })
   }
 
   /** Freezes, continues or kills the processes of a turn, as its switch demands now. */

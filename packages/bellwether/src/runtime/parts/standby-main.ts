@@ -7,7 +7,7 @@ import { systemClock } from '@bellwether/base'
 import type { Fence } from '../../kernel/verdict.js'
 import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
 
-const { url, workerId, beatMs, blockedMaxMs = Infinity, turnedAt, role } = workerData as StandbyData
+const { url, workerId, beatMs, blockedMaxMs = Infinity, turned, role } = workerData as StandbyData
 const turns = new Map<string, Fence>()
 parentPort?.on('message', (order: StandbyOrder) => {
   if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
@@ -37,9 +37,14 @@ async function load() {
 
 let loaded: ReturnType<typeof load> | undefined
 let blockedMs = 0
+let count = 0
+let countedAtMs = systemClock.monotonicMs()
 
 async function step(): Promise<void> {
-  const quietMs = Number(process.hrtime.bigint() - Atomics.load(turnedAt, 0)) / 1e6
+  const now = Atomics.load(turned, 0)
+  if (now !== count) countedAtMs = systemClock.monotonicMs()
+  count = now
+  const quietMs = systemClock.monotonicMs() - countedAtMs
   if (quietMs < beatMs) {
     if (blockedMs > 0) parentPort?.postMessage({ blockedMs }, [])
     blockedMs = 0

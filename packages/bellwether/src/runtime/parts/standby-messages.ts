@@ -7,8 +7,8 @@ export interface StandbyData {
   readonly beatMs: number
   /** Ends the process after this time. Absent in the library, where the process is not ours. */
   readonly blockedMaxMs?: number
-  /** The last time at which the event loop turned, in nanoseconds of `process.hrtime`, which all threads share. */
-  readonly turnedAt: BigInt64Array
+  /** Counts while the event loop of the main thread turns. */
+  readonly turned: Int32Array
   /** The name of the process in log lines that the thread writes; absent: only the main thread logs, afterwards. */
   readonly role?: string
 }

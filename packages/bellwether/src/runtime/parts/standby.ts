@@ -4,12 +4,12 @@
  * blocked too long: its turns are then taken over, and its commands are killed by the guardian.
  */
 import type { Worker } from 'node:worker_threads'
-import type { Log } from '@bellwether/base'
+import { type Log, systemClock } from '@bellwether/base'
 import { startThread } from '@bellwether/base/thread'
 import type { WorkerOptions } from '../../worker/scope.js'
 import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
 
-export interface StandbyOptions extends Omit<StandbyData, 'turnedAt'> {
+export interface StandbyOptions extends Omit<StandbyData, 'turned'> {
   readonly log: Log
 }
 
@@ -19,17 +19,22 @@ export interface Standby extends NonNullable<WorkerOptions['standby']> {
 
 /** The thread starts with the first turn: an idle worker does not pay for it. */
 export function openStandby({ log, ...data }: StandbyOptions): Standby {
-  const turnedAt = new BigInt64Array(new SharedArrayBuffer(8))
-  const mark = () => void Atomics.store(turnedAt, 0, process.hrtime.bigint())
+  const turned = new Int32Array(new SharedArrayBuffer(4))
   let thread: Worker | undefined
-  let marking: NodeJS.Timeout | undefined
-  let closed = false
+  const closing = new AbortController()
+  const { signal } = closing
   const ended: string[] = []
 
+  async function count(): Promise<void> {
+    while (!signal.aborted) {
+      Atomics.add(turned, 0, 1)
+      await systemClock.sleep(data.beatMs / 4, signal)
+    }
+  }
+
   function start(): Worker {
-    mark()
-    marking = setInterval(mark, data.beatMs / 4).unref()
-    const born = startThread('./standby-main', import.meta.url, { ...data, turnedAt } satisfies StandbyData)
+    void count()
+    const born = startThread('./standby-main', import.meta.url, { ...data, turned } satisfies StandbyData)
     born.unref()
     born.on('message', ({ blockedMs }: { readonly blockedMs: number }) =>
       log.warn({ blocked_seconds: Math.round(blockedMs / 1_000) }, 'event loop was blocked'),
@@ -43,7 +48,7 @@ export function openStandby({ log, ...data }: StandbyOptions): Standby {
 
   return {
     add(turns) {
-      if (closed) return
+      if (signal.aborted) return
       if (ended.length > 0) post({ remove: ended.splice(0) })
       post({
         add: turns.map(({ projectId, agentId, agentTurnId, turnEpoch }) => ({
@@ -57,11 +62,10 @@ export function openStandby({ log, ...data }: StandbyOptions): Standby {
     remove(turn) {
       // With the next turn, or when there are many: a beat for an ended turn has no effect.
       ended.push(fenceKey(turn))
-      if (ended.length >= endedMax && !closed) post({ remove: ended.splice(0) })
+      if (ended.length >= endedMax && !signal.aborted) post({ remove: ended.splice(0) })
     },
     async close() {
-      closed = true
-      clearInterval(marking)
+      closing.abort()
       await thread?.terminate()
     },
   }
