@@ -2,5 +2,5 @@
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
-  test: { name: 'scripts', pool: 'forks', include: ['*.test.ts'], testTimeout: 30_000 },
+  test: { name: 'scripts', pool: 'forks', include: ['*.test.ts'], testTimeout: 120_000 },
 })

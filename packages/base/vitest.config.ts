@@ -7,6 +7,6 @@ export default defineConfig({
     pool: 'forks',
     include: ['src/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
-    testTimeout: 30_000,
+    testTimeout: 120_000,
   },
 })

@@ -17,8 +17,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts', 'sim/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
-    testTimeout: 30_000,
+    testTimeout: 120_000,
     // A hook may have to make a database of its own.
-    hookTimeout: 60_000,
+    hookTimeout: 120_000,
   },
 })

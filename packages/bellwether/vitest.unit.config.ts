@@ -8,7 +8,7 @@ export default defineConfig({
     name: 'unit',
     pool: 'forks',
     isolate: false,
-    testTimeout: 30_000,
+    testTimeout: 120_000,
     include: ['src/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
   },

@@ -34,17 +34,25 @@ export interface TestKernel {
   drop(): Promise<void>
 }
 
-export async function testKernel(): Promise<TestKernel> {
+export interface TestKernelOptions {
+  /** Time passes a thousand times slower than outside, so that `advance` alone decides what is due, however busy the machine is. */
+  readonly slow?: boolean
+}
+
+export async function testKernel({ slow = false }: TestKernelOptions = {}): Promise<TestKernel> {
   const { url, db, drop } = await freshDatabase()
+  const slowness = slow ? 1_000 : 1
   await migrate(db)
   await db.query({
-    text: `create table state.test_clock (offset_seconds double precision not null);
-      insert into state.test_clock values (0);
+    text: `create table state.test_clock (offset_seconds double precision not null, started_at timestamptz not null);
+      insert into state.test_clock values (0, clock_timestamp());
       create or replace function state.now() returns timestamptz language sql volatile as
-        'select clock_timestamp() + make_interval(secs => (select offset_seconds from state.test_clock))';`,
+        'select started_at + (clock_timestamp() - started_at) / ${slowness} + make_interval(secs => offset_seconds)
+           from state.test_clock';`,
   })
   let heard: Ring[] = []
   let offsetMs = 0
+  const startedMs = systemClock.monotonicMs()
   const bell: Bell = {
     kind: 'notify',
     ring: async (rings) => void heard.push(...rings),
@@ -59,6 +67,7 @@ export async function testKernel(): Promise<TestKernel> {
     if (rows.length !== 1) throw new Error(`${rows.length} rows instead of one: ${text}`)
     return rows[0]!
   }
+  const monotonicMs = () => startedMs + (systemClock.monotonicMs() - startedMs) / slowness + offsetMs
   const claim = async (max = 100, workerId = 'worker-1') =>
     (await kernel.claim({ workerTarget: target, workerId, max, resumeLeaseSeconds: 30 })).turns
   return {
@@ -66,7 +75,7 @@ export async function testKernel(): Promise<TestKernel> {
     db,
     kernel,
     ids,
-    clock: { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + offsetMs },
+    clock: { ...systemClock, monotonicMs },
     rings: () => {
       const rings = heard
       heard = []

@@ -1,8 +1,14 @@
-/** Polls for a condition that no event announces; after a timeout it fails with the name of the condition. */
+/**
+ * Polls for a condition that no event announces; after a timeout it fails with the name of the condition. Every condition has at
+ * least a minute: a busy machine is not a failure.
+ */
 import { poll, systemClock } from '@bellwether/base'
 
-export async function until<T>(what: string, check: () => Promise<T | undefined>, withinMs = 15_000): Promise<T> {
-  const result = await poll(systemClock, { everyMs: 20, withinMs }, check)
-  if (result === undefined) throw new Error(`Timed out after ${withinMs} ms: ${what}`)
+const leastMs = 60_000
+
+export async function until<T>(what: string, check: () => Promise<T | undefined>, withinMs = leastMs): Promise<T> {
+  const limitMs = Math.max(leastMs, withinMs)
+  const result = await poll(systemClock, { everyMs: 20, withinMs: limitMs }, check)
+  if (result === undefined) throw new Error(`Timed out after ${limitMs} ms: ${what}`)
   return result
 }

@@ -7,7 +7,7 @@ import { guardOn, guardSettings, headOf, pass, rowOf, suspendOn, workerOn } from
 
 let t: TestKernel
 beforeEach(async () => {
-  t = await testKernel()
+  t = await testKernel({ slow: true })
 })
 afterEach(() => t.drop())
 

@@ -5,7 +5,7 @@ import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, tasksOf } from
 
 let t: TestKernel
 beforeAll(async () => {
-  t = await testKernel()
+  t = await testKernel({ slow: true })
 })
 afterAll(() => t.drop())
 

@@ -6,7 +6,7 @@ import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn, tas
 
 let t: TestKernel
 beforeAll(async () => {
-  t = await testKernel()
+  t = await testKernel({ slow: true })
 })
 afterAll(() => t.drop())
 

@@ -16,7 +16,7 @@ import {
 
 let t: TestKernel
 beforeAll(async () => {
-  t = await testKernel()
+  t = await testKernel({ slow: true })
 })
 afterAll(() => t.drop())
 
