@@ -166,12 +166,17 @@ export type SessionAnswer = z.infer<typeof sessionAnswer>
  * A command in the answer of a heartbeat. The sensor runs it at once, in any state, and skips unknown types.
  *   scan     walk `path`, send its rows as `on_demand_job` with `metadata.job_id`, then `source_type: job_complete`
  *   barrier  after everything seen before this command was sent, send its id in `metadata.barriers`
+ *   watch    watch these directories too: other hosts created them, so inotify did not report them here
  *   snapshot send the whole source again as a snapshot, because the view lost its tree
  *   audit    start an audit now
  */
 export const pipeCommand = z.discriminatedUnion('type', [
   z.looseObject({ type: z.literal('scan'), path, recursive: z.boolean(), job_id: word }),
   z.looseObject({ type: z.literal('barrier'), barrier_id: word }),
+  z.looseObject({
+    type: z.literal('watch'),
+    directories: z.array(z.looseObject({ path, modified_time: z.number().finite() })).max(1_000),
+  }),
   z.looseObject({ type: z.literal('snapshot') }),
   z.looseObject({ type: z.literal('audit') }),
 ])

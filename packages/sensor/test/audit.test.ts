@@ -4,6 +4,35 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { quickClock } from './support/quick-clock.js'
 import { barrier, differences, openFixture, until, type Fixture } from './support/fixture.js'
 
+describe('a directory that another host created', () => {
+  let fixture: Fixture
+  afterEach(() => fixture.end())
+
+  it('[V3.1] is watched when the server announces it', async () => {
+    fixture = await openFixture({ role: 'follower' })
+    mkdirSync(fixture.at('cold'))
+    utimesSync(fixture.at('cold'), 1_000_000, 1_000_000)
+    const sensor = fixture.sensor({ watchMax: 1 })
+    await until('watching', () => sensor.watcher.isWatching())
+    await barrier(fixture.server)
+    writeFileSync(fixture.at('cold', 'before'), '1')
+    await barrier(fixture.server)
+    expect(fixture.server.tree.has('/cold/before')).toBe(false)
+    // In a full watch set only a recent directory replaces another.
+    const recent = Date.now() / 1_000 + 10
+    utimesSync(fixture.at('cold'), recent, recent)
+    const directories = [
+      { path: '/cold', modified_time: recent + 1 },
+      { path: '/absent', modified_time: recent },
+    ]
+    fixture.server.command({ type: 'watch', directories })
+    await until('two watches', () => sensor.watcher.stats().watches === 2)
+    writeFileSync(fixture.at('cold', 'after'), '22')
+    await barrier(fixture.server)
+    expect(fixture.server.tree.get('/cold/after')).toMatchObject({ size: 2 })
+  })
+})
+
 describe('an audit', () => {
   let fixture: Fixture
   beforeEach(async () => {

@@ -13,7 +13,17 @@ import { ChangeSignal } from './queries/change-signal.js'
 import { unitKey, type HealthRegistry } from './health.js'
 import { ScanJobs, pendingMax, type ScanJob } from './sessions/scan-jobs.js'
 import { FusionPipe, type Ingest } from './ingest/fusion-pipe.js'
-import { negotiateTimeout, Sessions, type EndReason, type Session, sessionFields } from './sessions/sessions.js'
+import {
+  negotiateTimeout,
+  clientField,
+  sessionFields,
+  sessionObsolete,
+  Sessions,
+  type Connect,
+  type EndReason,
+  type Session,
+} from './sessions/sessions.js'
+import { NewDirectories } from './sessions/new-directories.js'
 import { SensorUnits } from './sessions/sensor-units.js'
 import { SourceState } from './arbitration/source-state.js'
 import { none, Tree } from './tree/tree.js'
@@ -50,15 +60,9 @@ export interface ViewSource {
   /** Whether its first snapshot is complete. */
   ready: boolean
   full: boolean
+  readonly newDirectories: NewDirectories
   /** Where each sensor mounts it, by sensor id. */
   readonly uris: Map<string, string>
-}
-
-export interface Connect {
-  readonly taskId: string
-  readonly clientInfo: Readonly<Record<string, unknown>>
-  readonly timeoutSeconds: number | null | undefined
-  readonly clientAddress: string
 }
 
 export const defaultSourceId = 'default'
@@ -109,10 +113,7 @@ export class View {
         hint: 'End that session, or wait until it times out.',
       })
     }
-    const infoField = (key: string) => {
-      const value = request.clientInfo[key]
-      return typeof value === 'string' && value !== '' ? value.slice(0, 1_024) : undefined
-    }
+    const infoField = (key: string) => clientField(request, key)
     const sourceId = infoField('source_id') ?? defaultSourceId
     const source = this.#source(sourceId)
     source.pipe.state.resetBlindSpots()
@@ -154,15 +155,15 @@ export class View {
 
   async ingest(session: Session, request: Ingest): Promise<IngestAnswer> {
     this.sessions.recordContact(session, this.#options.clock.monotonicMs())
-    return this.#sourceOf(session).pipe.ingest(session, request)
+    return this.sourceOf(session).pipe.ingest(session, request)
   }
 
   startAudit(session: Session, auditId: string | undefined): Promise<string> {
-    return this.#sourceOf(session).pipe.startAudit(session, auditId)
+    return this.sourceOf(session).pipe.startAudit(session, auditId)
   }
 
   endAudit(session: Session, auditId: string | undefined, complete: boolean | undefined): Promise<'ended' | 'ignored'> {
-    return this.#sourceOf(session).pipe.endAudit(session, auditId, complete)
+    return this.sourceOf(session).pipe.endAudit(session, auditId, complete)
   }
 
   end(session: Session, reason: EndReason): void {
@@ -264,6 +265,7 @@ export class View {
       source.pipe.state.expireSuspects(monotonicMs, suspectsPerSweep)
       if (source.pipe.state.suspects.size !== before) this.changeSignal.ring()
       source.tree.freeRemoved(freedPerSweep)
+      for (const session of this.sessions.of(source.id)) if (source.newDirectories.hasFor(session)) session.wake()
     }
   }
 
@@ -272,7 +274,7 @@ export class View {
     for (const session of [...this.sessions.all()]) this.end(session, 'closed')
   }
 
-  #sourceOf(session: Session): ViewSource {
+  sourceOf(session: Session): ViewSource {
     const source = session.ended === undefined ? this.sources.get(session.info.sourceId) : undefined
     if (source !== undefined) return source
     throw sessionObsolete()
@@ -288,9 +290,14 @@ export class View {
     const name = `${this.name}/${id}`
     const tree = new Tree({ id: ids.next(), entryMax: this.settings.entryMax, seed })
     const key = unitKey({ kind: 'fusion_pipe', name })
+    const newDirectories = new NewDirectories()
     const pipe = new FusionPipe({
       name,
-      state: new SourceState({ tree, hotSeconds: this.settings.hotFileThresholdSeconds }),
+      state: new SourceState({
+        tree,
+        hotSeconds: this.settings.hotFileThresholdSeconds,
+        onNewDirectory: (directory) => newDirectories.add(directory),
+      }),
       clock,
       log,
       auditIntervalMs: this.settings.auditIntervalSeconds * 1_000,
@@ -316,7 +323,7 @@ export class View {
         this.#putUnit(source.full ? 'degraded' : 'ok', problem)
       },
     })
-    const source: ViewSource = { id, pipe, tree, ready: false, full: false, uris: new Map() }
+    const source: ViewSource = { id, pipe, tree, ready: false, full: false, newDirectories, uris: new Map() }
     this.sources.set(id, source)
     health.put({ kind: 'fusion_pipe', name, state: 'ok', restarts: 0, error: undefined, dependsOn: ['receiver:http'] })
     this.#putUnit('ok', undefined)
@@ -390,6 +397,3 @@ export class View {
     })
   }
 }
-
-const sessionObsolete = () =>
-  new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })

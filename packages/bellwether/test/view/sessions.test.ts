@@ -1,6 +1,6 @@
 /** Sessions, leadership, commands and barriers, over real HTTP with a clock moved by hand. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { directory, file, openViewServer, scanned, type ViewServer } from './pipe-client.js'
+import { directory, file, old, openViewServer, scanned, type ViewServer } from './pipe-client.js'
 
 let server: ViewServer
 beforeEach(async () => {
@@ -12,6 +12,24 @@ beforeEach(async () => {
   })
 })
 afterEach(() => server.close())
+
+describe('new directories', () => {
+  it('[V3.1] are announced to the other sensors of the source, each once, with their mtime', async () => {
+    const [one, two] = [await server.connect('one'), await server.connect('two')]
+    await one.snapshot(directory('/old'))
+    await two.realtime(directory('/made', old + 5), file('/made/f'), directory('/old', old + 5))
+    expect((await one.heartbeat({ wait_seconds: 5 })).body.commands).toEqual([
+      { type: 'watch', directories: [{ path: '/made', modified_time: old + 5 }] },
+    ])
+    expect([await one.commands(), await two.commands()]).toEqual([[], []])
+    await one.completeAudit('a1', [], directory('/audited'))
+    expect(await two.commands()).toMatchObject([{ type: 'watch', directories: [{ path: '/audited' }] }])
+    const three = await server.connect('three')
+    expect(await three.commands()).toMatchObject([
+      { type: 'watch', directories: [{ path: '/made' }, { path: '/audited' }] },
+    ])
+  })
+})
 
 describe('sessions', () => {
   it('[V1.1] the first session leads, later ones follow, and a follower replaces an ended leader at once', async () => {

@@ -4,6 +4,7 @@
  */
 import { auditAnswer } from '@bellwether/protocol'
 import type { ScanReport } from '../scan/scanner.js'
+import type { DirectoryTime } from '../watch/hot-set.js'
 import type { AuditMemory } from './audit-memory.js'
 import { endBody, rowsBody, type PipeContext, type Session } from './context.js'
 import { ingest } from './ingest.js'
@@ -12,6 +13,8 @@ import type { Progress } from './task.js'
 
 // The time limit for sending the end of a cancelled audit.
 const endTimeoutMs = 10_000
+// Directories per message to the watch thread.
+const followChunk = 5_000
 const hotAtLeastMs = 3_600_000
 
 export async function runAudit(
@@ -29,6 +32,7 @@ export async function runAudit(
   const path = 'pipe/consistency/audit/start'
   const start = { session_id: session.id, ...metadata }
   auditAnswer.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
+  const found: DirectoryTime[] = []
   let [complete, failure] = [false, 'cancelled']
   let report: ScanReport | undefined
   try {
@@ -40,7 +44,11 @@ export async function runAudit(
       hotSince: serverNow - Math.max(hotAtLeastMs, 2 * session.auditMs) / 1_000,
       signal: progress.signal,
       knownDirectory: (directory) => memory.get(directory),
-      onDirectory: (result) => learned.note(result),
+      onDirectory: (result) => {
+        learned.note(result)
+        if (result.miss === undefined && !result.unchanged) found.push({ path: result.path, mtime: result.mtime })
+        if (found.length >= followChunk) watcher.follow(found.splice(0))
+      },
       onProgress: () => progress.moved(),
       onRows: async (rows) => {
         await ingest(context, session, rowsBody('audit', rows, clock.wallMs(), metadata), progress.signal)
@@ -59,6 +67,7 @@ export async function runAudit(
     })
   }
   learned.adopt()
+  watcher.follow(found)
   if (skipped.count === skippedBefore) [skipped.count, skipped.path] = [0, undefined]
   log.info({ pipe: context.name, audit_id: auditId, ...report }, 'audit sent')
   return report

@@ -18,6 +18,9 @@ export interface CommandActions {
 
 // A barrier is not confirmed after this time; the reader's own limit is shorter.
 const barrierMs = 60_000
+// For directories that other hosts created: longer than the usual directory cache of NFS (30 to 60 s).
+const watchTries = 4
+const watchPauseMs = 20_000
 // Concurrent scans, each with its own threads: more would only compete for the disk.
 const scansMax = 4
 // Queued scans: as many as a server may have open. Further scans are rejected.
@@ -87,6 +90,21 @@ export function openCommands(context: PipeContext, actions: CommandActions): Com
     }
   }
 
+  /** A network filesystem may show a directory of another host only after its cache has expired. */
+  async function watch({ directories }: PipeCommand & { type: 'watch' }, signal: AbortSignal): Promise<void> {
+    let left = directories.filter(({ path }) => isValidPath(path))
+    for (let tries = 0; left.length > 0 && tries < watchTries && !signal.aborted; tries += 1) {
+      if (tries > 0) await clock.sleep(watchPauseMs, signal)
+      const stats = await scanner.statPaths(
+        left.map(({ path }) => path),
+        signal,
+      )
+      const found = left.filter((_, at) => stats[at]?.isDirectory === true)
+      watcher.follow(found.map(({ path, modified_time: mtime }) => ({ path, mtime })))
+      left = left.filter((_, at) => stats[at]?.miss === 'gone')
+    }
+  }
+
   async function barrier(id: string, signal: AbortSignal): Promise<void> {
     const limit = linkAbort(signal)
     const timer = clock.sleep(barrierMs, limit.signal).then(() => limit.abort())
@@ -114,6 +132,7 @@ export function openCommands(context: PipeContext, actions: CommandActions): Com
       try {
         if (command.type === 'scan') await scan(session, command, signal)
         else if (command.type === 'barrier') await barrier(command.barrier_id, signal)
+        else if (command.type === 'watch') await watch(command, signal)
         else if (command.type === 'snapshot') actions.requestSnapshot()
         else actions.requestAudit()
       } catch (error) {

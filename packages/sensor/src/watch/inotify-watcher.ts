@@ -38,8 +38,11 @@ export class InotifyWatcher implements Watcher {
   readonly #set: WatchSet
   readonly #changes: Changes
   readonly #rows = new RowCollector()
-  /** Directories to watch, and to list unless their mtime equals `unless`. Those before `#listed` are done. */
-  #listings: { readonly path: string; readonly unless?: number }[] = []
+  /**
+   * Directories to watch, and to list unless their mtime equals `unless`, or is not newer than `after`. Those before `#listed`
+   * are done.
+   */
+  #listings: { readonly path: string; readonly unless?: number; readonly after?: number }[] = []
   #listed = 0
   /** Evicted watches whose events may still be in the queue. */
   readonly #evicted = new Map<number, string>()
@@ -56,6 +59,16 @@ export class InotifyWatcher implements Watcher {
 
   watch(directories: readonly DirectoryTime[], report: boolean): void {
     for (const { path, mtime } of directories) this.#listings.push(report ? { path } : { path, unless: mtime })
+  }
+
+  follow(directories: readonly DirectoryTime[], since: number): void {
+    let room = this.#set.limit - this.#set.size
+    for (const { path, mtime } of directories) {
+      if (this.#set.has(path)) continue
+      room -= 1
+      if (room >= 0 || mtime >= since) this.#listings.push({ path, after: mtime })
+      else this.stats.unwatched += 1
+    }
   }
 
   rescan(): void {
@@ -77,7 +90,7 @@ export class InotifyWatcher implements Watcher {
     for (const change of changes) this.#report(change)
     for (let rows = changes.length; rows < sliceMax && this.#listed < this.#listings.length; this.#listed += 1) {
       const next = this.#listings[this.#listed]!
-      rows += 1 + this.#list(next.path, next.unless)
+      rows += 1 + this.#list(next)
     }
     if (this.#listed === this.#listings.length) [this.#listings, this.#listed] = [[], 0]
     for (const path of this.#touched) this.#reportDirectory(path)
@@ -167,7 +180,7 @@ export class InotifyWatcher implements Watcher {
   }
 
   /** Watches, then lists, so that no change is missed in between. Returns how many entries it saw. */
-  #list(path: string, unless: number | undefined): number {
+  #list({ path, unless, after }: { readonly path: string; readonly unless?: number; readonly after?: number }): number {
     const { disk, serverNow, hotSeconds } = this.#options
     const known = this.#set.has(path)
     if (!this.#addWatch(path)) {
@@ -176,6 +189,8 @@ export class InotifyWatcher implements Watcher {
       return 0
     }
     if (unless !== undefined && this.#timeOf(path) === unless) return 0
+    // The view has this directory from another host. A listing that is not newer would repeat what an old cache shows.
+    if (after !== undefined && (this.#timeOf(path) ?? 0) <= after) return 0
     const hotSince = serverNow() - hotSeconds
     let count = 0
     const listed = disk.list(path, (found) => {

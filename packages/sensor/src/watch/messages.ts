@@ -41,6 +41,8 @@ export interface WatchSetup {
 export type ToWatchThread =
   /** Oldest first. `report`: report their entries; otherwise only those of directories whose mtime has changed. */
   | { readonly type: 'watch'; readonly directories: readonly DirectoryTime[]; readonly report: boolean }
+  /** Watch these too if there is room; list those that have changed since `mtime`. In a full set only those newer than `since`. */
+  | { readonly type: 'follow'; readonly directories: readonly DirectoryTime[]; readonly since: number }
   | { readonly type: 'sync'; readonly id: number }
   /** Report the entries of all watched directories again. */
   | { readonly type: 'rescan' }
@@ -60,6 +62,7 @@ export type FromWatchThread =
 export interface Watcher {
   readonly stats: WatchStats
   watch(directories: readonly DirectoryTime[], report: boolean): void
+  follow(directories: readonly DirectoryTime[], since: number): void
   rescan(): void
   /** Reads the kernel's queue; true if it had overflowed. */
   drain(): boolean

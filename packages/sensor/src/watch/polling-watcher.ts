@@ -43,6 +43,10 @@ export class PollingWatcher implements Watcher {
     for (const { path } of directories) this.#add(path, report)
   }
 
+  follow(directories: readonly DirectoryTime[]): void {
+    this.watch(directories, false)
+  }
+
   #add(path: string, report: boolean): void {
     if (this.#known.has(path)) return
     if (this.#known.size >= this.#options.limit || this.#entries >= entriesMax) {

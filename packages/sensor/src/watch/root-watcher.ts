@@ -46,6 +46,8 @@ export interface RootWatcher {
   /** Resolves when everything that happened before the call is published. */
   sync(signal: AbortSignal): Promise<void>
   rescan(): void
+  /** Watches directories that were found in another way than by inotify, for example because another host created them. */
+  follow(directories: readonly DirectoryTime[]): void
   /** Stops or continues reading the kernel's queue, for overflow tests. */
   pause(on: boolean): void
   onOverflow(listener: () => void): void
@@ -71,6 +73,8 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
   const waiting: (() => void)[] = []
   let pinned: RootIdentity | undefined
   let drift = 0
+  /** Seconds on the file server's clock: directories that changed before were known when the watches were chosen. */
+  let watchedSince = 0
   let thread: Worker | undefined
   let isWatching = false
   let ranBefore = false
@@ -110,6 +114,7 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
       directories.map(({ mtime }) => mtime),
       nowSeconds,
     )
+    watchedSince = nowSeconds + Math.min(0, drift)
     return directories
   }
 
@@ -144,6 +149,10 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
     isWatching: () => isWatching,
     onOverflow: (listener) => void overflowListeners.push(listener),
     rescan: () => post({ type: 'rescan' }),
+    follow(directories) {
+      for (let from = 0; from < directories.length; from += watchChunk)
+        post({ type: 'follow', directories: directories.slice(from, from + watchChunk), since: watchedSince })
+    },
     pause: (on) => post({ type: 'pause', on }),
     watching: (signal) => (isWatching ? Promise.resolve() : until(signal, (done) => void waiting.push(done))),
     async sync(signal) {

@@ -85,6 +85,7 @@ function run(): void {
       if (message.type === 'stop') return false
       if (message.type === 'pause') paused = message.on
       else if (message.type === 'rescan') watcher.rescan()
+      else if (message.type === 'follow') watcher.follow(message.directories, message.since)
       else if (message.type === 'sync') {
         if (!sync(message.id)) return false
       } else {

@@ -63,11 +63,12 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
     const { body } = request
     view.heartbeat(session, body.can_realtime, body.agent_status)
     const roleBefore = session.role
-    if (body.wait_seconds !== null && body.wait_seconds !== undefined && body.wait_seconds > 0)
-      await waitForNews(session, body.wait_seconds, request.raw, clock, signal)
+    const { newDirectories } = view.sourceOf(session)
+    const waitSeconds = newDirectories.hasFor(session) ? 0 : (body.wait_seconds ?? 0)
+    if (waitSeconds > 0) await waitForNews(session, waitSeconds, request.raw, clock, signal)
     // The session may have ended during the wait. Commands stay queued if the sensor has disconnected.
     view.session(session.id)
-    const commands = request.raw.socket.destroyed ? [] : session.takeCommands()
+    const commands = request.raw.socket.destroyed ? [] : [...session.takeCommands(), ...newDirectories.takeFor(session)]
     return {
       status: 'ok',
       role: session.role,

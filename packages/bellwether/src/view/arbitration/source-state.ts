@@ -53,6 +53,8 @@ export const newTally = (): Tally => ({ applied: 0, rejected: 0, unchanged: 0, f
 export interface SourceStateOptions {
   readonly tree: Tree
   readonly hotSeconds: number
+  /** Called for a directory that a change or a later scan reported, not for those of a snapshot. */
+  readonly onNewDirectory?: (directory: { path: string; modifiedTime: number; agent: string }) => void
 }
 
 // Each disputed path is scanned on its own; above this number one scan of the whole source is cheaper.
@@ -71,11 +73,13 @@ export class SourceState {
   /** Marks entries seen while an audit is open; 0 if none is. */
   auditMark = 0
   readonly #hotSeconds: number
+  readonly #onNewDirectory: SourceStateOptions['onNewDirectory']
   #stamp = 0
 
   constructor(options: SourceStateOptions) {
     this.tree = options.tree
     this.#hotSeconds = options.hotSeconds
+    this.#onNewDirectory = options.onNewDirectory
   }
 
   /** Server ms of a realtime row: never goes back, and is later than every scan that began before the row. */
@@ -272,6 +276,8 @@ export class SourceState {
     else if (decision.blindSpot === 'clear') this.blindSpots.additions.delete(at)
     if (decision.blindSpot !== 'leave') this.blindSpots.seenAgain(path)
     if (event.origin !== 'realtime') this.#recordSeen(scan, at, row)
+    if (isDirectory && event.origin !== 'snapshot' && (known?.isDirectory !== true || known.placeholder))
+      this.#onNewDirectory?.({ path, modifiedTime, agent: context.agent })
     return true
   }
 

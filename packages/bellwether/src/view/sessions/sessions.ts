@@ -4,7 +4,7 @@
  * counts only while sweeps run (hazard 26): after a gap between two sweeps every session gets a full timeout again. Callers
  * pass the time in, in monotonic ms.
  */
-import { pipeLimits, Retryable, type PipeCommand, type PipeRole } from '@bellwether/protocol'
+import { pipeLimits, Retryable, Terminal, type PipeCommand, type PipeRole } from '@bellwether/protocol'
 
 export interface SessionInfo {
   readonly sessionId: string
@@ -15,6 +15,13 @@ export interface SessionInfo {
   readonly clientAddress: string
   readonly timeoutMs: number
   readonly createdAtMs: number
+}
+
+export interface Connect {
+  readonly taskId: string
+  readonly clientInfo: Readonly<Record<string, unknown>>
+  readonly timeoutSeconds: number | null | undefined
+  readonly clientAddress: string
 }
 
 export type EndReason = 'disconnected' | 'timed out' | 'ended by force' | 'closed'
@@ -28,6 +35,8 @@ export class Session {
   seq = 0
   /** Server ms − sensor ms: the smallest difference seen, because network delay only adds to it. */
   offsetMs = Infinity
+  /** Its position in the list of new directories. */
+  directoriesAt = 0
   agentStatus: Readonly<Record<string, unknown>> | undefined
   #commands: PipeCommand[] = []
   #wake: (() => void) | undefined
@@ -182,9 +191,18 @@ export class Sessions {
   }
 }
 
+export const sessionObsolete = () =>
+  new Terminal('The session has ended or is unknown', { code: 'session_obsolete', hint: 'Create a new session.' })
+
 /** V1.5: the longer of the sensor's request and the server's setting. */
 export function negotiateTimeout(hintSeconds: number | null | undefined, defaultSeconds: number): number {
   return Math.max(hintSeconds ?? 0, defaultSeconds)
+}
+
+/** A text field of `client_info`, shortened. */
+export function clientField({ clientInfo }: Connect, key: string): string | undefined {
+  const value = clientInfo[key]
+  return typeof value === 'string' && value !== '' ? value.slice(0, 1_024) : undefined
 }
 
 /** The log fields of a session. */
