@@ -10,9 +10,9 @@ import {
 import { listProjects, type TurnFilter } from './api/queries.js'
 import type { Me } from './api/types.js'
 import { turnFilters } from './model/status.js'
-import { FleetPage } from './pages/fleet.js'
+import { FleetPage } from './pages/fleet/fleet.js'
 import { NotFound, PageFailed } from './pages/not-found.js'
-import { Shell } from './parts/shell.js'
+import { Shell } from './frame/shell.js'
 import { storage } from './ports/storage.js'
 
 const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value.slice(0, 4_096) : undefined)
@@ -71,7 +71,7 @@ const board = createRoute({
   path: '/board',
   validateSearch: (search): { task?: string | undefined; q?: string | undefined } =>
     some({ task: text(search['task']), q: text(search['q']) }),
-  component: lazyRouteComponent(() => import('./pages/board.js'), 'BoardPage'),
+  component: lazyRouteComponent(() => import('./pages/board/board.js'), 'BoardPage'),
 })
 
 const turns = createRoute({
@@ -81,19 +81,19 @@ const turns = createRoute({
     status: turnFilters.find((status) => status === search['status']),
     ...some({ agent: text(search['agent']) }),
   }),
-  component: lazyRouteComponent(() => import('./pages/turns.js'), 'TurnsPage'),
+  component: lazyRouteComponent(() => import('./pages/turns/turns.js'), 'TurnsPage'),
 })
 
 const turn = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns/$turn',
-  component: lazyRouteComponent(() => import('./pages/turn.js'), 'TurnPage'),
+  component: lazyRouteComponent(() => import('./pages/turns/turn.js'), 'TurnPage'),
 })
 
 const needsYou = createRoute({
   getParentRoute: () => projectRoute,
   path: '/needs-you',
-  component: lazyRouteComponent(() => import('./pages/needs-you.js'), 'NeedsYouPage'),
+  component: lazyRouteComponent(() => import('./pages/needs-you/needs-you.js'), 'NeedsYouPage'),
 })
 
 interface WorkspaceSearch {
@@ -107,14 +107,14 @@ const workspace = createRoute({
   path: '/workspace',
   validateSearch: (search): WorkspaceSearch =>
     some({ view: text(search['view']), source: text(search['source']), q: text(search['q']) }),
-  component: lazyRouteComponent(() => import('./pages/workspace.js'), 'WorkspacePage'),
+  component: lazyRouteComponent(() => import('./pages/workspace/workspace.js'), 'WorkspacePage'),
 })
 
 const health = createRoute({
   getParentRoute: () => projectRoute,
   path: '/health',
   validateSearch: (search): { kind?: string | undefined } => some({ kind: text(search['kind']) }),
-  component: lazyRouteComponent(() => import('./pages/health.js'), 'HealthPage'),
+  component: lazyRouteComponent(() => import('./pages/health/health.js'), 'HealthPage'),
 })
 
 const pages = projectRoute.addChildren([fleet, board, turns, turn, needsYou, workspace, health])

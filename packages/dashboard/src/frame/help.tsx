@@ -1,0 +1,62 @@
+/** Help: the keyboard shortcuts and the meaning of each status. */
+import { useQuery } from '@tanstack/react-query'
+import { signOut } from '../api/mutations.js'
+import { meQuery } from '../api/queries.js'
+import { headWords, appearanceOf } from '../model/status.js'
+import { oneLine } from '../model/text.js'
+import { Dialog } from '../parts/dialog.js'
+import { Status } from '../parts/status.js'
+
+const keys: readonly (readonly [string, string])[] = [
+  ['g f', 'Fleet'],
+  ['g b', 'Board'],
+  ['g t', 'Turns'],
+  ['g n', 'Needs you'],
+  ['g w', 'Workspace'],
+  ['g h', 'Health'],
+  ['/', 'search this page'],
+  ['j  k', 'down and up in a list'],
+  ['Enter, o', 'open the selected row'],
+  ['Esc', 'close'],
+  ['?', 'this help'],
+]
+const words = [...headWords, 'queued', 'stuck', 'needs_you']
+
+export function Help({ close }: { readonly close: () => void }) {
+  const me = useQuery(meQuery).data
+  return (
+    <Dialog title="Keyboard and statuses" name="Keyboard and statuses" close={close}>
+      <dl className="grid grid-cols-[6rem_1fr] gap-y-1">
+        {keys.map(([key, does]) => (
+          <div key={key} className="contents">
+            <dt>
+              <kbd className="rounded border border-line-strong px-1.5 font-mono text-xs">{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <h3 className="mt-4 mb-1 font-semibold">Statuses</h3>
+      <dl className="grid grid-cols-[7.5rem_1fr] gap-y-1">
+        {words.map((word) => (
+          <div key={word} className="contents">
+            <dt>
+              <Status word={word} />
+            </dt>
+            <dd className="text-ink-2">{appearanceOf(word).means}</dd>
+          </div>
+        ))}
+      </dl>
+      <p className="mt-4 flex items-center gap-3 border-t border-line pt-3">
+        <span className="min-w-0 flex-1 truncate text-ink-2">
+          {me === undefined
+            ? ''
+            : `Signed in as ${oneLine(me.name ?? me.key_id ?? 'unknown', 60)}, ${oneLine(me.role, 30)}`}
+        </span>
+        <button type="button" className="button" onClick={() => void signOut()}>
+          Sign out
+        </button>
+      </p>
+    </Dialog>
+  )
+}

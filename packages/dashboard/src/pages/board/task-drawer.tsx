@@ -1,0 +1,166 @@
+/** One task in full, beside the board: reasons, attempts, budget, and what a person can do. */
+import { useQuery } from '@tanstack/react-query'
+import { Link } from '@tanstack/react-router'
+import { serverNowMs } from '../../api/client.js'
+import { taskQuery } from '../../api/queries.js'
+import type { Run, TaskDetail } from '../../api/types.js'
+import { budgetUseOf, compact, cost, reasonText, recoveryText } from '../../model/board.js'
+import { oneLine } from '../../model/text.js'
+import { duration } from '../../model/time.js'
+import { BudgetBar } from '../../parts/budget-bar.js'
+import { Dialog } from '../../parts/dialog.js'
+import { Json, UntrustedText } from '../../parts/untrusted-text.js'
+import { QueryState } from '../../parts/query-state.js'
+import { Status } from '../../parts/status.js'
+import { TaskMoves } from './task-moves.js'
+import { Ago, Countdown } from '../../parts/time.js'
+
+export function TaskDrawer({
+  project,
+  id,
+  close,
+}: {
+  readonly project: string
+  readonly id: string
+  readonly close: () => void
+}) {
+  const task = useQuery(taskQuery(id))
+  return (
+    <Dialog
+      side
+      close={close}
+      name={`Task ${oneLine(id, 80)}`}
+      title={<bdi>{oneLine(task.data?.title ?? id, 300)}</bdi>}
+    >
+      <QueryState query={task} isFramed>
+        {(data) => <TaskView project={project} task={data} />}
+      </QueryState>
+    </Dialog>
+  )
+}
+
+// QueryState elsewhere, or not useful to people.
+const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
+const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
+
+function TaskView({ project, task }: { readonly project: string; readonly task: TaskDetail }) {
+  const { recovery } = task
+  const use = budgetUseOf(task.budget)
+  const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
+  const instruction = task.fields['instruction']
+  return (
+    <div className="space-y-4">
+      <dl className="grid grid-cols-[7.5rem_minmax(0,1fr)] gap-y-1">
+        <Fact name="Status">
+          <Status word={task.status} />
+        </Fact>
+        <Fact name="Id">
+          <span className="font-mono text-xs">{oneLine(task.taskId, 120)}</span>
+        </Fact>
+        <Fact name="Assignee">{oneLine(task.assignee ?? task.next?.assignee ?? 'unassigned', 80)}</Fact>
+        <Fact name="Reason">
+          <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
+        </Fact>
+        {task.waitUntil !== null && (
+          <Fact name="Until">
+            <Countdown until={task.waitUntil} />
+          </Fact>
+        )}
+        {task.next !== null && (
+          <Fact name="Position">
+            {task.next.place} of {task.next.of}
+          </Fact>
+        )}
+        <Fact name="Priority, impact">
+          {task.priority}, {task.impact}
+        </Fact>
+        {task.dependencies.length > 0 && <Fact name="Depends on">{oneLine(task.dependencies.join(', '), 300)}</Fact>}
+        {recovery !== null && (
+          <Fact name="Recovery">
+            {recovery.attempt > 0 && `attempt ${recovery.attempt} of ${recovery.maxAttempts}, `}
+            {oneLine(recoveryText(recovery), 100)}
+            <span className="block text-sm text-ink-2">
+              after {oneLine(recovery.reasonCode.replaceAll('_', ' '), 80)}; until{' '}
+              <Countdown until={untilOf(recovery.deadlineTs)} />
+            </span>
+          </Fact>
+        )}
+        <Fact name="Budget">{use === null ? 'nothing used' : <BudgetBar use={use} />}</Fact>
+        <Fact name="Cost">{task.costMicros === null ? 'not reported' : cost(task.costMicros)}</Fact>
+        <Fact name="Changed">
+          <Ago at={task.updatedAt} />
+        </Fact>
+      </dl>
+      <TaskMoves task={task} />
+      {typeof instruction === 'string' && (
+        <section>
+          <h3 className="font-semibold">Instruction</h3>
+          <UntrustedText text={instruction} />
+        </section>
+      )}
+      <section>
+        <h3 className="font-semibold">Attempts</h3>
+        {task.runs.length === 0 ? <p className="text-ink-3">None yet</p> : <Runs project={project} runs={task.runs} />}
+      </section>
+      {Object.keys(rest).length > 0 && (
+        <details>
+          <summary className="font-semibold">All other fields</summary>
+          <Json value={rest} />
+        </details>
+      )}
+    </div>
+  )
+}
+
+/** Why the task was or will be selected; otherwise the rule. */
+function whyOf(task: TaskDetail): string {
+  if (task.next !== null) return task.next.why
+  const choice = task.fields['choice']
+  if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
+    return choice.because
+  if (task.status === 'done') return 'it is done'
+  return 'ready: selected by priority, then impact, then age'
+}
+
+/** The board's verdict, if it differs from the turn's outcome. */
+function saysOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
+  if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
+  if (endedAt === undefined) return 'in progress'
+  return outcome === turnStatus ? '' : (outcome ?? '')
+}
+
+function Runs({ project, runs }: { readonly project: string; readonly runs: readonly Run[] }) {
+  return (
+    <ol className="divide-y divide-line">
+      {runs.toReversed().map((run) => (
+        <li key={run.runId} className="flex flex-wrap items-baseline gap-x-3 py-1 text-sm">
+          <span className="min-w-0 flex-1 truncate font-medium">
+            {run.agentTurnId === undefined ? (
+              <bdi>{oneLine(run.agent, 60)}</bdi>
+            ) : (
+              <Link to="/p/$project/turns/$turn" params={{ project, turn: run.agentTurnId }} className="link">
+                <bdi>{oneLine(run.agent, 60)}</bdi>
+              </Link>
+            )}
+          </span>
+          {run.turnStatus !== undefined && run.turnStatus !== null && <Status word={run.turnStatus} />}
+          <span className="text-ink-2">{oneLine(saysOf(run), 60)}</span>
+          <span className="w-full text-xs text-ink-3">
+            {run.elapsedMs === undefined ? '' : duration(run.elapsedMs)}{' '}
+            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} {cost(run.costMicros)}{' '}
+            <Ago at={run.startedAt} />
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+  return (
+    <>
+      <dt className="text-ink-3">{name}</dt>
+      <dd className="min-w-0">{children}</dd>
+    </>
+  )
+}

@@ -1,0 +1,71 @@
+/** The summary of the fleet: what is running, stuck, or needs a person. Each number links to what it counts. */
+import { Link } from '@tanstack/react-router'
+import type { Tally } from '../../model/fleet.js'
+import { headOf, headWords, restWord, type Shape, type Tone } from '../../model/status.js'
+import { count } from '../../model/text.js'
+import { Glyph } from '../../parts/glyph.js'
+import { useNeeds } from '../../frame/needs.js'
+import { toneText } from '../../parts/status.js'
+
+interface ActivityProps {
+  readonly project: string
+  /** Undefined while loading. */
+  readonly sums: Tally | undefined
+}
+
+export function Activity({ project, sums }: ActivityProps) {
+  const needs = useNeeds(project)
+  const fleet = { to: '/p/$project/fleet', params: { project } } as const
+  return (
+    <section aria-label="Summary" className="grid grid-cols-3 gap-2 px-3 pt-3 sm:grid-cols-6">
+      <Link {...fleet} search={{ show: 'working' }} className={tile}>
+        <Figure shape="disc" tone="go" name={working} number={sums?.working} />
+      </Link>
+      <Link {...fleet} search={{ show: 'stuck' }} className={loud('bad', sums?.stuck)}>
+        <Figure shape="triangle" tone="bad" name="stuck" number={sums?.stuck} />
+      </Link>
+      <Link to="/p/$project/needs-you" params={{ project }} className={loud('person', needs)}>
+        <Figure shape="hand" tone="person" name={needs === 1 ? 'needs you' : 'need you'} number={needs} />
+      </Link>
+      <Link {...fleet} search={{ show: 'waiting' }} className={tile}>
+        <Figure shape="half" tone="wait" name="waiting" number={sums?.waiting} />
+      </Link>
+      <Link {...fleet} search={{ show: 'resting' }} className={tile}>
+        <Figure shape="ring" tone="rest" name={restWord} number={sums?.resting} />
+      </Link>
+      <Link to="/p/$project/turns" params={{ project }} search={{ status: 'queued' }} className={tile}>
+        <Figure shape="dots" tone="rest" name="queued" number={sums && sums.queued + sums.starting} />
+      </Link>
+    </section>
+  )
+}
+
+const working = headWords.find((word) => headOf(word).isBeating) ?? ''
+const tile = 'panel block px-3 py-2 hover:bg-hover'
+/** A number that needs attention stands out if it is not zero. */
+const loud = (tone: 'bad' | 'person', number: number | undefined) =>
+  number === undefined || number === 0
+    ? tile
+    : `block rounded-md border px-3 py-2 ${tone === 'bad' ? 'border-bad bg-bad-soft' : 'border-person bg-person-soft'}`
+
+interface FigureProps {
+  readonly shape: Shape
+  readonly tone: Tone
+  readonly name: string
+  readonly number: number | undefined
+}
+
+function Figure({ shape, tone, name, number }: FigureProps) {
+  const colour = number === 0 || number === undefined ? 'text-ink-3' : toneText[tone]
+  return (
+    <>
+      <span className={`block h-7 text-2xl font-semibold ${colour}`}>{number === undefined ? '–' : count(number)}</span>
+      <span className="flex items-center gap-1.5 text-sm whitespace-nowrap text-ink-2">
+        <span className={colour}>
+          <Glyph shape={shape} />
+        </span>
+        {name}
+      </span>
+    </>
+  )
+}

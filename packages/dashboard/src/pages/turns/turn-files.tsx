@@ -1,0 +1,51 @@
+/** The files of a turn: those that its deliverable names, and those that changed while it ran. */
+import type { TurnFile } from '../../api/types.js'
+import { bytes, plural } from '../../model/text.js'
+import { markMeanings } from '../workspace/marks.js'
+import { Line } from '../../parts/untrusted-text.js'
+import { Chip } from '../../parts/status.js'
+
+const shownMax = 200
+
+export function TurnFiles({ files, isCut }: { readonly files: readonly TurnFile[]; readonly isCut: boolean }) {
+  const claimed = files.filter(({ how }) => how === 'claimed')
+  const changed = files.filter(({ how }) => how !== 'claimed')
+  if (files.length === 0) return <p className="px-3 py-2 text-ink-3">No files known</p>
+  return (
+    <div className="max-h-72 overflow-auto px-3 py-2" tabIndex={0} role="group" aria-label="Files of this turn">
+      <List title="Named in the deliverable" files={claimed} />
+      <List title="Changed while it ran (by this turn or others)" files={changed} />
+      {isCut && <p className="label pt-1">More exist.</p>}
+    </div>
+  )
+}
+
+function List({ title, files }: { readonly title: string; readonly files: readonly TurnFile[] }) {
+  if (files.length === 0) return null
+  return (
+    <>
+      <h3 className="label not-first:mt-2">{title}</h3>
+      <ul>
+        {files.slice(0, shownMax).map((file, at) => (
+          <li key={at} className="flex items-center gap-2 text-sm">
+            <span className="min-w-0 flex-1 font-mono text-xs">
+              <Line text={file.path} />
+            </span>
+            {file.found === false && (
+              <Chip tone="bad" title="The deliverable names this file, but it is not on disk.">
+                missing
+              </Chip>
+            )}
+            {file.integrity_suspect === true && (
+              <Chip tone="wait" title={markMeanings.suspect}>
+                suspect
+              </Chip>
+            )}
+            <span className="text-xs text-ink-3">{file.size === null ? '' : bytes(file.size)}</span>
+          </li>
+        ))}
+      </ul>
+      {files.length > shownMax && <p className="label">and {plural(files.length - shownMax, 'more', 'more')}</p>}
+    </>
+  )
+}

@@ -1,0 +1,121 @@
+/** One turn: timeline, parent and children, files, interventions, and the button that stops it. */
+import { useQuery } from '@tanstack/react-query'
+import { Link, useParams } from '@tanstack/react-router'
+import { turnQuery } from '../../api/queries.js'
+import type { TurnDetail } from '../../api/types.js'
+import { compact, cost } from '../../model/board.js'
+import { oneLine } from '../../model/text.js'
+import { duration, msOf } from '../../model/time.js'
+import { nearestOf } from '../../model/turn.js'
+import { BudgetBar } from '../../parts/budget-bar.js'
+import { CopyId } from '../../parts/copy.js'
+import { Lineage } from './lineage.js'
+import { Page, Section } from '../../frame/page.js'
+import { Line } from '../../parts/untrusted-text.js'
+import { QueryState } from '../../parts/query-state.js'
+import { Status } from '../../parts/status.js'
+import { StopTurn } from './stop-turn.js'
+import { At, Countdown, useNow } from '../../parts/time.js'
+import { Timeline } from './timeline.js'
+import { Interventions } from './interventions.js'
+import { TurnFiles } from './turn-files.js'
+
+export function TurnPage() {
+  const { project, turn: id } = useParams({ from: '/p/$project/turns/$turn' })
+  const turn = useQuery(turnQuery(project, id))
+  return (
+    <Page
+      title={
+        <>
+          <Link to="/p/$project/turns" params={{ project }} search={{}} className="link">
+            Turns
+          </Link>{' '}
+          / <CopyId id={id} what="turn id" />
+        </>
+      }
+      tools={turn.data?.ended_at === null && <StopTurn project={project} turn={id} />}
+      scrolls
+    >
+      <QueryState query={turn}>{(data) => <TurnView project={project} turn={data} />}</QueryState>
+    </Page>
+  )
+}
+
+function TurnView({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
+  return (
+    <div className="p-3">
+      <Summary project={project} turn={turn} />
+      <div className="mt-3 grid grid-cols-1 items-start gap-3 lg:grid-cols-[minmax(0,1fr)_320px]">
+        <Section title="Timeline">
+          <Timeline project={project} turn={turn} />
+        </Section>
+        <div className="space-y-3">
+          <Section title="Parent and children">
+            <Lineage project={project} turn={turn} />
+          </Section>
+          <Section title="Files">
+            <TurnFiles files={turn.files} isCut={turn.files_truncated} />
+          </Section>
+          <Section title="Interventions">
+            <Interventions interventions={turn.interventions} />
+          </Section>
+        </div>
+      </div>
+    </div>
+  )
+}
+
+function Summary({ project, turn }: { readonly project: string; readonly turn: TurnDetail }) {
+  const now = useNow()
+  const { total_tokens: tokens, cost_micros: micros } = turn.usage
+  const use = nearestOf(turn.budget)
+  const started = msOf(turn.started_at)
+  const isOver = turn.ended_at !== null
+  return (
+    <dl className="panel grid grid-cols-2 gap-x-6 gap-y-2 px-3 py-2 sm:grid-cols-3 lg:grid-cols-6">
+      <Fact name="Status">
+        <Status word={turn.status} />
+      </Fact>
+      <Fact name="Agent">
+        <Link to="/p/$project/turns" params={{ project }} search={{ agent: turn.agent_id }} className="link">
+          <bdi>{oneLine(turn.agent_id, 80)}</bdi>
+        </Link>
+      </Fact>
+      <Fact name="Queued">
+        <At at={turn.created_at} />
+      </Fact>
+      <Fact name={'Duration'}>
+        {started === null ? 'not started' : duration((msOf(turn.ended_at) ?? now) - started)}
+      </Fact>
+      <Fact name={isOver ? 'Ended' : 'Deadline'}>
+        {isOver ? <At at={turn.ended_at} /> : <Countdown until={turn.resume_deadline ?? turn.turn_deadline} />}
+      </Fact>
+      <Fact name="Tokens, cost">
+        {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : cost(micros)}
+      </Fact>
+      <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
+      <Fact name="Epoch, attempts">
+        {turn.turn_epoch ?? '–'}, {turn.attempts ?? '–'}
+      </Fact>
+      <Fact name="Worker">
+        <Line text={turn.claimed_by ?? '–'} most={60} />
+      </Fact>
+      <Fact name="Trace">{turn.trace_id === null ? '–' : <CopyId id={turn.trace_id} what="trace id" />}</Fact>
+      <Fact name="Correlation id">
+        <Line text={turn.correlation_id ?? '–'} most={60} />
+      </Fact>
+      <Fact name="Channel, depth">
+        <Line text={`${turn.channel_id ?? '–'}, ${turn.recursion_depth ?? 0}`} most={60} />
+      </Fact>
+    </dl>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: React.ReactNode }) {
+  return (
+    <div className="min-w-0">
+      <dt className="label">{name}</dt>
+      <dd className="min-h-5 truncate">{children}</dd>
+    </div>
+  )
+}

@@ -1,0 +1,201 @@
+/** Turns, newest first, filtered by agent or status. Older ones load when the end of the list comes near. */
+import { useInfiniteQuery } from '@tanstack/react-query'
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { memo } from 'react'
+import { turnsQuery } from '../../api/queries.js'
+import type { Turn } from '../../api/types.js'
+import { turnFilters } from '../../model/status.js'
+import { count, oneLine, shortId } from '../../model/text.js'
+import { duration, msOf } from '../../model/time.js'
+import { Page } from '../../frame/page.js'
+import { VirtualRows } from '../../parts/rows.js'
+import { Search } from '../../parts/search.js'
+import { Empty, QueryState } from '../../parts/query-state.js'
+import { Status } from '../../parts/status.js'
+import { Ago, Countdown, useNow } from '../../parts/time.js'
+import { useWide } from '../../parts/wide.js'
+
+export function TurnsPage() {
+  const { project } = useParams({ from: '/p/$project/turns' })
+  const { status, agent } = useSearch({ from: '/p/$project/turns' })
+  const navigate = useNavigate({ from: '/p/$project/turns' })
+  const turns = useInfiniteQuery(turnsQuery(project, { status, agent }))
+  const isWide = useWide()
+  const open = (turn: Turn) =>
+    void navigate({ to: '/p/$project/turns/$turn', params: { project, turn: turn.agent_turn_id } })
+  const more = () => {
+    if (turns.hasNextPage && !turns.isFetchingNextPage) void turns.fetchNextPage()
+  }
+  return (
+    <Page
+      title="Turns"
+      tools={
+        <>
+          <Search
+            label="Agent"
+            value={agent ?? ''}
+            change={(words) => void navigate({ search: (old) => ({ ...old, agent: words }), replace: true })}
+          />
+          <select
+            className="field"
+            aria-label="Status"
+            value={status ?? ''}
+            onChange={(event) =>
+              void navigate({
+                search: (old) => ({ ...old, status: turnFilters.find((word) => word === event.target.value) }),
+              })
+            }
+          >
+            <option value="">any status</option>
+            {turnFilters.map((word) => (
+              <option key={word} value={word}>
+                {word}
+              </option>
+            ))}
+          </select>
+        </>
+      }
+    >
+      <QueryState query={turns}>
+        {({ pages }) => {
+          const all = pages.flatMap((page) => page.turns)
+          if (all.length === 0 && turns.hasNextPage)
+            return <SearchOlder search={more} isSearching={turns.isFetchingNextPage} />
+          if (all.length === 0)
+            return (
+              <Empty title={status === undefined && agent === undefined ? 'No turns yet' : 'No matching turns'}>
+                Run one: <code>bellwether turn run AGENT &quot;…&quot;</code>
+              </Empty>
+            )
+          return (
+            <div className="panel m-3 flex min-h-0 flex-1 flex-col overflow-hidden">
+              <div className="min-h-0 flex-1">
+                <VirtualRows
+                  role="table"
+                  label="Turns"
+                  items={all}
+                  height={isWide ? 36 : 62}
+                  keyOf={(turn) => turn.agent_turn_id}
+                  open={open}
+                  onEnd={more}
+                  head={<TurnHead isWide={isWide} />}
+                >
+                  {(turn) => <TurnRow project={project} turn={turn} isWide={isWide} />}
+                </VirtualRows>
+              </div>
+              <p className="label border-t border-line px-3 py-1">
+                {count(all.length)} shown{turns.hasNextPage ? '; scroll for older ones' : ''}
+              </p>
+            </div>
+          )
+        }}
+      </QueryState>
+    </Page>
+  )
+}
+
+function SearchOlder({ search, isSearching }: { readonly search: () => void; readonly isSearching: boolean }) {
+  return (
+    <Empty title="No matches among the newest turns">
+      <button type="button" className="button mt-2" disabled={isSearching} onClick={search}>
+        Search older turns
+      </button>
+    </Empty>
+  )
+}
+
+const columns =
+  'grid grid-cols-[112px_minmax(110px,1fr)_minmax(90px,110px)_minmax(120px,1.6fr)_84px_90px_96px] items-center gap-x-3 px-3'
+const titles = ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Deadline', 'Queued'] as const
+
+function TurnHead({ isWide }: { readonly isWide: boolean }) {
+  return (
+    <div
+      role="row"
+      aria-rowindex={1}
+      className={isWide ? `${columns} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
+    >
+      {titles.map((title) => (
+        <span key={title} role="columnheader">
+          {title}
+        </span>
+      ))}
+    </div>
+  )
+}
+
+interface RowProps {
+  readonly project: string
+  readonly turn: Turn
+  readonly isWide: boolean
+}
+
+const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
+  const what = turn.error ?? turn.current_tool ?? turn.activity?.replaceAll('_', ' ') ?? ''
+  const id = (
+    <Link
+      to="/p/$project/turns/$turn"
+      params={{ project, turn: turn.agent_turn_id }}
+      className="link font-mono text-xs"
+      title={oneLine(turn.agent_turn_id)}
+    >
+      {shortId(turn.agent_turn_id)}
+    </Link>
+  )
+  const activity = (
+    <span className={`block truncate ${turn.error === null ? 'text-ink-2' : 'text-bad'}`} title={oneLine(what, 500)}>
+      <bdi>{oneLine(what, 120)}</bdi>
+    </span>
+  )
+  if (!isWide)
+    return (
+      <div className="flex h-full flex-col justify-center gap-0.5 px-3">
+        <div className="flex items-center gap-3">
+          <span role="cell" className="min-w-0 flex-1 truncate font-medium">
+            <bdi>{oneLine(turn.agent_id, 80)}</bdi>
+          </span>
+          <span role="cell" className="flex text-sm">
+            <Status word={turn.status} />
+          </span>
+        </div>
+        <div className="flex items-center gap-3 text-sm">
+          <span role="cell">{id}</span>
+          <span role="cell" className="min-w-0 flex-1">
+            {activity}
+          </span>
+          <span role="cell" className="text-ink-3">
+            <Ago at={turn.created_at} />
+          </span>
+        </div>
+      </div>
+    )
+  return (
+    <div className={`${columns} h-full`}>
+      <span role="cell" className="flex min-w-0">
+        <Status word={turn.status} />
+      </span>
+      <span role="cell" className="truncate font-medium">
+        <bdi>{oneLine(turn.agent_id, 120)}</bdi>
+      </span>
+      <span role="cell">{id}</span>
+      <span role="cell" className="min-w-0 text-sm">
+        {activity}
+      </span>
+      <span role="cell" className="text-sm text-ink-2">
+        <Duration turn={turn} />
+      </span>
+      <span role="cell" className="text-sm">
+        <Countdown until={turn.ended_at === null ? (turn.resume_deadline ?? turn.turn_deadline) : null} />
+      </span>
+      <span role="cell" className="text-sm text-ink-3">
+        <Ago at={turn.created_at} />
+      </span>
+    </div>
+  )
+})
+
+function Duration({ turn }: { readonly turn: Turn }) {
+  const now = useNow()
+  const from = msOf(turn.started_at)
+  return <>{from === null ? '–' : duration((msOf(turn.ended_at) ?? now) - from)}</>
+}

@@ -1,0 +1,38 @@
+/** The marks of files with their meaning. They tell a reader whether to trust an entry. */
+import type { Entry } from '../../api/types.js'
+import { Chip } from '../../parts/status.js'
+
+export const markMeanings = {
+  suspect: 'The file may be incomplete: it was being written when it was last reported. Read it again later.',
+  blind: 'No sensor saw the last change happen: it was made on a host without a sensor.',
+  gone: 'The file was deleted on a host without a sensor; an audit found out.',
+  skipped: 'The last audit skipped this folder, because its mtime had not changed.',
+} as const
+
+export function Marks({ node }: { readonly node: Entry }) {
+  return (
+    <>
+      {node.integrity_suspect === true && (
+        <Chip tone="wait" title={markMeanings.suspect}>
+          suspect
+        </Chip>
+      )}
+      {node.agent_missing === true && (
+        <Chip tone="person" title={markMeanings.blind}>
+          blind spot
+        </Chip>
+      )}
+      {node.audit_skipped === true && (
+        <Chip tone="rest" title={markMeanings.skipped}>
+          not audited
+        </Chip>
+      )}
+    </>
+  )
+}
+
+export const Gone = () => (
+  <Chip tone="bad" title={markMeanings.gone}>
+    deleted unseen
+  </Chip>
+)
