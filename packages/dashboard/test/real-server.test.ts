@@ -2,39 +2,37 @@
  * The pages on a real server: one `bellwether up` with database, workers, board and view, and a real Chromium. It
  * keeps the fixture server of the other tests honest.
  */
-import type { Browser, Page } from 'playwright-core'
+import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { look, openBrowser, picture, wrongs, type Appearance } from './support/browser.js'
+import { openTab, screenshot, violations, type Tab } from './support/browser.js'
 import { openServer, project, type RealServer } from './support/real-server.js'
 import { atWork } from './support/scene.js'
 
-let browser: Browser
 let server: RealServer
 // One page for all tests: it stays signed in.
-let seen: Appearance
+let tab: Tab
 let page: Page
 
 beforeAll(async () => {
-  ;[browser, server] = await Promise.all([openBrowser(), openServer()])
+  ;[tab, server] = await Promise.all([openTab(), openServer()])
+  page = tab.page
   for (const agent of ['clerk', 'planner']) await server.play(agent)
-  seen = await look(browser)
-  page = seen.page
 })
 
 afterAll(async () => {
-  await browser?.close()
+  await tab?.close()
   await server?.close()
 })
 
 async function open(path: string): Promise<void> {
-  await page.goto(`${server.url}/p/${project}${path}`)
+  await tab.visit(`/p/${project}${path}`)
   await page.locator('[data-link=live]').waitFor()
 }
 
 /** Fails on console errors and on a script of an agent that ran. */
 async function bad(): Promise<string[]> {
   const owned = await page.evaluate(() => window.__owned)
-  return [...seen.errors(), ...(owned === undefined ? [] : ['a script of an agent ran'])]
+  return [...tab.errors(), ...(owned === undefined ? [] : ['a script of an agent ran'])]
 }
 
 const row = (agent: string) => page.getByRole('row').filter({ hasText: agent })
@@ -86,7 +84,7 @@ describe('a running server', () => {
     await shown.getByText('"archive"').waitFor()
     // No step reported a cost, so none is shown.
     await page.getByText('120, –', { exact: true }).waitFor()
-    expect(await wrongs(page)).toEqual([])
+    expect(await violations(page)).toEqual([])
     expect(await bad()).toEqual([])
   })
 
@@ -103,7 +101,7 @@ describe('a running server', () => {
     await page.getByText('Nothing needs you').waitFor()
     const { outcome } = await server.ask('GET', `/projects/${project}/turns/${id}?wait=30`)
     expect(outcome).toBe('success')
-    await page.goto(`${server.url}/p/${project}/turns/${id}`)
+    await open(`/turns/${id}`)
     await page.getByText('Deliverable: success').waitFor()
     await page.getByText('ship it').last().waitFor()
     expect(await bad()).toEqual([])
@@ -199,7 +197,7 @@ describe('a running server', () => {
     await page.getByRole('region', { name: 'blocked' }).getByText('attempt 1 of').waitFor({ timeout: 40_000 })
     await page.getByRole('region', { name: 'in progress' }).getByText('Draft the announcement').waitFor()
     await page.emulateMedia({ colorScheme: 'dark' })
-    await picture(page, 'server-board-1280-dark')
+    await screenshot(page, 'server-board-1280-dark')
     await page.emulateMedia({ colorScheme: 'light' })
     // Nothing changes any more: the remaining agents wait for a person or for the test.
     await open('/fleet')
@@ -208,15 +206,15 @@ describe('a running server', () => {
     const shown = ['3 running', '0 stuck', '2 need you', '2 waiting', '7 idle', '2 queued']
     await expect.poll(numbers, { timeout: 20_000 }).toEqual(shown)
     await row('writer').waitFor()
-    await picture(page, 'server-fleet-1280-light')
+    await screenshot(page, 'server-fleet-1280-light')
     await open(`/turns/${scene.turn}`)
     await page.getByText('run_tests').first().waitFor()
-    await picture(page, 'server-turns-one-1280-light')
+    await screenshot(page, 'server-turns-one-1280-light')
     await page.setViewportSize({ width: 390, height: 844 })
     await page.emulateMedia({ colorScheme: 'dark' })
     await open('/needs-you')
     await page.getByText('Ship the release today?').waitFor()
-    await picture(page, 'server-needs-you-390-dark')
+    await screenshot(page, 'server-needs-you-390-dark')
     expect(await bad()).toEqual([])
   })
 })

@@ -2,38 +2,41 @@
  * What a person does: signs in, presses keys, answers, stops; and that text written by an attacker is shown as plain
  * text.
  */
-import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { look, openBrowser, type Appearance } from './support/browser.js'
+import { openTab, type Tab } from './support/browser.js'
 import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
 import { turnId } from './support/strings.js'
+import { pages } from './support/tried.js'
 
-let browser: Browser
+// One tab and one server for all tests: the tab keeps its compiled scripts.
+let tab: Tab
+let fixture: Fixture
 
 beforeAll(async () => {
-  browser = await openBrowser()
+  ;[tab, fixture] = await Promise.all([openTab(), openFixture()])
 })
 
-afterAll(() => browser?.close())
+afterAll(async () => {
+  await tab?.close()
+  await fixture?.close()
+})
 
-async function using(
-  options: FixtureOptions,
-  act: (fixture: Fixture, seen: Appearance) => Promise<void>,
-  width = 1_280,
-): Promise<void> {
-  const fixture = await openFixture(options)
-  const seen = await look(browser, { width })
-  try {
-    await act(fixture, seen)
-  } finally {
-    await seen.close()
-    await fixture.close()
-  }
+/** Runs a test with new fixture data, and a tab without storage and cookies. */
+async function using(options: FixtureOptions, act: (tab: Tab) => Promise<void>, width = 1_280): Promise<void> {
+  const { page } = tab
+  if (page.url() !== 'about:blank')
+    await page.evaluate(() => [localStorage, sessionStorage].forEach((store) => store.clear()))
+  await page.goto('about:blank')
+  await page.context().clearCookies()
+  await tab.resize(width)
+  fixture.reset(options)
+  tab.errors()
+  await act(tab)
 }
 
 describe('signing in', () => {
   it('asks for a key once, keeps it in the tab, and asks again when the server rejects it', () =>
-    using({ key: 'right-key' }, async (fixture, { page, errors }) => {
+    using({ key: 'right-key' }, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/board`)
       await page.getByLabel('API key').fill('wrong-key')
       await page.getByRole('button', { name: 'Sign in' }).click()
@@ -51,7 +54,7 @@ describe('signing in', () => {
     }))
 
   it('signs out at once when the key is revoked, and clears all data', () =>
-    using({ key: 'right-key' }, async (fixture, { page }) => {
+    using({ key: 'right-key' }, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       await page.getByLabel('API key').fill('right-key')
       await page.keyboard.press('Enter')
@@ -64,7 +67,7 @@ describe('signing in', () => {
     }))
 
   it('signs in with a one-time link and its cookie', () =>
-    using({ key: 'right-key' }, async (fixture, { page, errors }) => {
+    using({ key: 'right-key' }, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/login?token=once`)
       await page.getByRole('heading', { name: 'Fleet' }).waitFor()
       await page.locator('[data-link=live]').waitFor()
@@ -79,7 +82,7 @@ describe('signing in', () => {
 
 describe('the keyboard', () => {
   it('the keyboard reaches every page, the search, lists and the help', () =>
-    using({}, async (fixture, { page, errors }) => {
+    using({}, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       await page.getByText('planner-03').first().waitFor()
       for (const [key, title] of [
@@ -110,7 +113,7 @@ describe('the keyboard', () => {
     }))
 
   it('every control is reachable by Tab and shows a focus ring', () =>
-    using({}, async (fixture, { page }) => {
+    using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
       await page.getByText('Ship it today?').waitFor()
       const reached = new Set<string>()
@@ -136,7 +139,7 @@ describe('the keyboard', () => {
 
 describe('actions', () => {
   it('answers a question with a choice, text or fields, and reports missing fields first', () =>
-    using({}, async (fixture, { page, errors }) => {
+    using({}, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/needs-you`)
       const card = (agent: string) => page.getByRole('article', { name: `Question of ${agent}` })
       await card('deployer-07').getByRole('button', { name: 'Answer' }).click()
@@ -174,7 +177,7 @@ describe('actions', () => {
     }))
 
   it('stops a turn with a reason after a confirmation', () =>
-    using({}, async (fixture, { page }) => {
+    using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/turns/${turnId(0)}`)
       await page.getByRole('button', { name: 'Stop…' }).click()
       await page.getByLabel('Reason').fill('wrong branch')
@@ -186,7 +189,7 @@ describe('actions', () => {
     }))
 
   it('moves a task from its drawer, and loads the result of a call when it is opened', () =>
-    using({}, async (fixture, { page }) => {
+    using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/board`)
       await page.getByRole('button', { name: /T-3/ }).click()
       const answered = page.waitForResponse((response) => response.request().method() === 'PATCH')
@@ -201,7 +204,7 @@ describe('actions', () => {
   it('links to the columns of the board on a small window', () =>
     using(
       {},
-      async (fixture, { page }) => {
+      async ({ page }) => {
         await page.goto(`${fixture.url}/p/demo/board`)
         const card = page.getByRole('button', { name: /T-3/ })
         await card.waitFor({ state: 'attached' })
@@ -217,7 +220,7 @@ describe('actions', () => {
     ))
 
   it('opens folders one by one, large ones too, and finds files by name', () =>
-    using({}, async (fixture, { page, errors }) => {
+    using({}, async ({ page, errors }) => {
       await page.goto(`${fixture.url}/p/demo/workspace`)
       await page.getByRole('treeitem', { name: /^many/ }).click()
       await page.getByText('file-00003.txt').waitFor()
@@ -233,7 +236,7 @@ describe('actions', () => {
     }))
 
   it('switches themes and remembers the choice', () =>
-    using({}, async (fixture, { page }) => {
+    using({}, async ({ page }) => {
       await page.goto(`${fixture.url}/p/demo/fleet`)
       const theme = () => page.evaluate(() => document.documentElement.dataset['theme'])
       await page.getByRole('button', { name: /Theme: system/ }).click()
@@ -247,23 +250,20 @@ describe('actions', () => {
 })
 
 describe('hostile text', () => {
-  it.each([1_280, 390])('are words on every page at %i px: nothing runs, nothing is hidden, nothing grows', (width) =>
+  it.each([1_280, 390])('is plain text on every page at %i px: nothing runs, is hidden or widens the page', (width) =>
     using(
-      { hostile: true, agents: 400 },
-      async (fixture, { page, errors }) => {
-        const paths = [
-          '/fleet',
-          '/board',
-          '/board?task=T-3',
-          '/turns',
-          `/turns/${turnId(0)}`,
-          `/turns/${turnId(3)}`,
-          '/needs-you',
-          '/workspace',
-          '/health',
-        ]
-        for (const path of paths) {
-          await page.goto(`${fixture.url}/p/demo${path}`)
+      { hostile: true, agents: 60 },
+      async ({ page, visit, errors }) => {
+        await page.goto(`${fixture.url}/p/demo/fleet`)
+        const [first, ...others] = pages
+        const task = { path: '/board?task=T-3', title: 'Task T-3' }
+        const ended = { path: `/turns/${turnId(3)}`, title: 'Turns' }
+        for (const { path, title } of [first!, task, ...others, ended]) {
+          await visit(`/p/demo${path}`)
+          await page
+            .getByRole(path === task.path ? 'dialog' : 'heading', { name: title })
+            .first()
+            .waitFor()
           await page.getByText('onerror').first().waitFor({ state: 'attached' })
           for (const summary of await page.locator('summary').all()) await summary.click()
           const found = await page.evaluate(() => ({

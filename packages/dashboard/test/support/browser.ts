@@ -1,31 +1,21 @@
-/** A real Chromium for tests. It records console errors and uncaught exceptions of a page for assertions. */
+/** Tabs of the shared Chromium. A tab records console errors, uncaught exceptions and layout shifts for assertions. */
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import axe from 'axe-core'
-import { chromium as playwright, type Browser, type Page } from 'playwright-core'
-import { chromium, home } from './build.js'
+import { chromium, type Page } from 'playwright-core'
+import { inject } from 'vitest'
+import { home } from './build.js'
 
-export async function openBrowser(): Promise<Browser> {
-  return playwright.launch({
-    executablePath: chromium(),
-    // Root may not use the sandbox, and a container's /dev/shm is small.
-    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
-  })
-}
-
-export interface Appearance {
+export interface Tab {
   readonly page: Page
-  /** Console errors and uncaught exceptions, except those that match. */
+  /** Opens a page of the open application, as a link does: about a quarter of the cost of loading it. */
+  readonly visit: (path: string) => Promise<void>
+  readonly resize: (width: number) => Promise<void>
+  /** Console errors and uncaught exceptions since the last call, except those that match. */
   readonly errors: (except?: RegExp) => string[]
   /** The layout shift since the last call. */
   readonly shift: () => Promise<number>
   readonly close: () => Promise<void>
-}
-
-export interface LookOptions {
-  readonly width?: number
-  readonly height?: number
-  readonly theme?: 'light' | 'dark'
 }
 
 declare global {
@@ -35,20 +25,18 @@ declare global {
   }
 }
 
-export async function look(
-  browser: Browser,
-  { width = 1_280, height = 800, theme = 'light' }: LookOptions = {},
-): Promise<Appearance> {
+export async function openTab(): Promise<Tab> {
+  const browser = await chromium.connect(inject('browser'))
   const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: theme,
+    viewport: sizeOf(1_280),
+    colorScheme: 'light',
     reducedMotion: 'reduce',
     permissions: ['clipboard-write'],
   })
   const page = await context.newPage()
   // Generous, because other tests may keep the machine busy.
-  page.setDefaultTimeout(20_000)
-  const errors: string[] = []
+  page.setDefaultTimeout(40_000)
+  let errors: string[] = []
   page.on('console', (message) => {
     if (message.type() === 'error' || message.type() === 'warning') errors.push(message.text())
   })
@@ -64,22 +52,35 @@ export async function look(
   })
   return {
     page,
-    errors: (except) => errors.filter((text) => except === undefined || !except.test(text)),
+    visit: (path) => page.evaluate((to) => history.pushState({}, '', to), path),
+    resize: (width) => page.setViewportSize(sizeOf(width)),
+    errors(except) {
+      const found = errors.filter((text) => except === undefined || !except.test(text))
+      errors = []
+      return found
+    },
     shift: () =>
       page.evaluate(() => {
         const moved = window.__shift ?? 0
         window.__shift = 0
         return moved
       }),
-    close: () => context.close(),
+    async close() {
+      await context.close()
+      await browser.close()
+    },
   }
 }
 
+const sizeOf = (width: number) => ({ width, height: width === 390 ? 844 : 800 })
+
 /** Axe violations of impact serious or critical, one line each. */
-export async function wrongs(page: Page, rules?: readonly string[]): Promise<string[]> {
+export async function violations(page: Page, rules?: readonly string[]): Promise<string[]> {
   await page.evaluate(`if (!window.axe) { ${axe.source} }`)
+  // The pages have no frames, and no rule needs the style sheets themselves.
+  const options = { resultTypes: ['violations'], iframes: false, preload: false }
   const found: unknown =
-    await page.evaluate(`axe.run(document, ${JSON.stringify({ resultTypes: ['violations'], ...(rules === undefined ? {} : { runOnly: rules }) })}).then(({ violations }) =>
+    await page.evaluate(`axe.run(document, ${JSON.stringify({ ...options, ...(rules === undefined ? {} : { runOnly: rules }) })}).then(({ violations }) =>
     violations.filter((one) => one.impact === 'serious' || one.impact === 'critical').map((one) =>
       one.id + ': ' + one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160) + ' ' + (node.any[0]?.message ?? '')).join(' | ')))`)
   return found as string[]
@@ -92,11 +93,13 @@ const forDocs: ReadonlySet<string> = new Set([
   'server-needs-you-390-dark',
 ])
 
-/** Takes a screenshot. screenshots/ is not committed; DOCS_IMAGES=1 renews the images of the docs. */
-export async function picture(page: Page, name: string): Promise<void> {
+/** SCREENSHOTS=1 writes screenshots/, which is not committed; DOCS_IMAGES=1 renews the images of the docs. */
+export async function screenshot(page: Page, name: string): Promise<void> {
+  const isForDocs = process.env['DOCS_IMAGES'] !== undefined && forDocs.has(name)
+  if (process.env['SCREENSHOTS'] === undefined && !isForDocs) return
   const path = join(home, 'screenshots', `${name}.png`)
   await page.screenshot({ path })
-  if (process.env['DOCS_IMAGES'] === undefined || !forDocs.has(name)) return
+  if (!isForDocs) return
   mkdirSync(join(home, '../../docs/images'), { recursive: true })
   copyFileSync(path, join(home, '../../docs/images', `dashboard-${name.replace('server-', '')}.png`))
 }

@@ -1,14 +1,37 @@
-/** Before the tests: builds the pages if they are older than their source, and checks that Chromium is installed. */
+/**
+ * Before the tests of a run: builds the pages if they are older than their source, and starts the Chromium that all test
+ * files share.
+ */
 import { execFileSync } from 'node:child_process'
 import { readdirSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { chromium } from 'playwright-core'
+import type { TestProject } from 'vitest/node'
 
 export const home = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 
-export default function setup(): void {
-  chromium()
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The endpoint of the shared browser. */
+    readonly browser: string
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const executablePath = installed()
+  build()
+  const browser = await chromium.launchServer({
+    executablePath,
+    // Root may not use the sandbox, and a container's /dev/shm is small.
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'],
+  })
+  project.provide('browser', browser.wsEndpoint())
+  return () => browser.close()
+}
+
+function build(): void {
   const sources = ['src', 'public', 'index.html', 'vite.config.ts', 'package.json']
   const newest = Math.max(...sources.flatMap((name) => times(join(home, name))))
   const built = Math.min(...times(join(home, 'dist')), Infinity)
@@ -30,17 +53,17 @@ function times(path: string): number[] {
   return readdirSync(path).flatMap((name) => times(join(path, name)))
 }
 
-/** Where the browser is. */
-export function chromium(): string {
+/** The path of Chromium. */
+function installed(): string {
   for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
     try {
       return execFileSync('which', [name], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
     } catch (error) {
-      // `which` answers 1 for what is not there.
+      // `which` exits with 1 if it finds nothing.
       if ((error as { status?: unknown }).status !== 1) throw error
     }
   }
   throw new Error(
-    'Chromium is missing: the dashboard is tested in a real browser. Install it: apt-get install -y chromium',
+    'Cannot find Chromium, which the tests of the dashboard need. Install it: apt-get install -y chromium',
   )
 }

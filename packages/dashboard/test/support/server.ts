@@ -12,7 +12,7 @@ import { answerTo } from './routes.js'
 import { makeWorld, type World, type WorldOptions } from './world.js'
 
 /** `odd`: JSON of an unexpected form. */
-export type Mood = 'ok' | 'empty' | 'error' | 'hang' | 'odd'
+export type Mood = 'ok' | 'empty' | 'error' | 'rejected' | 'hang' | 'odd'
 
 export interface FixtureOptions extends Partial<Omit<WorldOptions, 'nowMs'>> {
   readonly key?: string
@@ -33,12 +33,13 @@ export interface Fixture {
   readonly resumedFrom: string[]
   emit(kind: 'task' | 'state' | 'step', payload: Readonly<Record<string, unknown>>): void
   cut(): void
-  followers(): number
+  /** Starts again with new data: for tests that share one server. */
+  reset(options: FixtureOptions): void
   /** Fails if a request or an answer broke the HTTP contract. */
   close(): Promise<void>
 }
 
-export const policy =
+const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
 const { events } = routes['GET /projects/:project/events']
@@ -50,7 +51,9 @@ const types: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 }
 
-export async function openFixture({ agents = 24, hostile = false, key }: FixtureOptions = {}): Promise<Fixture> {
+const worldOf = ({ agents = 24, hostile = false }: FixtureOptions) => makeWorld({ agents, hostile, nowMs: Date.now() })
+
+export async function openFixture(options: FixtureOptions = {}): Promise<Fixture> {
   const lines = new Set<ServerResponse>()
   const hanging = new Set<ServerResponse>()
   const breaches: unknown[] = []
@@ -66,8 +69,8 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
 
   const fixture: Fixture = {
     url: `http://127.0.0.1:${port}`,
-    world: makeWorld({ agents, hostile, nowMs: Date.now() }),
-    key,
+    world: worldOf(options),
+    key: options.key,
     mood: 'ok',
     streams: true,
     posted: [],
@@ -88,7 +91,14 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
       for (const line of lines) line.destroy()
       lines.clear()
     },
-    followers: () => lines.size,
+    reset(next) {
+      for (const one of hanging) one.destroy()
+      hanging.clear()
+      fixture.cut()
+      Object.assign(fixture, { world: worldOf(next), key: next.key, mood: 'ok', streams: true })
+      fixture.posted.length = 0
+      fixture.resumedFrom.length = 0
+    },
     async close() {
       for (const one of [...lines, ...hanging]) one.destroy()
       server.closeAllConnections()
@@ -117,6 +127,7 @@ export async function openFixture({ agents = 24, hostile = false, key }: Fixture
     const isPage = path !== '/me' && path !== '/projects'
     if (isPage && fixture.mood === 'hang') return void hanging.add(response)
     if (isPage && fixture.mood === 'error') return problem(response, 500, 'internal', 'something went wrong inside')
+    if (isPage && fixture.mood === 'rejected') return problem(response, 409, 'conflict', 'something went wrong inside')
     if (isPage && fixture.mood === 'odd') return send(response, 200, {})
     const scene = { world: fixture.world, isEmpty: fixture.mood === 'empty', isAnswered }
     const found = answerTo(scene, method, url, path, body)
@@ -165,6 +176,7 @@ function page(path: string, response: ServerResponse): void {
   const name = isFile ? path : '/index.html'
   response.writeHead(200, {
     'content-type': types[extname(name)] ?? 'application/octet-stream',
+    'cache-control': isFile ? 'max-age=31536000, immutable' : 'no-cache',
     'content-security-policy': policy,
     'x-content-type-options': 'nosniff',
   })

@@ -34,7 +34,7 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
           </Fact>
           <Fact name="Audits">{count(stats.audit_cycle_count)}</Fact>
         </dl>
-        {stats.full === true && (
+        {stats.full && (
           <p className="px-3 pb-2 text-sm text-bad">
             The view is full: it rejected entries, so the tree is incomplete.
           </p>
