@@ -17,8 +17,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts', 'sim/**/*.test.ts'],
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
+    // A timeout detects a hang. On a machine with load 20 a test takes ten times as long as on an idle one.
     testTimeout: 120_000,
-    // A hook may have to make a database of its own.
     hookTimeout: 120_000,
   },
 })

@@ -1,11 +1,7 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { testKernel, project, type TestKernel } from './support/kernel.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project } from './support/kernel.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 it('runs a turn with a tool from enqueue to deliverable', async () => {
   await t.agents('ann')

@@ -40,19 +40,8 @@ const bannedProse: readonly RegExp[] = [
   /(?<!\bthere )\b(?:is|are) no (?!longer\b|more\b)/gi, // "must be …", "is not a …"
 ]
 
-/** Not yet rewritten in plain English. This list only shrinks: remove a folder as soon as it is clean. */
-export const notYetPlain: readonly string[] = [
-  'packages/bellwether/test/board',
-  'packages/bellwether/test/http',
-  'packages/bellwether/test/mcp',
-  'packages/bellwether/test/support',
-  'packages/bellwether/test/view',
-]
-
 const isProse = (path: string) =>
-  /\.(?:tsx?|mjs|sql|md|sh|py)$/.test(path) &&
-  !/\/test\/tidy(?:-rules|\.test)\.ts$/.test(path) &&
-  !notYetPlain.some((folder) => path === folder || path.startsWith(`${folder}/`))
+  /\.(?:tsx?|mjs|sql|md|sh|py)$/.test(path) && !/\/test\/tidy(?:-rules|\.test)\.ts$/.test(path)
 
 export const rules: readonly Rule[] = [
   {

@@ -61,7 +61,7 @@ it(
   'the memory of a worker does not grow with the turns it has done',
   { timeout: 600_000 },
   async ({ onTestFinished }) => {
-    const t = await testKernel()
+    const t = await testKernel({ time: 'real' })
     const cwd = await testFolder()
     const bell = notifyBell({ url: t.url, log: quietLog })
     const kernel = openKernel({ db: t.db, bell, ids: t.ids })

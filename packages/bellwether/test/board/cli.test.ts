@@ -50,7 +50,7 @@ async function program(...words: string[]) {
 
 async function json(...words: string[]): Promise<Record<string, unknown>> {
   const { code, out, err } = await task(...words, '--json')
-  if (out === '') throw new Error(`${words.join(' ')} answered ${String(code)}: ${err}`)
+  if (out === '') throw new Error(`${words.join(' ')} exited with ${String(code)}: ${err}`)
   return JSON.parse(out) as Record<string, unknown>
 }
 
@@ -147,8 +147,8 @@ describe('bellwether task', { timeout: 90_000 }, () => {
     // Not while it holds the lock, which would stay until it expires.
     await until('the dispatcher only waits', async () => {
       const noted = (await readFile(join(root, 'state', 'tasks.jsonl'), 'utf8')).includes('"agentTurnId"')
-      const held = (await readdir(join(root, 'state', 'locks'))).some((name) => !name.endsWith('.free'))
-      return noted && !held ? true : undefined
+      const locked = (await readdir(join(root, 'state', 'locks'))).some((name) => !name.endsWith('.free'))
+      return noted && !locked ? true : undefined
     })
     first.signal('SIGKILL')
     await first.ended

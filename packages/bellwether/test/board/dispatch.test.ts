@@ -252,7 +252,7 @@ describe('dispatch of one task', () => {
   it('a rejected spawn gives spawn_failed; a late one is found by its key', async () => {
     const world = makeWorld()
     await put(world, created('T-1'), created('T-2'))
-    world.kernel.troubles.push(new Terminal('no such agent', { code: 'unknown_agent' }))
+    world.kernel.spawnErrors.push(new Terminal('no such agent', { code: 'unknown_agent' }))
     const refused = await dispatched(world)
     expect(refused.spawn).toMatchObject({
       reasonCode: 'spawn_failed',
@@ -261,7 +261,7 @@ describe('dispatch of one task', () => {
     })
     expect(world.kernel.turns.size).toBe(0)
 
-    world.kernel.troubles.push(new Retryable('kernel away', { code: 'ECONNRESET' }))
+    world.kernel.spawnErrors.push(new Retryable('kernel away', { code: 'ECONNRESET' }))
     world.kernel.script = () => ({})
     const going = dispatched(world, 'T-2')
     await settle()

@@ -61,9 +61,9 @@ const budget = {
   },
 }
 
-async function opened(look = false) {
+async function opened(readOnly = false) {
   const settings = loadSettings({ folder: root, env: {} }).board
-  const open = await openTaskRoot({ root, owner: 'test', settings, log: quietLog, readOnly: look })
+  const open = await openTaskRoot({ root, owner: 'test', settings, log: quietLog, readOnly })
   onTestFinished(() => open.board.close().catch(() => undefined))
   return open
 }

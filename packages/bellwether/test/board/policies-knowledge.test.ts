@@ -27,11 +27,11 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(base, { recursive: true, force: true }))
 
-const on = (given: Partial<KnowledgePolicy> = {}): KnowledgePolicy => ({
+const on = (changes: Partial<KnowledgePolicy> = {}): KnowledgePolicy => ({
   ...defaultKnowledge,
   enabled: true,
   timeoutMs: 10_000,
-  ...given,
+  ...changes,
 })
 const put = (path: string, value: unknown) =>
   writeFileSync(join(root, path), typeof value === 'string' ? value : JSON.stringify(value))
@@ -125,11 +125,11 @@ describe('sources of knowledge', () => {
       expect(pauses).toBe(maxRetries)
     }
     // The second attempt sees the finished file.
-    const mending: Clock = {
+    const repairing: Clock = {
       ...systemClock,
       sleep: async (ms, signal) => (ms < 1_000 ? put(feedback, { lessons: ['late'] }) : systemClock.sleep(ms, signal)),
     }
-    expect(await fetch(on({ maxRetries: 1 }), mending)).toMatchObject({ degraded: false, knowledgeTags: ['lessons'] })
+    expect(await fetch(on({ maxRetries: 1 }), repairing)).toMatchObject({ degraded: false, knowledgeTags: ['lessons'] })
   })
 
   it('[H8.2] reads all sources within one timeout, and degrades after it', async () => {

@@ -14,8 +14,8 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true, force: true }))
 
 const ports = { clock: systemClock, ids: uuidv7(systemClock, systemRandom) }
-const run = (command: string | readonly string[], given: Partial<CommandRequest> = {}) =>
-  runCommand({ command, root, timeoutMs: 20_000, ...given }, ports)
+const run = (command: string | readonly string[], changes: Partial<CommandRequest> = {}) =>
+  runCommand({ command, root, timeoutMs: 20_000, ...changes }, ports)
 
 /** Alive, and not a zombie. */
 function alive(pid: number): boolean {

@@ -18,13 +18,13 @@ import { until } from '../support/until.js'
 
 let root = ''
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'bellwether-house-'))
+  root = await mkdtemp(join(tmpdir(), 'bellwether-composed-'))
   onTestFinished(() => rm(root, { recursive: true, force: true }))
 })
 
-async function house(command: string) {
+async function openComposed(command: string) {
   const settings = loadSettings({ folder: root, env: { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '0.2' } }).board
-  const opened = await openTaskRoot({ root, owner: 'house', settings, log: quietLog })
+  const opened = await openTaskRoot({ root, owner: 'test', settings, log: quietLog })
   onTestFinished(() => opened.board.close())
   const { board, ids } = opened
   const spawner = commandSpawner({
@@ -53,7 +53,7 @@ describe('a composed dispatcher', () => {
     await config('knowledge-feedback.json', { enabled: true, timeoutMs: 5_000 })
     await mkdir(join(root, 'state'), { recursive: true })
     await writeFile(join(root, 'state', 'lessons-learned.json'), JSON.stringify({ lessons: ['mind the gap'] }))
-    const { dispatcher } = await house('cat > prompt.txt; exit 4')
+    const { dispatcher } = await openComposed('cat > prompt.txt; exit 4')
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     const before = await readdir(join(root, 'state'))
     const report = await dispatch(dispatcher, 'T-1', never)
@@ -75,7 +75,7 @@ describe('a composed dispatcher', () => {
 
   it('[H8.4] a broken knowledge policy degrades, and the dispatch continues', async () => {
     await config('knowledge-feedback.json', { enabledd: true })
-    const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    const { dispatcher } = await openComposed(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     const report = await dispatch(dispatcher, 'T-1', never)
     expect(report).toMatchObject({ status: 'done', knowledge: { degraded: true } })
@@ -85,7 +85,7 @@ describe('a composed dispatcher', () => {
   it('[H7.3] [H6.3] the policies of the root apply and are read for every dispatch', async () => {
     await config('budget-policy.json', { global: { maxTaskRetries: 1 } })
     await config('recovery-policy.json', { recoveryChain: ['ann-bot', 'bob-bot'], default: { cooldownSec: 0 } })
-    const { dispatcher } = await house('exit 1')
+    const { dispatcher } = await openComposed('exit 1')
     await createRequest(dispatcher, { title: 'One', agent: 'ann-bot' }, 'ann')
     expect((await dispatch(dispatcher, 'T-1', never)).spawn).toMatchObject({
       nextAssignee: 'bob-bot',
@@ -101,7 +101,7 @@ describe('a composed dispatcher', () => {
   })
 
   it('the autopilot runs a chain of tasks', async () => {
-    const { dispatcher, opened } = await house(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
+    const { dispatcher, opened } = await openComposed(`echo x >> a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     await createRequest(dispatcher, { title: 'Two', dependencies: ['T-1'] }, 'ann')
     await createRequest(dispatcher, { title: 'Three', dependencies: ['T-2'] }, 'ann')
@@ -116,7 +116,7 @@ describe('a composed dispatcher', () => {
   })
 
   it('[H4.2] maintenance checks the real root and removes the folders of old runs', async () => {
-    const { dispatcher, opened } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    const { dispatcher, opened } = await openComposed(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     await createRequest(dispatcher, { title: 'One' }, 'ann')
     await dispatch(dispatcher, 'T-1', never)
     const [key] = await readdir(join(root, 'state', 'runs'))
@@ -140,7 +140,7 @@ describe('a composed dispatcher', () => {
       line(4, 'T-003', 'task_claimed', { owner: 'coder', from: 'pending', to: 'claimed' })
     await mkdir(join(root, 'state'))
     await writeFile(join(root, 'state', 'tasks.jsonl'), old)
-    const { dispatcher } = await house(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
+    const { dispatcher } = await openComposed(`echo x > a.txt; echo '{"files":["a.txt"]}'`)
     expect((await dispatch(dispatcher, 'T-001', never)).status).toBe('done')
     expect((await dispatch(dispatcher, 'T-002', never)).status).toBe('done')
     await expect(dispatch(dispatcher, 'T-003', never)).rejects.toThrow('coder claimed it')

@@ -1,5 +1,5 @@
 /** The kernel spawner on a real database: one key gives one turn, and waiters learn how it ended. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
 import { kernelSpawner } from '../../src/runtime/parts/spawner.js'
@@ -7,20 +7,18 @@ import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, testKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let spawner: Spawner
 const never = new AbortController().signal
 const budget = { maxTokens: 1_000, maxWallTimeMs: null }
 
 beforeAll(async () => {
-  t = await testKernel()
   await t.agents('coder', 'tester')
   spawner = kernelSpawner({ kernel: t.kernel, projectId: project, clock: t.clock, log: quietLog })
 })
-afterAll(() => t.drop())
 
 it('repeated spawns with one key start one turn', async () => {
   const request = { key: t.ids.next(), taskId: 'task-1', agent: 'coder', prompt: 'Do it.', budget }
@@ -85,10 +83,10 @@ it('the kernel id is the same for every connection and after a restart, and diff
   expect(await name(again)).toBe(mine)
   const elsewhere = kernelSpawner({ kernel: t.kernel, projectId: 'elsewhere', clock: t.clock, log: quietLog })
   expect(await name(elsewhere)).not.toBe(mine)
-  const other = await testKernel()
+  const other = await testKernel({ time: 'real' })
   try {
-    const stranger = kernelSpawner({ kernel: other.kernel, projectId: project, clock: t.clock, log: quietLog })
-    expect(await name(stranger)).not.toBe(mine)
+    const otherSpawner = kernelSpawner({ kernel: other.kernel, projectId: project, clock: t.clock, log: quietLog })
+    expect(await name(otherSpawner)).not.toBe(mine)
   } finally {
     await other.drop()
   }

@@ -80,9 +80,9 @@ async function opens(root: TestRoot, acknowledged: readonly string[]): Promise<v
 describe('a crash', () => {
   it('a crash at any step of appends, locks and snapshots leaves a root that opens with everything acknowledged', async () => {
     const clean = mortal(0, false)
-    const whole = await boardOf(await testRoot(), { disk: clean.disk, snapshots: true })
-    await work(whole)
-    await whole.close()
+    const board = await boardOf(await testRoot(), { disk: clean.disk, snapshots: true })
+    await work(board)
+    await board.close()
     expect(clean.steps()).toBeGreaterThan(15)
     for (let dieAt = 1; dieAt <= clean.steps(); dieAt += 1)
       for (const half of [false, true]) {

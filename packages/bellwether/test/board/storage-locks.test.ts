@@ -36,7 +36,7 @@ const lockOf = (agoSec: number, more: object = {}) => ({
 describe('the lock of the log', () => {
   it('[H2.1] a lock file names owner, creation, expiry, resource and token', async () => {
     const { locks } = await testRoot()
-    const held = await acquire(locks, 0, terms, testWorld)
+    const lock = await acquire(locks, 0, terms, testWorld)
     const record = JSON.parse(await readFile(join(locks, generationName(1, 'lock')), 'utf8')) as Record<string, unknown>
     expect(record).toMatchObject({
       owner: 'tester',
@@ -47,16 +47,16 @@ describe('the lock of the log', () => {
     })
     expect(Date.parse(record['expiresAt'] as string) - Date.parse(record['createdAt'] as string)).toBe(30_000)
     expect((record['expiresAtTs'] as number) - (record['createdAtTs'] as number)).toBeCloseTo(30, 3)
-    await held.release()
+    await lock.release()
   })
 
   it('[H2.1] every acquisition has a higher token', async () => {
     const { locks, lockNames } = await testRoot()
     const tokens: number[] = []
     for (let at = 0; at < 3; at += 1) {
-      const held = await acquire(locks, 0, terms, testWorld)
-      tokens.push(held.token)
-      await held.release()
+      const lock = await acquire(locks, 0, terms, testWorld)
+      tokens.push(lock.token)
+      await lock.release()
     }
     expect(tokens).toEqual([1, 2, 3])
     expect(await lockNames()).toEqual([generationName(3, 'free')])
@@ -67,13 +67,13 @@ describe('the lock of the log', () => {
   it('[H2.2] acquire waits for the lock, and fails with lock_contention if it is not free in time', async () => {
     const { locks } = await testRoot()
     const world = slowWorld()
-    const held = await acquire(locks, 0, terms, world)
+    const lock = await acquire(locks, 0, terms, world)
     const waiting = { ...terms, waitMs: 3_000 }
     await expect(acquire(locks, 0, waiting, world)).rejects.toMatchObject({
       name: 'Retryable',
       code: 'lock_contention',
     })
-    await held.release()
+    await lock.release()
     expect((await acquire(locks, 0, waiting, world)).mustFence).toBe(false)
   })
 
@@ -120,13 +120,13 @@ describe('the lock of the log', () => {
     let [inside, most] = [0, 0]
     const seen = new Set<number>()
     const turns = Array.from({ length: 40 }, async () => {
-      const held = await acquire(locks, 0, { ...terms, waitMs: 25_000 }, testWorld)
+      const lock = await acquire(locks, 0, { ...terms, waitMs: 25_000 }, testWorld)
       inside += 1
       most = Math.max(most, inside)
-      seen.add(held.token)
+      seen.add(lock.token)
       await systemDisk.stat(locks)
       inside -= 1
-      await held.release()
+      await lock.release()
     })
     await Promise.all(turns)
     expect(most).toBe(1)
@@ -169,10 +169,10 @@ describe('the lock of the log', () => {
       await make(join(locks, generationName(5, 'lock')))
       await expect(acquire(locks, 0, terms, world), kind).rejects.toMatchObject({ code: 'lock_contention' })
       world.pass(60_000)
-      const held = await acquire(locks, 0, terms, world)
-      expect(held, kind).toMatchObject({ token: 6, mustFence: true })
-      await held.clearBelow()
-      await held.release()
+      const lock = await acquire(locks, 0, terms, world)
+      expect(lock, kind).toMatchObject({ token: 6, mustFence: true })
+      await lock.clearBelow()
+      await lock.release()
     }
   })
 })
@@ -259,13 +259,13 @@ describe('recover-stale-locks', () => {
   it('[H2.4] recover-stale-locks leaves a lock younger than its TTL unless forced', async () => {
     const root = await testRoot()
     await root.writeLock('fresh.lock', lockOf(10))
-    const asked = { ...options, root: root.path, apply: true }
-    expect(await recoverStaleLocks(asked, testWorld)).toMatchObject({
+    const request = { ...options, root: root.path, apply: true }
+    expect(await recoverStaleLocks(request, testWorld)).toMatchObject({
       candidates: [],
       held: [{ why: 'younger than its TTL' }],
     })
     expect(await root.lockNames()).toEqual(['fresh.lock'])
-    expect(await recoverStaleLocks({ ...asked, force: true }, testWorld)).toMatchObject({
+    expect(await recoverStaleLocks({ ...request, force: true }, testWorld)).toMatchObject({
       reclaimed: [{ reason: 'forced' }],
     })
     expect(await root.lockNames()).toEqual(['recovery.audit.jsonl'])
@@ -275,11 +275,11 @@ describe('recover-stale-locks', () => {
     const root = await testRoot()
     await root.writeLock('a.lock', lockOf(100))
     await root.writeLock('b.lock', lockOf(100))
-    const asked = { ...options, root: root.path, apply: true }
-    const refused = await recoverStaleLocks(asked, testWorld)
+    const request = { ...options, root: root.path, apply: true }
+    const refused = await recoverStaleLocks(request, testWorld)
     expect(refused).toMatchObject({ ok: false, reclaimed: [], refused: expect.stringContaining('--yes') })
     expect(await root.lockNames()).toEqual(['a.lock', 'b.lock'])
-    expect((await recoverStaleLocks({ ...asked, yes: true }, testWorld)).reclaimed).toHaveLength(2)
+    expect((await recoverStaleLocks({ ...request, yes: true }, testWorld)).reclaimed).toHaveLength(2)
   })
 
   it('[H2.2] recover-stale-locks uses the same staleness rules as the board', async () => {
@@ -313,8 +313,8 @@ describe('recover-stale-locks', () => {
         return systemDisk.move(from, to)
       },
     }
-    const asked = { ...options, root: root.path, apply: true }
-    expect(await recoverStaleLocks(asked, { ...testWorld, disk })).toMatchObject({ ok: false, reclaimed: [] })
+    const request = { ...options, root: root.path, apply: true }
+    expect(await recoverStaleLocks(request, { ...testWorld, disk })).toMatchObject({ ok: false, reclaimed: [] })
     expect(await readFile(path, 'utf8')).toBe(fresh)
     expect(await readFile(join(root.locks, 'recovery.audit.jsonl'), 'utf8')).toContain('not_reclaimed')
   })
@@ -334,8 +334,8 @@ describe('recover-stale-locks', () => {
     const root = await testRoot()
     await root.writeLock('a.lock', lockOf(100))
     await mkdir(join(root.locks, 'recovery.audit.jsonl'))
-    const asked = { ...options, root: root.path, apply: true }
-    await expect(recoverStaleLocks(asked, testWorld)).rejects.toMatchObject({ code: 'no_regular_file' })
+    const request = { ...options, root: root.path, apply: true }
+    await expect(recoverStaleLocks(request, testWorld)).rejects.toMatchObject({ code: 'no_regular_file' })
     expect(await root.lockNames()).toContain('a.lock')
   })
 

@@ -10,15 +10,14 @@ import { systemDisk } from '../../src/ports/disk/disk.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { openEvidence, remoteEvidence } from '../../src/runtime/parts/remote-evidence.js'
 import { loadSettings } from '../../src/settings/load.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project } from '../support/kernel.js'
 import { runCli, type Cli } from '../support/process.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 const folders: string[] = []
 const started: Cli[] = []
 beforeAll(async () => {
-  t = await testKernel()
   await t.agents('coder')
 })
 afterEach(async () => {
@@ -28,7 +27,6 @@ afterEach(async () => {
   }
 })
 afterAll(async () => {
-  await t.drop()
   for (const folder of folders) await rm(folder, { recursive: true, force: true })
 })
 
@@ -139,7 +137,7 @@ it('hazard 21: claimed files are checked in the view: a missing file is found, a
     files: [{ path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }],
   })
 
-  // The view stops during a turn: the file does not count as missing, and after the maximum wait a person is asked.
+  // The view stops during a turn: the file does not count as missing, and after the maximum wait a person is options.
   expect(await add(root, 'Nobody can see it')).toBe(0)
   await agentWorks('unseen.txt', async () => {
     view.signal('SIGKILL')
@@ -157,20 +155,20 @@ it('hazard 21: claimed files are checked in the view: a missing file is found, a
 it('a view without sensors and a wrong key never make a file count as missing', async () => {
   const { root } = await place()
   const { url } = await openView()
-  const asked = { url, key, view: 'work', path: '/', root, ids }
-  expect(await remoteEvidence(asked).inspect(['a.txt', '../x'], null)).toEqual([
+  const options = { url, key, view: 'work', path: '/', root, ids }
+  expect(await remoteEvidence(options).inspect(['a.txt', '../x'], null)).toEqual([
     { path: 'a.txt', found: 'not_ready' },
     { path: '../x', found: 'not_ready' },
   ])
-  const wrongKey = remoteEvidence({ ...asked, key: 'another-key-12345' })
+  const wrongKey = remoteEvidence({ ...options, key: 'another-key-12345' })
   await expect(wrongKey.inspect(['a.txt'], null)).rejects.toMatchObject({ code: 'view_refused' })
-  await expect(remoteEvidence({ ...asked, view: 'other' }).changeToken()).rejects.toMatchObject({
+  await expect(remoteEvidence({ ...options, view: 'other' }).changeToken()).rejects.toMatchObject({
     code: 'view_refused',
   })
-  const nobody = remoteEvidence({ ...asked, url: 'http://127.0.0.1:9' })
-  await expect(nobody.inspect(['a.txt'], null)).rejects.toThrow('fetch failed')
+  const unreachable = remoteEvidence({ ...options, url: 'http://127.0.0.1:9' })
+  await expect(unreachable.inspect(['a.txt'], null)).rejects.toThrow('fetch failed')
   const stop = AbortSignal.abort(new Error('late'))
-  await expect(remoteEvidence(asked).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
+  await expect(remoteEvidence(options).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
 })
 
 it('incomplete view settings are rejected before anything starts', async () => {

@@ -7,33 +7,24 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { startAutopilot } from '../../src/board/dispatch/autopilot.js'
 import { localEvidence } from '../../src/board/dispatch/local-evidence.js'
 import { createRequest } from '../../src/board/dispatch/requests.js'
-import type { Bell } from '../../src/ports/bell/bell.js'
 import { openDispatcher, openTaskRoot } from '../../src/runtime/parts/board.js'
 import { kernelSpawner } from '../../src/runtime/parts/spawner.js'
 import { loadSettings } from '../../src/settings/load.js'
 import { runWorker } from '../../src/worker/loop.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let root = ''
 beforeAll(async () => {
-  t = await testKernel()
   await t.agents('coder', 'debugger')
-  root = await mkdtemp(join(tmpdir(), 'bellwether-one-house-'))
+  root = await mkdtemp(join(tmpdir(), 'bellwether-with-kernel-'))
 })
 afterAll(async () => {
-  await t.drop()
   await rm(root, { recursive: true, force: true })
 })
-
-const deaf: Bell = {
-  kind: 'notify',
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
 
 /** The coder claims a file that it did not write; the debugger writes its file. */
 async function work(agentId: string, instruction: string): Promise<string> {
@@ -48,7 +39,7 @@ it('[H6.3] [H6.4] [H7.2] a missing claimed file is detected, and the next agent 
   const patience = { default: { cooldownSec: 0 }, reasonPolicies: { incomplete_output: { cooldownSec: 0 } } }
   await writeFile(join(root, 'config', 'recovery-policy.json'), JSON.stringify(patience))
   const settings = loadSettings({ folder: root, env }).board
-  const opened = await openTaskRoot({ root, owner: 'house', settings, log: quietLog })
+  const opened = await openTaskRoot({ root, owner: 'test', settings, log: quietLog })
   const stop = new AbortController()
   const working = await hire(stop.signal)
   const dispatcher = openDispatcher(opened, {
@@ -81,7 +72,7 @@ it('[H6.3] [H6.4] [H7.2] a missing claimed file is detected, and the next agent 
 function hire(signal: AbortSignal) {
   return runWorker({
     kernel: t.kernel,
-    bell: deaf,
+    bell: silentBell,
     clock: systemClock,
     log: quietLog,
     signal,

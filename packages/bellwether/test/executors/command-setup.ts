@@ -15,10 +15,11 @@ import { openCommandExecutor, type CommandExecutor, type CommandSpec } from '../
 import type { WorkerOptions } from '../../src/worker/scope.js'
 import { openWorker, type Worker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { turnRow, eventsOf, type InboxRow } from '../support/looks.js'
+import { eventsOf, type InboxRow, turnRow } from '../support/kernel-rows.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { turnsDone } from '../support/worker.js'
 
 const main = fileURLToPath(new URL('../../src/ports/processes/guardian-main.ts', import.meta.url))
 const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
@@ -72,7 +73,7 @@ export async function openCommandSetup({
   installation = 'bench',
   program = guardianProgram,
 }: CommandSetupOptions = {}): Promise<CommandSetup> {
-  const t = await testKernel()
+  const t = await testKernel({ time: 'real' })
   const folder = await testFolder()
   await mkdir(join(folder, 'work'))
   const guardian = openGuardian({ clock: systemClock, log, ttlMs, graceMs, program })
@@ -159,7 +160,7 @@ export async function openCommandSetup({
     run: async (spec, more) => ended(await begin(spec, more)),
     async close() {
       for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
-      await Promise.all([...worker.running.values()].map((scope) => scope.done))
+      await turnsDone(worker)
       executor.close()
       const wanted = (token: string) => turns.some((turn) => token.includes(turn))
       await killTree({ clock: systemClock, graceMs: 0, wanted })

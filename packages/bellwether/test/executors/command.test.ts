@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { readProcesses } from '../../src/ports/processes/proc.js'
 import { target } from '../support/kernel.js'
-import { watchful } from '../support/looks.js'
+import { fullWatchWindow } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
 import { carriers, openCommandSetup, type CommandSetup } from './command-setup.js'
 
@@ -132,7 +132,7 @@ describe('the command executor', () => {
       async () => (await b.t.all("select 1 from cards.cards where metadata ->> 'agent_turn_id' = $1", turn))[0],
     )
     await b.t.advance(60)
-    await b.t.kernel.ring(await reclaim(b.t.db, target, 30, 3, watchful))
+    await b.t.kernel.ring(await reclaim(b.t.db, target, 30, 3, fullWatchWindow))
     await b.worker.step()
     expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 1, taskEvents: 1 })
     expect(await readFile(join(b.folder, 'work', 'counted'), 'utf8')).toBe('run\n')

@@ -5,7 +5,7 @@ import type { ModelRequest } from '../../src/ports/model/model.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
 import { budgetOf, join, reuse, wrongSums } from '../support/forks.js'
 import { project } from '../support/kernel.js'
-import { turnRow } from '../support/looks.js'
+import { turnRow } from '../support/kernel-rows.js'
 import { until } from '../support/until.js'
 import { openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { ModelRequest } from '../../src/ports/model/model.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
-import { cardsIn, headOf } from '../support/looks.js'
+import { cardsIn, headOf } from '../support/kernel-rows.js'
 import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
 let b: ModelSetup

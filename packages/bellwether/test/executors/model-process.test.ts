@@ -3,8 +3,8 @@ import { rm } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { eventsOf, headOf, turnRow, waitsOf } from '../support/looks.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { toolName } from '../support/model-agents.js'
 import { testFolder } from '../support/postgres.js'
 import { runCli, type Cli } from '../support/process.js'
@@ -20,12 +20,11 @@ const timings = {
   DATABASE__POOL_SIZE: '4',
 }
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let provider: FakeProvider
 let folder: string
 const workers: Cli[] = []
 beforeAll(async () => {
-  t = await testKernel()
   provider = await openFakeProvider()
   folder = await testFolder()
 })
@@ -33,7 +32,6 @@ afterAll(async () => {
   for (const cli of workers.filter((one) => one.alive())) cli.signal('SIGKILL')
   await Promise.all(workers.map((cli) => cli.ended))
   await provider.close()
-  await t.drop()
   await rm(folder, { recursive: true, force: true })
 })
 

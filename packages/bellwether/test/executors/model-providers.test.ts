@@ -1,13 +1,13 @@
 /** The model executor against a provider that speaks HTTP with real streams and misbehaves: the real client code runs. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { ModelTimeouts } from '../../src/ports/model/ask.js'
 import { openFakeProvider, type FakeProvider } from '../support/fake-openai.js'
-import { testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { openModelSetup, type ModelSetup, type ModelSetupOptions } from './model-setup.js'
 
 const key = 'sk-very-secret-0123456789'
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let provider: FakeProvider
 let b: ModelSetup
 
@@ -21,10 +21,6 @@ async function open(more: Partial<ModelSetupOptions> = {}): Promise<void> {
   b = await openModelSetup({ t, env, tools: { add: ({ a, b: other }) => Number(a) + Number(other) }, ...more })
 }
 
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
 beforeEach(async () => {
   provider = await openFakeProvider()
 })

@@ -17,9 +17,11 @@ import type { WorkerOptions } from '../../src/worker/scope.js'
 import type { Toolbox } from '../../src/worker/tools/tool.js'
 import { openWorker, type Worker } from '../../src/worker/worker.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { eventsOf, turnRow, watchful, type InboxRow } from '../support/looks.js'
+import { eventsOf, type InboxRow, turnRow } from '../support/kernel-rows.js'
+import { fullWatchWindow } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { turnsDone } from '../support/worker.js'
 
 export type Tools = Readonly<Record<string, (args: Record<string, unknown>) => unknown>>
 
@@ -98,7 +100,7 @@ let benches = 0
 
 export async function openModelSetup(options: ModelSetupOptions = {}): Promise<ModelSetup> {
   const { tools = {}, env = {} } = options
-  const t = options.t ?? (await testKernel())
+  const t = options.t ?? (await testKernel({ time: 'real' }))
   const chunks: ModelSetup['chunks'] = []
   const ran: Record<string, number> = {}
   const scripts: Record<string, Script> = {}
@@ -198,7 +200,7 @@ export async function openModelSetup(options: ModelSetupOptions = {}): Promise<M
     mortal: (kernel) => openWorker({ ...workerOptions, workerId: 'mortal', kernel: { ...t.kernel, ...kernel } }),
     async reclaimed() {
       await t.advance(31)
-      await reclaim(t.db, target, 30, 5, watchful)
+      await reclaim(t.db, target, 30, 5, fullWatchWindow)
       await requeueExpiredResumeLedgers(t.db)
       // Turns whose results are all there, and whose worker did not live to apply them.
       worker.start(
@@ -207,7 +209,7 @@ export async function openModelSetup(options: ModelSetupOptions = {}): Promise<M
     },
     async close() {
       for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
-      await Promise.all([...worker.running.values()].map((scope) => scope.done))
+      await turnsDone(worker)
       if (options.t === undefined) await t.drop()
     },
   }

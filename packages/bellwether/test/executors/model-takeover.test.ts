@@ -5,7 +5,7 @@ import type { ModelRequest } from '../../src/ports/model/model.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import type { ModelSpec } from '../../src/worker/executors/model/spec.js'
 import { wrongSums } from '../support/forks.js'
-import { cardsIn, headOf, turnRow, waitsOf } from '../support/looks.js'
+import { cardsIn, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
 import { until } from '../support/until.js'
 import { flawsIn, never, openModelSetup, toolboxOf, type ModelSetup } from './model-setup.js'
 

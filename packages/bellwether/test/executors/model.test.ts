@@ -4,7 +4,7 @@ import type { ModelRequest } from '../../src/ports/model/model.js'
 import { promptTokens } from '../../src/ports/model/tokens.js'
 import type { Script } from '../../src/ports/model/scripted.js'
 import { project } from '../support/kernel.js'
-import { cardsIn, eventsOf, headOf, waitsOf } from '../support/looks.js'
+import { cardsIn, eventsOf, headOf, waitsOf } from '../support/kernel-rows.js'
 import { flawsIn, openModelSetup, type ModelSetup } from './model-setup.js'
 
 let b: ModelSetup

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
 import type { ReportResult } from '../../src/kernel/verbs/tools/report.js'
 import { expireWaits } from '../../src/kernel/verbs/watchdog/watchdog.js'
@@ -8,16 +8,14 @@ import { personAgent } from '../../src/worker/executors/person/person.js'
 import type { PersonSpec } from '../../src/worker/executors/person/spec.js'
 import { readAgentFile } from '../../src/worker/roster/agent-file.js'
 import { join } from '../support/forks.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { ask, headOf, turnRow, watchful, waitsOf } from '../support/looks.js'
-import { until } from '../support/until.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
+import { enqueueTurn, fullWatchWindow } from '../support/kernel-turns.js'
 import { pass, workerOn } from '../support/watchdog.js'
+import { until } from '../support/until.js'
+import { runTurns, turnsDone } from '../support/worker.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const hourSeconds = 3_600
 let agents = 0
@@ -29,11 +27,8 @@ async function asked(spec: Partial<PersonSpec>, more: Partial<NewTurn> = {}) {
     { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: 60 * hourSeconds },
   ])
   const { worker } = workerOn(t, { agent: personAgent({ instructions: '', ...spec }) })
-  const { agentTurnId } = await ask(t, agentId, { instruction: 'May we ship?', ...more })
-  const step = async () => {
-    await worker.step()
-    await Promise.all([...worker.running.values()].map((scope) => scope.done))
-  }
+  const { agentTurnId } = await enqueueTurn(t, agentId, { instruction: 'May we ship?', ...more })
+  const step = () => runTurns(worker)
   await step()
   return {
     agentId,
@@ -56,7 +51,7 @@ async function asked(spec: Partial<PersonSpec>, more: Partial<NewTurn> = {}) {
     },
     async silence(seconds: number) {
       await t.advance(seconds)
-      await expireWaits(t.db, t.ids, target, watchful)
+      await expireWaits(t.db, t.ids, target, fullWatchWindow)
       await step()
     },
     async end() {
@@ -185,21 +180,18 @@ it('stops asking when the turn is nearly over, and reports it', async () => {
     { projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: 2 * hourSeconds },
   ])
   const { worker } = workerOn(t, { agent: personAgent({ instructions: '', people: ['alice', 'bob'] }) })
-  const { agentTurnId } = await ask(t, agentId)
-  const step = async () => {
-    await worker.step()
-    await Promise.all([...worker.running.values()].map((scope) => scope.done))
-  }
+  const { agentTurnId } = await enqueueTurn(t, agentId)
+  const step = () => runTurns(worker)
   await step()
   const { resume_deadline: until, turn_deadline: end } = await headOf(t, agentId)
   expect(until!.getTime()).toBeLessThan(end!.getTime())
   await t.advance(2 * hourSeconds - 50)
-  await expireWaits(t.db, t.ids, target, watchful)
+  await expireWaits(t.db, t.ids, target, fullWatchWindow)
   await step()
   const question = (await openQuestions(t.db, project, 'bob')).find((one) => one.agent_turn_id === agentTurnId)
   expect(question!.arguments['answer_within_seconds']).toBeLessThan(50)
   await t.advance(49.9)
-  await expireWaits(t.db, t.ids, target, watchful)
+  await expireWaits(t.db, t.ids, target, fullWatchWindow)
   await step()
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
 })
@@ -224,8 +216,8 @@ it.each(verbs.flatMap((verb) => (['before', 'after'] as const).map((when) => [wh
     await t.kernel.putAgents([{ projectId: project, agentId, workerTarget: target, turnDeadlineSeconds: hourSeconds }])
     const agent = personAgent({ instructions: '', people: ['alice'], choices: ['yes', 'no'] })
     const heir = workerOn(t, { agent, workerId: 'heir' })
-    const settled = () => Promise.all([...heir.worker.running.values()].map((scope) => scope.done))
-    const { agentTurnId } = await ask(t, agentId)
+    const settled = () => turnsDone(heir.worker)
+    const { agentTurnId } = await enqueueTurn(t, agentId)
     const open = async () => (await openQuestions(t.db, project)).find((one) => one.agent_turn_id === agentTurnId)
     const report = async (result: string) =>
       t.kernel.report([{ projectId: project, toolCallId: (await open())!.tool_call_id, status: 'success', result }])
@@ -262,7 +254,7 @@ it('[W2.2e] [W2.10] expires a wait of several days although workers restart ever
   await t.advance(49 * hourSeconds)
   const { rows } = { rows: await t.all<{ now: Date }>('select state.now() as now') }
   const nowMs = rows[0]!.now.getTime()
-  const since = (seconds: number) => ({ ...watchful, since: new Date(nowMs - seconds * 1_000) })
+  const since = (seconds: number) => ({ ...fullWatchWindow, since: new Date(nowMs - seconds * 1_000) })
   expect(await expireWaits(t.db, t.ids, target, since(200))).toEqual([])
   expect(await expireWaits(t.db, t.ids, target, since(310))).toHaveLength(1)
   await turn.step()

@@ -1,15 +1,15 @@
 import { rename, rm, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { makeWake } from '../../src/ports/loop.js'
 import { watchFolder } from '../../src/ports/disk/watch-folder.js'
 import { openAgentFolder, type AgentFolder } from '../../src/worker/roster/folder.js'
 import { openRoster, type Roster } from '../../src/worker/roster/roster.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 let folder: string
 let files: AgentFolder
 let roster: Roster
@@ -24,15 +24,11 @@ function open(origin = 'here:agents'): Roster {
   return openRoster({ kernel: t.kernel, projectId: project, folder: files, origin, log, executor })
 }
 
-beforeAll(async () => {
-  t = await testKernel()
-})
 beforeEach(async () => {
   folder = await testFolder()
   roster = open()
   logged.length = 0
 })
-afterAll(() => t.drop())
 
 const write = (name: string, text: string) => writeFile(join(folder, `${name}.md`), text)
 const agent = (command: string, more = '') => `---\ncommand: ${command}\nworker_target: w\n${more}---\nDo it.\n`

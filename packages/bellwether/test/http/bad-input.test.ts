@@ -1,19 +1,17 @@
-/** What comes from outside and is wrong: refused at the edge with a problem that says why, and nothing is written. */
+/** Invalid requests are rejected with a problem that names the reason, and write nothing. */
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { project, target } from '../support/kernel.js'
-import { addAgent, addTurn, openDoor, type Body, type Door } from './test-server.js'
+import { addAgent, addTurn, serverPerFile, type Body } from './test-server.js'
 
-let door: Door
+const server = serverPerFile()
 let turn: Body
 beforeAll(async () => {
-  door = await openDoor()
-  await addAgent(door, 'ann')
-  await addTurn(door, 'ann')
-  turn = (await door.post(`/workers/${target}/claim`)).body.turns![0]!
+  await addAgent(server, 'ann')
+  await addTurn(server, 'ann')
+  turn = (await server.post(`/workers/${target}/claim`)).body.turns![0]!
 })
-afterAll(() => door.close())
 
 const p = `/projects/${project}`
 const tables = [
@@ -30,7 +28,7 @@ const tables = [
   'resource.api_keys',
 ]
 const counts = () =>
-  door.t.one(`select ${tables.map((table, at) => `(select count(*) from ${table}) as c${at}`).join(', ')}`)
+  server.t.one(`select ${tables.map((table, at) => `(select count(*) from ${table}) as c${at}`).join(', ')}`)
 const deep = (levels: number) => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`) as unknown
 const nul = 'a\u0000b'
 const half = 'a\ud800b'
@@ -38,7 +36,7 @@ const half = 'a\ud800b'
 type Case = readonly [what: string, method: string, path: string, body: unknown, status?: number, code?: string]
 
 describe('bodies', () => {
-  it('that are wrong are refused with a problem, and nothing is written', async () => {
+  it('an invalid request is rejected with a problem and writes nothing', async () => {
     const t = () => `/turns/${turn.agent_turn_id}`
     const fence = { turn_epoch: turn.turn_epoch }
     const instruction = 'x'
@@ -50,7 +48,7 @@ describe('bodies', () => {
       ['both contexts', 'POST', `${p}/agents/ann/turns`, { instruction, context_box_id: 'b' }],
       ['an unknown key', 'POST', `${p}/agents/ann/turns`, { instruction, agent: 'bob' }],
       ['NUL', 'POST', `${p}/agents/ann/turns`, { instruction: nul }],
-      ['half a character', 'POST', `${p}/agents/ann/turns`, { instruction: half }],
+      ['half a surrogate pair', 'POST', `${p}/agents/ann/turns`, { instruction: half }],
       ['NUL in a correlation id', 'POST', `${p}/agents/ann/turns`, { instruction, correlation_id: nul }],
       [
         'NUL deep inside',
@@ -60,10 +58,17 @@ describe('bodies', () => {
         400,
         'invalid_text',
       ],
-      ['a bad trace', 'POST', `${p}/agents/ann/turns`, { instruction, traceparent: 'x' }, 400, 'invalid_traceparent'],
-      ['a bad channel', 'POST', `${p}/agents/ann/turns`, { instruction, channel_id: 'a.b' }],
       [
-        'fields twice',
+        'an invalid traceparent',
+        'POST',
+        `${p}/agents/ann/turns`,
+        { instruction, traceparent: 'x' },
+        400,
+        'invalid_traceparent',
+      ],
+      ['an invalid channel', 'POST', `${p}/agents/ann/turns`, { instruction, channel_id: 'a.b' }],
+      [
+        'a result field twice',
         'POST',
         `${p}/agents/ann/turns`,
         { instruction, result_fields: [{ name: 'a' }, { name: 'a' }] },
@@ -90,17 +95,17 @@ describe('bodies', () => {
       ],
       ['too long', 'POST', `${p}/agents/ann/turns`, { instruction: 'x'.repeat(1_000_001) }],
       [
-        'a payload that is no pointer',
+        'an oversized payload',
         'POST',
         `${p}/agents/ann/turns`,
         { instruction, metadata: { a: 'x'.repeat(100_000) } },
         413,
         'content_too_large',
       ],
-      ['a project that is no name', 'POST', `/projects/P%20P/agents/ann/turns`, { instruction }],
-      ['an agent that is no name', 'POST', `${p}/agents/A.B/turns`, { instruction }],
-      ['a target that is no name', 'PUT', `${p}/agents/new`, { worker_target: 'a b' }],
-      ['a status that is none', 'PUT', `${p}/agents/new`, { worker_target: 'a', status: 'asleep' }],
+      ['an invalid project name', 'POST', `/projects/P%20P/agents/ann/turns`, { instruction }],
+      ['an invalid agent name', 'POST', `${p}/agents/A.B/turns`, { instruction }],
+      ['an invalid target name', 'PUT', `${p}/agents/new`, { worker_target: 'a b' }],
+      ['an unknown status', 'PUT', `${p}/agents/new`, { worker_target: 'a', status: 'asleep' }],
       ['a deadline of a century', 'PUT', `${p}/agents/new`, { worker_target: 'a', turn_deadline_seconds: 1e12 }],
       [
         'an agent twice',
@@ -113,13 +118,13 @@ describe('bodies', () => {
           ],
         },
       ],
-      ['a subject that is none', 'PUT', `${p}/tools/new`, { target_subject: 'evt.>' }, 400, 'invalid_subject'],
+      ['an invalid subject', 'PUT', `${p}/tools/new`, { target_subject: 'evt.>' }, 400, 'invalid_subject'],
       ['a result without status', 'POST', `${p}/tool-calls/x/result`, {}],
-      ['a status that is none', 'POST', `${p}/tool-calls/x/result`, { status: 'great' }],
+      ['an unknown status', 'POST', `${p}/tool-calls/x/result`, { status: 'great' }],
       ['an action without id', 'POST', `${p}/ui-actions`, { agent_id: 'ann', tool_name: 'x' }],
       ['an empty batch', 'POST', `${p}/batches`, { tasks: [] }],
       [
-        'a batch of nothing',
+        'a batch without instructions',
         'POST',
         `${p}/batches`,
         { tasks: [{ target_strategy: 'new', target_ref: 'x' }] },
@@ -133,8 +138,8 @@ describe('bodies', () => {
         { tasks: Array.from({ length: 2_001 }, () => ({ target_strategy: 'new', target_ref: 'x', instruction })) },
       ],
       ['an empty box', 'POST', `${p}/boxes`, {}],
-      ['a card that is not there', 'POST', `${p}/boxes`, { card_ids: ['none'] }, 400, 'unknown_card'],
-      ['a type that is none', 'POST', `${p}/boxes`, { cards: [{ type: 'x', content: {} }] }],
+      ['an unknown card', 'POST', `${p}/boxes`, { card_ids: ['none'] }, 400, 'unknown_card'],
+      ['an unknown card type', 'POST', `${p}/boxes`, { cards: [{ type: 'x', content: {} }] }],
       [
         'a card of a megabyte',
         'POST',
@@ -144,15 +149,15 @@ describe('bodies', () => {
         'content_too_large',
       ],
       ['a card without content', 'POST', `${p}/boxes`, { cards: [{ type: 'agent.thought' }] }],
-      ['a role that is none', 'POST', '/keys', { role: 'king' }],
-      ['a view that is no name', 'POST', '/keys', { role: 'sensor', view: '../x' }],
+      ['an unknown role', 'POST', '/keys', { role: 'king' }],
+      ['an invalid view name', 'POST', '/keys', { role: 'sensor', view: '../x' }],
       ['too many turns', 'POST', `/workers/${target}/claim`, { max: 1_000_000 }],
       ['a negative wait', 'POST', `/workers/${target}/claim`, { wait_seconds: -1 }],
       ['no fence', 'POST', `${t()}/beat`, {}],
-      ['an activity that is none', 'POST', `${t()}/beat`, { ...fence, activity: 'napping' }],
+      ['an unknown activity', 'POST', `${t()}/beat`, { ...fence, activity: 'napping' }],
       ['no calls', 'POST', `${t()}/suspend`, { ...fence, calls: [] }],
       [
-        'calls twice',
+        'a tool call id twice',
         'POST',
         `${t()}/suspend`,
         {
@@ -166,13 +171,13 @@ describe('bodies', () => {
         'invalid_tool_calls',
       ],
       [
-        'a tool that is no name',
+        'an invalid tool name',
         'POST',
         `${t()}/suspend`,
         { ...fence, calls: [{ tool_call_id: 'a', tool_name: 'x.>' }] },
       ],
       [
-        'a wait for ever',
+        'a wait of 30 years',
         'POST',
         `${t()}/suspend`,
         { ...fence, calls: [{ tool_call_id: 'a', tool_name: 'x', timeout_seconds: 1e9 }] },
@@ -187,22 +192,22 @@ describe('bodies', () => {
       ],
       ['nothing delivered', 'POST', `${t()}/deliver`, fence],
       ['text and fields', 'POST', `${t()}/deliver`, { ...fence, text: 'x', fields: [] }],
-      ['canceled by itself', 'POST', `${t()}/deliver`, { ...fence, text: 'x', status: 'canceled' }],
+      ['a worker that delivers canceled', 'POST', `${t()}/deliver`, { ...fence, text: 'x', status: 'canceled' }],
       ['NUL delivered', 'POST', `${t()}/deliver`, { ...fence, text: nul }],
       ['a NUL in the URL', 'GET', `${p}/cards/a%00b`, undefined],
-      ['bytes that are no text in the URL', 'GET', `${p}/cards/%ff%fe`, undefined, 400],
+      ['bytes that are not UTF-8 in the URL', 'GET', `${p}/cards/%ff%fe`, undefined, 400],
       ['a NUL in the query', 'GET', `${p}/turns?cursor=a%00b`, undefined],
-      ['a status that is none', 'GET', `${p}/turns?status=idle`, undefined],
-      ['a limit of nothing', 'GET', `${p}/turns?limit=0`, undefined],
-      ['a limit without end', 'GET', `${p}/turns?limit=1000000`, undefined],
-      ['a cursor that is none', 'GET', `${p}/boxes/x/cards?cursor=abc`, undefined],
-      ['a wait that is none', 'GET', `${p}/turns/x?wait=soon`, undefined],
+      ['an unknown status', 'GET', `${p}/turns?status=idle`, undefined],
+      ['a limit of zero', 'GET', `${p}/turns?limit=0`, undefined],
+      ['an oversized limit', 'GET', `${p}/turns?limit=1000000`, undefined],
+      ['an invalid cursor', 'GET', `${p}/boxes/x/cards?cursor=abc`, undefined],
+      ['an invalid wait', 'GET', `${p}/turns/x?wait=soon`, undefined],
       ['a very long name', 'GET', `${p}/cards/${'x'.repeat(600)}`, undefined, 414],
       ['SQL in a name', 'GET', `${p}/cards/x';drop table cards.cards;--`, undefined, 404, 'not_found'],
     ]
     const before = await counts()
     for (const [what, method, path, body, status = 400, code] of cases) {
-      const answer = await door.ask(method, path, body)
+      const answer = await server.request(method, path, body)
       expect([what, answer.status, answer.text.slice(0, 300)]).toEqual([what, status, answer.text.slice(0, 300)])
       expect([what, answer.headers['content-type']]).toEqual([what, 'application/problem+json'])
       expect(answer.body).toMatchObject({
@@ -214,13 +219,13 @@ describe('bodies', () => {
       expect(answer.text).not.toMatch(/at \w+ \(|node_modules|\.ts:\d/)
     }
     expect(await counts()).toEqual(before)
-    expect((await door.post(`${t()}/beat`, fence)).status).toBe(200)
+    expect((await server.post(`${t()}/beat`, fence)).status).toBe(200)
   })
 
-  it('that are not JSON, not UTF-8, not unzippable or too large are refused', async () => {
+  it('a body that is not JSON, not UTF-8, not valid gzip or too large is rejected', async () => {
     const path = `${p}/agents/ann/turns`
     const send = async (bytes: Buffer, headers = {}) => {
-      const { status, body } = await door.ask('POST', path, bytes, { headers })
+      const { status, body } = await server.request('POST', path, bytes, { headers })
       return [status, body.code]
     }
     expect(await send(Buffer.from('{'))).toEqual([400, 'not_json'])
@@ -233,12 +238,12 @@ describe('bodies', () => {
     expect((await send(good, { 'content-encoding': 'gzip' }))[0]).toBe(202)
   })
 
-  it('of 64 MB are refused before they are read', async () => {
+  it('a body of 64 MB is rejected before it is read', async () => {
     const answer = await new Promise<string>((resolve, reject) => {
-      const socket = connect(Number(new URL(door.url).port), '127.0.0.1')
+      const socket = connect(Number(new URL(server.url).port), '127.0.0.1')
       let text = ''
       socket.write(
-        `POST /api/v1${p}/agents/ann/turns HTTP/1.1\r\nhost: x\r\nx-api-key: ${door.keys.admin}\r\ncontent-length: 67108864\r\n\r\n`,
+        `POST /api/v1${p}/agents/ann/turns HTTP/1.1\r\nhost: x\r\nx-api-key: ${server.keys.admin}\r\ncontent-length: 67108864\r\n\r\n`,
       )
       socket.on('data', (data) => (text += data.toString()))
       socket.on('close', () => resolve(text))
@@ -246,30 +251,30 @@ describe('bodies', () => {
     })
     expect(answer).toContain('413 Payload Too Large')
     expect(answer).toContain('"code":"too_large"')
-    expect((await door.get('/healthz')).status).toBe(200)
+    expect((await server.get('/healthz')).status).toBe(200)
   })
 
-  it('cannot reach prototypes', async () => {
-    await door.ask(
+  it('a body cannot change object prototypes', async () => {
+    await server.request(
       'POST',
       `${p}/agents/ann/turns`,
       Buffer.from('{"instruction":"x","metadata":{"__proto__":{"polluted":1}}}'),
     )
-    await door.get(`${p}/turns?__proto__=1&constructor=2`)
+    await server.get(`${p}/turns?__proto__=1&constructor=2`)
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined()
   })
 })
 
 describe('headers and logs', () => {
-  it('line breaks in a header end the connection, and nothing is reflected', async () => {
+  it('line breaks in a request inject no header into the response', async () => {
     const asks = [
       `GET /api/v1/me HTTP/1.1\r\nhost: x\r\nx-api-key: a\rinjected: 1\r\nconnection: close\r\n\r\n`,
-      `GET /api/v1/me%0d%0ainjected:%201 HTTP/1.1\r\nhost: x\r\nx-api-key: ${door.keys.admin}\r\nconnection: close\r\n\r\n`,
-      `GET /api/v1${p}/events?cursor=0:0%0d%0ainjected:1 HTTP/1.1\r\nhost: x\r\nx-api-key: ${door.keys.admin}\r\nconnection: close\r\n\r\n`,
+      `GET /api/v1/me%0d%0ainjected:%201 HTTP/1.1\r\nhost: x\r\nx-api-key: ${server.keys.admin}\r\nconnection: close\r\n\r\n`,
+      `GET /api/v1${p}/events?cursor=0:0%0d%0ainjected:1 HTTP/1.1\r\nhost: x\r\nx-api-key: ${server.keys.admin}\r\nconnection: close\r\n\r\n`,
     ]
     for (const ask of asks) {
       const answer = await new Promise<string>((resolve) => {
-        const socket = connect(Number(new URL(door.url).port), '127.0.0.1', () => socket.write(ask))
+        const socket = connect(Number(new URL(server.url).port), '127.0.0.1', () => socket.write(ask))
         let text = ''
         socket.on('data', (data) => (text += data.toString()))
         socket.on('close', () => resolve(text))
@@ -280,21 +285,21 @@ describe('headers and logs', () => {
     }
   })
 
-  it('what a client wrote stays one field of one line in the log and the audit log', async () => {
+  it('text of a client stays within one field of one line in the log and the audit log', async () => {
     const evil = 'x%0a{"level":30,"msg":"forged"}%1b[2J'
-    await door.post(`${p}/turns/${evil}/stop`)
-    await door.get(`/${evil}`)
-    for (const line of door.lines) expect(line.message).not.toContain('forged')
-    const { body } = await door.get('/audit?limit=1')
+    await server.post(`${p}/turns/${evil}/stop`)
+    await server.get(`/${evil}`)
+    for (const line of server.lines) expect(line.message).not.toContain('forged')
+    const { body } = await server.get('/audit?limit=1')
     const [row] = body['audit'] as { path: string }[]
     expect(row!.path).toContain('%0a')
     expect(row!.path).toMatch(/^[\x21-\x7e]+$/)
   })
 
-  it('a failure inside says nothing of the inside', async () => {
-    await door.t.all('alter table state.interventions rename to interventions_gone')
-    const answer = await door.get('/watchdog/interventions')
-    await door.t.all('alter table state.interventions_gone rename to interventions')
+  it('the response to an internal error contains no internal detail', async () => {
+    await server.t.all('alter table state.interventions rename to interventions_gone')
+    const answer = await server.get('/watchdog/interventions')
+    await server.t.all('alter table state.interventions_gone rename to interventions')
     expect(answer.body).toEqual({
       type: 'urn:bellwether:problem:internal',
       title: 'Internal Server Error',
@@ -302,6 +307,6 @@ describe('headers and logs', () => {
       code: 'internal',
       detail: 'Internal error; the server’s log has the details',
     })
-    expect(door.lines.some((line) => line.level === 'error' && line.message === 'request failed')).toBe(true)
+    expect(server.lines.some((line) => line.level === 'error' && line.message === 'request failed')).toBe(true)
   })
 })

@@ -11,9 +11,9 @@ import { loadSettings } from '../../src/settings/load.js'
 import { project } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog as log } from '../support/quiet-log.js'
-import type { DoorWorld } from './test-server.js'
+import type { PartContext } from './test-server.js'
 
-export async function boardPart({ kernel, signal, atEnd }: DoorWorld): Promise<BoardParts> {
+export async function boardPart({ kernel, signal, atEnd }: PartContext): Promise<BoardParts> {
   const root = await testFolder()
   const { board: settings } = loadSettings({ folder: root, env: {} })
   const opened = await openTaskRoot({ root, owner: 'test', settings, log, signal })

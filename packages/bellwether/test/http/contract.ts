@@ -1,5 +1,5 @@
 /**
- * Checks answers of a running server against the HTTP contract, and records which routes were exercised. An answer must
+ * Checks responses of a running server against the HTTP contract, and records which routes were exercised. A response must
  * match its schema and must not have a field that the schema lacks.
  */
 import { isDeepStrictEqual } from 'node:util'
@@ -19,7 +19,7 @@ const table = Object.entries(routes as Readonly<Record<string, Route>>).map(([ke
   }
 })
 
-export interface Answered {
+export interface ResponseCheck {
   readonly method: string
   readonly url: string
   readonly status: number
@@ -27,7 +27,7 @@ export interface Answered {
   readonly body: unknown
 }
 
-/** Which statuses each route has answered with. */
+/** The statuses with which each route has responded. */
 export const exercised = new Map<string, Set<number>>()
 
 export function keyFor(method: string, url: string): string | undefined {
@@ -36,8 +36,8 @@ export function keyFor(method: string, url: string): string | undefined {
   return (found.find(({ fixed }) => fixed) ?? found[0])?.key
 }
 
-/** Throws if the answer breaks the contract. */
-export function checkAnswer({ method, url, status, type, body }: Answered): void {
+/** Throws if the response breaks the contract. */
+export function checkResponse({ method, url, status, type, body }: ResponseCheck): void {
   const key = keyFor(method, url)
   if (key === undefined && status < 400) return
   const at = `${key ?? `${method} ${url}`}: ${status} ${type}`

@@ -1,63 +1,61 @@
-/** What people and pages read of agents, turns, tasks, views and parts: each field as the thing really is. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+/** The fields of agents, turns, tasks, views and parts that clients read over HTTP. */
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { PartHealth } from '../../src/http/routes/health.js'
 import { project, target } from '../support/kernel.js'
 import { boardPart } from './board-part.js'
-import { addAgent, addTurn, openDoor, view, type Body, type Door } from './test-server.js'
+import { addAgent, addTurn, serverPerFile, view, type Body } from './test-server.js'
 
-let door: Door
+const server = serverPerFile(async (world) => ({ board: await boardPart(world), parts: () => parts }))
 let parts: readonly PartHealth[] = []
 beforeAll(async () => {
-  door = await openDoor(async (world) => ({ board: await boardPart(world), parts: () => parts }))
-  for (const name of ['ann', 'bob', 'eve', 'tom']) await addAgent(door, name)
+  for (const name of ['ann', 'bob', 'eve', 'tom']) await addAgent(server, name)
 })
-afterAll(() => door.close())
 
 const p = `/projects/${project}`
 const claimed = async (agentId: string) => {
-  const { turns } = await door.kernel.claim({ workerTarget: target, workerId: 'w', max: 100, resumeLeaseSeconds: 30 })
+  const { turns } = await server.kernel.claim({ workerTarget: target, workerId: 'w', max: 100, resumeLeaseSeconds: 30 })
   return turns.find((turn) => turn.agentId === agentId)!
 }
-/** A turn that ran: thoughts, usage, and an end. */
+/** Runs a turn to its end: enqueue, thoughts, deliverable. */
 async function ran(agentId: string, thoughts: readonly string[], content: object = { text: 'ok' }) {
-  const turnId = await addTurn(door, agentId, { instruction: `ask ${agentId}` })
+  const turnId = await addTurn(server, agentId, { instruction: `ask ${agentId}` })
   const turn = await claimed(agentId)
   for (const text of thoughts)
-    await door.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text } }] })
-  await door.kernel.deliver({ ...turn, status: 'success', content: content as { text: string } })
+    await server.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text } }] })
+  await server.kernel.deliver({ ...turn, status: 'success', content: content as { text: string } })
   return turnId
 }
 const turnOf = async (turnId: string) => {
-  const { status, body } = await door.get(`${p}/turns/${turnId}`)
-  expect([status, door.lines.filter((line) => line.level === 'error')]).toEqual([200, []])
+  const { status, body } = await server.get(`${p}/turns/${turnId}`)
+  expect([status, server.lines.filter((line) => line.level === 'error')]).toEqual([200, []])
   return body
 }
 const texts = (cards: unknown) => (cards as Body[]).map((card) => (card['content'] as Body)['text'])
 
 describe('agents', () => {
-  it('tell the turn that ended last, and none before there was one', async () => {
-    expect((await door.get(`${p}/agents/eve`)).body['last_turn']).toBeNull()
+  it('an agent has the turn that ended last, and null before the first', async () => {
+    expect((await server.get(`${p}/agents/eve`)).body['last_turn']).toBeNull()
     await ran('ann', ['one'])
     const second = await ran('ann', ['two'])
-    expect((await door.get(`${p}/agents/ann`)).body['last_turn']).toEqual({
+    expect((await server.get(`${p}/agents/ann`)).body['last_turn']).toEqual({
       agent_turn_id: second,
       outcome: 'success',
       ended_at: expect.stringMatching(/^\d{4}-/),
     })
-    const third = await addTurn(door, 'ann')
+    const third = await addTurn(server, 'ann')
     await claimed('ann')
-    const listed = (await door.get(`${p}/agents`)).body['agents'] as Body[]
+    const listed = (await server.get(`${p}/agents`)).body['agents'] as Body[]
     expect(listed.find((one) => one['agent_id'] === 'ann')!['last_turn']).toMatchObject({ agent_turn_id: second })
-    await door.post(`${p}/turns/${third}/stop`)
-    expect((await door.get(`${p}/agents/ann`)).body['last_turn']).toMatchObject({
+    await server.post(`${p}/turns/${third}/stop`)
+    expect((await server.get(`${p}/agents/ann`)).body['last_turn']).toMatchObject({
       agent_turn_id: third,
       outcome: 'canceled',
     })
   })
 
-  it('have workers that say how much room they have', async () => {
-    await door.t.all(`select state.sign_in('w-1', $1, 4, 3)`, target)
-    const { workers } = (await door.get(`${p}/workers`)).body as unknown as { workers: Body[] }
+  it('the workers of a project have their capacity and free room', async () => {
+    await server.t.all(`select state.sign_in('w-1', $1, 4, 3)`, target)
+    const { workers } = (await server.get(`${p}/workers`)).body as unknown as { workers: Body[] }
     expect(workers.find((one) => one['worker_id'] === 'w-1')).toMatchObject({
       worker_target: target,
       concurrency: 4,
@@ -70,7 +68,7 @@ describe('agents', () => {
 })
 
 describe('a turn', () => {
-  it('shows what it was given and what it wrote, and nothing of the turns around it', async () => {
+  it('a turn shows its input and what it wrote, and nothing of other turns of the agent', async () => {
     const before = await ran('bob', ['a1', 'a2'])
     const turnId = await ran('bob', ['b1', 'b2', 'b3'])
     await ran('bob', ['c1'])
@@ -81,30 +79,33 @@ describe('a turn', () => {
     expect(texts((await turnOf(before))['cards'])).toEqual(['a1', 'a2', 'ok'])
   })
 
-  it('that wrote much keeps the newest, within bounds, and says so', async () => {
-    const turnId = await addTurn(door, 'bob')
+  it('a turn with many cards shows the newest within a limit, and reports the limit', async () => {
+    const turnId = await addTurn(server, 'bob')
     const turn = await claimed('bob')
     const text = 'x'.repeat(300_000)
     for (let at = 0; at < 6; at += 1)
-      await door.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text, at } }] })
+      await server.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text, at } }] })
     const shown = await turnOf(turnId)
     expect((shown['cards'] as Body[]).map((card) => (card['content'] as Body)['at'])).toEqual([2, 3, 4, 5])
     expect(shown['cards_truncated']).toBe(true)
-    await door.post(`${p}/turns/${turnId}/stop`)
+    await server.post(`${p}/turns/${turnId}/stop`)
   })
 
-  it('tells what it used, what it cost, its budget and its trace', async () => {
+  it('a turn shows its usage, cost, budget and trace', async () => {
     const traceparent = '00-0123456789abcdef0123456789abcdef-0123456789abcdef-01'
     const budget = { max_tokens: 1_000, max_cost_micros: 1_000 }
-    const turnId = await addTurn(door, 'bob', { instruction: 'x', traceparent, budget })
+    const turnId = await addTurn(server, 'bob', { instruction: 'x', traceparent, budget })
     const turn = await claimed('bob')
     const step = (stepId: string, metadata: Readonly<Record<string, unknown>>) =>
-      door.kernel.record({ ...turn, step: { stepId: `${turnId}-${stepId}`, phase: 'think', status: 'done', metadata } })
+      server.kernel.record({
+        ...turn,
+        step: { stepId: `${turnId}-${stepId}`, phase: 'think', status: 'done', metadata },
+      })
     await step('1', { usage: { total_tokens: 30, input_tokens: 20, output_tokens: 10 }, cost_micros: 250 })
     await step('2', { usage: { total_tokens: 5, cost_usd: 0.0001 } })
     await step('3', { usage: { total_tokens: 'many', input_tokens: -7, cost_usd: null }, cost_micros: 'x' })
-    await door.kernel.reserve(turn, { reservationId: `${turnId}-r`, tokens: 100, costMicros: 600 })
-    await door.kernel.commitUsage(turn, { reservationId: `${turnId}-r`, tokens: 100, costMicros: 600 })
+    await server.kernel.reserve(turn, { reservationId: `${turnId}-r`, tokens: 100, costMicros: 600 })
+    await server.kernel.commitUsage(turn, { reservationId: `${turnId}-r`, tokens: 100, costMicros: 600 })
     const shown = await turnOf(turnId)
     expect(shown).toMatchObject({
       trace_id: '0123456789abcdef0123456789abcdef',
@@ -117,12 +118,12 @@ describe('a turn', () => {
         nearest: 'cost_micros',
       },
     })
-    await door.post(`${p}/turns/${turnId}/stop`)
+    await server.post(`${p}/turns/${turnId}/stop`)
     expect((await turnOf(await ran('eve', [])))['budget']).toBeNull()
   })
 
-  it('knows its children, theirs, and its parent', async () => {
-    const turnId = await addTurn(door, 'eve')
+  it('a turn shows its children, their children, and its parent', async () => {
+    const turnId = await addTurn(server, 'eve')
     const turn = await claimed('eve')
     const fork = (from: object, name: string) => ({
       ...from,
@@ -136,18 +137,22 @@ describe('a turn', () => {
         },
       ],
     })
-    await door.kernel.suspend(fork(turn, 'ann') as never, 30)
+    await server.kernel.suspend(fork(turn, 'ann') as never, 30)
     const { children } = (await turnOf(turnId)) as unknown as { children: Body[] }
     expect(children).toMatchObject([{ agent_id: 'ann', status: expect.any(String), outcome: null, children: [] }])
     const child = await turnOf(String(children[0]!['agent_turn_id']))
     expect(child['parent']).toMatchObject({ agent_turn_id: turnId, agent_id: 'eve', status: 'suspended' })
-    await door.post(`${p}/turns/${turnId}/stop`)
+    await server.post(`${p}/turns/${turnId}/stop`)
   })
 
-  it('names the files that it claims, and those that changed meanwhile, for keys that reach the view', async () => {
-    const key = door.keys.sensor
+  it('a turn lists the files that it claims and those that changed while it ran, for keys that may read the view', async () => {
+    const key = server.keys.sensor
     const session = (
-      await door.post('/pipe/session', { task_id: 'h1:s1', client_info: { agent_id: 'h1', source_id: 's1' } }, { key })
+      await server.post(
+        '/pipe/session',
+        { task_id: 'h1:s1', client_info: { agent_id: 'h1', source_id: 's1' } },
+        { key },
+      )
     ).body['session_id'] as string
     const row = (path: string, modified: number) => ({
       path,
@@ -156,14 +161,14 @@ describe('a turn', () => {
       modified_time: modified,
       is_directory: false,
     })
-    const turnId = await addTurn(door, 'bob')
+    const turnId = await addTurn(server, 'bob')
     const turn = await claimed('bob')
     const now = Date.parse(String((await turnOf(turnId))['started_at'])) / 1_000
     const rows = [
       row('/old/x', now - 999),
       row('/new/made', now + 0.001),
       row('/new/later', now + 9_999),
-      row('/said', now - 5),
+      row('/claimed', now - 5),
     ]
     const events = [
       {
@@ -176,22 +181,22 @@ describe('a turn', () => {
         message_source: 'snapshot',
       },
     ]
-    await door.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
-    const files = ['said', '../../etc/passwd', 'a\n\u001b[2Jb', 5, { path: '/not-there' }]
-    await door.kernel.deliver({ ...turn, status: 'success', content: { text: 'ok', files } as never })
+    await server.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
+    const files = ['claimed', '../../etc/passwd', 'a\n\u001b[2Jb', 5, { path: '/not-there' }]
+    await server.kernel.deliver({ ...turn, status: 'success', content: { text: 'ok', files } as never })
     const shown = (await turnOf(turnId))['files'] as Body[]
     const brief = shown.map((one) => [one['path'], one['how'], one['found'], one['view']])
     expect(brief).toEqual([
-      ['/said', 'claimed', true, view],
+      ['/claimed', 'claimed', true, view],
       ['../../etc/passwd', 'claimed', false, null],
       ['a\n\u001b[2Jb', 'claimed', false, null],
       ['/not-there', 'claimed', false, null],
       ['/new/made', 'changed_meanwhile', true, view],
     ])
-    const limited = await door.key('reader', { project })
-    const seen = (await door.get(`${p}/turns/${turnId}`, { key: limited })).body['files'] as Body[]
+    const limited = await server.key('reader', { project })
+    const seen = (await server.get(`${p}/turns/${turnId}`, { key: limited })).body['files'] as Body[]
     expect(seen.map((one) => [one['path'], one['found']])).toEqual([
-      ['said', null],
+      ['claimed', null],
       ['../../etc/passwd', null],
       ['a\n\u001b[2Jb', null],
       ['/not-there', null],
@@ -199,8 +204,8 @@ describe('a turn', () => {
   })
 })
 
-describe('large answers', () => {
-  it('of a box come in pages that stay small, and nothing is left out or told twice', async () => {
+describe('large responses', () => {
+  it('the cards of a large box come in pages of limited size, each card once', async () => {
     const text = 'x'.repeat(900_000)
     const boxes: string[] = []
     for (const half of [0, 1]) {
@@ -208,35 +213,35 @@ describe('large answers', () => {
         type: 'agent.thought',
         content: { at: half * 7 + at, text },
       }))
-      boxes.push(String((await door.post(`${p}/boxes`, { cards })).body['box_id']))
+      boxes.push(String((await server.post(`${p}/boxes`, { cards })).body['box_id']))
     }
-    const box = String((await door.post(`${p}/boxes`, { pack: boxes })).body['box_id'])
-    const told: unknown[] = []
+    const box = String((await server.post(`${p}/boxes`, { pack: boxes })).body['box_id'])
+    const received: unknown[] = []
     let pages = 0
     for (let cursor: string | null = '0'; cursor !== null; pages += 1) {
-      const { body, text: whole } = await door.get(`${p}/boxes/${box}/cards?limit=500&cursor=${cursor}`)
-      expect(whole.length).toBeLessThan(9_500_000)
-      told.push(...(body['cards'] as Body[]).map((card) => (card['content'] as Body)['at']))
+      const { body, text: page } = await server.get(`${p}/boxes/${box}/cards?limit=500&cursor=${cursor}`)
+      expect(page.length).toBeLessThan(9_500_000)
+      received.push(...(body['cards'] as Body[]).map((card) => (card['content'] as Body)['at']))
       cursor = body.cursor === null ? null : String(body.cursor)
     }
-    expect([told, pages]).toEqual([[...Array(14).keys()], 2])
+    expect([received, pages]).toEqual([[...Array(14).keys()], 2])
   })
 
-  it('of steps keep the account of a step that carries much', async () => {
-    const turnId = await addTurn(door, 'bob')
+  it('a large step keeps its usage and cost in the response', async () => {
+    const turnId = await addTurn(server, 'bob')
     const turn = await claimed('bob')
     const metadata = { usage: { total_tokens: 7 }, prompt: 'x'.repeat(9_000) }
-    await door.kernel.record({ ...turn, step: { stepId: `${turnId}-s`, phase: 'think', status: 'done', metadata } })
+    await server.kernel.record({ ...turn, step: { stepId: `${turnId}-s`, phase: 'think', status: 'done', metadata } })
     const { steps, usage } = (await turnOf(turnId)) as unknown as { steps: Body[]; usage: Body }
     expect(steps).toMatchObject([{ metadata: { usage: { total_tokens: 7 }, truncated: true }, phase: 'think' }])
     expect(usage).toMatchObject({ total_tokens: 7 })
-    await door.post(`${p}/turns/${turnId}/stop`)
+    await server.post(`${p}/turns/${turnId}/stop`)
   })
 })
 
 describe('views', () => {
-  it('are listed with their sources and leaders, each to those who reach it', async () => {
-    const { body } = await door.get('/views')
+  it('views are listed with their sources and leaders, to keys that may read them', async () => {
+    const { body } = await server.get('/views')
     expect(body['views']).toMatchObject([
       {
         view_id: view,
@@ -247,17 +252,17 @@ describe('views', () => {
         sources: [{ source_id: 's1', ready: true, sessions: 1, leader: { agent_id: 'h1' }, item_count: 6 }],
       },
     ])
-    const other = await door.key('reader', { view: 'other' })
-    expect((await door.get('/views', { key: other })).body).toEqual({ views: [] })
+    const other = await server.key('reader', { view: 'other' })
+    expect((await server.get('/views', { key: other })).body).toEqual({ views: [] })
   })
 })
 
 describe('tasks', () => {
-  const task = async (body: object) => String((await door.post('/board/tasks', body)).body['taskId'])
+  const task = async (body: object) => String((await server.post('/board/tasks', body)).body['taskId'])
   const listed = async (taskId: string) =>
-    ((await door.get('/board/tasks')).body['tasks'] as Body[]).find((one) => one['taskId'] === taskId)!
+    ((await server.get('/board/tasks')).body['tasks'] as Body[]).find((one) => one['taskId'] === taskId)!
 
-  it('say what they wait for, their place in the line and why', async () => {
+  it('a task shows what it waits for, its place in the queue and the reason', async () => {
     const first = await task({ title: 'first', agent: 'ann', priority: 9 })
     const second = await task({ title: 'second', agent: 'ann', priority: 3 })
     const third = await task({ title: 'third', agent: 'ann', dependencies: [first] })
@@ -274,21 +279,21 @@ describe('tasks', () => {
       why: expect.stringContaining('is 3, not 9'),
     })
     expect(await listed(third)).toMatchObject({ waitCode: 'dependency', next: null })
-    await door.ask('PATCH', `/board/tasks/${second}`, { action: 'freeze' })
+    await server.request('PATCH', `/board/tasks/${second}`, { action: 'freeze' })
     expect(await listed(second)).toMatchObject({ waitCode: 'frozen', next: null })
-    await door.ask('PATCH', `/board/tasks/${first}`, { action: 'freeze' })
+    await server.request('PATCH', `/board/tasks/${first}`, { action: 'freeze' })
   })
 
-  it('tell their tries with turns, cost and budget, and where recovery stands', async () => {
+  it('a task shows its runs with turns, cost and budget, and the state of its recovery', async () => {
     const id = await task({ title: 'fails', agent: 'tom', priority: 50 })
-    const dispatched = door.post(`/board/tasks/${id}/dispatch`)
+    const dispatched = server.post(`/board/tasks/${id}/dispatch`)
     const turn = await claimedSoon('tom')
     const usage = { total_tokens: 6_000 }
     const step = { stepId: `${id}-step`, phase: 'think', status: 'done', metadata: { usage, cost_micros: 1_234 } }
-    await door.kernel.record({ ...turn, step })
-    await door.kernel.deliver({ ...turn, status: 'failed', content: { text: 'no' }, error: 'broke' })
+    await server.kernel.record({ ...turn, step })
+    await server.kernel.deliver({ ...turn, status: 'failed', content: { text: 'no' }, error: 'broke' })
     expect((await dispatched).status).toBe(200)
-    const shown = (await door.get(`/board/tasks/${id}`)).body
+    const shown = (await server.get(`/board/tasks/${id}`)).body
     expect(shown).toMatchObject({
       status: 'blocked',
       waitCode: 'cooldown',
@@ -327,12 +332,12 @@ describe('tasks', () => {
 })
 
 describe('health', () => {
-  it('lists supervised parts, what is wrong with them, and only to keys without a limit', async () => {
+  it('health lists supervised parts with their errors, only to keys without a limit', async () => {
     parts = [
       { name: 'pmo', status: 'ready', pid: 5, restarts: 0, lastEnd: null },
       { name: 'worker py', status: 'quarantined', pid: null, restarts: 7, lastEnd: 'exit code 1', nextStartAt: 'soon' },
     ]
-    const { body } = await door.get('/health/components')
+    const { body } = await server.get('/health/components')
     expect(body['summary']).toMatchObject({ status: 'failed', troubled: { 'part:worker py': 'failed' } })
     const shown = (body['components'] as Body[]).filter((one) => one['kind'] === 'part')
     expect(shown).toMatchObject([
@@ -340,8 +345,8 @@ describe('health', () => {
       { name: 'worker py', state: 'failed', restarts: 7, error: 'exit code 1', next_start_at: 'soon' },
     ])
     for (const limits of [{ project }, { view: 'other' }]) {
-      const { text } = await door.get('/health/components', { key: await door.key('reader', limits) })
-      // Neither the house's processes nor a view that the key does not reach, in the list or in its sum.
+      const { text } = await server.get('/health/components', { key: await server.key('reader', limits) })
+      // Neither the list nor the summary contains processes, or a view that the key may not read.
       expect([text.includes('worker py'), text.includes('fusion_pipe')]).toEqual([false, false])
     }
   })

@@ -1,5 +1,5 @@
-/** What people look at is found by an index, however long the house has been at work: no look reads the past from one end to the other. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+/** Reads of the HTTP API use indexes: none scans a table that grows with history. */
+import { beforeAll, expect, it } from 'vitest'
 import { listAgents, listWorkers } from '../../src/kernel/reads/agents.js'
 import {
   readCosts,
@@ -10,50 +10,48 @@ import {
 } from '../../src/kernel/reads/turn-detail.js'
 import { readTurn } from '../../src/kernel/reads/turns.js'
 import type { Queryable, Statement } from '../../src/ports/database/database.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project } from '../support/kernel.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 let turnId: string
 beforeAll(async () => {
-  t = await testKernel()
   await t.agents('ann')
   const turn = await t.running('ann')
   turnId = turn.agentTurnId
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: {} }] })
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })
 })
-afterAll(() => t.drop())
 
-/** Everything that grows with history. */
+/** Sequential scans of tables that grow with history. */
 const past =
   /Seq Scan on (agent_inbox|agent_steps|turn_waiting_tools|interventions|execution_edges|events|cards|box_cards|boxes|budgets|reservations|batch\w*)\b/
 
 it.each<[string, (db: Queryable) => Promise<unknown>]>([
   ['agents', (db) => listAgents(db, project, '', 1_000)],
   ['workers', (db) => listWorkers(db, project)],
-  ['a turn’s trail', (db) => readTurnDetail(db, turnId)],
-  ['its kin', (db) => readChildTurns(db, turnId)],
+  ['the detail of a turn', (db) => readTurnDetail(db, turnId)],
+  ['child turns', (db) => readChildTurns(db, turnId)],
   [
-    'its cards',
+    'the cards of a turn',
     async (db) => readTurnCards(db, (await readTurn(db, project, turnId))!, await readTurnDetail(db, turnId)),
   ],
   ['costs', (db) => readCosts(db, [turnId])],
-  ['standings', (db) => readTurnStatuses(db, project, [turnId])],
-])('%s', async (_what, look) => {
-  const asked: Statement[] = []
-  const listening: Queryable = {
+  ['turn statuses', (db) => readTurnStatuses(db, project, [turnId])],
+])('reading %s scans no table that grows with history', async (_what, read) => {
+  const statements: Statement[] = []
+  const recording: Queryable = {
     query: (query) => {
-      asked.push(query)
+      statements.push(query)
       return t.db.query(query)
     },
   }
-  await look(listening)
-  expect(asked.length).toBeGreaterThan(0)
+  await read(recording)
+  expect(statements.length).toBeGreaterThan(0)
   const plans = await t.db.transaction(async (tx) => {
-    // With three rows in a table reading all of them is right; where an index fits, it is now taken all the same.
+    // For three rows the planner prefers a sequential scan; without it, it takes an index wherever one fits.
     await tx.query({ text: 'set local enable_seqscan = off' })
     const found: string[] = []
-    for (const { text, values = [] } of asked) {
+    for (const { text, values = [] } of statements) {
       const rows = await tx.query<{ 'QUERY PLAN': string }>({ text: `explain ${text}`, values })
       found.push(rows.map((row) => row['QUERY PLAN']).join('\n'))
     }

@@ -1,27 +1,25 @@
-/** Idempotency keys, cursors and streams under attack: what they promise holds for those who misuse them, too. */
+/** Idempotency keys, cursors and streams keep their guarantees when clients misuse them. */
 import { once } from 'node:events'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { Socket } from 'node:net'
 import { project } from '../support/kernel.js'
 import { boardPart } from './board-part.js'
-import { addAgent, openDoor, type Body, type Door } from './test-server.js'
+import { addAgent, serverPerFile, type Body } from './test-server.js'
 import { readEvents, type SseReader } from './reader.js'
 
-let door: Door
+const server = serverPerFile(async (world) => ({ board: await boardPart(world), limits: { silenceMs: 1_000 } }))
 beforeAll(async () => {
-  door = await openDoor(async (world) => ({ board: await boardPart(world), limits: { silenceMs: 1_000 } }))
-  await addAgent(door, 'ann')
-  await door.ask('PUT', '/projects/q/agents/ann', { worker_target: 'w' })
+  await addAgent(server, 'ann')
+  await server.request('PUT', '/projects/q/agents/ann', { worker_target: 'w' })
 })
-afterAll(() => door.close())
 
 const p = `/projects/${project}`
 const turns = async (from = project) =>
-  (await door.t.one<{ n: number }>(`select count(*)::int as n from state.agent_inbox where project_id = $1`, from)).n
+  (await server.t.one<{ n: number }>(`select count(*)::int as n from state.agent_inbox where project_id = $1`, from)).n
 
 describe('an idempotency key', () => {
   const send = (key: string, instruction: string, options: { path?: string; as?: string } = {}) =>
-    door.post(
+    server.post(
       options.path ?? `${p}/agents/ann/turns`,
       { instruction },
       {
@@ -30,7 +28,7 @@ describe('an idempotency key', () => {
       },
     )
 
-  it('makes one turn of many requests at the same time, and the same answer for all', async () => {
+  it('concurrent requests with one idempotency key create one turn and get the same response', async () => {
     const before = await turns()
     const answers = await Promise.all(Array.from({ length: 20 }, () => send('many', 'x')))
     expect(new Set(answers.map((one) => one.body.agent_turn_id)).size).toBe(1)
@@ -38,7 +36,7 @@ describe('an idempotency key', () => {
     expect(await turns()).toBe(before + 1)
   })
 
-  it('with another body is refused, and both bodies at the same time make one turn', async () => {
+  it('an idempotency key with another body is rejected, and two concurrent bodies create one turn', async () => {
     const before = await turns()
     const both = await Promise.all([send('race', 'one'), send('race', 'two')])
     expect(new Set(both.map((one) => one.status))).toEqual(new Set([202, 422]))
@@ -46,32 +44,32 @@ describe('an idempotency key', () => {
     expect(await turns()).toBe(before + 1)
   })
 
-  it('belongs to its project and its address: elsewhere it is another', async () => {
+  it('an idempotency key is scoped to its project and URL', async () => {
     const first = await send('shared', 'x')
     const other = await send('shared', 'x', { path: '/projects/q/agents/ann/turns' })
     expect(other.body.agent_turn_id).not.toBe(first.body.agent_turn_id)
-    await addAgent(door, 'bob')
+    await addAgent(server, 'bob')
     const bob = await send('shared', 'x', { path: `${p}/agents/bob/turns` })
     expect(bob.body.agent_turn_id).not.toBe(first.body.agent_turn_id)
-    // However its address is spelled, it is the same request.
+    // Another spelling of the URL is the same request.
     const spelled = await send('shared', 'x', { path: `${p}/agents/%61nn/turns` })
     expect(spelled.body.agent_turn_id).toBe(first.body.agent_turn_id)
-    const ofQ = await door.key('operator', { project: 'q' })
+    const ofQ = await server.key('operator', { project: 'q' })
     expect((await send('shared', 'x', { as: ofQ })).status).toBe(403)
   })
 
-  it.each(['', 'a b', 'x'.repeat(201), 'ü'])('that is none is refused: %j', async (key) => {
+  it.each(['', 'a b', 'x'.repeat(201), 'ü'])('the invalid idempotency key %j is rejected', async (key) => {
     const headers = { 'idempotency-key': Buffer.from(key).toString('latin1') }
-    const answer = await door.post(`${p}/agents/ann/turns`, { instruction: 'x' }, { headers })
+    const answer = await server.post(`${p}/agents/ann/turns`, { instruction: 'x' }, { headers })
     expect([answer.status, answer.body.code]).toEqual([400, 'invalid_request'])
   })
 })
 
 describe('a cursor', () => {
-  it('of another project, or of nobody, shows nothing that is not one’s own', async () => {
-    const foreign = await door.post('/projects/q/agents/ann/turns', { instruction: 'SECRET' })
+  it('a cursor of another project or an invented one returns only turns of the own project', async () => {
+    const foreign = await server.post('/projects/q/agents/ann/turns', { instruction: 'SECRET' })
     for (const cursor of [foreign.body.agent_turn_id!, '~', '0', 'zzz', "' or 1=1 --", '\u{10ffff}']) {
-      const { status, body } = await door.get(`${p}/turns?cursor=${encodeURIComponent(cursor)}`)
+      const { status, body } = await server.get(`${p}/turns?cursor=${encodeURIComponent(cursor)}`)
       expect([cursor, status]).toEqual([cursor, 200])
       expect(body.turns!.every((turn) => turn['project_id'] === project)).toBe(true)
     }
@@ -91,47 +89,47 @@ describe('a cursor', () => {
     [`${p}/turns?limit=-1`, 400],
     [`${p}/turns/none?wait=-1`, 400],
     [`${p}/turns/none?wait=1e9`, 400],
-  ])('that is none is refused, and never an error inside: %s', async (path, status) => {
-    expect((await door.get(path)).status).toBe(status)
+  ])('an invalid cursor, limit or wait is rejected without an internal error: %s', async (path, status) => {
+    expect((await server.get(path)).status).toBe(status)
   })
 })
 
 describe('streams', () => {
-  const url = (query = '') => `${door.url}/api/v1${p}/events${query}`
+  const url = (query = '') => `${server.url}/api/v1${p}/events${query}`
   const ids = (reader: SseReader) => reader.events.map((one) => one.data['event_id'] as number)
 
-  it('cut off a reader that does not read, and tell it the rest when it comes back: no gap, no repeat', async () => {
-    const start = await door.tail.now()
+  it('the stream cuts off a reader that does not read, and continues after its reconnect without gap or repetition', async () => {
+    const start = await server.tail.now()
     const text = `insert into state.events (project_id, subject, kind, payload, created_at)
       select $1, 'big', 'step', jsonb_build_object('text', repeat('x', 20000), 'at', i), state.now() from generate_series(1, 1500) i`
-    await door.t.all(text, project)
-    const accepted = once(door.server.app.server, 'connection') as Promise<[Socket]>
-    const reader = await readEvents(url(), { key: door.keys.reader, last: start })
+    await server.t.all(text, project)
+    const accepted = once(server.http.app.server, 'connection') as Promise<[Socket]>
+    const reader = await readEvents(url(), { key: server.keys.reader, last: start })
     reader.pause()
     const [theirs] = await accepted
     await once(theirs, 'close')
-    // What the network still held is read; then it is over.
+    // The reader still gets what was in the network buffers; then the stream ends.
     reader.resume()
     await reader.ended
     const before = ids(reader)
     expect(before.length).toBeLessThan(1_500)
-    const again = await readEvents(url(), { key: door.keys.reader, last: reader.lastId() })
+    const again = await readEvents(url(), { key: server.keys.reader, last: reader.lastId() })
     await again.next('the last', ({ data }) => (data['payload'] as Body)['at'] === 1_500)
     again.cut()
-    const stored = await door.t.all<{ event_id: number }>(
+    const stored = await server.t.all<{ event_id: number }>(
       `select event_id from state.events where project_id = $1 and subject = 'big' order by xid, event_id`,
       project,
     )
     expect([...before, ...ids(again)]).toEqual(stored.map((row) => row.event_id))
   })
 
-  it('of the board go on where a reader stopped: no gap, no repeat', async () => {
-    const board = (last?: string) => readEvents(`${door.url}/api/v1/board/events`, { key: door.keys.reader, last })
+  it('the board’s stream continues where a reader stopped, without gap or repetition', async () => {
+    const board = (last?: string) => readEvents(`${server.url}/api/v1/board/events`, { key: server.keys.reader, last })
     const titles: string[] = []
     let last = '0'
     for (let at = 0; at < 4; at += 1) {
-      await door.post('/board/tasks', { title: `t-${at}-a` })
-      await door.post('/board/tasks', { title: `t-${at}-b` })
+      await server.post('/board/tasks', { title: `t-${at}-a` })
+      await server.post('/board/tasks', { title: `t-${at}-b` })
       const reader = await board(last)
       await reader.next('the newest', ({ data }) => (data['payload'] as Body)['title'] === `t-${at}-b`)
       reader.cut()
@@ -141,14 +139,14 @@ describe('streams', () => {
     expect(titles).toEqual([0, 1, 2, 3].flatMap((at) => [`t-${at}-a`, `t-${at}-b`]))
   })
 
-  it('tell a reader of a foreign or impossible place to reset, or refuse it', async () => {
-    const ahead = await readEvents(url(), { key: door.keys.reader, last: '999999999999:1' })
+  it('a stream answers a foreign or impossible position with reset, or rejects it', async () => {
+    const ahead = await readEvents(url(), { key: server.keys.reader, last: '999999999999:1' })
     expect(await ahead.next('reset', () => true)).toMatchObject({ event: 'reset' })
     ahead.cut()
-    const board = await readEvents(`${door.url}/api/v1/board/events`, { key: door.keys.reader, last: '999999' })
+    const board = await readEvents(`${server.url}/api/v1/board/events`, { key: server.keys.reader, last: '999999' })
     expect(await board.next('reset', () => true)).toMatchObject({ event: 'reset' })
     board.cut()
-    const files = await readEvents(`${door.url}/api/v1/views/v/events`, { key: door.keys.reader, last: 'nonsense' })
+    const files = await readEvents(`${server.url}/api/v1/views/v/events`, { key: server.keys.reader, last: 'nonsense' })
     expect(await files.next('reset', () => true)).toMatchObject({ event: 'reset' })
     files.cut()
   })

@@ -1,59 +1,59 @@
-/** The worker in another language, examples/python-worker/worker.py, against a real server: a whole turn, and one taken over. */
+/** examples/python-worker/worker.py against a real server: a complete turn, and a takeover. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { until } from '../support/until.js'
-import { call, openHouse, type House, type RunningServer } from './process.js'
+import { call, openServerProcesses, type ServerProcesses, type RunningServer } from './server-process.js'
 
 const script = fileURLToPath(new URL('../../../../examples/python-worker/worker.py', import.meta.url))
-let house: House
+let processes: ServerProcesses
 let server: RunningServer
 let key = ''
 beforeAll(async () => {
-  house = await openHouse()
-  server = await house.server()
-  key = String(server.ready_['adminKey'])
+  processes = await openServerProcesses()
+  server = await processes.server()
+  key = String(server.readyLine['adminKey'])
   await ask('PUT', '/projects/demo/agents/ann', { worker_target: 'py' })
   await ask('PUT', '/projects/demo/agents/bob', { worker_target: 'py' })
 })
-afterAll(() => house.stop())
+afterAll(() => processes.stop())
 
 const ask = (method: string, path: string, body?: object) => call(server.address, key, method, path, body)
 async function worker() {
   const { body } = await ask('POST', '/keys', { role: 'worker' })
   const env = { BELLWETHER_URL: server.address, BELLWETHER_KEY: String(body['key']) }
-  return house.program('python3', [script, 'py'], env)
+  return processes.program('python3', [script, 'py'], env)
 }
 const enqueue = async (agent: string, instruction: string) =>
   String((await ask('POST', `/projects/demo/agents/${agent}/turns`, { instruction })).body['agent_turn_id'])
 
-it('is short', () => {
+it('the Python worker has at most 60 lines', () => {
   expect(readFileSync(script, 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(60)
 })
 
-it('[T3.2a] [T8.1] does turns with and without a tool; killed -9 half-way, another one takes the turn over', async () => {
+it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, and after SIGKILL another one takes its turn over', async () => {
   const first = await worker()
   const plain = await enqueue('ann', 'say hello')
   const done = await ask('GET', `/projects/demo/turns/${plain}?wait=30`)
   expect([done.body['status'], first.stderr()]).toEqual(['success', ''])
   expect(done.body['deliverable']).toMatchObject({ content: { text: 'say hello: done' } })
 
-  const asking = await enqueue('bob', 'ask somebody')
+  const asking = await enqueue('bob', 'ask a person')
   await until('its question', async () => {
     const { body } = await ask('GET', `/projects/demo/turns/${asking}`)
     return (body['waits'] as object[]).length > 0 ? true : undefined
   })
   await ask('POST', `/projects/demo/tool-calls/${asking}-1/result`, { status: 'success', result: 42 })
   const answered = await ask('GET', `/projects/demo/turns/${asking}?wait=30`)
-  expect(answered.body['deliverable']).toMatchObject({ content: { text: 'ask somebody: 42' } })
+  expect(answered.body['deliverable']).toMatchObject({ content: { text: 'ask a person: 42' } })
 
   const long = await enqueue('ann', 'wait for me')
   await until('the worker to be at it', async () =>
     first.lines().some((line) => line['turn'] === long) ? true : undefined,
   )
-  // Longer than the silence that would cost it the turn: it beats.
+  // Longer than the processing timeout, so only beats have kept the turn.
   await until('some beats', async () => {
-    const [row] = await house.db.query<{ beaten: boolean }>({
+    const [row] = await processes.db.query<{ beaten: boolean }>({
       text: `select updated_at > leased_at + interval '2.5 seconds' as beaten from state.agent_state_head where agent_id = 'ann'`,
     })
     return row?.beaten === true ? true : undefined

@@ -1,4 +1,4 @@
-/** A reader of server-sent events that can be cut off at any moment, and remembers where it stood as a browser does. */
+/** A reader of server-sent events that a test can cut off at any moment. It keeps the id of the last event, as a browser does. */
 import { request, type IncomingMessage } from 'node:http'
 import { checkEvent } from './contract.js'
 
@@ -10,14 +10,14 @@ export interface SseEvent {
 
 export interface SseReader {
   readonly events: SseEvent[]
-  /** What a browser would send as Last-Event-ID. */
+  /** The Last-Event-ID of the next connection. */
   lastId(): string | undefined
   status: number
   comments: number
-  /** Resolves with the next event that this accepts, also one that has come already. */
+  /** Resolves with the first event that `accepts` accepts, also if it has already arrived. */
   next(what: string, accepts: (event: SseEvent) => boolean, withinMs?: number): Promise<SseEvent>
   readonly ended: Promise<void>
-  /** Reads nothing more until resumed. */
+  /** Stops reading until `resume`. */
   pause(): void
   resume(): void
   cut(): void
@@ -44,23 +44,24 @@ export async function readEvents(url: string, { key, last }: ReadOptions): Promi
     status: response.statusCode ?? 0,
     comments: 0,
     ended: new Promise((resolve) => (ended = resolve)),
-    // Events wait for older transactions of the whole cluster, also those of other tests.
-    next: (what, accepts, withinMs = 25_000) =>
+    // Events wait for older transactions of all databases in the cluster, also of other tests.
+    next: (what, accepts, withinMs = 60_000) =>
       new Promise((resolve, reject) => {
         const done = new AbortController()
-        const look = () => {
+        const check = () => {
           const found = events.find(accepts)
           if (found === undefined) return
-          waiting.delete(look)
+          waiting.delete(check)
           done.abort()
           resolve(found)
         }
-        waiting.add(look)
+        waiting.add(check)
         const late = AbortSignal.timeout(withinMs)
         late.addEventListener('abort', () => {
-          if (!done.signal.aborted) reject(new Error(`not within ${withinMs} ms: ${what}; got ${events.length} events`))
+          if (!done.signal.aborted)
+            reject(new Error(`Timed out after ${withinMs} ms: ${what}; received ${events.length} events`))
         })
-        look()
+        check()
       }),
     pause: () => void response.pause(),
     resume: () => void response.resume(),
@@ -85,7 +86,7 @@ export async function readEvents(url: string, { key, last }: ReadOptions): Promi
       checkEvent(url, event.event, event.data)
       events.push(event)
     }
-    for (const look of [...waiting]) look()
+    for (const check of [...waiting]) check()
   })
   response.on('error', () => ended())
   response.on('close', () => ended())

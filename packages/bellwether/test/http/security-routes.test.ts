@@ -1,33 +1,28 @@
 /**
- * Who may do what, over every route that the server has: without a key, with a wrong one, with every role, with keys that are limited
- * to another project or view, and with another project's ids. A route that the table does not speak of fails.
+ * The permissions of every route of the server: without a key, with a wrong one, with every role, with keys that are limited to
+ * another project or view, and with ids of another project. A route that is missing in the table fails.
  */
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { KeyRole } from '@bellwether/protocol'
 import { project } from '../support/kernel.js'
-import { view, type Answer, type Door } from './test-server.js'
-import { openWholeHouse, type Route, type WholeHouse } from './whole-server.js'
+import { view, type Response } from './test-server.js'
+import { fullServerPerFile, type Route } from './full-server.js'
 
-let house: WholeHouse
-let door: Door
-beforeAll(async () => {
-  house = await openWholeHouse()
-  door = house.door
-})
-afterAll(() => house.close())
+const full = fullServerPerFile()
+const { server } = full
 
 const base = '/api/v1'
 const roles: readonly KeyRole[] = ['admin', 'operator', 'worker', 'sensor', 'reader']
 const problemType = 'application/problem+json'
-const ask = ({ method, path, body }: Route, key: string | null) => door.ask(method, path, body, { key })
+const ask = ({ method, path, body }: Route, key: string | null) => server.request(method, path, body, { key })
 const at = ({ method, url }: Pick<Route, 'method' | 'url'>) => `${method} ${url}`
-const leaks = (answer: Answer) => answer.text.includes('SECRET')
+const leaks = (response: Response) => response.text.includes('SECRET')
 
-/** The request as it was sent, byte for byte: clients tidy URLs up. */
+/** Sends a request byte for byte; HTTP clients would normalize the URL. */
 function raw(request: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = connect(Number(new URL(door.url).port), '127.0.0.1', () => socket.write(request))
+    const socket = connect(Number(new URL(server.url).port), '127.0.0.1', () => socket.write(request))
     let answer = ''
     socket.on('data', (data) => (answer += data.toString()))
     socket.on('close', () => resolve(answer))
@@ -36,15 +31,15 @@ function raw(request: string): Promise<string> {
 }
 
 describe('every route', () => {
-  it('is in the table, and the table names none that is not there', () => {
-    const there = door.server.routes
+  it('the table lists exactly the routes of the server', () => {
+    const there = server.http.routes
       .filter(({ method, url }) => method !== 'HEAD' && url.startsWith(base) && url !== `${base}/openapi.json`)
       .map(({ method, url }) => ({ method, url: url.slice(base.length) }))
-    expect(house.routes.map(at).toSorted()).toEqual(there.map(at).toSorted())
+    expect(full.routes.map(at).toSorted()).toEqual(there.map(at).toSorted())
   })
 
-  it('needs a key, and a right one, as a problem that says so', async () => {
-    for (const route of house.routes) {
+  it('every route answers a missing or wrong key with a problem', async () => {
+    for (const route of full.routes) {
       for (const key of [null, 'bw_wrong-wrong-wrong']) {
         const answer = await ask(route, key)
         expect([at(route), answer.status]).toEqual([at(route), 401])
@@ -54,21 +49,21 @@ describe('every route', () => {
     }
   })
 
-  it('is refused to every role that may not, before anything is done', async () => {
-    for (const route of house.routes) {
+  it('every route refuses the roles that may not call it, before it acts', async () => {
+    for (const route of full.routes) {
       for (const role of roles.filter((one) => one !== 'admin' && !route.who.includes(one))) {
-        const answer = await ask(route, door.keys[role])
+        const answer = await ask(route, server.keys[role])
         expect([role, at(route), answer.status, leaks(answer)]).toEqual([role, at(route), 403, false])
       }
     }
   })
 
-  it('is refused to the most powerful key that is limited to another project or view', async () => {
+  it('every route refuses an admin key that is limited to another project or view', async () => {
     const keys = {
-      project: await door.key('admin', { project: 'q' }),
-      view: await door.key('admin', { view: 'other' }),
+      project: await server.key('admin', { project: 'q' }),
+      view: await server.key('admin', { view: 'other' }),
     }
-    // What says something of the key itself, or lists what the key reaches: nothing, here.
+    // Routes about the key itself, and lists of what the key may read, which are empty here.
     const harmless = [
       'GET /me',
       'GET /projects',
@@ -77,11 +72,11 @@ describe('every route', () => {
       'POST /logins',
       'DELETE /logins',
     ]
-    for (const route of house.routes) {
+    for (const route of full.routes) {
       for (const [limit, key] of Object.entries(keys)) {
         const answer = await ask(route, key)
         const may = harmless.includes(at(route)) || (limit === 'project' && at(route) === 'GET /watchdog/interventions')
-        // The view that an admin's key feeds is looked for, and is not there.
+        // The view of this admin key does not exist.
         const gone = limit === 'view' && route.url.startsWith('/pipe')
         const wanted = may ? [200, 201] : gone ? [404] : [403]
         expect([limit, at(route), wanted.includes(answer.status), answer.status]).toEqual([
@@ -95,13 +90,13 @@ describe('every route', () => {
     }
   })
 
-  it('knows nothing of another project’s ids, whoever asks', async () => {
+  it('every route of a project treats ids of another project as unknown, for every key', async () => {
     const lists = ['/workers', '/agents', '/turns', '/questions', '/batches']
-    for (const route of house.routes.filter(({ url }) => url.startsWith('/projects/:project/'))) {
+    for (const route of full.routes.filter(({ url }) => url.startsWith('/projects/:project/'))) {
       const inQ = { ...route, path: route.path.replace(`/projects/${project}/`, '/projects/q/') }
-      const answer = await ask(inQ, door.keys.admin)
+      const answer = await ask(inQ, server.keys.admin)
       const isList = route.method === 'GET' && lists.some((list) => route.path.endsWith(list))
-      // What makes something new makes it in q, which is then its own.
+      // Routes that create records create them in q.
       const isNew = route.method === 'PUT' || /(ui-actions|:agent\/turns)$/.test(route.url)
       const wanted = isList ? [200] : isNew ? [200, 202, 404, 400] : [400, 404]
       expect([at(route), wanted.includes(answer.status), answer.status]).toEqual([at(route), true, answer.status])
@@ -109,10 +104,10 @@ describe('every route', () => {
     }
   })
 
-  it('is open to each role that may, and none fails inside', async () => {
-    for (const route of house.routes.filter(({ url }) => !url.endsWith('/dispatch') && !url.endsWith('/autopilot'))) {
+  it('every route accepts each role that may call it, without an internal error', async () => {
+    for (const route of full.routes.filter(({ url }) => !url.endsWith('/dispatch') && !url.endsWith('/autopilot'))) {
       for (const role of roles.filter((one) => one === 'admin' || route.who.includes(one))) {
-        const answer = await ask(route, door.keys[role])
+        const answer = await ask(route, server.keys[role])
         expect([role, at(route), answer.status === 403 || answer.status >= 500, answer.status]).toEqual([
           role,
           at(route),
@@ -121,24 +116,24 @@ describe('every route', () => {
         ])
       }
     }
-    expect(door.lines.filter((line) => line.level === 'error')).toEqual([])
+    expect(server.lines.filter((line) => line.level === 'error')).toEqual([])
   })
 
-  it('that changes something is in the audit log with who did it, also when it was refused; those that only look are not', async () => {
-    for (const route of house.routes) {
-      const key = await door.key('reader', { view: 'nowhere' })
-      const { key_id: actor } = (await door.get('/me', { key })).body as unknown as { key_id: string }
+  it('the audit log records every call that changes something with its actor, also if refused, and no read', async () => {
+    for (const route of full.routes) {
+      const key = await server.key('reader', { view: 'nowhere' })
+      const { key_id: actor } = (await server.get('/me', { key })).body as unknown as { key_id: string }
       const answer = await ask(route, key)
-      const { audit } = (await door.get(`/audit?actor=${actor}`)).body as unknown as { audit: object[] }
+      const { audit } = (await server.get(`/audit?actor=${actor}`)).body as unknown as { audit: object[] }
       const path = `${base}${route.path.split('?')[0]}`
-      const deed = { actor, method: route.method, path, status: answer.status, address: '127.0.0.1' }
-      expect([at(route), audit]).toMatchObject([at(route), route.audited ? [deed] : []])
+      const entry = { actor, method: route.method, path, status: answer.status, address: '127.0.0.1' }
+      expect([at(route), audit]).toMatchObject([at(route), route.audited ? [entry] : []])
     }
   })
 
-  it('answers nothing that a browser would run, whatever agents wrote', async () => {
-    for (const route of house.routes.filter(({ method, url }) => method === 'GET' && !url.endsWith('/events'))) {
-      const { headers, status } = await ask(route, door.keys.admin)
+  it('no route returns text of agents in a form that a browser runs', async () => {
+    for (const route of full.routes.filter(({ method, url }) => method === 'GET' && !url.endsWith('/events'))) {
+      const { headers, status } = await ask(route, server.keys.admin)
       expect([at(route), status, headers['content-type']]).toEqual([at(route), 200, 'application/json; charset=utf-8'])
       expect([at(route), headers]).toEqual([
         at(route),
@@ -151,9 +146,9 @@ describe('every route', () => {
     }
   })
 
-  it('cannot be reached around the door, however its URL is spelled', async () => {
+  it('no spelling of a URL bypasses the key check', async () => {
     const line = (start: string) => raw(`${start} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`)
-    const asks = [
+    const requests = [
       ['GET /%61pi/v1/health/components', 401],
       ['GET http://x/api/v1/health/components', 401],
       ['GET /api/v1/health/components/', 401],
@@ -168,18 +163,18 @@ describe('every route', () => {
       [`GET /api/v1/views/${view}/tree%00`, 401],
       ['GET /api/v1/keys%0d%0ax:%20y', 401],
     ] as const
-    for (const [start, status] of asks) {
+    for (const [start, status] of requests) {
       const answer = await line(start)
       expect([start, answer.split(' ')[1]]).toEqual([start, String(status)])
       expect(answer).not.toContain('SECRET')
     }
   })
 
-  it('of streams opens none for HEAD', async () => {
-    const streams = house.routes.filter(({ url }) => url.endsWith('/events') && !url.startsWith('/pipe'))
+  it('HEAD opens no stream', async () => {
+    const streams = full.routes.filter(({ url }) => url.endsWith('/events') && !url.startsWith('/pipe'))
     expect(streams).toHaveLength(3)
     for (const { path } of streams) {
-      const answer = await door.ask('HEAD', path.split('?')[0]!)
+      const answer = await server.request('HEAD', path.split('?')[0]!)
       expect([path, answer.status]).toEqual([path, 404])
     }
   })

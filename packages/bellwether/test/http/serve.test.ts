@@ -3,55 +3,55 @@ import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { until } from '../support/until.js'
-import { call, openHouse, type House } from './process.js'
+import { call, openServerProcesses, type ServerProcesses } from './server-process.js'
 import { readEvents } from './reader.js'
 
-let house: House
+let processes: ServerProcesses
 beforeEach(async () => {
-  house = await openHouse()
-  mkdirSync(join(house.folder, 'tasks'))
+  processes = await openServerProcesses()
+  mkdirSync(join(processes.folder, 'tasks'))
 })
-// Processes start from source, on a machine that others use too.
+// Processes start from source, which is slow on a busy machine.
 const timeout = 120_000
-afterEach(() => house.stop())
+afterEach(() => processes.stop())
 
 const out = async (...words: readonly string[]) => {
-  const cli = house.cli('keys', ...words)
+  const cli = processes.cli('keys', ...words)
   const code = await cli.ended
   return { code, stdout: cli.stdout().trim(), stderr: cli.stderr() }
 }
 
 describe('bellwether server', { timeout }, () => {
-  it('makes one admin key at its first start, keeps it for this account alone, and tells it again', async () => {
-    const [one, two] = await Promise.all([house.server('--data', 'one'), house.server('--data', 'two')])
-    const made = [one, two].map((server) => server.ready_['adminKey']).filter((key) => key !== undefined)
+  it('the first start creates one admin key, stores it readable for this account only, and prints it again at the next start', async () => {
+    const [one, two] = await Promise.all([processes.server('--data', 'one'), processes.server('--data', 'two')])
+    const made = [one, two].map((server) => server.readyLine['adminKey']).filter((key) => key !== undefined)
     expect(made).toHaveLength(1)
     const key = made[0] as string
-    const file = join(house.folder, one.ready_['adminKey'] === key ? 'one' : 'two', 'admin-key')
+    const file = join(processes.folder, one.readyLine['adminKey'] === key ? 'one' : 'two', 'admin-key')
     expect([readFileSync(file, 'utf8').trim(), statSync(file).mode & 0o777]).toEqual([key, 0o600])
     for (const server of [one, two])
       expect((await call(server.address, key, 'GET', '/me')).body).toMatchObject({ role: 'admin' })
     expect((await call(one.address, undefined, 'GET', '/me')).status).toBe(401)
-    const again = await house.server('--data', one.ready_['adminKey'] === key ? 'one' : 'two')
-    expect(again.ready_['adminKey']).toBe(key)
+    const again = await processes.server('--data', one.readyLine['adminKey'] === key ? 'one' : 'two')
+    expect(again.readyLine['adminKey']).toBe(key)
     expect(one.stderr()).not.toContain(key)
   })
 
-  it('refuses a public address while there is no key, and takes it when there is one', async () => {
-    const open = house.cli('server', '--host', '0.0.0.0', '--port', '0', '--json')
+  it('the server refuses a public address until a key exists', async () => {
+    const open = processes.cli('server', '--host', '0.0.0.0', '--port', '0', '--json')
     expect(await open.ended).toBe(2)
     expect(open.stderr()).toContain('keys_needed')
     expect((await out('create', '--role', 'admin')).code).toBe(0)
-    const server = await house.server('--host', '0.0.0.0')
-    expect(server.ready_['adminKey']).toBeUndefined()
+    const server = await processes.server('--host', '0.0.0.0')
+    expect(server.readyLine['adminKey']).toBeUndefined()
     const port = new URL(server.address).port
     expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200)
     expect((await fetch(`http://127.0.0.1:${port}/metrics`)).status).toBe(401)
   })
 
-  it('told to stop, ends streams and waits, answers what is under way, and goes with 0', async () => {
-    const server = await house.server()
-    const key = String(server.ready_['adminKey'])
+  it('on SIGTERM the server ends streams and waits, answers open requests, and exits with 0', async () => {
+    const server = await processes.server()
+    const key = String(server.readyLine['adminKey'])
     await call(server.address, key, 'PUT', '/projects/p/agents/ann', { worker_target: 'w' })
     const turn = await call(server.address, key, 'POST', '/projects/p/agents/ann/turns', { instruction: 'x' })
     const id = String(turn.body['agent_turn_id'])
@@ -62,7 +62,7 @@ describe('bellwether server', { timeout }, () => {
       call(server.address, key, 'POST', '/workers/none/claim', { wait_seconds: 50 }),
     ]
     await until('the claim to wait', async () => {
-      const rows = await house.db.query({ text: `select from state.workers where worker_target = 'none'` })
+      const rows = await processes.db.query({ text: `select from state.workers where worker_target = 'none'` })
       return rows.length > 0 ? true : undefined
     })
     server.signal('SIGTERM')
@@ -73,9 +73,9 @@ describe('bellwether server', { timeout }, () => {
     expect(await server.ended).toBe(0)
   })
 
-  it('serves views and a board where they are wanted, with keys of its own store', async () => {
-    const server = await house.server('--view', 'shared', '--root', 'tasks', '--project', 'p')
-    const key = String(server.ready_['adminKey'])
+  it('a server with --view and --root serves a view and a board, with keys of its own store', async () => {
+    const server = await processes.server('--view', 'shared', '--root', 'tasks', '--project', 'p')
+    const key = String(server.readyLine['adminKey'])
     const ask = (method: string, path: string, body?: object, with_: string | undefined = key) =>
       call(server.address, with_, method, path, body)
     const made = await ask('POST', '/keys', { role: 'sensor', view: 'shared' })
@@ -86,7 +86,7 @@ describe('bellwether server', { timeout }, () => {
     expect((await ask('GET', '/views/shared/tree')).status).toBe(503)
     expect((await ask('GET', '/health/components', undefined, sensor)).status).toBe(200)
 
-    const task = await ask('POST', '/board/tasks', { title: 'mend it' })
+    const task = await ask('POST', '/board/tasks', { title: 'fix it' })
     expect([task.status, task.body['taskId']]).toEqual([201, 'T-1'])
     const events = await readEvents(`${server.address}/api/v1/board/events`, { key, last: '0' })
     expect(await events.next('the task', ({ event }) => event === 'task_created')).toMatchObject({ id: '1' })
@@ -124,16 +124,16 @@ describe('bellwether server', { timeout }, () => {
     }
   })
 
-  it('sends a task to an agent, and the turn’s answer back to the board', async () => {
-    const server = await house.server('--root', 'tasks', '--project', 'p')
-    const key = String(server.ready_['adminKey'])
+  it('a dispatched task becomes a turn of its agent, and its result returns to the board', async () => {
+    const server = await processes.server('--root', 'tasks', '--project', 'p')
+    const key = String(server.readyLine['adminKey'])
     const ask = (method: string, path: string, body?: object) => call(server.address, key, method, path, body)
     await ask('PUT', '/projects/p/agents/coder', { worker_target: 'w' })
-    await ask('POST', '/board/tasks', { title: 'mend it', agent: 'coder' })
+    await ask('POST', '/board/tasks', { title: 'fix it', agent: 'coder' })
     const dispatched = ask('POST', '/board/tasks/T-1/dispatch')
     const claimed = await ask('POST', '/workers/w/claim', { wait_seconds: 20 })
     const [turn] = claimed.body['turns'] as { agent_turn_id: string; turn_epoch: number }[]
-    const text = JSON.stringify({ status: 'done', summary: 'mended', files: [] })
+    const text = JSON.stringify({ status: 'done', summary: 'fixed', files: [] })
     await ask('POST', `/turns/${turn!.agent_turn_id}/deliver`, { turn_epoch: turn!.turn_epoch, text })
     const report = await dispatched
     expect([200, 202]).toContain(report.status)
@@ -142,8 +142,8 @@ describe('bellwether server', { timeout }, () => {
 })
 
 describe('bellwether keys', { timeout }, () => {
-  it('makes, lists, rotates and revokes; a key is printed once and good at once', async () => {
-    const server = await house.server()
+  it('keys creates, lists, rotates and revokes keys; a key is printed once and works at once', async () => {
+    const server = await processes.server()
     const made = await out('create', '--role', 'reader', '--name', 'wall', '--project', 'p', '--json')
     const { key, key_id: id } = JSON.parse(made.stdout) as { key: string; key_id: string }
     expect((await call(server.address, key, 'GET', '/projects/p/agents')).status).toBe(200)
@@ -160,7 +160,7 @@ describe('bellwether keys', { timeout }, () => {
     await until('the revocation', async () =>
       (await call(server.address, next, 'GET', '/me')).status === 401 ? true : undefined,
     )
-    const audit = await call(server.address, String(server.ready_['adminKey']), 'GET', '/audit')
+    const audit = await call(server.address, String(server.readyLine['adminKey']), 'GET', '/audit')
     expect((audit.body['audit'] as { method: string }[]).map((row) => row.method)).toEqual([
       'REVOKE',
       'ROTATE',
@@ -169,7 +169,7 @@ describe('bellwether keys', { timeout }, () => {
     ])
   })
 
-  it('says what is wrong with how it was called', async () => {
+  it('keys explains wrong arguments and exits with 2', async () => {
     const wrong: readonly (readonly [readonly string[], string])[] = [
       [['create'], '--role ROLE'],
       [['create', '--role', 'sensor'], '--view NAME'],
@@ -177,12 +177,12 @@ describe('bellwether keys', { timeout }, () => {
       [['rotate', 'none', '--grace', 'x'], 'whole number'],
       [['creat'], 'Did you mean: bellwether keys create?'],
     ]
-    const told = await Promise.all(
+    const outputs = await Promise.all(
       wrong.map(async ([words, why]) => {
         const { code, stderr } = await out(...words)
         return [words, code, stderr.includes(why) ? why : stderr]
       }),
     )
-    expect(told).toEqual(wrong.map(([words, why]) => [words, 2, why]))
+    expect(outputs).toEqual(wrong.map(([words, why]) => [words, 2, why]))
   })
 })

@@ -1,11 +1,12 @@
 /**
- * The whole server over real HTTP on a fresh real database, in this process, with a bell that rings here and keys of every role.
- * Everything it opens is closed by `close`.
+ * The HTTP server in this process on a fresh real database, with an in-process bell and a key of every role. `request` checks every
+ * response against the contract. `close` closes everything that it opened.
  */
 import { setMaxListeners } from 'node:events'
-import { Agent, request, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
+import { Agent } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { systemRandom } from '@bellwether/base'
+import { afterAll, beforeAll } from 'vitest'
 import { keyRoles, type KeyRole } from '@bellwether/protocol'
 import { openKeyStore, type KeyStore } from '../../src/http/key-store.js'
 import { openBrowserSessions } from '../../src/http/browser-sessions.js'
@@ -15,21 +16,18 @@ import { makeServer, type Server, type ServerOptions } from '../../src/http/serv
 import { openTail, type Tail } from '../../src/http/tail.js'
 import { createKey } from '../../src/kernel/access/api-keys.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
-import type { Bell } from '../../src/ports/bell/bell.js'
 import { inProcessBell } from '../../src/ports/bell/in-process.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { sendRequest, type TestResponse } from '../support/http.js'
+import { recordedLog, type LogLine } from '../support/recorded-log.js'
+import { silentBell } from '../support/silent-bell.js'
 import { settings as viewDefaults } from '../view/pipe-client.js'
-import { checkAnswer } from './contract.js'
+import { checkResponse } from './contract.js'
 
-export interface Answer {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-  /** What tests look at in answers. */
-  readonly body: Body
-}
+export type Response = TestResponse<Body>
 
+/** The response fields that tests read. */
 export interface Body {
   readonly [field: string]: unknown
   readonly agent_turn_id?: string
@@ -40,66 +38,60 @@ export interface Body {
   readonly turn_epoch?: number
 }
 
-export interface Ask {
+export interface RequestOptions {
   readonly key?: string | null
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export interface LogLine {
-  readonly level: string
-  readonly fields: Record<string, unknown>
-  readonly message: string
-}
-
-export interface Door {
+export interface TestServer {
   readonly t: TestKernel
   readonly url: string
   readonly kernel: Kernel
-  readonly server: Server
+  readonly http: Server
   readonly keys: Readonly<Record<KeyRole, string>>
   readonly store: KeyStore
   readonly tail: Tail
   readonly watch: RemoteWatch
   readonly fusion: Fusion
   readonly lines: LogLine[]
-  ask(method: string, path: string, body?: unknown, options?: Ask): Promise<Answer>
-  get(path: string, options?: Ask): Promise<Answer>
-  post(path: string, body?: unknown, options?: Ask): Promise<Answer>
-  /** A key with limits. */
+  request(method: string, path: string, body?: unknown, options?: RequestOptions): Promise<Response>
+  get(path: string, options?: RequestOptions): Promise<Response>
+  post(path: string, body?: unknown, options?: RequestOptions): Promise<Response>
+  /** Creates a key, optionally limited to a view or a project. */
   key(role: KeyRole, limits?: { readonly view?: string; readonly project?: string }): Promise<string>
   stop(): void
   close(): Promise<void>
 }
 
-const deaf: Bell = {
-  kind: 'notify',
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
-
 export const view = 'v'
 
-/** What a part of the server is made of, when a test brings one of its own. */
-export interface DoorWorld {
+/** What a test gets to build a part of the server of its own. */
+export interface PartContext {
   readonly t: TestKernel
   readonly kernel: Kernel
   readonly signal: AbortSignal
-  /** Called when the door is closed. */
+  /** Registers what `close` calls. */
   readonly atEnd: (close: () => Promise<void>) => void
 }
 
 type Changes = Partial<ServerOptions>
 
-export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise<Changes>) = {}): Promise<Door> {
-  const t = await testKernel()
+/** A server for all tests of a file. Its members exist from the first `beforeAll` hook on. */
+export function serverPerFile(changes?: Parameters<typeof openTestServer>[0]): TestServer {
+  const server = {} as TestServer
+  beforeAll(async () => void Object.assign(server, await openTestServer(changes)))
+  afterAll(() => server.close())
+  return server
+}
+
+export async function openTestServer(
+  changes: Changes | ((world: PartContext) => Promise<Changes>) = {},
+): Promise<TestServer> {
+  const t = await testKernel({ time: 'real' })
   const ends: (() => Promise<void>)[] = []
-  const bell = inProcessBell(deaf, systemRandom)
+  const bell = inProcessBell(silentBell, systemRandom)
   const kernel = openKernel({ db: t.db, bell, ids: t.ids })
-  const lines: LogLine[] = []
-  const write = (level: string) => (fields: object, message: string) =>
-    void lines.push({ level, fields: fields as Record<string, unknown>, message })
-  const log = { info: write('info'), warn: write('warn'), error: write('error') }
+  const { log, lines } = recordedLog()
   const stop = new AbortController()
   setMaxListeners(0, stop.signal)
   const { clock, db } = t
@@ -122,7 +114,7 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
     onEnded: () => tail.wake(),
   })
   const fusion = openFusion({ views: { [view]: viewDefaults }, clock, ids: t.ids, random: systemRandom, log })
-  const server = makeServer({
+  const http = makeServer({
     kernel,
     tail,
     clock,
@@ -140,7 +132,7 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
       : changes),
   })
   const ports = { ids: t.ids, random: systemRandom }
-  const key: Door['key'] = async (role, limits = {}) => {
+  const key: TestServer['key'] = async (role, limits = {}) => {
     const made = await createKey(db, ports, { role, by: 'test', ...limits })
     await store.refresh()
     return made.key
@@ -151,37 +143,33 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
     ),
   ) as Record<KeyRole, string>
   await store.refresh()
-  await server.app.listen({ host: '127.0.0.1', port: 0 })
-  const url = `http://127.0.0.1:${(server.app.server.address() as AddressInfo).port}`
+  await http.app.listen({ host: '127.0.0.1', port: 0 })
+  const url = `http://127.0.0.1:${(http.app.server.address() as AddressInfo).port}`
   const loops = Promise.all([tail.run(stop.signal), store.run(stop.signal)])
   const agent = new Agent({ keepAlive: true })
-  const ask: Door['ask'] = (method, path, body, options = {}) => {
-    const { key: with_ = keys.admin, headers = {} } = options
-    return send(
-      `${url}${/^\/(api|healthz|readyz|metrics|openapi|login\?)/.test(path) ? '' : '/api/v1'}${path}`,
-      method,
-      body,
-      agent,
-      {
-        ...(with_ === null ? {} : { 'x-api-key': with_ }),
-        ...headers,
-      },
-    )
+  const send: TestServer['request'] = async (method, path, body, options = {}) => {
+    const { key: apiKey = keys.admin, headers = {} } = options
+    const base = /^\/(api|healthz|readyz|metrics|openapi|login\?)/.test(path) ? url : `${url}/api/v1`
+    const ofKey = apiKey === null ? {} : { 'x-api-key': apiKey }
+    const response = await sendRequest<Body>(`${base}${path}`, method, body, agent, { ...ofKey, ...headers })
+    const type = String(response.headers['content-type'])
+    if (method !== 'HEAD') checkResponse({ method, url: `${base}${path}`, type, ...response })
+    return response
   }
   return {
     t,
     url,
     kernel,
-    server,
+    http,
     keys,
     store,
     tail,
     watch,
     fusion,
     lines,
-    ask,
-    get: (path, options) => ask('GET', path, undefined, options),
-    post: (path, body, options) => ask('POST', path, body ?? {}, options),
+    request: send,
+    get: (path, options) => send('GET', path, undefined, options),
+    post: (path, body, options) => send('POST', path, body ?? {}, options),
     key,
     stop: () => stop.abort(),
     async close() {
@@ -189,7 +177,7 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
       await loops
       fusion.close()
       agent.destroy()
-      await server.app.close()
+      await http.app.close()
       await claims.close()
       for (const end of ends) await end()
       await t.drop()
@@ -197,38 +185,12 @@ export async function openDoor(changes: Changes | ((world: DoorWorld) => Promise
   }
 }
 
-/** An agent of the usual project and target. */
-export const addAgent = (door: Door, agentId: string, more: object = {}) =>
-  door.ask('PUT', `/projects/${project}/agents/${agentId}`, { worker_target: target, ...more })
+/** Adds an agent of the default project and target. */
+export const addAgent = (server: TestServer, agentId: string, more: object = {}) =>
+  server.request('PUT', `/projects/${project}/agents/${agentId}`, { worker_target: target, ...more })
 
-export const addTurn = async (door: Door, agentId: string, body: object = { instruction: 'do it' }): Promise<string> =>
-  (await door.post(`/projects/${project}/agents/${agentId}/turns`, body)).body.agent_turn_id!
-
-async function send(
-  url: string,
-  method: string,
-  body: unknown,
-  agent: Agent,
-  headers: Record<string, string>,
-): Promise<Answer> {
-  const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
-  const length =
-    bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': String(bytes.length) }
-  const response = await new Promise<IncomingMessage>((resolve, reject) =>
-    request(url, { method, agent, headers: { ...length, ...headers } }, resolve)
-      .on('error', reject)
-      .end(bytes),
-  )
-  const pieces: Buffer[] = []
-  for await (const piece of response) pieces.push(piece as Buffer)
-  const text = Buffer.concat(pieces).toString()
-  const type = String(response.headers['content-type'])
-  const answer = {
-    status: response.statusCode ?? 0,
-    headers: response.headers,
-    text,
-    body: (type.includes('json') && text !== '' ? JSON.parse(text) : {}) as Body,
-  }
-  if (method !== 'HEAD') checkAnswer({ method, url, type, ...answer })
-  return answer
-}
+export const addTurn = async (
+  server: TestServer,
+  agentId: string,
+  body: object = { instruction: 'do it' },
+): Promise<string> => (await server.post(`/projects/${project}/agents/${agentId}/turns`, body)).body.agent_turn_id!

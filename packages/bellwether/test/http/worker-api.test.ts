@@ -1,18 +1,14 @@
-/** The worker API: claim, beat, steps, suspend, deliver; the fence; what happens when a worker, or the answer to it, is lost. */
+/** The worker API: claim, beat, steps, suspend, deliver and the fence, also when a worker or a response is lost. */
 import { request, type IncomingMessage } from 'node:http'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { project } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { guardOn } from '../support/watchdog.js'
-import { openDoor, type Answer, type Body, type Door } from './test-server.js'
+import { serverPerFile, type Response, type Body } from './test-server.js'
 
-let door: Door
+const server = serverPerFile()
 let target = ''
 let round = 0
-beforeAll(async () => {
-  door = await openDoor()
-})
-afterAll(() => door.close())
 beforeEach(() => {
   round += 1
   target = `py-${round}`
@@ -21,34 +17,34 @@ beforeEach(() => {
 const p = `/projects/${project}`
 const agent = async (name: string, more: object = {}) => {
   const agentId = `${name}-${round}`
-  await door.ask('PUT', `${p}/agents/${agentId}`, { worker_target: target, ...more })
+  await server.request('PUT', `${p}/agents/${agentId}`, { worker_target: target, ...more })
   return agentId
 }
 const enqueue = async (agentId: string, body: object = { instruction: 'do it' }) =>
-  (await door.post(`${p}/agents/${agentId}/turns`, body)).body.agent_turn_id!
-const as = () => ({ key: door.keys.worker })
+  (await server.post(`${p}/agents/${agentId}/turns`, body)).body.agent_turn_id!
+const as = () => ({ key: server.keys.worker })
 const claim = async (body: object = {}): Promise<readonly Body[]> =>
-  (await door.post(`/workers/${target}/claim`, { max: 10, ...body }, as())).body.turns!
-const tell = (turn: Body, what: string, body: object = {}): Promise<Answer> =>
-  door.post(`/turns/${turn.agent_turn_id}/${what}`, { turn_epoch: turn.turn_epoch, ...body }, as())
-const detail = async (turnId: string) => (await door.get(`${p}/turns/${turnId}`)).body
+  (await server.post(`/workers/${target}/claim`, { max: 10, ...body }, as())).body.turns!
+const callWorkerApi = (turn: Body, what: string, body: object = {}): Promise<Response> =>
+  server.post(`/turns/${turn.agent_turn_id}/${what}`, { turn_epoch: turn.turn_epoch, ...body }, as())
+const detail = async (turnId: string) => (await server.get(`${p}/turns/${turnId}`)).body
 const counts = async () =>
-  door.t.one(`select (select count(*) from cards.cards) as cards, (select count(*) from state.agent_steps) as steps,
+  server.t.one(`select (select count(*) from cards.cards) as cards, (select count(*) from state.agent_steps) as steps,
     (select count(*) from state.events) as events, (select count(*) from state.turn_waiting_tools) as waits,
     (select count(*) from state.agent_inbox) as inbox`)
-/** Time passes under the eyes of the server's watchdog. */
+/** Moves the clock and steps the server's watchdog once per interval. */
 async function pass(seconds: number): Promise<void> {
-  await door.watch.step()
+  await server.watch.step()
   for (let left = seconds; left > 0; left -= 5) {
-    await door.t.advance(5)
-    await door.watch.step()
+    await server.t.advance(5)
+    await server.watch.step()
   }
 }
 
 describe('a turn', () => {
-  it('[T6.1] comes with all that is needed, takes steps, suspends on tools, resumes with their results and delivers', async () => {
-    await door.ask('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
-    await door.ask('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })
+  it('[T6.1] a claimed turn contains all its input, records steps, suspends on tools, resumes with their results and delivers', async () => {
+    await server.request('PUT', `${p}/profiles/coder`, { worker_target: target, spec: { model: 'm' } })
+    await server.request('PUT', `${p}/tools/grep`, { description: 'looks', parameters: { type: 'object' } })
     const agentId = await agent('full', { profile_id: 'coder' })
     const fields = [{ name: 'answer', required: true }]
     const turnId = await enqueue(agentId, { instruction: 'look it up', result_fields: fields })
@@ -70,19 +66,19 @@ describe('a turn', () => {
     expect((turn!['tools'] as Body[]).some((tool) => tool['tool_name'] === 'grep')).toBe(true)
     expect(await claim()).toEqual([])
 
-    expect((await tell(turn!, 'beat', { activity: 'thinking' })).body).toEqual({ status: 'alive' })
+    expect((await callWorkerApi(turn!, 'beat', { activity: 'thinking' })).body).toEqual({ status: 'alive' })
     const card = { card_id: '01890000-0000-7000-8000-000000000001', type: 'agent.thought', content: { text: 'hm' } }
     const step = { step_id: `${turnId}/1`, phase: 'think', status: 'done', metadata: { usage: { total_tokens: 5 } } }
-    const written = await tell(turn!, 'steps', { cards: [card], step })
+    const written = await callWorkerApi(turn!, 'steps', { cards: [card], step })
     expect(written.body).toEqual({ status: 'recorded', step_id: `${turnId}/1`, card_ids: [card.card_id] })
-    expect((await tell(turn!, 'steps', { cards: [card], step })).status).toBe(200)
+    expect((await callWorkerApi(turn!, 'steps', { cards: [card], step })).status).toBe(200)
     const calls = [{ tool_call_id: `${turnId}-c1`, tool_name: 'grep', arguments: { pattern: 'x' } }]
-    expect((await tell(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'suspended' })
-    expect((await tell(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'already' })
-    expect((await tell(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
+    expect((await callWorkerApi(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'suspended' })
+    expect((await callWorkerApi(turn!, 'suspend', { calls })).body).toMatchObject({ status: 'already' })
+    expect((await callWorkerApi(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
     expect(await claim()).toEqual([])
 
-    await door.post(`${p}/tool-calls/${turnId}-c1/result`, { status: 'success', result: { hits: 3 } }, as())
+    await server.post(`${p}/tool-calls/${turnId}-c1/result`, { status: 'success', result: { hits: 3 } }, as())
     const [resumed] = await claim()
     expect(resumed).toMatchObject({
       kind: 'resume',
@@ -95,9 +91,9 @@ describe('a turn', () => {
     ])
     expect(await detail(turnId)).toMatchObject({ status: 'running' })
 
-    const refused = await tell(resumed!, 'deliver', { text: 'three' })
+    const refused = await callWorkerApi(resumed!, 'deliver', { text: 'three' })
     expect(refused.body).toMatchObject({ status: 422, code: 'missing_result_fields', missing: ['answer'] })
-    const deliver = () => tell(resumed!, 'deliver', { fields: [{ name: 'answer', value: 3 }] })
+    const deliver = () => callWorkerApi(resumed!, 'deliver', { fields: [{ name: 'answer', value: 3 }] })
     expect((await deliver()).body).toEqual({ status: 'ended' })
     expect((await deliver()).body).toEqual({ status: 'already' })
     expect(await detail(turnId)).toMatchObject({
@@ -108,52 +104,58 @@ describe('a turn', () => {
     })
   })
 
-  it('[T3.3c] whose tool says that its result ends it is ended without asking a worker again', async () => {
+  it('[T3.3c] a turn with a terminating tool call ends with its result, without another claim', async () => {
     const turnId = await enqueue(await agent('term'))
     const [turn] = await claim()
-    await tell(turn!, 'suspend', {
+    await callWorkerApi(turn!, 'suspend', {
       calls: [{ tool_call_id: `${turnId}-t`, tool_name: 'final', after_execution: 'terminate' }],
     })
-    await door.post(`${p}/tool-calls/${turnId}-t/result`, { status: 'success', result: 'that was it' })
+    await server.post(`${p}/tool-calls/${turnId}-t/result`, { status: 'success', result: 'that was it' })
     expect(await claim()).toEqual([])
     expect(await detail(turnId)).toMatchObject({ status: 'success', deliverable: { content: { text: 'that was it' } } })
   })
 
-  it('[T4.4] cannot wait for submit_result, nor write a deliverable as a card', async () => {
+  it('[T4.4] a turn can neither suspend on submit_result nor record a deliverable card', async () => {
     await enqueue(await agent('submit'))
     const [turn] = await claim()
     const before = await counts()
     const call = { tool_call_id: 'x', tool_name: 'submit_result', arguments: { text: 'x' } }
-    expect((await tell(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 400, code: 'use_deliver' })
+    expect((await callWorkerApi(turn!, 'suspend', { calls: [call] })).body).toMatchObject({
+      status: 400,
+      code: 'use_deliver',
+    })
     const card = { type: 'task.deliverable', content: { text: 'forged' } }
-    expect((await tell(turn!, 'steps', { cards: [card] })).body).toMatchObject({ status: 400, code: 'invalid_request' })
+    expect((await callWorkerApi(turn!, 'steps', { cards: [card] })).body).toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+    })
     expect(await counts()).toEqual(before)
-    expect((await tell(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
+    expect((await callWorkerApi(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
   })
 
-  it('that forks is answered when its batch is done', async () => {
+  it('a turn that forks suspends until its batch is done', async () => {
     const agentId = await agent('fork')
-    await door.ask('PUT', `${p}/profiles/kid-${round}`, { worker_target: `${target}-kids` })
+    await server.request('PUT', `${p}/profiles/kid-${round}`, { worker_target: `${target}-kids` })
     const turnId = await enqueue(agentId)
     const [turn] = await claim()
     const tasks = [{ target_strategy: 'new', target_ref: `kid-${round}`, instruction: 'part' }]
     const call = { tool_call_id: `${turnId}-f`, tool_name: 'fork_join', batch: { tasks } }
-    expect((await tell(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 'suspended' })
-    expect((await door.get(`${p}/batches`)).body['batches']).toMatchObject([
+    expect((await callWorkerApi(turn!, 'suspend', { calls: [call] })).body).toMatchObject({ status: 'suspended' })
+    expect((await server.get(`${p}/batches`)).body['batches']).toMatchObject([
       { parent_agent_turn_id: turnId, task_count: 1 },
     ])
-    const kids = await door.post(`/workers/${target}-kids/claim`, {}, as())
+    const kids = await server.post(`/workers/${target}-kids/claim`, {}, as())
     expect(kids.body.turns).toHaveLength(1)
   })
 
-  it('with a long memory is handed out with its newest cards, and says so', async () => {
+  it('a turn with a long output box is claimed with its newest cards, and reports the limit', async () => {
     const agentId = await agent('long')
     await enqueue(agentId)
     const [turn] = await claim()
     const big = { type: 'agent.thought', content: { text: 'x'.repeat(900_000) } }
-    for (let at = 0; at < 6; at += 1) expect((await tell(turn!, 'steps', { cards: [big] })).status).toBe(200)
-    await tell(turn!, 'steps', { cards: [{ type: 'agent.thought', content: { text: 'last' } }] })
-    await tell(turn!, 'deliver', { text: 'ok' })
+    for (let at = 0; at < 6; at += 1) expect((await callWorkerApi(turn!, 'steps', { cards: [big] })).status).toBe(200)
+    await callWorkerApi(turn!, 'steps', { cards: [{ type: 'agent.thought', content: { text: 'last' } }] })
+    await callWorkerApi(turn!, 'deliver', { text: 'ok' })
     await enqueue(agentId)
     const [next] = await claim()
     const output = next!['output'] as Body[]
@@ -165,7 +167,7 @@ describe('a turn', () => {
 })
 
 describe('the fence', () => {
-  it('[T1.2] [T8.1] that is lost answers 409 stale to everything, and nothing happened', async () => {
+  it('[T1.2] [T8.1] every call with a lost fence is answered with 409 stale and changes nothing', async () => {
     const turnId = await enqueue(await agent('lost'))
     const [turn] = await claim({ worker_id: 'one' })
     await pass(40)
@@ -174,66 +176,66 @@ describe('the fence', () => {
     expect(other!.turn_epoch).toBe(turn!.turn_epoch! + 1)
     const before = await counts()
     const answers = [
-      await tell(turn!, 'beat'),
-      await tell(turn!, 'steps', {
+      await callWorkerApi(turn!, 'beat'),
+      await callWorkerApi(turn!, 'steps', {
         cards: [{ type: 'agent.thought', content: {} }],
         step: { phase: 'x', status: 'done' },
       }),
-      await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-z`, tool_name: 'grep' }] }),
-      await tell(turn!, 'deliver', { text: 'late' }),
+      await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-z`, tool_name: 'grep' }] }),
+      await callWorkerApi(turn!, 'deliver', { text: 'late' }),
     ]
     for (const answer of answers) {
       expect(answer.body).toMatchObject({ status: 409, code: 'stale' })
       expect(answer.headers['content-type']).toBe('application/problem+json')
     }
     expect(await counts()).toEqual(before)
-    expect((await tell(other!, 'deliver', { text: 'mine' })).body).toEqual({ status: 'ended' })
-    expect((await tell(turn!, 'deliver', { text: 'late' })).body).toMatchObject({ code: 'stale' })
+    expect((await callWorkerApi(other!, 'deliver', { text: 'mine' })).body).toEqual({ status: 'ended' })
+    expect((await callWorkerApi(turn!, 'deliver', { text: 'late' })).body).toMatchObject({ code: 'stale' })
     expect(await detail(turnId)).toMatchObject({ deliverable: { content: { text: 'mine' } } })
   })
 
-  it('[T1.2] of a stopped turn is lost at the next beat', async () => {
+  it('[T1.2] the worker of a stopped turn gets stale at its next beat', async () => {
     const turnId = await enqueue(await agent('stopped'))
     const [turn] = await claim()
-    expect((await tell(turn!, 'beat')).status).toBe(200)
-    await door.post(`${p}/turns/${turnId}/stop`)
-    expect((await tell(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
-    expect((await tell(turn!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
+    expect((await callWorkerApi(turn!, 'beat')).status).toBe(200)
+    await server.post(`${p}/turns/${turnId}/stop`)
+    expect((await callWorkerApi(turn!, 'beat')).body).toMatchObject({ status: 409, code: 'stale' })
+    expect((await callWorkerApi(turn!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
   })
 
-  it('with a forged epoch, or of a turn that is none, opens nothing', async () => {
+  it('a forged epoch or an unknown turn is rejected', async () => {
     await enqueue(await agent('forged'))
     const [turn] = await claim()
     for (const epoch of [turn!.turn_epoch! + 1, 9_007_199_254_740_991])
-      expect((await tell({ ...turn!, turn_epoch: epoch }, 'deliver', { text: 'x' })).body).toMatchObject({
+      expect((await callWorkerApi({ ...turn!, turn_epoch: epoch }, 'deliver', { text: 'x' })).body).toMatchObject({
         code: 'stale',
       })
     for (const epoch of [0, -1, 1.5, 1e300, '1', null])
-      expect((await door.post(`/turns/${turn!.agent_turn_id}/beat`, { turn_epoch: epoch }, as())).status).toBe(400)
-    expect((await door.post('/turns/none/beat', { turn_epoch: 1 }, as())).status).toBe(404)
-    expect((await tell(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
+      expect((await server.post(`/turns/${turn!.agent_turn_id}/beat`, { turn_epoch: epoch }, as())).status).toBe(400)
+    expect((await server.post('/turns/none/beat', { turn_epoch: 1 }, as())).status).toBe(404)
+    expect((await callWorkerApi(turn!, 'deliver', { text: 'ok' })).status).toBe(200)
   })
 
-  it('a step_id of another turn is refused, and no event is told', async () => {
+  it('a step_id of another turn is rejected and writes no event', async () => {
     await enqueue(await agent('step-a'))
     await enqueue(await agent('step-b'))
     const [a, b] = await claim()
     const step = { step_id: `shared-${round}`, phase: 'x', status: 'done' }
-    expect((await tell(a!, 'steps', { step })).status).toBe(200)
+    expect((await callWorkerApi(a!, 'steps', { step })).status).toBe(200)
     const before = await counts()
-    expect((await tell(b!, 'steps', { step })).body).toMatchObject({ status: 409, code: 'duplicate_step' })
+    expect((await callWorkerApi(b!, 'steps', { step })).body).toMatchObject({ status: 409, code: 'duplicate_step' })
     expect(await counts()).toEqual(before)
   })
 })
 
 describe('claims', () => {
-  it('wait, are woken by a new turn, and end with none after the wait', async () => {
+  it('a waiting claim returns when a turn is enqueued, or empty after its wait', async () => {
     const agentId = await agent('wait')
     expect(await claim({ wait_seconds: 0.05 })).toEqual([])
     const started = performance.now()
     const waiting = [claim({ wait_seconds: 40, max: 1 }), claim({ wait_seconds: 40, max: 1 })]
     await until('both to have signed in', async () => {
-      const rows = await door.t.all(`select from state.workers where worker_target = $1`, target)
+      const rows = await server.t.all(`select from state.workers where worker_target = $1`, target)
       return rows.length > 0 ? true : undefined
     })
     const first = await enqueue(agentId)
@@ -246,7 +248,7 @@ describe('claims', () => {
     expect(all).toHaveLength(2)
   })
 
-  it('[T1.1] that race never hand one turn to two workers', async () => {
+  it('[T1.1] concurrent claims never give one turn to two workers', async () => {
     const made: string[] = []
     for (let at = 0; at < 30; at += 1) made.push(await enqueue(await agent(`race-${at}`)))
     const got = await Promise.all(Array.from({ length: 12 }, () => claim({ max: 5, wait_seconds: 0.2 })))
@@ -256,111 +258,111 @@ describe('claims', () => {
     expect(all).toHaveLength(made.length)
   })
 
-  it('of a client that went away take nothing', async () => {
+  it('a claim whose client has disconnected takes nothing', async () => {
     const agentId = await agent('gone')
-    const headers = { 'x-api-key': door.keys.worker, 'content-type': 'application/json' }
+    const headers = { 'x-api-key': server.keys.worker, 'content-type': 'application/json' }
     const gone = new Promise((resolve) =>
-      door.server.app.server.once('request', (incoming: IncomingMessage) => incoming.socket.once('close', resolve)),
+      server.http.app.server.once('request', (incoming: IncomingMessage) => incoming.socket.once('close', resolve)),
     )
-    const asked = request(`${door.url}/api/v1/workers/${target}/claim`, { method: 'POST', headers, agent: false })
-    asked.on('error', () => undefined)
-    asked.end(JSON.stringify({ wait_seconds: 40 }))
+    const pending = request(`${server.url}/api/v1/workers/${target}/claim`, { method: 'POST', headers, agent: false })
+    pending.on('error', () => undefined)
+    pending.end(JSON.stringify({ wait_seconds: 40 }))
     await until('it to have signed in', async () => {
-      const rows = await door.t.all(`select from state.workers where worker_target = $1`, target)
+      const rows = await server.t.all(`select from state.workers where worker_target = $1`, target)
       return rows.length > 0 ? true : undefined
     })
-    asked.destroy()
+    pending.destroy()
     await gone
     const turnId = await enqueue(agentId)
     expect((await claim({ wait_seconds: 10 }))[0]).toMatchObject({ agent_turn_id: turnId })
   })
 
-  it('end in time although an agent’s head is held by somebody', async () => {
+  it('a waiting claim ends in time although another transaction locks a head', async () => {
     const agentId = await agent('locked')
     await enqueue(agentId)
     let release = () => {}
     const over = new Promise<void>((resolve) => (release = resolve))
-    let held = () => {}
-    const isHeld = new Promise<void>((resolve) => (held = resolve))
-    const holding = door.t.db.transaction(async (tx) => {
+    let lock = () => {}
+    const locked = new Promise<void>((resolve) => (lock = resolve))
+    const holding = server.t.db.transaction(async (tx) => {
       await tx.query({ text: 'select from state.agent_state_head where agent_id = $1 for update', values: [agentId] })
-      held()
+      lock()
       await over
     })
-    await isHeld
+    await locked
     expect(await claim()).toEqual([])
     release()
     await holding
     expect(await claim({ wait_seconds: 10 })).toHaveLength(1)
   })
 
-  it('[W2.3b] a resumed turn whose answer was lost on the way is taken over with the same results', async () => {
+  it('[W2.3b] a resumed turn whose claim response was lost is taken over with the same results', async () => {
     const turnId = await enqueue(await agent('lost-answer'))
     const [turn] = await claim()
-    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-r`, tool_name: 'grep' }] })
-    await door.post(`${p}/tool-calls/${turnId}-r/result`, { status: 'success', result: 7 })
+    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-r`, tool_name: 'grep' }] })
+    await server.post(`${p}/tool-calls/${turnId}-r/result`, { status: 'success', result: 7 })
     const [lost] = await claim()
     expect(lost).toMatchObject({ kind: 'resume' })
     await pass(40)
     const [again] = await claim()
     expect(again).toMatchObject({ agent_turn_id: turnId, taken_over: true, results: [{ result: 7 }] })
-    expect((await tell(lost!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
-    expect((await tell(again!, 'deliver', { text: 'seven' })).status).toBe(200)
+    expect((await callWorkerApi(lost!, 'deliver', { text: 'x' })).body).toMatchObject({ code: 'stale' })
+    expect((await callWorkerApi(again!, 'deliver', { text: 'seven' })).status).toBe(200)
   })
 
-  it('[W2.3a] a result that a worker received and did not live to apply is handed out again', async () => {
+  it('[W2.3a] a result whose worker died before it applied it is handed out again', async () => {
     const turnId = await enqueue(await agent('ledger'))
     const [turn] = await claim()
-    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-l`, tool_name: 'grep' }] })
-    await door.post(`${p}/tool-calls/${turnId}-l/result`, { status: 'success', result: 8 })
-    // A worker within the house that takes the receipt and dies before it resumes.
+    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-l`, tool_name: 'grep' }] })
+    await server.post(`${p}/tool-calls/${turnId}-l/result`, { status: 'success', result: 8 })
+    // An in-process worker claims the receipt and dies before it resumes.
     const claimant = { workerTarget: target, workerId: 'dead', max: 1, resumeLeaseSeconds: 30 }
-    expect((await door.kernel.claim(claimant)).turns).toMatchObject([{ kind: 'resume' }])
+    expect((await server.kernel.claim(claimant)).turns).toMatchObject([{ kind: 'resume' }])
     expect(await claim()).toEqual([])
     const waiting = claim({ wait_seconds: 40 })
     await pass(35)
     expect(await waiting).toMatchObject([{ agent_turn_id: turnId, kind: 'resume', results: [{ result: 8 }] }])
   })
 
-  it('[W2.2a] a tool that never answers is timed out by the server’s watchdog, and the turn goes on', async () => {
+  it('[W2.2a] the server’s watchdog times out a tool that never answers, and the turn continues', async () => {
     const turnId = await enqueue(await agent('hang'))
     const [turn] = await claim()
-    await tell(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-h`, tool_name: 'grep' }] })
+    await callWorkerApi(turn!, 'suspend', { calls: [{ tool_call_id: `${turnId}-h`, tool_name: 'grep' }] })
     await pass(40)
     const [next] = await claim()
     expect(next).toMatchObject({ kind: 'resume', results: [{ status: 'timeout', error: { code: 'tool_timeout' } }] })
-    await tell(next!, 'deliver', { text: 'gave up', status: 'failed', error: 'tool_timeout' })
+    await callWorkerApi(next!, 'deliver', { text: 'gave up', status: 'failed', error: 'tool_timeout' })
     expect(await detail(turnId)).toMatchObject({ status: 'failed', error: 'tool_timeout' })
   })
 
-  it('[W2.5] a worker that is full and beats keeps its queue from being taken for dead', async () => {
+  it('[W2.5] turns behind a full worker that beats are not timed out', async () => {
     await enqueue(await agent('busy-a'))
     const waiting = await enqueue(await agent('busy-b'))
     const [turn] = await claim({ max: 1, worker_id: 'small' })
-    const guard = guardOn(door.t)
-    const look = async () => {
-      await tell(turn!, 'beat')
+    const guard = guardOn(server.t)
+    const beatAndGuard = async () => {
+      await callWorkerApi(turn!, 'beat')
       await guard.step()
     }
-    await look()
+    await beatAndGuard()
     for (let seconds = 0; seconds < 60; seconds += 5) {
-      await door.t.advance(5)
-      await look()
+      await server.t.advance(5)
+      await beatAndGuard()
     }
     expect(await detail(waiting)).toMatchObject({ status: 'dispatched' })
-    await tell(turn!, 'deliver', { text: 'ok' })
+    await callWorkerApi(turn!, 'deliver', { text: 'ok' })
     for (let seconds = 0; seconds < 60; seconds += 5) {
-      await door.t.advance(5)
+      await server.t.advance(5)
       await guard.step()
     }
     expect(await detail(waiting)).toMatchObject({ status: 'timeout', error: 'dispatch_timeout' })
   })
 
-  it('are watched over by a server that was started anew', async () => {
+  it('a restarted server watches the claims of the previous one', async () => {
     const turnId = await enqueue(await agent('restart'))
     await claim()
     const fresh = await import('../../src/http/remote/watch.js')
-    const { t, kernel } = door
+    const { t, kernel } = server
     const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
     const settings = { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3 }
     const watch = fresh.openRemoteWatch({ kernel, clock: t.clock, log, settings, onFreed: () => undefined })
@@ -372,9 +374,9 @@ describe('claims', () => {
     expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId, taken_over: true })
   })
 
-  it('from more targets than can be watched forget the oldest, and those at work go on', async () => {
+  it('claims of more targets than the watchdog can watch drop the oldest, and active ones continue', async () => {
     const turnId = await enqueue(await agent('crowd'))
-    for (let at = 0; at < 210; at += 1) await door.post(`/workers/crowd-${at}/claim`, {}, as())
+    for (let at = 0; at < 210; at += 1) await server.post(`/workers/crowd-${at}/claim`, {}, as())
     expect((await claim())[0]).toMatchObject({ agent_turn_id: turnId })
   })
 })

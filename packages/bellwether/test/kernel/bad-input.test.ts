@@ -1,25 +1,21 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { setLimits } from '../../src/kernel/verbs/roster.js'
 import { wakePending } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { openWorker } from '../../src/worker/worker.js'
 import type { TurnAction } from '../../src/worker/agent.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, calls, eventsOf, fingerprint, finish, headOf, rowOf, turnRow, waiting } from '../support/looks.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { eventsOf, fingerprint, headOf, inboxRow, turnRow } from '../support/kernel-rows.js'
+import { deliverTurn, enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import { runTurns, testWorker } from '../support/worker.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 let agent: string
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
 beforeEach(async () => {
   agent = `a${t.ids.next()}`
   await t.agents(agent)
 })
 
 /** Whatever happened: the next turn of this agent runs to its end. */
-const works = async (name = agent) => expect(await finish(t, await t.running(name))).toEqual({ what: 'ended' })
+const works = async (name = agent) => expect(await deliverTurn(t, await t.running(name))).toEqual({ what: 'ended' })
 
 const deep = (levels: number): unknown => (levels === 0 ? 1 : { in: deep(levels - 1) })
 const cyclic: Record<string, unknown> = {}
@@ -52,18 +48,23 @@ it.each([
   ['no result fields at all', { resultFields: [] }, 'invalid_result_fields'],
 ])('[T3.1a] enqueue refuses %s by name and writes nothing', async (_title, more, code) => {
   const before = await fingerprint(t.db)
-  await expect(ask(t, agent, more)).rejects.toMatchObject({ name: 'InvalidInput', code })
+  await expect(enqueueTurn(t, agent, more)).rejects.toMatchObject({ name: 'InvalidInput', code })
   expect(await fingerprint(t.db)).toEqual(before)
   await works()
 })
 
 it('[T3.1a] accepts content that only looks dangerous: an escaped NUL in text, emoji, SQL, 64 levels', async () => {
   const words = "\\u0000 \\ud800 👩‍👩‍👧 '; drop table state.agent_inbox; -- \u2028"
-  await ask(t, agent, { instruction: words, payload: { x: deep(60) }, correlationId: words, recursionDepth: 20 })
+  await enqueueTurn(t, agent, {
+    instruction: words,
+    payload: { x: deep(60) },
+    correlationId: words,
+    recursionDepth: 20,
+  })
   const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
   expect((await t.kernel.readBoxes([turn!.contextBoxId]))[0]!.content).toEqual({ text: words })
   expect(turn!.correlationId).toBe(words)
-  expect(await finish(t, turn!, words)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, turn!, words)).toEqual({ what: 'ended' })
 })
 
 it('[T3.1a] accepts the valid turns of a batch with an invalid one, and none for a retired agent', async () => {
@@ -78,34 +79,34 @@ it('[T3.1a] accepts the valid turns of a batch with an invalid one, and none for
     { code: 'recursion_depth_exceeded' },
   ])
   await setLimits(t.db, { turnDeadlineSeconds: 3_600, maxRecursionDepth: 30 })
-  expect(await ask(t, agent, { recursionDepth: 21 })).toMatchObject({ status: 'queued' })
+  expect(await enqueueTurn(t, agent, { recursionDepth: 21 })).toMatchObject({ status: 'queued' })
   await setLimits(t.db, { turnDeadlineSeconds: 3_600, maxRecursionDepth: 20 })
   await t.kernel.putAgents([{ projectId: project, agentId: agent, workerTarget: target, status: 'retired' }])
-  await expect(ask(t, agent)).rejects.toMatchObject({ code: 'agent_retired' })
+  await expect(enqueueTurn(t, agent)).rejects.toMatchObject({ code: 'agent_retired' })
 })
 
 it('[T3.3b] rejects a tool call id that was used before, twice in one step or by another turn, and the turn continues', async () => {
-  await waiting(t, agent, calls(`${agent}-1`))
+  await suspendedTurn(t, agent, grepCalls(`${agent}-1`))
   const other = `${agent}-b`
   await t.agents(other)
   const turn = await t.running(other)
   const before = await fingerprint(t.db)
-  const suspend = (...ids: string[]) => t.kernel.suspend({ ...turn, stepId: 's', calls: calls(...ids) }, 30)
+  const suspend = (...ids: string[]) => t.kernel.suspend({ ...turn, stepId: 's', calls: grepCalls(...ids) }, 30)
   await expect(suspend(`${agent}-1`, 'fresh')).rejects.toMatchObject({ code: 'duplicate_tool_call' })
   await expect(suspend('twice', 'twice')).rejects.toMatchObject({ code: 'invalid_tool_calls' })
   await expect(suspend()).rejects.toMatchObject({ code: 'invalid_tool_calls' })
   await expect(suspend('a\0')).rejects.toMatchObject({ code: 'invalid_text' })
   expect(await fingerprint(t.db)).toEqual(before)
-  expect(await finish(t, turn)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
   await works(other)
 })
 
 it('[T3.4a] rejects unstorable text in receipts, stops, steps and deliverables before it reaches the database', async () => {
-  const turn = await waiting(t, agent, calls(agent))
+  const turn = await suspendedTurn(t, agent, grepCalls(agent))
   const before = await fingerprint(t.db)
-  await expect(answer(t, agent, 'a\0')).rejects.toMatchObject({ code: 'invalid_text' })
-  await expect(answer(t, agent, 'x'.repeat(1_100_000))).rejects.toMatchObject({ code: 'content_too_large' })
-  await expect(answer(t, agent, deep(80))).rejects.toMatchObject({ code: 'content_too_deep' })
+  await expect(reportSuccess(t, agent, 'a\0')).rejects.toMatchObject({ code: 'invalid_text' })
+  await expect(reportSuccess(t, agent, 'x'.repeat(1_100_000))).rejects.toMatchObject({ code: 'content_too_large' })
+  await expect(reportSuccess(t, agent, deep(80))).rejects.toMatchObject({ code: 'content_too_deep' })
   await expect(t.kernel.report([{ projectId: 'a\0', toolCallId: agent, status: 'success' }])).rejects.toMatchObject({
     code: 'invalid_name',
   })
@@ -138,24 +139,9 @@ it.each([
     'invalid_name',
   ],
 ] as const)('[T4.1] an agent that answers %s fails its turn at once, with that name', async (_title, action, error) => {
-  const settings = {
-    concurrency: 9,
-    suspendTimeoutSeconds: 30,
-    resumeLeaseSeconds: 30,
-    inboxProcessingTimeoutSeconds: 30,
-  }
-  const worker = openWorker({
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w',
-    workerTarget: target,
-    settings,
-    agent: () => async () => action as TurnAction,
-  })
-  const { agentTurnId } = await ask(t, agent)
-  await worker.step()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  const worker = testWorker(t, () => async () => action as TurnAction)
+  const { agentTurnId } = await enqueueTurn(t, agent)
+  await runTurns(worker)
   expect(await eventsOf(t, agentTurnId, 'task')).toMatchObject([{ payload: { status: 'failed', error } }])
   await works()
 })
@@ -175,13 +161,13 @@ it('[T3.2b] hand-written rows of any shape block no agent: they are refused, ski
     agent,
   )
   expect(await t.claim()).toEqual([])
-  expect(await rowOf(t, noTurn)).toMatchObject({ status: 'error', error: 'protocol_error: no agent_turn_id' })
-  expect(await rowOf(t, noEpoch)).toMatchObject({ status: 'error', error: 'protocol_error: no turn_epoch' })
-  expect(await rowOf(t, noChannel)).toMatchObject({ status: 'error' })
+  expect(await inboxRow(t, noTurn)).toMatchObject({ status: 'error', error: 'protocol_error: no agent_turn_id' })
+  expect(await inboxRow(t, noEpoch)).toMatchObject({ status: 'error', error: 'protocol_error: no turn_epoch' })
+  expect(await inboxRow(t, noChannel)).toMatchObject({ status: 'error' })
   await t.advance(61)
   await wakePending(t.db, 5, 60)
-  expect(await rowOf(t, stranger)).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
-  expect(await finish(t, running)).toEqual({ what: 'ended' })
+  expect(await inboxRow(t, stranger)).toMatchObject({ status: 'skipped', watchdog_error: 'unknown_agent' })
+  expect(await deliverTurn(t, running)).toEqual({ what: 'ended' })
   await works()
 })
 
@@ -197,13 +183,13 @@ it('[T3.2b] a queued row without a turn id is never leased, is refused by the sw
   await t.advance(10)
   await t.all('select * from state.sweep_queued(5, 100)')
   expect(await headOf(t, agent)).toMatchObject({ status: 'idle' })
-  expect(await rowOf(t, forged)).toMatchObject({ status: 'error', error: 'protocol_error: no agent_turn_id' })
+  expect(await inboxRow(t, forged)).toMatchObject({ status: 'error', error: 'protocol_error: no agent_turn_id' })
 })
 
 it('[T3.2b] a turn whose row lost its channel still runs, in the channel of its lease', async () => {
-  const { agentTurnId, inboxId } = await ask(t, agent)
+  const { agentTurnId, inboxId } = await enqueueTurn(t, agent)
   await t.all('update state.agent_inbox set channel_id = null where inbox_id = $1', inboxId)
   const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
-  expect(await finish(t, turn!)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, turn!)).toEqual({ what: 'ended' })
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'success' })
 })

@@ -1,17 +1,14 @@
 /** Fork-join (hazard 17): a batch is created with the wait that it answers and ends with one answer, whichever process dies. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { dispatchTasks } from '../../src/kernel/verbs/batches/dispatch_tasks.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openJoiner } from '../../src/pmo/batches.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { batchOf, deliverAll, forkFrom, join, reuse } from '../support/forks.js'
-import { guardOn, headOf, pass, rowOf } from '../support/watchdog.js'
+import { headOf, turnRow } from '../support/kernel-rows.js'
+import { guardOn, pass } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 interface Answer {
   readonly batch_id: string
@@ -195,7 +192,7 @@ it('stopping a parent cancels its batches in the same transaction, and its child
   expect(await batchOf(t, inner)).toMatchObject({ status: 'canceled' })
   await join(t, 3)
   for (const turn of [child!, grandchild!])
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'canceled' })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: 'canceled' })
   for (const id of [batchId, inner]) expect((await batchOf(t, id)).settled_at).not.toBeNull()
   expect(await receipts('f-call')).toEqual([])
 })
@@ -209,7 +206,7 @@ it('reaping a parent cancels its batch', async () => {
   )
   const guard = guardOn(t, { activeReapSeconds: 10 })
   await pass(t, 20, guard)
-  expect(await rowOf(t, parent.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
+  expect(await turnRow(t, parent.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
   expect(await batchOf(t, batchId)).toMatchObject({ status: 'canceled' })
 })
 

@@ -1,30 +1,28 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { hydrate, type Hydrated } from '../../src/worker/hydrate.js'
 import { enqueue, turnRow } from '../../src/kernel/verbs/turn/enqueue.js'
 import { openKernel } from '../../src/kernel/kernel.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, calls, cardsIn, fingerprint, finish, headOf, waiting } from '../support/looks.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { cardsIn, fingerprint, headOf } from '../support/kernel-rows.js'
+import { deliverTurn, enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const thought = (text: string) => ({ type: 'agent.thought' as const, content: { text } })
 const texts = (cards: readonly { content: unknown }[]) => cards.map((card) => (card.content as { text?: string }).text)
 
 it('[T5.1] a turn writes only to its output box; its context box never changes', async () => {
   await t.agents('a')
-  const turn = await waiting(t, 'a', calls('a-1'))
+  const turn = await suspendedTurn(t, 'a', grepCalls('a-1'))
   const context = await cardsIn(t, turn.contextBoxId)
-  await answer(t, 'a-1')
+  await reportSuccess(t, 'a-1')
   await t.claim()
   await t.kernel.resume(turn, 'w')
   await t.kernel.record({ ...turn, cards: [thought('one'), thought('two')] })
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   expect(await cardsIn(t, turn.contextBoxId)).toEqual(context)
   expect((await cardsIn(t, turn.outputBoxId)).map((card) => card.type)).toEqual([
     'tool.call',
@@ -49,10 +47,10 @@ it('[T5.1] rejects a context box as output box, an output box as context box, an
     { outputBoxId: 'no-such-box' },
     { contextBoxId: output! },
   ]) {
-    await expect(ask(t, 'b', boxes)).rejects.toMatchObject({ code: 'unknown_box' })
+    await expect(enqueueTurn(t, 'b', boxes)).rejects.toMatchObject({ code: 'unknown_box' })
   }
   expect(await fingerprint(t.db)).toEqual(before)
-  expect(await finish(t, await t.running('b'))).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, await t.running('b'))).toEqual({ what: 'ended' })
 })
 
 it('[T5.2] a turn reads its output box on every step and across turns, and sees no other box', async () => {
@@ -63,7 +61,7 @@ it('[T5.2] a turn reads its output box on every step and across turns, and sees 
   expect(texts(((await hydrate(t.db, first)) as Hydrated).output)).toEqual(['first'])
   await t.kernel.record({ ...first, cards: [thought('second')] })
   expect(texts(((await hydrate(t.db, first)) as Hydrated).output)).toEqual(['first', 'second'])
-  await finish(t, first, 'third')
+  await deliverTurn(t, first, 'third')
   const seen = (await hydrate(t.db, await t.running('c'))) as Hydrated
   expect(texts(seen.output)).toEqual(['first', 'second', 'third'])
   expect(texts(seen.context)).toEqual(['do it'])
@@ -79,7 +77,7 @@ it('[T5.2] another box becomes visible only as a snapshot packed into a new cont
     cards: [thought('and this')],
   })
   await t.kernel.record({ ...source, cards: [thought('too late')] })
-  await ask(t, 'e', { contextBoxId: packed })
+  await enqueueTurn(t, 'e', { contextBoxId: packed })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'e')
   expect(texts(((await hydrate(t.db, turn!)) as Hydrated).context)).toEqual(['shared', 'and this'])
   await expect(t.kernel.makeBox({ projectId: 'q', pack: [packed] })).rejects.toMatchObject({ code: 'unknown_card' })
@@ -99,11 +97,11 @@ it('[T5.3] the database rejects a second active turn on one output box', async (
 it('[T5.3] a turn whose output box is in use stays queued until the box is free', async () => {
   await t.agents('h', 'i')
   const turn = await t.running('h')
-  const queued = await ask(t, 'i', { outputBoxId: turn.outputBoxId! })
+  const queued = await enqueueTurn(t, 'i', { outputBoxId: turn.outputBoxId! })
   expect(queued.status).toBe('queued')
   await t.all('select * from state.sweep_queued(-1, 100)')
   expect(await headOf(t, 'i')).toMatchObject({ status: 'idle' })
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   await t.all('select * from state.sweep_queued(-1, 100)')
   expect(await headOf(t, 'i')).toMatchObject({ status: 'dispatched', output_box_id: turn.outputBoxId })
 })
@@ -112,17 +110,11 @@ it('[T5.3] of many concurrent turns that share one box none fails, one runs, and
   const agents = Array.from({ length: 12 }, (_, n) => `share-${n}`)
   await t.agents('owner', ...agents)
   const { output_box_id: box } = await headOf(t, 'owner')
-  const bell = {
-    kind: 'notify' as const,
-    ring: async () => undefined,
-    listen: async () => ({ stop: async () => undefined }),
-    close: async () => undefined,
-  }
   const db = await openDatabase({ url: t.url, poolSize: 12 })
   // A kernel each: calls of one kernel would share a batch.
   await Promise.all(
     agents.map((agentId) =>
-      openKernel({ db, bell, ids: t.ids }).enqueue({
+      openKernel({ db, bell: silentBell, ids: t.ids }).enqueue({
         projectId: project,
         agentId,
         instruction: 'x',
@@ -139,7 +131,7 @@ it('[T5.3] of many concurrent turns that share one box none fails, one runs, and
     expect(others).toEqual([])
     if (holder === undefined) await t.all('select * from state.sweep_queued(-1, 100)')
     for (const turn of await t.claim()) {
-      if (turn.agentId.startsWith('share-')) done.push(await finish(t, turn))
+      if (turn.agentId.startsWith('share-')) done.push(await deliverTurn(t, turn))
     }
   }
   await db.close()
@@ -176,7 +168,7 @@ it('[T5.4] compaction creates a new output box and swaps the pointer; the old bo
   expect(texts(await cardsIn(t, box))).toEqual(['keep me', 'summary'])
   expect(await cardsIn(t, turn.outputBoxId)).toEqual(old)
   await t.kernel.record({ ...turn, cards: [thought('after')] })
-  await finish(t, turn, 'end')
+  await deliverTurn(t, turn, 'end')
   expect(texts(await cardsIn(t, box))).toEqual(['keep me', 'summary', 'after', 'end'])
   expect(texts(((await hydrate(t.db, await t.running('j'))) as Hydrated).output)).toEqual([
     'keep me',
@@ -201,5 +193,5 @@ it('[T5.4] a swap accepts only cards of its own turn, and is atomic', async () =
   })
   expect(await t.kernel.swapBox({ ...turn, turnEpoch: 99, cards: [thought('x')] })).toBe('stale')
   expect(await fingerprint(t.db)).toEqual(before)
-  expect(await finish(t, turn)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
 })

@@ -1,18 +1,16 @@
 /** Budgets (hazard 18): reserve, commit, release; escrow for children; every ending settles them in its own transaction. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { batchOf, budgetOf, deliverAll, forkFrom, join, reuse, wrongSums } from '../support/forks.js'
-import { guardOn, intervalSeconds, pass, rowOf, tasksOf } from '../support/watchdog.js'
+import { turnRow } from '../support/kernel-rows.js'
+import { guardOn, intervalSeconds, pass, tasksOf } from '../support/watchdog.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const purseOf = async (budgetId: string) => (await t.kernel.readBudget(budgetId))!
 
@@ -104,7 +102,7 @@ it.each(Object.keys(endings))(
     await t.kernel.commitUsage(turn, { reservationId: `d-${name}-1`, tokens: 40 })
     await ask(turn, `d-${name}-2`, 70)
     await endings[name]!(turn)
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: expect.any(String) })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: expect.any(String) })
     expect(await purseOf(purseId)).toMatchObject({
       tokens_used: 110,
       tokens_escrowed: 0,
@@ -212,7 +210,7 @@ it('[H7.5] an answer that crosses the budget ends the turn as failed, budget_exc
   const guard = guardOn(t)
   const beating = { step: async () => void (await t.kernel.beat([turn], null)) }
   await pass(t, 20, guard, beating)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
   const [task] = await tasksOf(t, turn.agentTurnId)
   expect(task).toMatchObject({ status: 'failed', error: 'budget_exceeded' })
   const card = await t.kernel.readCard(task!['deliverable_card_id'] as string)
@@ -230,12 +228,12 @@ it('[H7.5] wall time is a budget too: a turn over it is ended although it beats,
   const beating = { step: async () => void (await t.kernel.beat([slow, quick], null)) }
   const guard = guardOn(t)
   await pass(t, 50, guard, beating)
-  expect((await rowOf(t, slow.agentTurnId)).outcome).toBeNull()
+  expect((await turnRow(t, slow.agentTurnId)).outcome).toBeNull()
   expect(await ask(slow, 'k1-1', 5)).toMatchObject({ what: 'reserved', left: { tokens: null } })
   await pass(t, 10 + 2 * intervalSeconds, guard, beating)
-  expect(await rowOf(t, slow.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
-  expect((await rowOf(t, quick.agentTurnId)).outcome).toBeNull()
-  const { content } = (await t.kernel.readCard((await rowOf(t, slow.agentTurnId)).deliverable_card_id!))!
+  expect(await turnRow(t, slow.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'budget_exceeded' })
+  expect((await turnRow(t, quick.agentTurnId)).outcome).toBeNull()
+  const { content } = (await t.kernel.readCard((await turnRow(t, slow.agentTurnId)).deliverable_card_id!))!
   expect(content).toMatchObject({ text: expect.stringContaining('so far so good') })
 })
 
@@ -253,13 +251,7 @@ it('50 concurrent children on 16 connections never spend more than the limit', {
   const children = (await t.claim()).filter((turn) => turn.recursionDepth === 1)
   expect(children).toHaveLength(50)
   const db = await openDatabase({ url: t.url, poolSize: 16 })
-  const bell = {
-    kind: 'notify' as const,
-    ring: async () => undefined,
-    listen: async () => ({ stop: async () => undefined }),
-    close: async () => undefined,
-  }
-  const kernel: Kernel = openKernel({ db, bell, ids: t.ids })
+  const kernel: Kernel = openKernel({ db, bell: silentBell, ids: t.ids })
   let spent = 0
   let worst = 0
   let calls = 0

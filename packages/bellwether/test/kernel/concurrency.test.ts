@@ -1,5 +1,5 @@
 import { systemClock } from '@bellwether/base'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import {
@@ -11,31 +11,21 @@ import {
 } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, calls, finish, waiting, watchful } from '../support/looks.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { deliverTurn, fullWatchWindow, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 const opened: Database[] = []
-beforeAll(async () => {
-  t = await testKernel()
-})
 afterAll(async () => {
   await Promise.all(opened.map((db) => db.close()))
-  await t.drop()
 })
-
-const bell = {
-  kind: 'notify' as const,
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
 
 /** A process of its own, as far as the database can tell: its own connections, its own batches. */
 async function processOf(poolSize = 2): Promise<Kernel> {
   const db = await openDatabase({ url: t.url, poolSize })
   opened.push(db)
-  return openKernel({ db, bell, ids: t.ids })
+  return openKernel({ db, bell: silentBell, ids: t.ids })
 }
 
 const names = (prefix: string, count: number) => Array.from({ length: count }, (_, n) => `${prefix}-${n}`)
@@ -126,7 +116,7 @@ it('[T3.4b] of several workers that claim two concurrent receipts exactly one re
   const agents = names('pair', 40)
   await t.agents(...agents)
   const kernels = await Promise.all(Array.from({ length: 4 }, () => processOf()))
-  for (const agent of agents) await waiting(t, agent, calls(`${agent}-1`, `${agent}-2`))
+  for (const agent of agents) await suspendedTurn(t, agent, grepCalls(`${agent}-1`, `${agent}-2`))
   const resumed: string[] = []
   const claimer = async (kernel: Kernel, n: number) => {
     for (let idle = 0; idle < 20;) {
@@ -191,7 +181,7 @@ it(
           })
           if (luck < 0.3) await kernel.beat([turn], 'w')
           if (luck < 0.5 && turn.kind === 'turn')
-            await kernel.suspend({ ...turn, stepId: t.ids.next(), calls: calls(t.ids.next(), t.ids.next()) }, 0.1)
+            await kernel.suspend({ ...turn, stepId: t.ids.next(), calls: grepCalls(t.ids.next(), t.ids.next()) }, 0.1)
           else await kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
         }),
       )
@@ -221,10 +211,10 @@ it(
       else await systemClock.sleep(5)
     }
     const guard = async ({ db }: Kernel) => {
-      await reclaim(db, target, 0.1, 3, watchful)
-      await expireWaits(db, t.ids, target, watchful)
+      await reclaim(db, target, 0.1, 3, fullWatchWindow)
+      await expireWaits(db, t.ids, target, fullWatchWindow)
       await requeueExpiredResumeLedgers(db)
-      await reap(db, t.ids, hasty, watchful)
+      await reap(db, t.ids, hasty, fullWatchWindow)
       await sweepQueued(db, 0.1)
     }
     const rejoin = (kernel: Kernel) =>
@@ -248,12 +238,12 @@ it(
       if (n === 0) break
       for (const turn of await t.claim()) {
         if (turn.kind === 'resume') await t.kernel.resume(turn, 'w')
-        await finish(t, turn)
+        await deliverTurn(t, turn)
       }
       const open = await t.all<{ id: string }>(
         "select tool_call_id as id from state.turn_waiting_tools where wait_status = 'waiting'",
       )
-      for (const { id } of open) await answer(t, id)
+      for (const { id } of open) await reportSuccess(t, id)
       await t.advance(0.5)
       await guard(t.kernel)
     }

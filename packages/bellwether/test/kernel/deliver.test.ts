@@ -1,35 +1,19 @@
 import type { FieldSpec } from '../../src/kernel/verbs/cards.js'
 import { reap } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { cardsIn, eventsOf, fingerprint, headOf, turnRow } from '../support/kernel-rows.js'
 import {
-  answer,
-  ask,
-  calls,
-  cardsIn,
-  eventsOf,
-  fingerprint,
-  finish,
-  headOf,
-  turnRow,
-  waiting,
-  watchful,
-} from '../support/looks.js'
+  deliverTurn,
+  enqueueTurn,
+  fullWatchWindow,
+  grepCalls,
+  reportSuccess,
+  suspendedTurn,
+} from '../support/kernel-turns.js'
+import { guardSettings } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
-
-const reapSettings = {
-  dispatchedTimeoutSeconds: 30,
-  maxQueueSeconds: 3_600,
-  activeReapSeconds: 300,
-  suspendedReapSeconds: 300,
-  inboxProcessingTimeoutSeconds: 30,
-  maxAttempts: 3,
-}
+const t = kernelPerFile()
 
 /** The turn ended as it should have: one task event that names a deliverable in the turn's own output box. */
 async function ending(agentTurnId: string, outputBoxId: string | null, status: string) {
@@ -46,8 +30,8 @@ async function ending(agentTurnId: string, outputBoxId: string | null, status: s
 it('[T3.5] deliver writes deliverable, task event, cleared head and idle together, then leases the next', async () => {
   await t.agents('a')
   const turn = await t.running('a')
-  const next = await ask(t, 'a')
-  expect(await finish(t, turn, 'the answer')).toEqual({ what: 'ended' })
+  const next = await enqueueTurn(t, 'a')
+  expect(await deliverTurn(t, turn, 'the answer')).toEqual({ what: 'ended' })
   const { card } = await ending(turn.agentTurnId, turn.outputBoxId, 'success')
   expect(card.content).toEqual({ text: 'the answer' })
   expect((await eventsOf(t, turn.agentTurnId)).map((event) => event.kind)).toEqual(['task', 'state'])
@@ -64,32 +48,32 @@ it.each(['cards.cards', 'cards.box_cards', 'state.events', 'state.agent_inbox', 
     await t.all(`create function state.out_of_order() returns trigger language plpgsql as $$ begin raise exception 'out of order'; end $$;
       create trigger out_of_order before ${event} on ${table} for each row execute function state.out_of_order()`)
     const before = await fingerprint(t.db)
-    await expect(finish(t, turn)).rejects.toThrow('out of order')
+    await expect(deliverTurn(t, turn)).rejects.toThrow('out of order')
     expect(await fingerprint(t.db)).toEqual(before)
     await t.all('drop function state.out_of_order cascade')
-    expect(await finish(t, turn)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
   },
 )
 
 it('[T4.1] [T1.3] success, failure, stop, budget and watchdog endings all deliver into the output box', async () => {
   await t.agents('c1', 'c2', 'c3', 'c4', 'c5', 'c6')
   const won = await t.running('c1')
-  await finish(t, won)
+  await deliverTurn(t, won)
   await ending(won.agentTurnId, won.outputBoxId, 'success')
   const lost = await t.running('c2')
   await t.kernel.deliver({ ...lost, status: 'failed', error: 'agent_failed', content: { text: 'no' } })
   expect((await ending(lost.agentTurnId, lost.outputBoxId, 'failed')).task.payload.error).toBe('agent_failed')
-  const stopped = await waiting(t, 'c3', calls('c3-1'))
+  const stopped = await suspendedTurn(t, 'c3', grepCalls('c3-1'))
   await t.kernel.stop({ projectId: project, agentTurnId: stopped.agentTurnId })
   expect((await ending(stopped.agentTurnId, stopped.outputBoxId, 'canceled')).task.payload.error).toBe('stopped')
   const spent = await t.running('c4')
   await t.kernel.deliver({ ...spent, status: 'failed', error: 'budget_exceeded', content: { text: 'what there is' } })
   await ending(spent.agentTurnId, spent.outputBoxId, 'failed')
   const silent = await t.running('c5')
-  const { agentTurnId: unstarted } = await ask(t, 'c6')
+  const { agentTurnId: unstarted } = await enqueueTurn(t, 'c6')
   const { output_box_id: box } = await headOf(t, 'c6')
   await t.advance(301)
-  await reap(t.db, t.ids, reapSettings, watchful)
+  await reap(t.db, t.ids, guardSettings, fullWatchWindow)
   expect((await ending(silent.agentTurnId, silent.outputBoxId, 'failed')).task.payload.error).toBe(
     'timeout_reaped_by_watchdog',
   )
@@ -100,7 +84,7 @@ it('[T1.3] a turn without an output box ends too: the id is null and the payload
   await t.kernel.putAgents([{ projectId: project, agentId: 'boxless', workerTarget: 'w', outputBox: false }])
   for (const end of ['deliver', 'stop'] as const) {
     const turn = await t.running('boxless')
-    if (end === 'deliver') await finish(t, turn)
+    if (end === 'deliver') await deliverTurn(t, turn)
     else await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
     const [task] = await eventsOf(t, turn.agentTurnId, 'task')
     expect(task!.payload).toMatchObject({
@@ -115,10 +99,10 @@ it('[T1.3] a turn without an output box ends too: the id is null and the payload
 it('[T1.6] a repeated delivery after an in-doubt commit returns already and writes nothing', async () => {
   await t.agents('d')
   const turn = await t.running('d')
-  const answers = await Promise.all([finish(t, turn), finish(t, turn), finish(t, turn)])
+  const answers = await Promise.all([deliverTurn(t, turn), deliverTurn(t, turn), deliverTurn(t, turn)])
   expect(answers.filter((one) => one.what === 'stale')).toEqual([])
   const before = await fingerprint(t.db)
-  expect(await finish(t, turn)).toEqual({ what: 'already' })
+  expect(await deliverTurn(t, turn)).toEqual({ what: 'already' })
   expect(await fingerprint(t.db)).toEqual(before)
   expect(await eventsOf(t, turn.agentTurnId, 'task')).toHaveLength(1)
 })
@@ -157,7 +141,7 @@ it.each([
   async (_title, content, missing) => {
     const agent = `e${t.ids.next()}`
     await t.agents(agent)
-    await ask(t, agent, { resultFields: fields })
+    await enqueueTurn(t, agent, { resultFields: fields })
     const [turn] = (await t.claim()).filter((one) => one.agentId === agent)
     const before = await fingerprint(t.db)
     expect(await t.kernel.deliver({ ...turn!, status: 'success', content })).toEqual({ what: 'refused', missing })
@@ -176,7 +160,7 @@ it.each([
 
 it('[T4.2a] null does not satisfy a required field of any type', async () => {
   await t.agents('null')
-  await ask(t, 'null', { resultFields: [{ name: 'anything', required: true }] })
+  await enqueueTurn(t, 'null', { resultFields: [{ name: 'anything', required: true }] })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'null')
   const submit = (value: unknown) =>
     t.kernel.deliver({ ...turn!, status: 'success', content: { fields: [{ name: 'anything', value }] } })
@@ -195,16 +179,16 @@ it('[T4.2a] a failure needs no fields, and required fields packed from another b
     pack: [asked],
     cards: [{ type: 'task.instruction', content: { text: 'x' } }],
   })
-  await ask(t, 'f', { contextBoxId: packed })
+  await enqueueTurn(t, 'f', { contextBoxId: packed })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'f')
-  expect(await finish(t, turn!)).toMatchObject({ what: 'refused' })
+  expect(await deliverTurn(t, turn!)).toMatchObject({ what: 'refused' })
   expect(await t.kernel.deliver({ ...turn!, status: 'failed', content: { text: 'cannot' } })).toEqual({ what: 'ended' })
 })
 
 it('[T4.2b] [T7.1] the task event contains pointers and the status, and no content of the agent', async () => {
   await t.agents('g')
-  const turn = await waiting(t, 'g', calls('g-1'))
-  await answer(t, 'g-1', { secret: 'from the tool' })
+  const turn = await suspendedTurn(t, 'g', grepCalls('g-1'))
+  await reportSuccess(t, 'g-1', { secret: 'from the tool' })
   await t.claim()
   await t.kernel.resume(turn, 'w')
   await t.kernel.deliver({

@@ -8,20 +8,19 @@ import type { EventStream, StreamEvent } from '../../src/ports/stream/stream.js'
 import { runPmo } from '../../src/pmo/loop.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { runWorker } from '../../src/worker/loop.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { fingerprint, turnRow } from '../support/looks.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { fingerprint, turnRow } from '../support/kernel-rows.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let nats: NatsServer
 beforeAll(async () => {
-  t = await testKernel()
   nats = await startNats({ jetstream: false })
 })
 afterAll(async () => {
-  await t.drop()
   await nats.stop()
 })
 
@@ -42,12 +41,6 @@ const pace = (pollSeconds: number) => ({
 })
 
 /** Drops every ring. */
-const deaf: Bell = {
-  kind: 'notify',
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
 
 async function withWorker(
   bell: Bell,
@@ -86,7 +79,7 @@ it('[T1.4] with every ring dropped all work completes: turns, queued turns, tool
     context.results.length > 0
       ? { deliver: { text: 'done' } }
       : { suspend: { calls: [{ toolCallId: context.newId(), toolName: 'echo', args: {} }] } }
-  await withWorker(deaf, 0.02, act, async (kernel) => {
+  await withWorker(silentBell, 0.02, act, async (kernel) => {
     const turns = await kernel.enqueueMany(
       [...agents, ...agents, ...agents].map((agentId) => ({ projectId: project, agentId, instruction: 'x' })),
     )
@@ -122,7 +115,7 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
     close: async () => undefined,
   }
   const stop = new AbortController()
-  const kernel = openKernel({ db: t.db, bell: deaf, ids: t.ids })
+  const kernel = openKernel({ db: t.db, bell: silentBell, ids: t.ids })
   const patient = { watchdogIntervalSeconds: 600, retentionDays: 30, relayPollMs: 20, maxAttempts: 3 }
   const limits = { dispatchedRetrySeconds: 600, pendingWakeupSeconds: 600, pendingWakeupSkipSeconds: 600 }
   const reaping = {
@@ -133,7 +126,7 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
     inboxProcessingTimeoutSeconds: 600,
   }
   const settings = { ...patient, ...limits, ...reaping }
-  const pmo = runPmo({ kernel, bell: deaf, stream, clock: t.clock, log: quietLog, signal: stop.signal, settings })
+  const pmo = runPmo({ kernel, bell: silentBell, stream, clock: t.clock, log: quietLog, signal: stop.signal, settings })
   const turn = await t.running('relayed')
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
   const ids = () => published.filter((event) => event.subject.includes('.relayed.')).map((event) => event.msgId)

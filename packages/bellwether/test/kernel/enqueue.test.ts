@@ -1,31 +1,16 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import {
-  ask,
-  calls,
-  edgesTo,
-  eventsOf,
-  finish,
-  headOf,
-  fingerprint,
-  rowOf,
-  turnRow,
-  waiting,
-  answer,
-} from '../support/looks.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { edgesTo, eventsOf, fingerprint, headOf, inboxRow, turnRow } from '../support/kernel-rows.js'
+import { deliverTurn, enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
 
 it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace and lineage, then rings the target', async () => {
   await t.agents('ann')
   t.rings()
-  const { agentTurnId, inboxId } = await ask(t, 'ann', {
+  const { agentTurnId, inboxId } = await enqueueTurn(t, 'ann', {
     traceparent: trace,
     parentStepId: 'step-0',
     source: { agentId: 'boss', agentTurnId: 'turn-0', stepId: 'step-0' },
@@ -33,7 +18,7 @@ it('[T3.1a] enqueue writes the row and its edge together, with pointers, trace a
     recursionDepth: 2,
     channelId: 'team',
   })
-  const row = await rowOf(t, inboxId)
+  const row = await inboxRow(t, inboxId)
   expect(row).toMatchObject({
     agent_turn_id: agentTurnId,
     message_type: 'turn',
@@ -69,7 +54,7 @@ it('[T3.1a] no row exists without its edge: if the edge is rejected, nothing is 
   t.rings()
   await t.all("alter table state.execution_edges add constraint broken check (correlation_id <> 'unlucky')")
   const before = await fingerprint(t.db)
-  await expect(ask(t, 'bea', { correlationId: 'unlucky' })).rejects.toThrow('broken')
+  await expect(enqueueTurn(t, 'bea', { correlationId: 'unlucky' })).rejects.toThrow('broken')
   expect(await fingerprint(t.db)).toEqual(before)
   expect(t.rings()).toEqual([])
   await t.all('alter table state.execution_edges drop constraint broken')
@@ -77,8 +62,8 @@ it('[T3.1a] no row exists without its edge: if the edge is rejected, nothing is 
 
 it('[T3.1b] a turn waits as queued without an epoch; the lease of the idle agent raises the epoch, makes the row pending and wakes the worker', async () => {
   await t.agents('cid')
-  const first = await ask(t, 'cid')
-  const second = await ask(t, 'cid')
+  const first = await enqueueTurn(t, 'cid')
+  const second = await enqueueTurn(t, 'cid')
   expect(await turnRow(t, second.agentTurnId)).toMatchObject({ status: 'queued', turn_epoch: null })
   expect(await turnRow(t, first.agentTurnId)).toMatchObject({ status: 'pending', turn_epoch: 1 })
   expect(await headOf(t, 'cid')).toMatchObject({
@@ -88,7 +73,7 @@ it('[T3.1b] a turn waits as queued without an epoch; the lease of the idle agent
   })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'cid')
   t.rings()
-  expect(await finish(t, turn!)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, turn!)).toEqual({ what: 'ended' })
   expect(await headOf(t, 'cid')).toMatchObject({
     status: 'dispatched',
     turn_epoch: 2,
@@ -131,8 +116,8 @@ it('[T3.1c] an action on a busy agent returns busy, a repeated action returns du
 
 it('[T3.1d] every enqueue has its request edge and every receipt (result, timeout, stop) its response edge', async () => {
   await t.agents('fay')
-  const turn = await waiting(t, 'fay', calls('fay-1', 'fay-2'))
-  await answer(t, 'fay-1')
+  const turn = await suspendedTurn(t, 'fay', grepCalls('fay-1', 'fay-2'))
+  await reportSuccess(t, 'fay-1')
   await t.kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
   const edges = await edgesTo(t, turn.agentTurnId)
   expect(edges.map((edge) => [edge.primitive, edge.edge_phase, edge.correlation_id])).toEqual([
@@ -148,11 +133,14 @@ it('[T3.1d] every enqueue has its request edge and every receipt (result, timeou
 
 it('[T1.5] one enqueue is one turn: the kernel creates the id, and a repeated correlation id returns the same turn', async () => {
   await t.agents('gus')
-  const twice = await Promise.all([ask(t, 'gus', { correlationId: 'once' }), ask(t, 'gus', { correlationId: 'once' })])
-  const later = await ask(t, 'gus', { correlationId: 'once' })
+  const twice = await Promise.all([
+    enqueueTurn(t, 'gus', { correlationId: 'once' }),
+    enqueueTurn(t, 'gus', { correlationId: 'once' }),
+  ])
+  const later = await enqueueTurn(t, 'gus', { correlationId: 'once' })
   expect(new Set([...twice, later].map((one) => one.agentTurnId)).size).toBe(1)
   expect(later).toMatchObject({ duplicate: true, status: 'pending' })
-  const other = await ask(t, 'gus', { correlationId: 'twice' })
+  const other = await enqueueTurn(t, 'gus', { correlationId: 'twice' })
   expect(other.agentTurnId).not.toBe(later.agentTurnId)
   expect(await t.all("select from state.agent_inbox where agent_id = 'gus'")).toHaveLength(2)
   expect(await t.all("select from state.execution_edges where target_agent_id = 'gus'")).toHaveLength(2)
@@ -165,7 +153,7 @@ it('[T1.5] only the lease creates an epoch: every turn of an agent has its own, 
   for (let left = 3; left > 0; left -= 1) {
     const [turn] = (await t.claim()).filter((one) => one.agentId === 'hal')
     epochs.push(turn!.turnEpoch)
-    expect(await finish(t, turn!)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, turn!)).toEqual({ what: 'ended' })
     expect(await eventsOf(t, turn!.agentTurnId, 'task')).toHaveLength(1)
   }
   expect(epochs).toEqual([1, 2, 3])
@@ -174,9 +162,9 @@ it('[T1.5] only the lease creates an epoch: every turn of an agent has its own, 
 
 it('[T3.2c] a lease writes trace_id and parent_step_id to the head, and an ending clears them', async () => {
   await t.agents('ida')
-  await ask(t, 'ida', { traceparent: trace, parentStepId: 'step-9' })
+  await enqueueTurn(t, 'ida', { traceparent: trace, parentStepId: 'step-9' })
   expect(await headOf(t, 'ida')).toMatchObject({ trace_id: trace.split('-')[1], parent_step_id: 'step-9' })
   const [turn] = (await t.claim()).filter((one) => one.agentId === 'ida')
-  await finish(t, turn!)
+  await deliverTurn(t, turn!)
   expect(await headOf(t, 'ida')).toMatchObject({ trace_id: null, parent_step_id: null })
 })

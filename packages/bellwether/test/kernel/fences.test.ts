@@ -1,15 +1,11 @@
 /** Verbs that take several items return one verdict per (turn, epoch): a stale item does not get the verdict of a live item of the same turn. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { cardsIn } from '../support/looks.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { cardsIn } from '../support/kernel-rows.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { fenceRow, type Verdict } from '../../src/kernel/verdict.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 /** The same turn twice: claimed by a worker that fell silent, and by the worker that took it over. */
 async function takenOver(): Promise<{ stale: ClaimedTurn; live: ClaimedTurn }> {

@@ -1,22 +1,19 @@
 import { EventEmitter, once } from 'node:events'
 import { systemClock } from '@bellwether/base'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { NewTask } from '../../src/kernel/verbs/batches/fork.js'
 import { answerBatches } from '../../src/kernel/verbs/batches/join.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { runJoiner } from '../../src/pmo/batches.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import { batchOf, forkFrom, join, reuse } from '../support/forks.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { ask, turnRow } from '../support/looks.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { turnRow } from '../support/kernel-rows.js'
+import { enqueueTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 interface Answer {
   readonly status: string
@@ -122,7 +119,7 @@ it('[T8.2] any process may send an answer any number of times, and it counts onc
 it('children are in the trace of their parent, below the call that forked them', async () => {
   await t.agents('d0', 'dora')
   const trace = '0af7651916cd43dd8448eb211c80319c'
-  const { agentTurnId } = await ask(t, 'dora', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
+  const { agentTurnId } = await enqueueTurn(t, 'dora', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
   const parent = (await t.claim()).find((one) => one.agentTurnId === agentTurnId)!
   const batchId = await forkFrom(t, parent, 'dora-call', [reuse('d0')])
   const [child] = await t.claim()

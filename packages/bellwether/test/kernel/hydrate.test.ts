@@ -1,32 +1,17 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
 import { openKernel } from '../../src/kernel/kernel.js'
 import type { Database, Statement } from '../../src/ports/database/database.js'
+import type { AgentFunction } from '../../src/worker/agent.js'
 import { hydrate } from '../../src/worker/hydrate.js'
-import { openWorker } from '../../src/worker/worker.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, calls, eventsOf, fingerprint, finish, headOf, waiting } from '../support/looks.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { eventsOf, fingerprint, headOf } from '../support/kernel-rows.js'
+import { deliverTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
+import { runTurns, testWorker } from '../support/worker.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
-
-const bell = {
-  kind: 'notify' as const,
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
-const settings = {
-  concurrency: 9,
-  suspendTimeoutSeconds: 30,
-  resumeLeaseSeconds: 30,
-  inboxProcessingTimeoutSeconds: 30,
-}
+const t = kernelPerFile()
 
 /** A database that remembers the names of its statements, and the rows they returned. */
 function spy(): { db: Database; statements: string[]; rows: object[]; last: () => Statement | undefined } {
@@ -163,23 +148,15 @@ it('hydration always reads the task, also if it is the oldest card of a large co
 it('[T6.1] a turn writes cards before state, and a reader of an event finds its card and state', async () => {
   await t.agents('c')
   const { db, statements } = spy()
-  const kernel = openKernel({ db, bell, ids: t.ids })
-  const worker = openWorker({
-    kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w',
-    workerTarget: target,
-    settings,
-    agent: () => async (context) => {
-      await context.hydrate()
-      await context.record({ cards: [{ type: 'agent.thought', content: { text: 'hm' } }] })
-      return { deliver: { text: 'done' } }
-    },
-  })
+  const kernel = openKernel({ db, bell: silentBell, ids: t.ids })
+  const act: AgentFunction = async (context) => {
+    await context.hydrate()
+    await context.record({ cards: [{ type: 'agent.thought', content: { text: 'hm' } }] })
+    return { deliver: { text: 'done' } }
+  }
+  const worker = testWorker(t, () => act, { kernel })
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'c', instruction: 'x' })
-  await worker.step()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  await runTurns(worker)
   expect(statements).toEqual([
     'bw_claim',
     'bw_turn_head',
@@ -208,12 +185,12 @@ it('[T2.3] state events contain the activity of a turn: thinking, executing a to
   await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')
   await t.kernel.beat([{ ...turn, activity: 'executing_tool', currentTool: 'grep' }], 'w')
   await t.kernel.beat([turn], 'w')
-  await t.kernel.suspend({ ...turn, stepId: 's', calls: calls('d-1', 'd-2') }, 30)
-  await answer(t, 'd-1')
-  await answer(t, 'd-2')
+  await t.kernel.suspend({ ...turn, stepId: 's', calls: grepCalls('d-1', 'd-2') }, 30)
+  await reportSuccess(t, 'd-1')
+  await reportSuccess(t, 'd-2')
   await t.claim()
   await t.kernel.resume(turn, 'w')
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   const states = await eventsOf(t, turn.agentTurnId, 'state')
   expect(states.map(({ payload }) => [payload.status, payload.metadata])).toEqual([
     ['running', { activity: 'thinking', waiting_tool_count: 0 }],
@@ -235,21 +212,21 @@ it('[T2.3] the activity has no effect on any verb', async () => {
         activity,
         agent,
       )
-    const turn = await waiting(t, agent, calls(agent))
+    const turn = await suspendedTurn(t, agent, grepCalls(agent))
     await lie()
-    await answer(t, agent)
+    await reportSuccess(t, agent)
     await t.claim()
     await lie()
     expect(await t.kernel.resume(turn, 'w')).toBe('resumed')
     await lie()
-    expect(await finish(t, turn)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
   }
 })
 
 it('[T2.3] an activity with a lost fence is rejected and not announced', async () => {
   await t.agents('f')
   const turn = await t.running('f')
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   const before = await fingerprint(t.db)
   expect(await t.kernel.beat([{ ...turn, activity: 'thinking' }], 'w')).toEqual(new Set())
   expect(await fingerprint(t.db)).toEqual(before)

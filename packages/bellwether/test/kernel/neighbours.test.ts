@@ -1,18 +1,14 @@
 /** One invalid item, tool, agent or answer is rejected by name and does not affect the others. */
 import { InvalidInput } from '@bellwether/protocol'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { openRelay } from '../../src/pmo/relay.js'
 import type { EventStream } from '../../src/ports/stream/stream.js'
-import { openWorker } from '../../src/worker/worker.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { relayable } from '../support/relay.js'
+import { runTurns, testWorker, turnsDone } from '../support/worker.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const outcome = (agentId: string) =>
   t.one<{ outcome: string | null; error: string | null }>(
@@ -20,16 +16,7 @@ const outcome = (agentId: string) =>
     agentId,
   )
 const calls = (...ids: string[]) => ids.map((toolCallId) => ({ toolCallId, toolName: 'grep', args: {} }))
-const workerOf = (answer: () => Promise<never> | Promise<object>) =>
-  openWorker({
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w1',
-    workerTarget: target,
-    settings: { concurrency: 4, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
-    agent: () => answer as never,
-  })
+const workerOf = (answer: () => Promise<never> | Promise<object>) => testWorker(t, () => answer as never)
 
 it('accepts the valid turns of a batch and rejects the invalid one in its place', async () => {
   await t.agents('ann')
@@ -97,7 +84,7 @@ it.each([
     runs += 1
     return answer as object
   })
-  while ((await worker.step()).started > 0) await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  while ((await worker.step()).started > 0) await turnsDone(worker)
   expect(await outcome(agentId)).toMatchObject({ outcome: 'failed' })
   expect(runs).toBeGreaterThan(0)
 })
@@ -115,8 +102,7 @@ it('[T3.3c] delivers a failed result that ends the turn as a failure', async () 
   )
   await t.kernel.report([{ projectId: project, toolCallId: 'd1', status: 'failed', error: { code: 'no_disk' } }])
   const worker = workerOf(async () => ({ deliver: { text: 'never asked' } }))
-  await worker.step()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  await runTurns(worker)
   expect(await outcome('dan')).toEqual({ outcome: 'failed', error: 'no_disk' })
 })
 

@@ -3,19 +3,13 @@ import { systemClock, systemRandom } from '@bellwether/base'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
-import type { Bell } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { uuidv7 } from '../../src/ports/ids.js'
 import { project, target } from '../support/kernel.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
+import { silentBell } from '../support/silent-bell.js'
 
-const deaf: Bell = {
-  kind: 'notify',
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
 const agents = Array.from({ length: 1_000 }, (_, at) => `a${at}`)
 const turnsOf = (ids: readonly string[]) => ids.map((agentId) => ({ projectId: project, agentId }))
 
@@ -47,7 +41,7 @@ async function read(run: () => Promise<unknown>): Promise<Readonly<Record<string
 }
 
 it('[T3.1b] [T3.5] enqueue, claim and deliver read a few index entries per turn although statistics show empty indexes', async () => {
-  const kernel = openKernel({ db, bell: deaf, ids: uuidv7(systemClock, systemRandom) })
+  const kernel = openKernel({ db, bell: silentBell, ids: uuidv7(systemClock, systemRandom) })
   await kernel.putAgents(agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
   const claimant = { workerTarget: target, workerId: 'w', max: 1_000, resumeLeaseSeconds: 30 }
   const settle = async () => {

@@ -1,14 +1,10 @@
 /** Profiles, retirement, retention, and enqueues repeated within one instant. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { call } from '../../src/kernel/verdict.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const lasts = (agentId: string) =>
   t.one<{ seconds: number }>(

@@ -8,19 +8,17 @@ import {
   afterExecutions,
 } from '@bellwether/protocol'
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { migrate } from '../../src/kernel/schema/migrate.js'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { migrate, migrations } from '../../src/kernel/schema/migrate.js'
 import { headStatuses, isLegal, TURN, type HeadStatus, type Move } from '../../src/kernel/turn.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project } from '../support/kernel.js'
 import { freshDatabase } from '../support/postgres.js'
 import { sqlPage } from '../../../../scripts/sql-page.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 beforeAll(async () => {
-  t = await testKernel()
   await t.agents('ann')
 })
-afterAll(() => t.drop())
 
 /** The columns that each status may hold, so that only the edge itself can be at fault. */
 const columns: Readonly<Record<HeadStatus, string>> = {
@@ -147,8 +145,17 @@ describe('what is written stays', () => {
   })
 })
 
+/** The rows of bellwether.migrations as version 0.1 wrote them. */
+const recordedByFirstVersion = [
+  ['0001_tables', '7281c215a42de628c125c6d54bc8726a800f07ee2e867be49fd343441f1c4725'],
+  ['0002_tool_hosts', '2e4e480a987631917c11cb04cfada4addfe88173bad441afb4488ce59598f95b'],
+  ['0004_keys', '87f718ee62dadaeb4a48eb562826787c57c9e50e4f498067e9c8ee9599a0aba1'],
+] as const
+
+const committedSqlPage = readFileSync(new URL('../../../../docs/reference/sql.md', import.meta.url), 'utf8')
+
 describe('migrations', () => {
-  it('run once when four processes start at the same time', async () => {
+  it('migrations run once when four processes start at the same time', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     const answers = await Promise.all([migrate(db), migrate(db), migrate(db), migrate(db)])
@@ -161,7 +168,7 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('are rejected by name if they changed after they ran, or if the database is newer', async () => {
+  it('migrations are rejected by name if they changed after they ran, or if the database is newer', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     await migrate(db)
@@ -173,12 +180,50 @@ describe('migrations', () => {
     await fresh.drop()
   })
 
-  it('produce the schema in docs/reference/sql.md (npm run docs writes it)', async () => {
+  it('a database that version 0.1 migrated is accepted and migrated further, and a changed one is rejected', async () => {
     const fresh = await freshDatabase()
     const { db } = fresh
     await migrate(db)
-    const committed = readFileSync(new URL('../../../../docs/reference/sql.md', import.meta.url), 'utf8')
-    expect(await sqlPage(db)).toBe(committed)
+    const texts = new Map(migrations().map(({ name, text }) => [name, text]))
+    const record = (name: string, checksum: string) =>
+      db.query({
+        text: `insert into bellwether.migrations (name, checksum) values ($1, $2)
+          on conflict (name) do update set checksum = excluded.checksum`,
+        values: [name, checksum],
+      })
+    for (const count of [1, recordedByFirstVersion.length]) {
+      const recorded = recordedByFirstVersion.slice(0, count)
+      await db.query({ text: 'drop schema resource, cards, state cascade; delete from bellwether.migrations' })
+      for (const [name, checksum] of recorded) {
+        await db.query({ text: texts.get(name)! })
+        await record(name, checksum)
+      }
+      await record('verbs', 'of version 0.1')
+      const missing = [...texts.keys()].filter((name) => recorded.every(([one]) => one !== name))
+      expect(await migrate(db)).toEqual({ applied: missing, verbsReplaced: true })
+      expect(await migrate(db)).toEqual({ applied: [], verbsReplaced: false })
+    }
+    expect(await sqlPage(db)).toBe(committedSqlPage)
+    for (const [name, checksum] of recordedByFirstVersion) {
+      await record(
+        name,
+        checksum.replace(/^./, (digit) => (digit === '0' ? '1' : '0')),
+      )
+      await expect(migrate(db)).rejects.toMatchObject({
+        code: 'migration_changed',
+        message: `Cannot migrate the database: migration "${name}" was changed after it ran`,
+        hint: 'restore its text and write a new migration instead',
+      })
+      await record(name, checksum)
+    }
+    await fresh.drop()
+  })
+
+  it('migrations produce the schema in docs/reference/sql.md (npm run docs writes it)', async () => {
+    const fresh = await freshDatabase()
+    const { db } = fresh
+    await migrate(db)
+    expect(await sqlPage(db)).toBe(committedSqlPage)
     await fresh.drop()
   })
 })

@@ -1,32 +1,18 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import {
-  ask,
-  calls,
-  cardsIn,
-  eventsOf,
-  fingerprint,
-  finish,
-  headOf,
-  turnRow,
-  waiting,
-  waitsOf,
-} from '../support/looks.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { cardsIn, eventsOf, fingerprint, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
+import { deliverTurn, enqueueTurn, grepCalls, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const stop = (agentTurnId: string) => t.kernel.stop({ projectId: project, agentTurnId, reason: 'changed my mind' })
 
 it('[T3.6] a cancel of a queued turn writes a deliverable and a task event, and the head keeps its running turn', async () => {
   await t.agents('a')
   const running = await t.running('a')
-  const { agentTurnId } = await ask(t, 'a')
+  const { agentTurnId } = await enqueueTurn(t, 'a')
   const head = await headOf(t, 'a')
   expect(await stop(agentTurnId)).toBe('ended')
   expect(await headOf(t, 'a')).toEqual(head)
@@ -36,7 +22,7 @@ it('[T3.6] a cancel of a queued turn writes a deliverable and a task event, and 
     { kind: 'task', payload: { status: 'canceled', deliverable_card_id: row.deliverable_card_id } },
   ])
   expect((await cardsIn(t, head.output_box_id)).map((card) => card.card_id)).toContain(row.deliverable_card_id)
-  expect(await finish(t, running)).toEqual({ what: 'ended' })
+  expect(await deliverTurn(t, running)).toEqual({ what: 'ended' })
   expect(await headOf(t, 'a')).toMatchObject({ status: 'idle' })
 })
 
@@ -46,8 +32,8 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
   const other = await openDatabase({ url: t.url, poolSize: 8 })
   await Promise.all(
     agents.map(async (agent) => {
-      const running = await ask(t, agent)
-      const queued = await ask(t, agent)
+      const running = await enqueueTurn(t, agent)
+      const queued = await enqueueTurn(t, agent)
       const [turn] = await t.all<{ epoch: number }>(
         'select turn_epoch as epoch from state.agent_state_head where agent_id = $1',
         agent,
@@ -55,7 +41,12 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
       await t.claim()
       const [ended] = await Promise.all([
         stop(queued.agentTurnId),
-        finish(t, { projectId: project, agentId: agent, agentTurnId: running.agentTurnId, turnEpoch: turn!.epoch }),
+        deliverTurn(t, {
+          projectId: project,
+          agentId: agent,
+          agentTurnId: running.agentTurnId,
+          turnEpoch: turn!.epoch,
+        }),
         other.query({ text: 'select * from state.sweep_queued(0, 100)' }),
       ])
       expect(ended).toBe('ended')
@@ -69,7 +60,7 @@ it('[T3.6] a cancel that races with the lease ends the turn once, whichever come
 it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', async () => {
   await t.agents('b')
   const first = await t.running('b')
-  const second = await ask(t, 'b')
+  const second = await enqueueTurn(t, 'b')
   const other = await openDatabase({ url: t.url, poolSize: 2 })
   const stopped = await other.transaction(async (tx) => {
     await tx.query({
@@ -94,7 +85,7 @@ it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', 
 
 it('[T3.6] [T1.6] a repeated stop and a stop of an unknown turn change nothing', async () => {
   await t.agents('c')
-  const turn = await waiting(t, 'c', calls('c-1', 'c-2'))
+  const turn = await suspendedTurn(t, 'c', grepCalls('c-1', 'c-2'))
   expect(await stop(turn.agentTurnId)).toBe('ended')
   expect((await waitsOf(t, turn.agentTurnId)).map((wait) => wait.wait_status)).toEqual(['dropped', 'dropped'])
   expect(await headOf(t, 'c')).toMatchObject({ status: 'idle', turn_epoch: turn.turnEpoch + 1 })

@@ -1,23 +1,13 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { ToolResult } from '../../src/kernel/reads/waits.js'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
-import { openWorker } from '../../src/worker/worker.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { ask, cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/looks.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
+import { enqueueTurn } from '../support/kernel-turns.js'
+import { runTurns, testWorker } from '../support/worker.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
-const settings = {
-  concurrency: 9,
-  suspendTimeoutSeconds: 30,
-  resumeLeaseSeconds: 30,
-  inboxProcessingTimeoutSeconds: 30,
-}
 const resultFields = [{ name: 'title', required: true, type: 'string' }]
 const good = { fields: [{ name: 'title', value: 'Moby Dick' }] }
 const submit = (args: unknown): ToolCall => ({ toolCallId: t.ids.next(), toolName: 'submit_result', args })
@@ -25,24 +15,13 @@ const submit = (args: unknown): ToolCall => ({ toolCallId: t.ids.next(), toolNam
 /** Runs one turn of an agent that makes these steps in order; returns the results it got before each. */
 async function run(agentId: string, steps: (() => ToolCall[])[]) {
   await t.agents(agentId)
-  const { agentTurnId } = await ask(t, agentId, { resultFields })
+  const { agentTurnId } = await enqueueTurn(t, agentId, { resultFields })
   const received: (readonly ToolResult[])[] = []
-  const worker = openWorker({
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w',
-    workerTarget: target,
-    settings,
-    agent:
-      () =>
-      async ({ results }) => {
-        received.push(results)
-        return { suspend: { calls: steps[received.length - 1]!() } }
-      },
+  const worker = testWorker(t, () => async ({ results }) => {
+    received.push(results)
+    return { suspend: { calls: steps[received.length - 1]!() } }
   })
-  await worker.step()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  await runTurns(worker)
   const row = await turnRow(t, agentTurnId)
   const card = row.deliverable_card_id === null ? undefined : await t.kernel.readCard(row.deliverable_card_id)
   return { agentTurnId, received, row, content: card?.content }
@@ -122,20 +101,11 @@ it('[T4.4] a worker that loses its turn during the submission writes nothing', a
   const { row } = await run('f', [() => [submit({ text: 'no' })], () => [submit(good)]])
   expect(row.outcome).toBe('success')
   await t.agents('g')
-  const { agentTurnId } = await ask(t, 'g', { resultFields })
-  const worker = openWorker({
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w',
-    workerTarget: target,
-    settings,
-    agent: () => async () => {
-      await t.kernel.stop({ projectId: project, agentTurnId })
-      return { suspend: { calls: [submit(good)] } }
-    },
+  const { agentTurnId } = await enqueueTurn(t, 'g', { resultFields })
+  const worker = testWorker(t, () => async () => {
+    await t.kernel.stop({ projectId: project, agentTurnId })
+    return { suspend: { calls: [submit(good)] } }
   })
-  await worker.step()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  await runTurns(worker)
   expect(await eventsOf(t, agentTurnId, 'task')).toMatchObject([{ payload: { status: 'canceled' } }])
 })

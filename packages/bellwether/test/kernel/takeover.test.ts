@@ -1,37 +1,21 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import { reap, reclaim } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { Fence } from '../../src/kernel/verdict.js'
 import { hydrate } from '../../src/worker/hydrate.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { cardsIn, eventsOf, fingerprint, headOf, turnRow } from '../support/kernel-rows.js'
 import {
-  answer,
-  ask,
-  calls,
-  cardsIn,
-  eventsOf,
-  fingerprint,
-  finish,
-  headOf,
-  turnRow,
-  waiting,
-  watchful,
-} from '../support/looks.js'
+  deliverTurn,
+  enqueueTurn,
+  fullWatchWindow,
+  grepCalls,
+  reportSuccess,
+  suspendedTurn,
+} from '../support/kernel-turns.js'
+import { guardSettings } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
-
-const reapSettings = {
-  dispatchedTimeoutSeconds: 30,
-  maxQueueSeconds: 3_600,
-  activeReapSeconds: 300,
-  suspendedReapSeconds: 300,
-  inboxProcessingTimeoutSeconds: 30,
-  maxAttempts: 3,
-}
+const t = kernelPerFile()
 
 /** Everything a worker can say about a turn, under one fence; each verb answers that it was lost. */
 const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
@@ -46,10 +30,10 @@ const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
       cards: [{ type: 'agent.thought', content: { text: 'zombie' } }],
       step: { stepId: t.ids.next(), phase: 'x', status: 'done' },
     }),
-  suspend: (fence) => t.kernel.suspend({ ...fence, stepId: t.ids.next(), calls: calls(t.ids.next()) }, 30),
+  suspend: (fence) => t.kernel.suspend({ ...fence, stepId: t.ids.next(), calls: grepCalls(t.ids.next()) }, 30),
   resume: (fence) => t.kernel.resume(fence, 'old'),
   swapBox: (fence) => t.kernel.swapBox({ ...fence, cards: [{ type: 'agent.thought', content: {} }] }),
-  deliver: async (fence) => (await finish(t, fence)).what,
+  deliver: async (fence) => (await deliverTurn(t, fence)).what,
   hydrate: (fence) => hydrate(t.db, fence),
 }
 
@@ -65,7 +49,7 @@ describe('every write is a CAS on the turn and its epoch', () => {
   it('[T1.2] a fence with another epoch, turn, agent or project writes nothing with any verb', async () => {
     await t.agents('a', 'b')
     const turn = await t.running('a')
-    await waiting(t, 'b', calls('b-1'))
+    await suspendedTurn(t, 'b', grepCalls('b-1'))
     const lies: Fence[] = [
       { ...turn, turnEpoch: turn.turnEpoch + 1 },
       { ...turn, turnEpoch: turn.turnEpoch - 1 },
@@ -74,13 +58,13 @@ describe('every write is a CAS on the turn and its epoch', () => {
       { ...turn, projectId: 'other' },
     ]
     for (const lie of lies) await nothingMoves(lie)
-    expect(await finish(t, turn)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, turn)).toEqual({ what: 'ended' })
   })
 
   it('[T1.2] the status is part of the fence: a suspended turn that still waits cannot record, suspend, resume or deliver', async () => {
     await t.agents('c')
-    const turn = await waiting(t, 'c', calls('c-1', 'c-2'))
-    await answer(t, 'c-1')
+    const turn = await suspendedTurn(t, 'c', grepCalls('c-1', 'c-2'))
+    await reportSuccess(t, 'c-1')
     await t.claim()
     const before = await fingerprint(t.db)
     for (const name of ['beat', 'record', 'suspend', 'resume', 'swapBox', 'deliver'])
@@ -100,7 +84,7 @@ describe('a worker that fell silent', () => {
 
   it('[T8.1] is taken over from its cards with a new epoch, and its late writes change no row', async () => {
     const old = await silent('d')
-    await reclaim(t.db, target, 30, 3, watchful)
+    await reclaim(t.db, target, 30, 3, fullWatchWindow)
     expect(await headOf(t, 'd')).toMatchObject({ status: 'running', turn_epoch: old.turnEpoch + 1 })
     await nothingMoves(old)
     const [next] = (await t.claim(9, 'worker-2')).filter((turn) => turn.agentId === 'd')
@@ -112,7 +96,7 @@ describe('a worker that fell silent', () => {
     })
     await nothingMoves(old)
     expect((await cardsIn(t, next!.outputBoxId)).map((card) => card.content)).toEqual([{ text: 'half done' }])
-    expect(await finish(t, next!)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, next!)).toEqual({ what: 'ended' })
     await nothingMoves(old)
     expect(await eventsOf(t, old.agentTurnId, 'task')).toHaveLength(1)
   })
@@ -120,14 +104,14 @@ describe('a worker that fell silent', () => {
   it('[T8.1] is reaped with a new epoch, and its late writes change no row', async () => {
     const old = await silent('e')
     await t.advance(300)
-    await reap(t.db, t.ids, reapSettings, watchful)
+    await reap(t.db, t.ids, guardSettings, fullWatchWindow)
     expect(await headOf(t, 'e')).toMatchObject({ status: 'idle', turn_epoch: old.turnEpoch + 1 })
     await nothingMoves(old)
     // Nor does it disturb the turn that comes after.
     const next = await t.running('e')
     await nothingMoves(old)
     expect(next.turnEpoch).toBe(old.turnEpoch + 2)
-    expect(await finish(t, next)).toEqual({ what: 'ended' })
+    expect(await deliverTurn(t, next)).toEqual({ what: 'ended' })
   })
 
   it('[T8.1] cannot deliver after a stop, and gets stale rather than already', async () => {
@@ -154,9 +138,9 @@ it('[T1.2] a write that has passed its fence locks the head: a reap waits for it
   await t.advance(400)
   await t.db.transaction(async (tx) => {
     await tx.query({ text: 'select * from state.record($1::json)', values: [writing] })
-    expect(await reap(t.db, t.ids, reapSettings, watchful)).toEqual([])
+    expect(await reap(t.db, t.ids, guardSettings, fullWatchWindow)).toEqual([])
   })
-  const verdicts = await reap(t.db, t.ids, reapSettings, watchful)
+  const verdicts = await reap(t.db, t.ids, guardSettings, fullWatchWindow)
   expect(verdicts.filter((one) => one.agent_turn_id === turn.agentTurnId)).toMatchObject([{ what: 'ended' }])
-  expect(await ask(t, 'g')).toMatchObject({ status: 'pending' })
+  expect(await enqueueTurn(t, 'g')).toMatchObject({ status: 'pending' })
 })

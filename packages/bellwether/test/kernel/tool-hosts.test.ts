@@ -1,14 +1,10 @@
 /** Hazard 11: a tool host claims a call before it acts; an unstarted command is resent until the deadline. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 
-let t: TestKernel
+const t = kernelPerFile()
 let calls = 0
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
 
 async function waiting(agentId: string, idempotent = false) {
   await t.agents(agentId)

@@ -1,46 +1,23 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { readEvents, beginning } from '../../src/kernel/verbs/events.js'
 import { suspend } from '../../src/kernel/verbs/turn/suspend.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { openWorker } from '../../src/worker/worker.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { calls, eventsOf, headOf, turnRow, waiting, waitsOf, cardsIn, answer, ask } from '../support/looks.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'
+import { enqueueTurn, grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
+import { runTurns, testWorker } from '../support/worker.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
-
-const settings = {
-  concurrency: 9,
-  suspendTimeoutSeconds: 30,
-  resumeLeaseSeconds: 30,
-  inboxProcessingTimeoutSeconds: 30,
-}
+const t = kernelPerFile()
 
 /** A worker whose agents are one function; `steps` counts how often it was called. */
 function workerOf(act: (results: readonly unknown[], toolCallId: string) => object) {
   const counted = { steps: 0 }
-  const worker = openWorker({
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w',
-    workerTarget: target,
-    settings,
-    agent: () => async (context) => {
-      counted.steps += 1
-      return act(context.results, context.newId()) as { deliver: { text: string } }
-    },
+  const worker = testWorker(t, () => async (context) => {
+    counted.steps += 1
+    return act(context.results, context.newId()) as { deliver: { text: string } }
   })
-  const step = async () => {
-    await worker.step()
-    await Promise.all([...worker.running.values()].map((scope) => scope.done))
-  }
-  return { counted, step }
+  return { counted, step: () => runTurns(worker) }
 }
 
 it('[T3.3a] a tool command is never visible before its tool.call card: they are one transaction', async () => {
@@ -50,7 +27,7 @@ it('[T3.3a] a tool command is never visible before its tool.call card: they are 
   const cards = () => other.query({ text: "select from cards.cards where type = 'tool.call'" })
   const commands = async () => (await readEvents(other, beginning, 100)).filter((event) => event.kind === 'command')
   await t.db.transaction(async (tx) => {
-    expect(await suspend(tx, t.ids, { ...turn, stepId: 's', calls: calls('a-1') }, 30)).toBe('suspended')
+    expect(await suspend(tx, t.ids, { ...turn, stepId: 's', calls: grepCalls('a-1') }, 30)).toBe('suspended')
     expect([await cards(), await commands()]).toEqual([[], []])
   })
   expect(await cards()).toHaveLength(1)
@@ -68,8 +45,8 @@ it('[T3.3a] a tool command is never visible before its tool.call card: they are 
 it('[T3.3a] [T7.1] commands go to cmd.tool.* or to the tool’s subject, with pointers and never the arguments', async () => {
   await t.agents('b')
   await t.kernel.putTool({ projectId: project, toolName: 'delegate', targetSubject: 'cmd.sys.pmo.internal.delegate' })
-  const turn = await waiting(t, 'b', [
-    ...calls('b-1'),
+  const turn = await suspendedTurn(t, 'b', [
+    ...grepCalls('b-1'),
     { toolCallId: 'b-2', toolName: 'delegate', args: { secret: 'x' } },
   ])
   const commands = await eventsOf(t, turn.agentTurnId, 'command')
@@ -97,7 +74,7 @@ it('[T3.3b] [T2.4] a suspend writes status, count, deadline and one wait per cal
   await t.agents('c')
   const turn = await t.running('c')
   const before = await t.one<{ now: Date }>('select state.now() as now')
-  await t.kernel.suspend({ ...turn, stepId: 'step-c', calls: calls('c-1', 'c-2', 'c-3') }, 30)
+  await t.kernel.suspend({ ...turn, stepId: 'step-c', calls: grepCalls('c-1', 'c-2', 'c-3') }, 30)
   const head = await headOf(t, 'c')
   expect(head).toMatchObject({ status: 'suspended', waiting_tool_count: 3 })
   const seconds = (head.resume_deadline!.getTime() - before.now.getTime()) / 1_000
@@ -110,24 +87,24 @@ it('[T3.3b] [T2.4] a suspend writes status, count, deadline and one wait per cal
 
 it('[T2.2] waits describe a suspended turn: expecting_correlation_id stays null on the worker path, also after a ui_action', async () => {
   await t.agents('d', 'e')
-  await waiting(t, 'd', calls('d-1'))
+  await suspendedTurn(t, 'd', grepCalls('d-1'))
   expect(await headOf(t, 'd')).toMatchObject({ waiting_tool_count: 1, expecting_correlation_id: null })
   await t.kernel.uiAction({ projectId: project, agentId: 'e', actionId: 'click', toolName: 'x', args: {} })
   const [turn] = await t.claim()
-  await t.kernel.suspend({ ...turn!, stepId: 's', calls: calls('e-1', 'e-2') }, 30)
+  await t.kernel.suspend({ ...turn!, stepId: 's', calls: grepCalls('e-1', 'e-2') }, 30)
   expect(await headOf(t, 'e')).toMatchObject({ waiting_tool_count: 2, expecting_correlation_id: null })
 })
 
 it('[T3.3c] a terminating call waits for the result, delivers it and ends the turn without another step of the agent', async () => {
   await t.agents('f')
-  const { agentTurnId } = await ask(t, 'f')
+  const { agentTurnId } = await enqueueTurn(t, 'f')
   const { counted, step } = workerOf((_, id) => ({
     suspend: { calls: [{ toolCallId: `f${id}`, toolName: 'post', args: {}, afterExecution: 'terminate' }] },
   }))
   await step()
   expect(await headOf(t, 'f')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
   const [wait] = await waitsOf(t, agentTurnId)
-  await answer(t, wait!.tool_call_id, 'posted as 17')
+  await reportSuccess(t, wait!.tool_call_id, 'posted as 17')
   await step()
   expect(await headOf(t, 'f')).toMatchObject({ status: 'idle' })
   expect(counted.steps).toBe(1)
@@ -161,8 +138,8 @@ it.each([
 ] as const)('[T3.3d] %s', async (_title, declared, result, effective) => {
   const agent = `g${t.ids.next()}`
   await t.agents(agent)
-  await waiting(t, agent, [{ toolCallId: agent, toolName: 'grep', args: {}, afterExecution: declared }])
-  await answer(t, agent, result)
+  await suspendedTurn(t, agent, [{ toolCallId: agent, toolName: 'grep', args: {}, afterExecution: declared }])
+  await reportSuccess(t, agent, result)
   const [turn] = await t.claim()
   expect(await t.kernel.readResults(turn!.agentTurnId)).toMatchObject([{ after_execution: effective }])
   await t.kernel.stop({ projectId: project, agentTurnId: turn!.agentTurnId })
@@ -184,7 +161,7 @@ it('[T3.3d] control words in arguments and cards do not change after_execution',
     30,
   )
   expect(await waitsOf(t, turn.agentTurnId)).toMatchObject([{ after_execution: 'suspend' }])
-  await answer(t, 'h-1', 'plain')
+  await reportSuccess(t, 'h-1', 'plain')
   await t.claim()
   expect(await t.kernel.readResults(turn.agentTurnId)).toMatchObject([{ after_execution: 'suspend', result: 'plain' }])
 })
@@ -192,9 +169,9 @@ it('[T3.3d] control words in arguments and cards do not change after_execution',
 it('[T3.3c] the roster applies where a call sets nothing, and the result is in the output box before the agent continues', async () => {
   await t.agents('i')
   await t.kernel.putTool({ projectId: project, toolName: 'publish', afterExecution: 'terminate' })
-  const turn = await waiting(t, 'i', [{ toolCallId: 'i-1', toolName: 'publish', args: {} }])
+  const turn = await suspendedTurn(t, 'i', [{ toolCallId: 'i-1', toolName: 'publish', args: {} }])
   expect(await waitsOf(t, turn.agentTurnId)).toMatchObject([{ after_execution: 'terminate' }])
-  await answer(t, 'i-1')
+  await reportSuccess(t, 'i-1')
   await t.claim()
   expect((await cardsIn(t, turn.outputBoxId)).map((card) => card.type)).toEqual(['tool.call', 'tool.result'])
 })

@@ -171,7 +171,7 @@ describe.each(thorough ? (['notify', 'nats'] as const) : (['nats'] as const))('w
       })
       await until('the reader caught up', async () => (reader.seen.length >= events.length ? true : undefined))
       expect(reader.seen.map(({ id }) => id)).toEqual(events.map(({ cursor }) => cursor))
-      expect(reader.returns).toBeGreaterThanOrEqual(2)
+      expect(reader.reconnects).toBeGreaterThanOrEqual(2)
 
       for (const file of ['before.txt', 'leaderless.txt', 'after.txt']) await viewShows(t, file)
       await leaderOf(t)

@@ -20,7 +20,7 @@ export interface FakeKernel extends Spawner {
   /** How a turn ends when its status is read; null: only when the test ends it. */
   script: ((request: SpawnRequest) => Ending | null) | null
   /** Errors for the next spawns, one each. */
-  readonly troubles: Error[]
+  readonly spawnErrors: Error[]
   end(key: string, ending?: Ending): void
   /** Another database: every turn is unknown. */
   forgetAll(): void
@@ -38,10 +38,10 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
     turns,
     calls,
     script: null,
-    troubles: [],
+    spawnErrors: [],
     end(key, ending = {}) {
       const turn = turns.get(key)
-      if (turn === undefined) throw new Error(`no turn ${key}`)
+      if (turn === undefined) throw new Error(`unknown turn ${key}`)
       if (turn.ended !== null) return
       turn.ended = {
         status: 'ended',
@@ -53,7 +53,7 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
         elapsedMs: 50,
         ...ending,
       }
-      for (const tell of turn.listeners.splice(0)) tell()
+      for (const notify of turn.listeners.splice(0)) notify()
     },
     retentionMs: 30 * 86_400_000,
     forgetAll() {
@@ -64,10 +64,10 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
     kernel: async () => ({ id: `fake:${folder}`, nowMs: nowMs(), retentionMs: kernel.retentionMs }),
     async spawn(request) {
       calls.push(`spawn ${request.taskId}`)
-      const trouble = kernel.troubles.shift()
-      if (trouble !== undefined) throw trouble
-      const there = turns.get(request.key)
-      if (there !== undefined) return { agentTurnId: there.agentTurnId }
+      const error = kernel.spawnErrors.shift()
+      if (error !== undefined) throw error
+      const existing = turns.get(request.key)
+      if (existing !== undefined) return { agentTurnId: existing.agentTurnId }
       count += 1
       const turn: Turn = { request, agentTurnId: `turn-${count}`, ended: null, listeners: [] }
       turns.set(request.key, turn)

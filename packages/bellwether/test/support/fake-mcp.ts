@@ -1,7 +1,7 @@
 /**
- * A real MCP server for tests, written with the SDK's server side and run as a process of its own: `stdio`, or `http PORT`. Its tools
- * do what servers do wrong: die, hang, answer too much, change. `--many N` makes it list N tools, a hundred a page. Importing it only
- * says where it is.
+ * A real MCP server for tests, written with the SDK and run as a separate process: `stdio`, or `http PORT`. Its tools misbehave as
+ * real servers do: they die, hang, return too much, or change. With `--many N` it lists N tools, 100 per page. An import only gets its
+ * path.
  */
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
@@ -17,15 +17,15 @@ export const fakeMcp = fileURLToPath(import.meta.url)
 
 const never = new Promise<never>(() => undefined)
 const many = Number(process.argv[process.argv.indexOf('--many') + 1] ?? 0) || 0
-const said = (text: string): CallToolResult => ({ content: [{ type: 'text', text }] })
+const textResult = (text: string): CallToolResult => ({ content: [{ type: 'text', text }] })
 type Act = (args: Record<string, unknown>, server: Server) => Promise<CallToolResult>
 
 const acts: Record<string, Act> = {
-  echo: async ({ text }) => said(String(text)),
-  /** Leaves a sign of having run. */
+  echo: async ({ text }) => textResult(String(text)),
+  /** Records in a file that it ran. */
   count: async ({ file, sign }) => {
     appendFileSync(String(file), `${String(sign)}\n`)
-    return said('counted')
+    return textResult('counted')
   },
   structured: async () => ({
     content: [{ type: 'text', text: 'ignored' }],
@@ -33,33 +33,33 @@ const acts: Record<string, Act> = {
   }),
   picture: async () => ({
     content: [
-      { type: 'text', text: 'look' },
+      { type: 'text', text: 'picture' },
       { type: 'image', mimeType: 'image/png', data: 'AAAA'.repeat(1_000) },
     ],
   }),
-  refuse: async () => ({ ...said('the disk is full'), isError: true }),
+  refuse: async () => ({ ...textResult('the disk is full'), isError: true }),
   throw: async () => {
     throw new Error('no such thing')
   },
   die: async () => process.exit(3),
   hang: () => never,
-  /** The first one dies, a later one answers. */
+  /** Dies at the first call and answers later ones. */
   die_once: async ({ file }) => {
     appendFileSync(String(file), 'tried\n')
     const { readFileSync } = await import('node:fs')
-    return readFileSync(String(file), 'utf8').split('\n').length > 2 ? said('alive') : process.exit(3)
+    return readFileSync(String(file), 'utf8').split('\n').length > 2 ? textResult('alive') : process.exit(3)
   },
-  huge: async () => said('x'.repeat(50_000_000)),
-  env: async () => said(Object.keys(process.env).sort().join(' ')),
-  /** Has children that left its group and would outlive it. */
+  huge: async () => textResult('x'.repeat(50_000_000)),
+  env: async () => textResult(Object.keys(process.env).sort().join(' ')),
+  /** Starts a child that leaves the process group and would outlive the server. */
   breed: async () => {
     spawn('sleep', ['1000'], { stdio: 'ignore', detached: true }).unref()
-    return said('bred')
+    return textResult('bred')
   },
   grow: async (_args, server) => {
     acts['extra'] = acts['echo']!
     await server.sendToolListChanged()
-    return said('grown')
+    return textResult('grown')
   },
 }
 

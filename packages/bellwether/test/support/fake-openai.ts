@@ -1,6 +1,6 @@
 /**
- * A model provider that speaks HTTP as OpenAI's and Anthropic's do, with real streams, and misbehaves as it is told. Always: every
- * request is remembered with its time and with whether its caller hung up; `close` cuts what is still open.
+ * A model provider with the HTTP APIs of OpenAI and Anthropic and real streams, which misbehaves as the test scripts it. It records
+ * every request with its time and whether the caller hung up. `close` cuts open connections.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -15,19 +15,19 @@ export interface FakeAnswer {
     readonly signature?: string
   }[]
   readonly finish?: string
-  /** Null: says nothing about usage. */
+  /** Null: the response has no usage. */
   readonly usage?: { readonly input: number; readonly output: number } | null
-  /** The connection is cut after this many pieces of text. */
+  /** Cuts the connection after this many text chunks. */
   readonly cutAfter?: number
-  /** Nothing more comes after this many pieces of text, and the connection stays. */
+  /** Sends nothing more after this many text chunks, and keeps the connection open. */
   readonly stallAfter?: number
-  /** The stream ends in good order, but never says that the answer is over. */
+  /** The stream ends without a finish reason. */
   readonly noFinish?: boolean
-  /** A piece of text every so many milliseconds. */
+  /** The pause between two text chunks. */
   readonly everyMs?: number
-  /** Answers when this has come. */
+  /** Responds after this promise. */
   readonly after?: Promise<void>
-  /** Answers nothing, ever. */
+  /** Never responds. */
   readonly hang?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
@@ -92,7 +92,7 @@ export async function openFakeProvider(): Promise<FakeProvider> {
     let texts = 0
     for (const { event, isText } of events) {
       if (isText && answer.cutAfter !== undefined && texts >= answer.cutAfter) {
-        await pause(20) // so that what was written is on its way
+        await pause(20) // so that what was written is sent
         response.destroy()
         return
       }

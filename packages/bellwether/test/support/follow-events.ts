@@ -1,6 +1,6 @@
 /**
- * A reader of a project's events as a browser is one: it follows the stream, and when the line breaks it comes back with the id of
- * the last event that it saw. Always: every event that came is kept, in the order in which it came.
+ * Follows a project's event stream like a browser: after a lost connection it reconnects with the id of the last event. It records
+ * every event in the order of arrival.
  */
 import { systemClock } from '@bellwether/base'
 import { until } from './until.js'
@@ -13,22 +13,22 @@ export interface SeenEvent {
 
 export interface EventReader {
   readonly seen: readonly SeenEvent[]
-  /** How often it had to come back. */
-  readonly returns: number
+  /** The number of reconnects. */
+  readonly reconnects: number
   /** The turns that have ended. */
   readonly ended: ReadonlySet<string>
-  /** Resolves when this many turns more have ended. */
+  /** Resolves when this many more turns have ended. */
   progress(turns: number, withinMs?: number): Promise<void>
   stop(): Promise<void>
 }
 
-const backMs = 50
+const reconnectMs = 50
 
 export function followEvents(url: string, headers: Readonly<Record<string, string>>): EventReader {
-  const over = new AbortController()
+  const stopped = new AbortController()
   const seen: SeenEvent[] = []
   const ended = new Set<string>()
-  let [last, returns] = ['0:0', 0]
+  let [last, reconnects] = ['0:0', 0]
 
   function take(block: string): void {
     const fields = new Map<string, string>()
@@ -45,13 +45,13 @@ export function followEvents(url: string, headers: Readonly<Record<string, strin
   }
 
   async function read(): Promise<void> {
-    const response = await fetch(url, { headers: { ...headers, 'last-event-id': last }, signal: over.signal })
+    const response = await fetch(url, { headers: { ...headers, 'last-event-id': last }, signal: stopped.signal })
     if (!response.ok || response.body === null) return
     const decoder = new TextDecoder()
     let text = ''
     for await (const chunk of response.body) {
       text += decoder.decode(chunk as Uint8Array, { stream: true })
-      // What is not whole when the line breaks comes again.
+      // An event that is incomplete when the connection is lost is sent again.
       for (let at = text.indexOf('\n\n'); at >= 0; at = text.indexOf('\n\n')) {
         take(text.slice(0, at))
         text = text.slice(at + 2)
@@ -60,18 +60,18 @@ export function followEvents(url: string, headers: Readonly<Record<string, strin
   }
 
   const reading = (async () => {
-    while (!over.signal.aborted) {
-      await read().catch(() => undefined) // cut, or not there yet: it comes back
-      if (over.signal.aborted) return
-      returns += 1
-      await systemClock.sleep(backMs, over.signal)
+    while (!stopped.signal.aborted) {
+      await read().catch(() => undefined) // connection lost or refused: it reconnects
+      if (stopped.signal.aborted) return
+      reconnects += 1
+      await systemClock.sleep(reconnectMs, stopped.signal)
     }
   })()
 
   return {
     seen,
-    get returns() {
-      return returns
+    get reconnects() {
+      return reconnects
     },
     ended,
     async progress(turns, withinMs = 30_000) {
@@ -79,7 +79,7 @@ export function followEvents(url: string, headers: Readonly<Record<string, strin
       await until(`${turns} more turns end`, async () => (ended.size >= wanted ? true : undefined), withinMs)
     },
     async stop() {
-      over.abort()
+      stopped.abort()
       await reading
     },
   }

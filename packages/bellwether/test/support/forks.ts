@@ -1,4 +1,4 @@
-/** Batches and budgets on a test kernel: parents that fork, a joiner that is stepped by hand, and looks at what came of it. */
+/** Batches and budgets on a test kernel: turns that fork, a joiner that the test steps, and reads of the results. */
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { NewBatch, NewTask } from '../../src/kernel/verbs/batches/fork.js'
 import { batchIdOfCall } from '../../src/kernel/verbs/batches/fork.js'
@@ -13,29 +13,29 @@ export const reuse = (targetRef: string, more: Partial<NewTask> = {}): NewTask =
   ...more,
 })
 
-/** A running turn of this agent suspends on a fork. */
+/** Suspends a running turn on a fork; returns the batch id. */
 export async function forkFrom(
   t: TestKernel,
   turn: ClaimedTurn,
   toolCallId: string,
   batch: NewBatch | readonly NewTask[],
 ): Promise<string> {
-  const whole = 'tasks' in batch ? batch : { tasks: batch }
-  const calls = [{ toolCallId, toolName: 'fork_join', args: {}, batch: whole }]
+  const newBatch = 'tasks' in batch ? batch : { tasks: batch }
+  const calls = [{ toolCallId, toolName: 'fork_join', args: {}, batch: newBatch }]
   await t.kernel.suspend({ ...turn, stepId: `step-${toolCallId}`, calls }, 30)
   return batchIdOfCall(project, toolCallId)
 }
 
 export async function batchOf(t: TestKernel, batchId: string): Promise<Batch> {
   const batch = await t.kernel.readBatch(project, batchId)
-  if (batch === undefined) throw new Error(`no batch ${batchId}`)
+  if (batch === undefined) throw new Error(`unknown batch ${batchId}`)
   return batch
 }
 
-/** Looks at every batch that is not settled, due or not. */
-export async function join(t: TestKernel, looks = 1): Promise<void> {
+/** Makes every unsettled batch due and steps the joiner. */
+export async function join(t: TestKernel, steps = 1): Promise<void> {
   const joiner = openJoiner({ kernel: t.kernel })
-  for (let look = 0; look < looks; look += 1) {
+  for (let step = 0; step < steps; step += 1) {
     await t.all('update state.batches set next_look_at = state.now() where settled_at is null')
     await joiner.step()
   }
@@ -57,7 +57,7 @@ export interface Budget {
 export const budgetOf = (t: TestKernel, agentTurnId: string) =>
   t.one<Budget>('select * from state.budgets where agent_turn_id = $1', agentTurnId)
 
-/** Budgets that do not add up: what is counted on a row against what stands behind it. Empty when all is well. */
+/** Budgets whose counters differ from the sum of their reservations and children. */
 export const wrongSums = (t: TestKernel) => t.all<{ budget_id: string }>(sums)
 
 export const sums = `

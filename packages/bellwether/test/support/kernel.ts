@@ -1,8 +1,10 @@
 /**
- * Opens a kernel on a fresh real database, with a bell that records rings and a clock that tests can move: `advance(seconds)` shifts
- * `state.now()` for this database only, and the monotonic clock of the watchdogs with it.
+ * Opens a kernel on a fresh real database, with a bell that records rings and a clock that tests move: `advance(seconds)` shifts
+ * `state.now()` for this database only, and the monotonic clock of the watchdogs with it. Between these steps the clock runs at 1 % of
+ * real time, so that a busy machine ends no timeout early, and timestamps still differ.
  */
 import { type Clock, systemClock, systemRandom } from '@bellwether/base'
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest'
 import { openKernel, type Kernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
@@ -10,9 +12,12 @@ import type { Bell, Ring } from '../../src/ports/bell/bell.js'
 import type { Database } from '../../src/ports/database/database.js'
 import { uuidv7, type Ids } from '../../src/ports/ids.js'
 import { freshDatabase } from './postgres.js'
+import { silentBell } from './silent-bell.js'
 
 export const project = 'p'
 export const target = 'w'
+
+const steppedRate = 0.01
 
 export interface TestKernel {
   readonly url: string
@@ -35,30 +40,40 @@ export interface TestKernel {
 }
 
 export interface TestKernelOptions {
-  /** Time passes a thousand times slower than outside, so that `advance` alone decides what is due, however busy the machine is. */
-  readonly slow?: boolean
+  /** `real` for tests with loops or processes of their own, which wait in real time. */
+  readonly time?: 'stepped' | 'real'
 }
 
-export async function testKernel({ slow = false }: TestKernelOptions = {}): Promise<TestKernel> {
+/** A kernel for all tests of a file or `describe`. Its members exist from the first `beforeAll` hook on. */
+export function kernelPerFile(options?: TestKernelOptions): TestKernel {
+  const t = {} as TestKernel
+  beforeAll(async () => void Object.assign(t, await testKernel(options)))
+  afterAll(() => t.drop())
+  return t
+}
+
+/** A new kernel for each test. */
+export function kernelPerTest(): TestKernel {
+  const t = {} as TestKernel
+  beforeEach(async () => void Object.assign(t, await testKernel()))
+  afterEach(() => t.drop())
+  return t
+}
+
+export async function testKernel({ time = 'stepped' }: TestKernelOptions = {}): Promise<TestKernel> {
   const { url, db, drop } = await freshDatabase()
-  const slowness = slow ? 1_000 : 1
   await migrate(db)
+  const rate = time === 'real' ? 1 : steppedRate
   await db.query({
-    text: `create table state.test_clock (offset_seconds double precision not null, started_at timestamptz not null);
-      insert into state.test_clock values (0, clock_timestamp());
+    text: `create table state.test_clock (started_at timestamptz not null, offset_seconds double precision not null);
+      insert into state.test_clock values (clock_timestamp(), 0);
       create or replace function state.now() returns timestamptz language sql volatile as
-        'select started_at + (clock_timestamp() - started_at) / ${slowness} + make_interval(secs => offset_seconds)
-           from state.test_clock';`,
+        'select started_at + (clock_timestamp() - started_at) * ${rate} + make_interval(secs => offset_seconds) from state.test_clock';`,
   })
-  let heard: Ring[] = []
+  const startMs = systemClock.monotonicMs()
+  let rung: Ring[] = []
   let offsetMs = 0
-  const startedMs = systemClock.monotonicMs()
-  const bell: Bell = {
-    kind: 'notify',
-    ring: async (rings) => void heard.push(...rings),
-    listen: async () => ({ stop: async () => undefined }),
-    close: async () => undefined,
-  }
+  const bell: Bell = { ...silentBell, ring: async (rings) => void rung.push(...rings) }
   const ids = uuidv7(systemClock, systemRandom)
   const kernel = openKernel({ db, bell, ids })
   const all = <Row extends object>(text: string, ...values: unknown[]) => db.query<Row>({ text, values })
@@ -67,7 +82,6 @@ export async function testKernel({ slow = false }: TestKernelOptions = {}): Prom
     if (rows.length !== 1) throw new Error(`${rows.length} rows instead of one: ${text}`)
     return rows[0]!
   }
-  const monotonicMs = () => startedMs + (systemClock.monotonicMs() - startedMs) / slowness + offsetMs
   const claim = async (max = 100, workerId = 'worker-1') =>
     (await kernel.claim({ workerTarget: target, workerId, max, resumeLeaseSeconds: 30 })).turns
   return {
@@ -75,10 +89,10 @@ export async function testKernel({ slow = false }: TestKernelOptions = {}): Prom
     db,
     kernel,
     ids,
-    clock: { ...systemClock, monotonicMs },
+    clock: { ...systemClock, monotonicMs: () => startMs + (systemClock.monotonicMs() - startMs) * rate + offsetMs },
     rings: () => {
-      const rings = heard
-      heard = []
+      const rings = rung
+      rung = []
       return rings
     },
     async advance(seconds) {

@@ -1,14 +1,14 @@
 /**
- * A tool host outside of any worker, as docs/tools.md shows it: it hears commands on NATS, claims each call before it acts, acts,
- * and reports. What it misses while it is away is sent again until someone has started it.
+ * A tool host outside of any worker, as in docs/tools.md: it receives commands on NATS, claims each call before it acts, acts and
+ * reports. The PMO sends a command that it missed again until a host has started the call.
  */
 import { errorMessage, systemClock } from '@bellwether/base'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
 import type { Kernel } from '../../src/kernel/kernel.js'
 
 export interface OutsideHost {
-  /** Every command that was heard, with what became of it. */
-  readonly heard: string[]
+  /** The verdict on each received command. */
+  readonly verdicts: string[]
   stop(): Promise<void>
 }
 
@@ -20,12 +20,12 @@ export async function hostOutside(
 ): Promise<OutsideHost> {
   const nats: NatsConnection = await connect({ servers: natsUrl })
   const host = `outside-${process.pid}-${kernel.ids.next()}`
-  const heard: string[] = []
+  const verdicts: string[] = []
 
   async function answer(projectId: string, toolCallId: string): Promise<void> {
     const call = await kernel.startTool(projectId, toolCallId, host)
-    heard.push(call?.what ?? 'no such call')
-    // Another host has it, or nobody waits any more.
+    verdicts.push(call?.what ?? 'unknown call')
+    // Another host has claimed it, or no turn waits for it any more.
     if (call?.what !== 'started') return
     const beating = new AbortController()
     void (async () => {
@@ -57,7 +57,7 @@ export async function hostOutside(
   })()
   await nats.flush()
   return {
-    heard,
+    verdicts,
     async stop() {
       commands.unsubscribe()
       await listening

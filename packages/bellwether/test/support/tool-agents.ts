@@ -1,27 +1,27 @@
-/** Agents of the process tests of tools: each calls the tools that its task lists, at the same time, and delivers what it was told. */
+/** Agents for process tests of tools: each calls the tools of its instruction concurrently and delivers their results. */
 import { fileURLToPath } from 'node:url'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { defineAgents } from '../../src/worker/agents.js'
 import { defineTool } from '../../src/worker/tools/define-tool.js'
 
-/** What `--agents` takes. */
+/** The path for `--agents`. */
 export const toolAgents = fileURLToPath(import.meta.url)
 
 const caller: AgentFunction = async (turn) => {
   if (turn.results.length > 0) {
-    const told = turn.results.map(({ tool_name, status, error }) => [tool_name, error?.code ?? status])
-    return { deliver: { text: JSON.stringify(Object.fromEntries(told)) } }
+    const results = turn.results.map(({ tool_name, status, error }) => [tool_name, error?.code ?? status])
+    return { deliver: { text: JSON.stringify(Object.fromEntries(results)) } }
   }
-  // The task says which tools; silent about everything else, so that their declarations speak.
+  // The instruction names only tools and arguments, so that the options of the tools' declarations apply.
   const { context } = await turn.hydrate()
   const { text } = context[0]!.content as { text: string }
-  const asked = JSON.parse(text) as { tool: string; args: object }[]
-  return { suspend: { calls: asked.map(({ tool, args }) => ({ toolCallId: turn.newId(), toolName: tool, args })) } }
+  const wanted = JSON.parse(text) as { tool: string; args: object }[]
+  return { suspend: { calls: wanted.map(({ tool, args }) => ({ toolCallId: turn.newId(), toolName: tool, args })) } }
 }
 
 export default defineAgents({ '*': caller })
 
-/** A function as a tool; it says which process ran it. */
+/** A function as a tool; its result names the process that ran it. */
 const double = defineTool({
   name: 'double',
   description: 'doubles a number',

@@ -1,6 +1,6 @@
 /**
- * A tool host: hears a command, claims the call (one host starts it, hazard 11), does it, reports. Always: what it has
- * started it reports, however often the database goes away in between; what it never heard of is sent again by a watchdog.
+ * A tool host: receives a command, claims the call (one host starts it, hazard 11), runs it and reports. It reports every call that it
+ * started, also across outages of the database. A watchdog sends a command that it missed again.
  */
 import { type Clock, errorMessage, type Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
@@ -26,19 +26,19 @@ export async function hostTools(options: ToolHostOptions): Promise<{ stop(): Pro
   const { bell, log, projectId, signal } = options
   const busy = new Map<string, Promise<void>>()
 
-  function hear(tool: string, ring: Ring | undefined): void {
+  function receive(tool: string, ring: Ring | undefined): void {
     const callId = ring?.payload['tool_call_id']
-    // Commands are sent again until someone starts them: one at a time is enough.
+    // Commands are sent again until a host starts the call, so a call that is being handled is ignored.
     if (typeof callId !== 'string' || ring?.subject.split('.')[2] !== projectId || busy.has(callId) || signal.aborted)
       return
     const work = answer(options, tool, callId)
-      .catch((error: unknown) => log.error({ err: error, tool_call_id: callId }, 'a tool call could not be answered'))
+      .catch((error: unknown) => log.error({ err: error, tool_call_id: callId }, 'tool call failed'))
       .finally(() => busy.delete(callId))
     busy.set(callId, work)
   }
 
   const listening = await Promise.all(
-    Object.keys(options.tools).map((tool) => bell.listen(subjects.anyToolCall(tool), (ring) => hear(tool, ring))),
+    Object.keys(options.tools).map((tool) => bell.listen(subjects.anyToolCall(tool), (ring) => receive(tool, ring))),
   )
   return {
     async stop() {
@@ -50,22 +50,22 @@ export async function hostTools(options: ToolHostOptions): Promise<{ stop(): Pro
 
 async function answer(options: ToolHostOptions, tool: string, toolCallId: string): Promise<void> {
   const { kernel, projectId, host, signal } = options
-  const call = await insist(options, () => kernel.startTool(projectId, toolCallId, host))
+  const call = await retried(options, () => kernel.startTool(projectId, toolCallId, host))
   if (call?.what !== 'started') return
   try {
     const result = await options.tools[tool]?.(call.arguments, signal)
-    await insist(options, () => kernel.report([{ projectId, toolCallId, status: 'success', result }]))
+    await retried(options, () => kernel.report([{ projectId, toolCallId, status: 'success', result }]))
   } catch (error) {
     if (signal.aborted || error instanceof Retryable) throw error
     const message = errorMessage(error)
-    await insist(options, () =>
+    await retried(options, () =>
       kernel.report([{ projectId, toolCallId, status: 'failed', error: { code: 'tool_failed', message } }]),
     )
   }
 }
 
-/** Repeats a call while the database is away: claiming and reporting twice is the same as once. */
-async function insist<T>({ clock, signal }: ToolHostOptions, call: () => Promise<T>): Promise<T> {
+/** Repeats a call while the database is unavailable. Claims and reports are idempotent. */
+async function retried<T>({ clock, signal }: ToolHostOptions, call: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await call()

@@ -1,10 +1,12 @@
-/** The two watchdogs on a test kernel, and time that passes under their eyes: one interval a step, as their loops do. */
+/** The two watchdogs on a test kernel. `pass` moves the clock by one watchdog interval per step, as their loops do. */
 import { openGuard, type Guard, type GuardSettings } from '../../src/pmo/guard.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { openWatchdog, type Watchdog } from '../../src/worker/watchdog.js'
 import { openWorker, type Worker } from '../../src/worker/worker.js'
-import { project, target, type TestKernel } from './kernel.js'
+import { target, type TestKernel } from './kernel.js'
+import { eventsOf } from './kernel-rows.js'
 import { quietLog } from './quiet-log.js'
+import { workerSettings } from './worker.js'
 
 export const guardSettings: GuardSettings = {
   watchdogIntervalSeconds: 5,
@@ -20,7 +22,6 @@ export const guardSettings: GuardSettings = {
 }
 
 export const intervalSeconds = guardSettings.watchdogIntervalSeconds
-export const suspendSeconds = 30
 
 export function guardOn(t: TestKernel, changes: Partial<GuardSettings> = {}): Guard {
   return openGuard({ kernel: t.kernel, clock: t.clock, settings: { ...guardSettings, ...changes } })
@@ -30,19 +31,14 @@ export interface WatchingWorker extends Watchdog {
   readonly worker: Worker
 }
 
-/** A worker that claims only when told, with its watchdog. Without an agent it has room for nothing: it only watches. */
+/** A worker and its watchdog; the test steps both. Without an agent the worker has concurrency 0 and claims nothing. */
 export function workerOn(
   t: TestKernel,
-  options: { workerId?: string; agent?: AgentFunction; workerTarget?: string } = {},
+  options: { workerId?: string; agent?: AgentFunction; workerTarget?: string; concurrency?: number } = {},
 ): WatchingWorker {
   const { workerId = 'watcher', agent, workerTarget = target } = options
   const common = { kernel: t.kernel, clock: t.clock, log: quietLog, workerId, workerTarget, agent: () => agent }
-  const settings = {
-    concurrency: agent === undefined ? 0 : 16,
-    suspendTimeoutSeconds: suspendSeconds,
-    resumeLeaseSeconds: 30,
-    inboxProcessingTimeoutSeconds: 30,
-  }
+  const settings = { ...workerSettings, concurrency: options.concurrency ?? (agent === undefined ? 0 : 16) }
   const worker = openWorker({ ...common, settings })
   const watchdog = openWatchdog({
     ...common,
@@ -58,7 +54,7 @@ export function workerOn(
   return { worker, step: () => watchdog.step() }
 }
 
-/** Lets time pass, one interval a step; the watchers look first, so that they have been watching all the while. */
+/** Moves the clock and steps the watchers once per interval. They step first once, so that the whole time lies in their watch window. */
 export async function pass(
   t: TestKernel,
   seconds: number,
@@ -71,49 +67,8 @@ export async function pass(
   }
 }
 
-export interface Head {
-  readonly status: string
-  readonly active_agent_turn_id: string | null
-  readonly active_channel_id: string | null
-  readonly turn_epoch: number
-  readonly waiting_tool_count: number
-  readonly resume_deadline: Date | null
-  readonly turn_deadline: Date | null
-  readonly updated_at: Date
-}
-
-export const headOf = (t: TestKernel, agentId: string) =>
-  t.one<Head>('select * from state.agent_state_head where project_id = $1 and agent_id = $2', project, agentId)
-
-export interface InboxRow {
-  readonly inbox_id: string
-  readonly status: string
-  readonly turn_epoch: number | null
-  readonly attempts: number
-  readonly outcome: string | null
-  readonly error: string | null
-  readonly deliverable_card_id: string | null
-  readonly processed_at: Date | null
-  readonly archived_at: Date | null
-  readonly claimed_by: string | null
-}
-
-export const rowOf = (t: TestKernel, agentTurnId: string) =>
-  t.one<InboxRow>(
-    `select * from state.agent_inbox where agent_turn_id = $1 and message_type in ('turn', 'ui_action')`,
-    agentTurnId,
-  )
-
-export interface SavedEvent {
-  readonly kind: string
-  readonly payload: Readonly<Record<string, unknown>>
-}
-
-export const eventsOf = (t: TestKernel, agentTurnId: string) =>
-  t.all<SavedEvent>('select kind, payload from state.events where agent_turn_id = $1 order by event_id', agentTurnId)
-
 export const tasksOf = async (t: TestKernel, agentTurnId: string) =>
-  (await eventsOf(t, agentTurnId)).filter((event) => event.kind === 'task').map((event) => event.payload)
+  (await eventsOf(t, agentTurnId, 'task')).map((event) => event.payload)
 
 export interface Intervention {
   readonly kind: string
@@ -129,14 +84,3 @@ export const interventionsOf = (t: TestKernel, agentTurnId: string) =>
     'select * from state.interventions where agent_turn_id = $1 order by intervention_id',
     agentTurnId,
   )
-
-/** Puts a turn to sleep on tool calls with the given ids. */
-export async function suspendOn(t: TestKernel, agentId: string, ...toolCallIds: string[]) {
-  const turn = await t.running(agentId)
-  const calls = toolCallIds.map((toolCallId) => ({ toolCallId, toolName: 'grep', args: {} }))
-  await t.kernel.suspend({ ...turn, stepId: `step-${toolCallIds[0]}`, calls }, suspendSeconds)
-  return turn
-}
-
-export const answer = (t: TestKernel, toolCallId: string, result: unknown = { ok: true }) =>
-  t.kernel.report([{ projectId: project, toolCallId, status: 'success', result }])

@@ -1,19 +1,15 @@
 import { systemClock } from '@bellwether/base'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Statement } from '../../src/ports/database/database.js'
 import { serveMetrics } from '../../src/telemetry/metrics-server.js'
 import { openMetrics, type Metrics } from '../../src/telemetry/metrics.js'
 import { startTelemetry } from '../../src/telemetry/telemetry.js'
-import { target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, finish, waiting } from '../support/looks.js'
+import { kernelPerFile, target } from '../support/kernel.js'
+import { deliverTurn, enqueueTurn, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 /** A clock on which every scrape reads the database. */
 function impatient() {
@@ -49,13 +45,13 @@ it('counts outcomes, steps, tokens, tool calls and interventions since the start
   const usage = { input_tokens: 100, output_tokens: 7, cost_usd: 0.25 }
   const metadata = { usage, duration_ms: 1_500 }
   await t.kernel.record({ ...turn, step: { stepId: 's1', phase: 'model', status: 'success', metadata } })
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   await t.kernel.deliver({ ...(await t.running('bob')), status: 'failed', error: 'x', content: { text: 'no' } })
-  const asking = await waiting(t, 'cid', [{ toolCallId: 'm1', toolName: 'grep', args: {} }])
-  await answer(t, 'm1')
+  const asking = await suspendedTurn(t, 'cid', [{ toolCallId: 'm1', toolName: 'grep', args: {} }])
+  await reportSuccess(t, 'm1')
   await t.claim()
   await t.kernel.resume(asking, 'worker-1')
-  await finish(t, asking)
+  await deliverTurn(t, asking)
   await t.all(
     `insert into state.interventions (kind, reason, created_at) select 'reclaim', 'x', state.now() - interval '5 seconds' from generate_series(1, 3)`,
   )
@@ -78,8 +74,8 @@ it('counts outcomes, steps, tokens, tool calls and interventions since the start
 
 it('shows queued rows with their age, active agents, workers, and the delay of the outbox', async () => {
   await t.agents('dee', 'eve')
-  await ask(t, 'dee')
-  await ask(t, 'dee')
+  await enqueueTurn(t, 'dee')
+  await enqueueTurn(t, 'dee')
   await t.advance(120)
   await t.all('select state.sign_in($1, $2, 8, 5)', 'worker-9', target)
   const bell = () => ({ kind: 'nats', connected: true, healthy: false, sent: 5, dropped: 2, failed: 1, trips: 4 })
@@ -134,7 +130,7 @@ it('bounds the number of labels', async () => {
   const turn = await t.running('fay')
   for (let at = 0; at < 70; at += 1)
     await t.kernel.record({ ...turn, step: { stepId: `many-${at}`, phase: `phase-${at}`, status: 'success' } })
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   const seen = await readUntil(metrics, { 'bellwether_step_seconds_count{phase="other"}': 20 })
   const counts = Object.entries(seen).filter(([name]) => name.includes('step_seconds_count'))
   expect(counts).toHaveLength(51)

@@ -14,7 +14,7 @@ it(
   'a PMO exports traces, workers and PMOs serve metrics, and a command sends live output',
   { timeout: 150_000 },
   async ({ onTestFinished }) => {
-    const t = await testKernel()
+    const t = await testKernel({ time: 'real' })
     const collector = await startCollector()
     const cwd = await testFolder()
     const chunks = notifyChunks({ url: t.url, log: quietLog })

@@ -3,22 +3,20 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { openTraces } from '../../src/telemetry/traces.js'
 import { startFleet } from '../support/fleet.js'
 import { forkFrom, join, reuse } from '../support/forks.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, ask, finish, waiting } from '../support/looks.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { deliverTurn, enqueueTurn, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
 import { startCollector, type Collector, type SeenSpan } from './collector.js'
 
-let t: TestKernel
+const t = kernelPerFile({ time: 'real' })
 let collector: Collector
 beforeAll(async () => {
-  t = await testKernel()
   collector = await startCollector()
   // The first step sets the cursor to the end of the outbox; later turns are exported.
   await traces().step()
 })
 afterAll(async () => {
   await collector.close()
-  await t.drop()
 })
 afterEach(() => collector.answer(200))
 
@@ -40,7 +38,7 @@ it('builds one trace from the caller through enqueue, dispatch, step, tool and c
   await t.agents('parent', 'child')
   const caller = { trace: '0af7651916cd43dd8448eb211c80319c', span: 'b7ad6b7169203331' }
   const traceparent = `00-${caller.trace}-${caller.span}-01`
-  const { agentTurnId } = await ask(t, 'parent', { traceparent })
+  const { agentTurnId } = await enqueueTurn(t, 'parent', { traceparent })
   const turn = (await t.claim()).find((one) => one.agentTurnId === agentTurnId)!
   const usage = { input_tokens: 12, output_tokens: 3 }
   await t.kernel.record({
@@ -49,11 +47,11 @@ it('builds one trace from the caller through enqueue, dispatch, step, tool and c
   })
   await forkFrom(t, turn, 'fork-1', [reuse('child')])
   const [child] = await t.claim()
-  await finish(t, child!)
+  await deliverTurn(t, child!)
   await join(t)
   const [again] = await t.claim()
   await t.kernel.resume(again!, 'worker-1')
-  await finish(t, again!)
+  await deliverTurn(t, again!)
 
   const spans = await exportedSpans(agentTurnId)
   const own = named(spans, 'turn')
@@ -76,7 +74,7 @@ it('builds one trace from the caller through enqueue, dispatch, step, tool and c
 
 it('makes a turn without a caller the root of a trace, with its error and interventions', async () => {
   await t.agents('lone')
-  const turn = await waiting(t, 'lone', [{ toolCallId: 'lone-1', toolName: 'grep', args: {} }])
+  const turn = await suspendedTurn(t, 'lone', [{ toolCallId: 'lone-1', toolName: 'grep', args: {} }])
   await t.all(
     `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at)
       values ('reclaim', $1, 'lone', $2, 'silent', state.now())`,
@@ -100,7 +98,7 @@ it('exports every span once after an outage of the collector, while a second exp
   await second.step()
   collector.answer(503)
   const turn = await t.running('later')
-  await finish(t, turn)
+  await deliverTurn(t, turn)
   const refusal = await until('it is refused', async () =>
     first.step().then(
       () => undefined,
@@ -127,15 +125,17 @@ it('samples complete traces by trace id, and lets a caller opt out', async () =>
   const runs: string[] = []
   for (const at of Array.from({ length: 16 }, (_, index) => index.toString(16))) {
     const trace = `0af7651916cd43dd8448eb21${at}c80319c`
-    const { agentTurnId } = await ask(t, 'many', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
+    const { agentTurnId } = await enqueueTurn(t, 'many', { traceparent: `00-${trace}-b7ad6b7169203331-01` })
     runs.push(agentTurnId)
-    await finish(t, (await t.claim())[0]!)
+    await deliverTurn(t, (await t.claim())[0]!)
   }
-  const { agentTurnId: quiet } = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-00` })
-  await finish(t, (await t.claim())[0]!)
+  const { agentTurnId: quiet } = await enqueueTurn(t, 'many', {
+    traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-00`,
+  })
+  await deliverTurn(t, (await t.claim())[0]!)
   // The outbox is exported in order: after the last turn, all are exported.
-  const last = await ask(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01` })
-  await finish(t, (await t.claim())[0]!)
+  const last = await enqueueTurn(t, 'many', { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01` })
+  await deliverTurn(t, (await t.claim())[0]!)
   await exportedSpans(last.agentTurnId, exporter)
   expect(runs.map((turn) => collector.of(turn).length)).toEqual([...Array(8).fill(4), ...Array(8).fill(0)])
   expect(collector.of(quiet)).toEqual([])
@@ -171,7 +171,7 @@ it(
       )
       return rows.length === 2 ? rows : undefined
     })
-    for (const { tool_call_id: id } of calls) await answer(t, id)
+    for (const { tool_call_id: id } of calls) await reportSuccess(t, id)
     const exporter = traces()
     const exported = await until(
       'both are exported',

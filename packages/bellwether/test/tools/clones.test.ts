@@ -4,12 +4,11 @@ import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Batch } from '../../src/kernel/reads/batches.js'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
 import { cloneOriginsOf } from '../../src/worker/clone-origin.js'
-import { openWorker } from '../../src/worker/worker.js'
 import { openWorkerProcesses, project as folderProject, type WorkerProcesses } from '../executors/worker-processes.js'
 import { batchOf, join } from '../support/forks.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { until } from '../support/until.js'
+import { runTurns, testWorker } from '../support/worker.js'
 
 describe('a clone of a file agent', () => {
   let processes: WorkerProcesses
@@ -58,11 +57,7 @@ const texts = (batch: Batch) =>
   batch.tasks.map(({ content, outcome }) => (content as { text?: string } | null)?.text ?? outcome)
 
 describe('a clone of a function agent', () => {
-  let t: TestKernel
-  beforeAll(async () => {
-    t = await testKernel()
-  })
-  afterAll(() => t.drop())
+  const t = kernelPerFile()
 
   it('is run by the function of its origin or profile, and an unknown agent by none', async () => {
     await t.kernel.putProfile({ projectId: project, profileId: 'kind', name: 'kind', workerTarget: target })
@@ -75,28 +70,14 @@ describe('a clone of a function agent', () => {
       greeter: async () => ({ deliver: { text: 'greeter' } }),
       kind: async () => ({ deliver: { text: 'kind' } }),
     })
-    const worker = openWorker({
-      kernel: t.kernel,
-      clock: t.clock,
-      log: quietLog,
-      workerId: 'w',
-      workerTarget: target,
-      settings: {
-        concurrency: 9,
-        suspendTimeoutSeconds: 30,
-        resumeLeaseSeconds: 30,
-        inboxProcessingTimeoutSeconds: 30,
-      },
-      agent: (turn) => agentFor(agents, turn),
-    })
+    const worker = testWorker(t, (turn) => agentFor(agents, turn))
     const tasks = [
       { targetStrategy: 'clone' as const, targetRef: 'greeter', instruction: 'x' },
       { targetStrategy: 'new' as const, targetRef: 'kind', instruction: 'x' },
       { targetStrategy: 'clone' as const, targetRef: 'stranger', instruction: 'x' },
     ]
     const { batchId } = await t.kernel.fork({ projectId: project, tasks })
-    await worker.step()
-    await Promise.all([...worker.running.values()].map((scope) => scope.done))
+    await runTurns(worker)
     await join(t)
     expect(texts(await batchOf(t, batchId))).toEqual([
       'greeter',

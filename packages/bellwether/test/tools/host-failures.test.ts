@@ -7,7 +7,8 @@ import { ToolFailure } from '../../src/ports/tools/tool-failure.js'
 import type { ToolHost } from '../../src/worker/tools/host.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
 import { project, target } from '../support/kernel.js'
-import { waitsOf, watchful } from '../support/looks.js'
+import { waitsOf } from '../support/kernel-rows.js'
+import { fullWatchWindow } from '../support/kernel-turns.js'
 import { until } from '../support/until.js'
 import { findsNothing, tool, toolHostTests, unique } from './tool-host-setup.js'
 
@@ -24,7 +25,7 @@ it('leaves a non-idempotent call of a dead host until its deadline, and ends it 
   await fixture.t.advance(11)
   await findsNothing(host)
   expect(await resendCommands(fixture.t.db, target, 5)).toEqual([])
-  await expireWaits(fixture.t.db, fixture.t.ids, target, watchful)
+  await expireWaits(fixture.t.db, fixture.t.ids, target, fullWatchWindow)
   expect(runs).toEqual([])
   expect(await fixture.resultsOf(turn)).toMatchObject([
     {

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { resendCommands } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
 import { project, target } from '../support/kernel.js'
-import { fingerprint, headOf, waitsOf } from '../support/looks.js'
+import { fingerprint, headOf, waitsOf } from '../support/kernel-rows.js'
 import { until } from '../support/until.js'
 import { findsNothing, tool, toolHostTests, unique } from './tool-host-setup.js'
 

@@ -37,14 +37,14 @@ it(
     const [wait] = await processes.db.query<{ tool_call_id: string }>({
       text: 'select tool_call_id from state.turn_waiting_tools limit 1',
     })
-    const before = hosts.flatMap((host) => host.heard).length
+    const before = hosts.flatMap((host) => host.verdicts).length
     for (const tool_call_id of [wait!.tool_call_id, 'no-such-call'])
       liar.publish(
         `bw.v1.${project}.public.cmd.tool.weather.call`,
         JSON.stringify({ tool_call_id, arguments: { n: 666 } }),
       )
     await liar.flush()
-    await expect.poll(() => hosts.flatMap((host) => host.heard).length).toBe(before + 6)
+    await expect.poll(() => hosts.flatMap((host) => host.verdicts).length).toBe(before + 6)
     expect(runs).toHaveLength(4)
     await liar.close()
     await Promise.all(hosts.map((host) => host.stop()))

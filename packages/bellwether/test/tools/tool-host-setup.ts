@@ -1,23 +1,18 @@
 /** A tool host on a real kernel, for tests: hosts that poll, calls that wait for them, and the results that their turns get. */
 import { systemClock } from '@bellwether/base'
-import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+import { afterEach, expect } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../src/kernel/kernel.js'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { openCatalogue } from '../../src/worker/tools/catalogue.js'
 import { openToolHost, type ToolHost, type ToolHostSettings } from '../../src/worker/tools/host.js'
 import type { HostedTool } from '../../src/worker/tools/tool.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { waiting, waitsOf } from '../support/looks.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { waitsOf } from '../support/kernel-rows.js'
+import { suspendedTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
-
-const silentBell = {
-  kind: 'notify' as const,
-  ring: async () => undefined,
-  listen: async () => ({ stop: async () => undefined }),
-  close: async () => undefined,
-}
+import { silentBell } from '../support/silent-bell.js'
 
 export const tool = (name: string, run: HostedTool['run'], more: Partial<HostedTool> = {}): HostedTool => ({
   name,
@@ -41,18 +36,14 @@ export const unique = (word: string) => `${word}-${(count += 1)}`
 
 /** Opens a kernel for the tests of a file and closes its hosts after each test. */
 export function toolHostTests() {
-  let t: TestKernel
+  const t = kernelPerFile({ time: 'real' })
   const hosts: { host: ToolHost; stop: AbortController }[] = []
-  beforeAll(async () => {
-    t = await testKernel()
-  })
   afterEach(async () => {
     for (const { host, stop } of hosts.splice(0)) {
       stop.abort()
       await host.close(0)
     }
   })
-  afterAll(() => t.drop())
 
   return {
     get t() {
@@ -84,7 +75,7 @@ export function toolHostTests() {
       const agent = unique('agent')
       await t.agents(agent)
       const ids = Array.from({ length: calls }, () => unique('call'))
-      const turn = await waiting(
+      const turn = await suspendedTurn(
         t,
         agent,
         ids.map((toolCallId) => ({ toolCallId, toolName, args: { id: toolCallId }, ...more })),

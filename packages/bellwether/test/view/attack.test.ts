@@ -31,7 +31,7 @@ describe('keys', () => {
     expect((await ask('/views/v/tree', null)).body).toMatchObject({ status: 401, code: 'unauthorized' })
     expect((await ask('/views/v/tree', 'wrong-wrong')).status).toBe(401)
     expect((await ask('/views/v/tree', keyOf('other'))).body).toMatchObject({ status: 403, code: 'forbidden' })
-    expect((await ask('/views/nobody/tree', keyOf('v'))).status).toBe(403)
+    expect((await ask('/views/unknown/tree', keyOf('v'))).status).toBe(403)
     expect((await ask('/views/v/tree', null, { authorization: `Bearer ${keyOf('v')}` })).status).toBe(200)
     for (const path of ['/pipe/session/', '/health/components', '/views/v/stats', '/views/v/events'])
       expect((await ask(path, null)).status).toBe(401)
@@ -139,12 +139,12 @@ describe('paths', () => {
     )
     expect(answer.body).toMatchObject({ rejected: bad.length, count: 2 })
     expect((await server.get(`/views/v/tree?path=${deep}`)).body).toMatchObject({ path: deep })
-    const whole = await server.get('/views/v/tree')
-    expect(whole.status).toBe(200)
+    const root = await server.get('/views/v/tree')
+    expect(root.status).toBe(200)
     // A trailing slash is allowed, so `//` names the root; as a file it was rejected above.
     for (const path of bad.slice(1).filter((one) => one !== '//')) {
-      const asked = await server.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
-      expect([path.slice(0, 20), asked.status]).toEqual([path.slice(0, 20), 400])
+      const response = await server.get(`/views/v/tree?path=${encodeURIComponent(path)}`)
+      expect([path.slice(0, 20), response.status]).toEqual([path.slice(0, 20), 400])
     }
     const deletions = await sensor.send('realtime', [{ path: '/../x' }, { path: '/' }, {}], { type: 'delete' })
     expect(deletions.body).toMatchObject({ rejected: 3 })
@@ -220,7 +220,7 @@ describe('clients', () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
     const { pipe } = server.fusion.view('v').sources.get('default')!
     let go = () => {}
-    const held = pipe.runExclusive(
+    const busy = pipe.runExclusive(
       () =>
         new Promise<void>((resolve) => {
           go = resolve
@@ -230,7 +230,7 @@ describe('clients', () => {
     const refused = await raw(body)
     expect([refused.status, refused.body['code'], refused.headers['retry-after']]).toEqual([429, 'busy', '1'])
     go()
-    await Promise.all([held, ...waiting])
+    await Promise.all([busy, ...waiting])
     expect(await alive()).toBe(true)
   })
 

@@ -280,12 +280,12 @@ describe('audits', () => {
   })
 
   it('[V6.6] a missing directory is deleted with everything below it unless an entry below was updated during the audit', async () => {
-    await leader.realtime(directory('/gone'), file('/gone/a'), directory('/kept'), file('/kept/deep/b'))
+    await leader.realtime(directory('/gone'), file('/gone/a'), directory('/updated'), file('/updated/deep/b'))
     await leader.startAudit('a1')
-    await leader.realtime(file('/kept/deep/new'))
+    await leader.realtime(file('/updated/deep/new'))
     await leader.audit('a1', directory('/'), directory('/d'), scanned('/'))
     await leader.endAudit('a1')
-    expect(await Promise.all(['/gone/a', '/gone', '/kept/deep/b'].map(isThere))).toEqual([false, false, true])
+    expect(await Promise.all(['/gone/a', '/gone', '/updated/deep/b'].map(isThere))).toEqual([false, false, true])
   })
 
   it('[V6.6] newer memory wins over an audit row, and an unknown file is dropped if its directory is newer in memory', async () => {
@@ -387,7 +387,7 @@ describe('audits', () => {
     await leader.startAudit('a1')
     const { pipe } = server.fusion.view('v').sources.get('default')!
     let go = () => {}
-    const held = pipe.runExclusive(
+    const busy = pipe.runExclusive(
       () =>
         new Promise<void>((resolve) => {
           go = resolve
@@ -397,7 +397,7 @@ describe('audits', () => {
     await server.get('/views/v/sessions')
     await leader.end()
     go()
-    await held
+    await busy
     expect((await Promise.all(late)).map(({ status }) => status)).toEqual([419, 419])
     expect(await Promise.all(['/d/late', '/d/later'].map(isThere))).toEqual([false, false])
     expect((await next.heartbeat()).body['role']).toBe('leader')

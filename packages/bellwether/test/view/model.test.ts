@@ -160,12 +160,12 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
       isEnd,
       metadata,
     })
-  const tell = (sensors: readonly number[], type: Sending['type'], rows: Sending['rows']) => {
+  const report = (sensors: readonly number[], type: Sending['type'], rows: Sending['rows']) => {
     for (const sensor of sensors) queues[sensor as 0 | 1].push({ type, rows, index: clock.wallMs() })
   }
   const tellTree = (sensors: readonly number[], top: string) => {
     const rows = [...disk.entries.keys()].filter((one) => one === top || below(top, one)).toSorted()
-    tell(
+    report(
       sensors,
       'update',
       rows.map((one) => disk.row(one)),
@@ -238,17 +238,17 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
     else if (one.do === 'audit') await stepAudit()
     else if (one.do === 'wait') await clock.advance(one.ms)
     else if (one.do === 'remove') {
-      if (disk.remove(one.path)) tell(one.seen, 'delete', [{ path: one.path }])
+      if (disk.remove(one.path)) report(one.seen, 'delete', [{ path: one.path }])
     } else if (one.do === 'rename') {
       if (!disk.rename(one.path, one.to)) continue
-      tell(one.seen, 'delete', [{ path: one.path }, { path: one.to }])
+      report(one.seen, 'delete', [{ path: one.path }, { path: one.to }])
       tellTree(one.seen, one.to)
     } else {
       const wrote =
         one.do === 'mkdir'
           ? disk.mkdir(one.path)
           : disk.write(one.path, one.size, one.do === 'restore' ? clock.wallMs() / 1_000 - one.age * 1_000 : undefined)
-      if (wrote) tell(one.seen, 'update', [disk.row(one.path), disk.row(parent(one.path))])
+      if (wrote) report(one.seen, 'update', [disk.row(one.path), disk.row(parent(one.path))])
     }
     const problems = sourceProblems(view.sources.get('default')!.pipe.state)
     if (problems.length > 0) throw new Error(problems.join('; '))
@@ -265,7 +265,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
   await answer(sessions.flatMap((session) => session.takeCommands()))
 
   const source = view.sources.get('default')!
-  const told = [...source.tree.walk(0)].map((node) => [
+  const viewed = [...source.tree.walk(0)].map((node) => [
     source.tree.pathOf(node),
     source.tree.isDirectory(node),
     source.tree.size(node),
@@ -280,7 +280,7 @@ async function play(steps: readonly (typeof step extends fc.Arbitrary<infer S> ?
     await clock.advance(61_000)
     fusion.step()
   }
-  return { view: inOrder(told), disk: inOrder(is), suspects: source.pipe.state.suspects.size }
+  return { view: inOrder(viewed), disk: inOrder(is), suspects: source.pipe.state.suspects.size }
 }
 
 describe('after a last audit', () => {

@@ -1,7 +1,7 @@
 /**
  * A view server over real HTTP with a manual clock, and a scripted client of the pipe protocol. `close` closes everything.
  */
-import { Agent, request, type IncomingHttpHeaders } from 'node:http'
+import { Agent } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Clock, defined, systemClock, systemRandom } from '@bellwether/base'
 import type { FileEventType, FileRow, MessageSource, SourceType } from '@bellwether/protocol'
@@ -11,13 +11,10 @@ import { uuidv7 } from '../../src/ports/ids.js'
 import { openFusion, type Fusion } from '../../src/view/fusion.js'
 import type { ViewSettings } from '../../src/view/view.js'
 import { handClock, type HandClock } from '../support/hand-clock.js'
+import { sendRequest, type TestResponse } from '../support/http.js'
+import { recordedLog, type LogLine } from '../support/recorded-log.js'
 
-export interface Answer {
-  readonly status: number
-  readonly headers: IncomingHttpHeaders
-  readonly text: string
-  readonly body: Body
-}
+export type Answer = TestResponse<Body>
 
 /** The response fields that tests read. */
 export interface Body {
@@ -55,12 +52,6 @@ export const settings: ViewSettings = {
 
 export const keyOf = (view: string) => `key-of-${view}`
 
-export interface LogLine {
-  readonly level: 'info' | 'warn' | 'error'
-  readonly fields: Record<string, unknown>
-  readonly message: string
-}
-
 export interface ViewServer {
   readonly url: string
   readonly fusion: Fusion
@@ -91,10 +82,7 @@ export async function openViewServer(
   limits: Partial<ServerLimits> = {},
 ): Promise<ViewServer> {
   const clock = handClock()
-  const lines: LogLine[] = []
-  const write = (level: LogLine['level']) => (fields: object, message: string) =>
-    void lines.push({ level, fields: fields as Record<string, unknown>, message })
-  const log = { info: write('info'), warn: write('warn'), error: write('error') }
+  const { log, lines } = recordedLog()
   const fusion = openFusion({
     views: Object.fromEntries(Object.entries(views).map(([name, own]) => [name, { ...settings, ...own }])),
     clock,
@@ -110,16 +98,10 @@ export async function openViewServer(
   const agent = new Agent({ keepAlive: true })
   const first = Object.keys(views)[0]!
   const call: ViewServer['call'] = (method, path, body, { view = first, key = keyOf(view), headers = {} } = {}) =>
-    send(
-      `${url}${path.startsWith('/api') || path.startsWith('/healthz') ? '' : '/api/v1'}${path}`,
-      method,
-      body,
-      agent,
-      {
-        ...(key === null ? {} : { 'x-api-key': key }),
-        ...headers,
-      },
-    )
+    sendRequest(`${/^\/(api|healthz)/.test(path) ? url : `${url}/api/v1`}${path}`, method, body, agent, {
+      ...(key === null ? {} : { 'x-api-key': key }),
+      ...headers,
+    })
   fusion.step()
   return {
     url,
@@ -287,45 +269,3 @@ export const directory = (path: string, modifiedTime = old, more: Partial<FileRo
 })
 
 export const scanned = (path: string): FileRow => directory(path, old, { scan_complete: true })
-
-export function send(
-  url: string,
-  method: string,
-  body: unknown,
-  agent: Agent,
-  headers: Record<string, string>,
-): Promise<Answer> {
-  const bytes = body === undefined ? undefined : Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
-  return new Promise((resolve, reject) => {
-    const asked = request(
-      url,
-      {
-        method,
-        agent,
-        headers: {
-          ...(bytes === undefined
-            ? {}
-            : { 'content-type': 'application/json', 'content-length': String(bytes.length) }),
-          ...headers,
-        },
-      },
-      (response) => {
-        const pieces: Buffer[] = []
-        response.on('data', (piece: Buffer) => pieces.push(piece))
-        response.on('error', reject)
-        response.on('end', () => {
-          const text = Buffer.concat(pieces).toString()
-          const isJson = String(response.headers['content-type']).includes('json')
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text,
-            body: (isJson ? JSON.parse(text) : {}) as Body,
-          })
-        })
-      },
-    )
-    asked.on('error', reject)
-    asked.end(bytes)
-  })
-}

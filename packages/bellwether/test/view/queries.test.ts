@@ -222,9 +222,9 @@ describe('evidence', () => {
     await sensor.snapshot(file('/a'), file('/old'))
     const token = await evidence.changeToken()
     await server.clock.advance(2_000)
-    const heard = sensor.heartbeat({ wait_seconds: 9 })
+    const waiting = sensor.heartbeat({ wait_seconds: 9 })
     const looking = evidence.checkFiles(['a', '/old', '/nobody', '../x'], token)
-    const [barrier] = (await heard).body.commands ?? []
+    const [barrier] = (await waiting).body.commands ?? []
     expect(barrier).toMatchObject({ type: 'barrier' })
     await sensor.send('realtime', [file('/a', old + 1, { size: 77 })], {
       metadata: { barriers: [barrier?.barrier_id] },
@@ -254,39 +254,39 @@ describe('evidence', () => {
 
 it('[V4.2] a scan that does not find a path deletes it unless it was updated since', async () => {
   await sensor.snapshot(directory('/d'), file('/d/f'), file('/d/g'))
-  const asked = (await server.get('/views/v/tree?path=/d&force-real-time=1')).body
+  const scan = (await server.get('/views/v/tree?path=/d&force-real-time=1')).body
   await sensor.commands()
   await sensor.realtime(file('/d/g', old + 1))
-  const metadata = { job_id: asked.job_id }
+  const metadata = { job_id: scan.job_id }
   await sensor.send('on_demand_job', [directory('/d'), scanned('/d')], { metadata })
   await sensor.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
   expect(names((await server.get('/views/v/tree?path=/d')).body.children)).toEqual(['g'])
   expect((await server.get('/views/v/blind-spots')).body['deletions']).toEqual(['/d/f'])
 })
 
-interface Told {
+interface StreamEvent {
   readonly id: string
   readonly event: string
   readonly data: { readonly changes: readonly { readonly path: string }[] }
 }
 
 interface Following {
-  next(): Promise<Told>
-  readonly heard: number
+  next(): Promise<StreamEvent>
+  readonly received: number
   close(): void
 }
 
 async function follow(lastId?: string): Promise<Following> {
-  const told: Told[] = []
+  const events: StreamEvent[] = []
   let wake: (() => void) | undefined
   let rest = ''
-  const asked = request(`${server.url}/api/v1/views/v/events`, {
+  const pending = request(`${server.url}/api/v1/views/v/events`, {
     headers: { 'x-api-key': keyOf('v'), ...(lastId === undefined ? {} : { 'last-event-id': lastId }) },
   })
-  asked.on('error', () => wake?.())
-  asked.end()
+  pending.on('error', () => wake?.())
+  pending.end()
   await new Promise<void>((resolve) => {
-    asked.on('response', (response) => {
+    pending.on('response', (response) => {
       response.on('error', () => wake?.())
       response.on('data', (piece: Buffer) => {
         rest += piece.toString()
@@ -299,7 +299,11 @@ async function follow(lastId?: string): Promise<Following> {
               .split('\n')
               .find((line) => line.startsWith(`${name}: `))
               ?.slice(name.length + 2) ?? ''
-          told.push({ id: field('id'), event: field('event'), data: JSON.parse(field('data')) as Told['data'] })
+          events.push({
+            id: field('id'),
+            event: field('event'),
+            data: JSON.parse(field('data')) as StreamEvent['data'],
+          })
         }
         wake?.()
       })
@@ -307,21 +311,21 @@ async function follow(lastId?: string): Promise<Following> {
     })
   })
   return {
-    get heard() {
-      return told.length
+    get received() {
+      return events.length
     },
     async next() {
-      while (told.length === 0)
+      while (events.length === 0)
         await new Promise<void>((resolve) => {
           wake = resolve
         })
-      return told.shift()!
+      return events.shift()!
     },
-    close: () => asked.destroy(),
+    close: () => pending.destroy(),
   }
 }
 
 /** The stream batches changes by the manual clock: advance it until the event arrives. */
 async function advanceUntil(stream: Following): Promise<void> {
-  while (stream.heard === 0) await server.clock.advance(30)
+  while (stream.received === 0) await server.clock.advance(30)
 }

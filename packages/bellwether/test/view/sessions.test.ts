@@ -8,7 +8,7 @@ beforeEach(async () => {
     v: {},
     other: {},
     strict: { strict: true },
-    kept: { live: false },
+    persistent: { live: false },
   })
 })
 afterEach(() => server.close())
@@ -129,10 +129,10 @@ describe('sessions', () => {
 
   it('[V6.10] a strict view accepts one session and rejects the next with 409 until the first has ended', async () => {
     const one = await server.connect('one', { view: 'strict' })
-    const asked = () => server.call('POST', '/pipe/session/', { task_id: 'two' }, { view: 'strict' })
-    expect((await asked()).body).toMatchObject({ status: 409, code: 'view_taken' })
+    const create = () => server.call('POST', '/pipe/session/', { task_id: 'two' }, { view: 'strict' })
+    expect((await create()).body).toMatchObject({ status: 409, code: 'view_taken' })
     await one.end()
-    expect((await asked()).status).toBe(200)
+    expect((await create()).status).toBe(200)
   })
 
   it('[V6.10] one sensor can feed several views, each with its own key', async () => {
@@ -149,12 +149,12 @@ describe('sessions', () => {
 
   it('[V6.8] a live view is empty and not ready when its last session ends; a persistent one stays readable', async () => {
     const live = await server.connect('one')
-    const kept = await server.connect('one', { view: 'kept' })
-    for (const sensor of [live, kept]) await sensor.snapshot(file('/a'))
+    const persistent = await server.connect('one', { view: 'persistent' })
+    for (const sensor of [live, persistent]) await sensor.snapshot(file('/a'))
     await live.end()
-    await kept.end()
+    await persistent.end()
     expect((await server.get('/views/v/tree')).status).toBe(503)
-    expect((await server.get('/views/kept/tree', 'kept')).body.children).toHaveLength(1)
+    expect((await server.get('/views/persistent/tree', 'persistent')).body.children).toHaveLength(1)
     const again = await server.connect('two')
     expect((await server.get('/views/v/tree')).status).toBe(503)
     await again.snapshot()
@@ -166,14 +166,14 @@ describe('commands', () => {
   it('[V4.1] [V4.2] the next heartbeat carries a requested scan, and its result ends the job', async () => {
     const one = await server.connect('one')
     await one.snapshot(directory('/d'), file('/d/gone'))
-    const asked = await server.get('/views/v/tree?path=/d&force-real-time=true')
-    expect(asked.body).toMatchObject({ job_pending: true, path: '/d' })
+    const scan = await server.get('/views/v/tree?path=/d&force-real-time=true')
+    expect(scan.body).toMatchObject({ job_pending: true, path: '/d' })
     const [command] = await one.commands()
-    expect(command).toEqual({ type: 'scan', path: '/d', recursive: true, job_id: asked.body.job_id })
-    const job = { job_id: asked.body.job_id }
+    expect(command).toEqual({ type: 'scan', path: '/d', recursive: true, job_id: scan.body.job_id })
+    const job = { job_id: scan.body.job_id }
     await one.send('on_demand_job', [directory('/d'), file('/d/new'), scanned('/d')], { metadata: job })
     await one.send('on_demand_job', [], { sourceType: 'job_complete', metadata: job })
-    expect((await server.get(`/views/v/jobs/${asked.body.job_id}`)).body).toMatchObject({
+    expect((await server.get(`/views/v/jobs/${scan.body.job_id}`)).body).toMatchObject({
       job_pending: false,
       job_state: 'done',
       deleted: 1,
@@ -184,9 +184,9 @@ describe('commands', () => {
   it('[V4.2] a waiting reader gets the tree after the scan', async () => {
     const one = await server.connect('one')
     await one.snapshot()
-    const heard = one.heartbeat({ wait_seconds: 10 })
+    const waiting = one.heartbeat({ wait_seconds: 10 })
     const reader = server.get('/views/v/tree?path=/d&on_demand_scan=1&wait=20')
-    const [command] = (await heard).body.commands ?? []
+    const [command] = (await waiting).body.commands ?? []
     const metadata = { job_id: command?.job_id }
     await one.send('on_demand_job', [directory('/d'), file('/d/x'), scanned('/d')], { metadata })
     await one.send('on_demand_job', [], { sourceType: 'job_complete', metadata })
@@ -197,12 +197,12 @@ describe('commands', () => {
     const one = await server.connect('one', { timeoutSeconds: 300 })
     const two = await server.connect('two', { timeoutSeconds: 300 })
     await one.snapshot()
-    const asked = await server.get('/views/v/tree?force-real-time=true')
+    const scan = await server.get('/views/v/tree?force-real-time=true')
     await one.commands()
     await one.end()
-    expect(await two.commands()).toMatchObject([{ type: 'scan', job_id: asked.body.job_id }])
+    expect(await two.commands()).toMatchObject([{ type: 'scan', job_id: scan.body.job_id }])
     await server.pass(61)
-    expect((await server.get(`/views/v/jobs/${asked.body.job_id}`)).body).toMatchObject({ job_state: 'timed_out' })
+    expect((await server.get(`/views/v/jobs/${scan.body.job_id}`)).body).toMatchObject({ job_state: 'timed_out' })
   })
 
   it('[V4.1] two readers share a queued scan but not one that has begun', async () => {
@@ -217,8 +217,8 @@ describe('commands', () => {
 
   it('[V4.2] a view that is not ready still accepts scans', async () => {
     const one = await server.connect('one')
-    const asked = await server.get('/views/v/tree?path=/x&force-real-time=true')
-    expect([asked.status, asked.body['job_pending']]).toEqual([202, true])
+    const scan = await server.get('/views/v/tree?path=/x&force-real-time=true')
+    expect([scan.status, scan.body['job_pending']]).toEqual([202, true])
     expect(await one.commands()).toHaveLength(1)
     expect((await server.get('/views/other/tree?force-real-time=true', 'other')).status).toBe(503)
   })

@@ -13,7 +13,8 @@ afterEach(() => server.close())
 
 const complete = (id: unknown, metadata: Record<string, unknown> = {}) =>
   leader.send('on_demand_job', [], { sourceType: 'job_complete', metadata: { job_id: id, ...metadata } })
-const asked = async () => (await leader.commands()).map(({ path, recursive, job_id: id }) => ({ path, recursive, id }))
+const scanCommands = async () =>
+  (await leader.commands()).map(({ path, recursive, job_id: id }) => ({ path, recursive, id }))
 /** From now on audits skip the directory, so none reports the file again. */
 const skippingAudit = (id: string) => leader.completeAudit(id, [], directory('/d', old, { audit_skipped: true }))
 
@@ -22,16 +23,16 @@ describe('a settling scan', () => {
     await leader.realtime(file('/d/f', old + 100, { size: 5 }))
     await leader.commands()
     await leader.completeAudit('a1', ['/d'], file('/d/f', old, { size: 9 }))
-    const [first] = await asked()
+    const [first] = await scanCommands()
     await complete(first!.id, { complete: false, error: 'the disk did not answer' })
     await skippingAudit('a2')
-    const [second] = await asked()
+    const [second] = await scanCommands()
     expect(second).toMatchObject({ path: '/d/f', recursive: false })
     await leader.send('on_demand_job', [file('/d/f', old, { size: 9 })], { metadata: { job_id: second!.id } })
     await complete(second!.id)
     expect((await server.get('/views/v/tree?path=/d/f')).body).toMatchObject({ size: 9, modified_time: old })
     await skippingAudit('a3')
-    expect(await asked()).toEqual([])
+    expect(await scanCommands()).toEqual([])
   })
 
   it('[V6.6] too many disputed paths become one full scan, which is repeated if it fails', async () => {
@@ -39,11 +40,11 @@ describe('a settling scan', () => {
     await leader.realtime(...rows(5, old + 100))
     await leader.commands()
     await leader.completeAudit('a1', ['/d'], ...rows(9, old))
-    const first = await asked()
+    const first = await scanCommands()
     expect(first).toMatchObject([{ path: '/', recursive: true }])
     await complete(first[0]!.id, { complete: false })
     await skippingAudit('a2')
-    const second = await asked()
+    const second = await scanCommands()
     expect(second).toMatchObject([{ path: '/', recursive: true }])
     await leader.send('on_demand_job', rows(9, old), { metadata: { job_id: second[0]!.id } })
     await complete(second[0]!.id)

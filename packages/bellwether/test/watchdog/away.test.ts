@@ -1,15 +1,13 @@
 /** W2.10: a watchdog that was away ends nothing until one full timeout has passed inside its watch window. */
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Database, Statement } from '../../src/ports/database/database.js'
 import { openGuard } from '../../src/pmo/guard.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { guardOn, guardSettings, headOf, pass, rowOf, suspendOn, workerOn } from '../support/watchdog.js'
+import { kernelPerTest, project, target } from '../support/kernel.js'
+import { headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, guardSettings, pass, workerOn } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeEach(async () => {
-  t = await testKernel({ slow: true })
-})
-afterEach(() => t.drop())
+const t = kernelPerTest()
 
 /** One turn for each way of ending, and the seconds each may be silent. */
 async function everyKind(): Promise<Record<string, number>> {
@@ -18,7 +16,7 @@ async function everyKind(): Promise<Record<string, number>> {
     { projectId: project, agentId: 'deadline', workerTarget: target, turnDeadlineSeconds: 100 },
   ])
   await t.running('running')
-  await suspendOn(t, 'suspended', 'c1')
+  await suspendedTurn(t, 'suspended', grepCalls('c1'))
   await t.running('deadline')
   await t.kernel.enqueue({ projectId: project, agentId: 'dispatched', instruction: 'x' })
   return { dispatched: 30, deadline: 100, running: 300, suspended: 330 }
@@ -141,7 +139,7 @@ describe('the PMO', () => {
     await pass(t, 290, guard)
     expect(await living()).toEqual(['ann'])
     await pass(t, 15, guard)
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
   })
 
   it('[W2.10] one or two late steps do not count as an absence', async () => {
@@ -161,24 +159,24 @@ describe('the worker’s watchdog', () => {
   it('[W2.10] [W2.1] [W2.2a] after an absence reclaims no row and expires no wait until one full timeout has passed', async () => {
     await t.agents('silent', 'waiting')
     const turn = await t.running('silent')
-    await suspendOn(t, 'waiting', 'c1')
+    await suspendedTurn(t, 'waiting', grepCalls('c1'))
     const watcher = workerOn(t)
     await pass(t, 10, watcher)
     for (const absence of [() => t.advance(600), () => jumpDatabase(600)]) {
       await absence()
       await pass(t, 25, watcher)
-      expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: turn.turnEpoch })
+      expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: turn.turnEpoch })
       expect((await headOf(t, 'waiting')).resume_deadline).not.toBeNull()
     }
     await pass(t, 10, watcher)
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'pending' })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'pending' })
     expect((await headOf(t, 'waiting')).resume_deadline).toBeNull()
   })
 
   it('[W2.10] [W2.1] [W2.2a] calls that were delayed by a pause have no effect', async () => {
     await t.agents('silent', 'waiting')
     const turn = await t.running('silent')
-    await suspendOn(t, 'waiting', 'c1')
+    await suspendedTurn(t, 'waiting', grepCalls('c1'))
     let paused = false
     const db = wrapped(async (statement) => {
       if (paused && (statement.name === 'bw_reclaim' || statement.name === 'bw_expire_waits')) await t.advance(20)
@@ -188,7 +186,7 @@ describe('the worker’s watchdog', () => {
     paused = true
     await t.advance(4)
     await watcher.step()
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'processing' })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing' })
     expect((await headOf(t, 'waiting')).resume_deadline).not.toBeNull()
   })
 })

@@ -1,20 +1,16 @@
 /** The cost of watching: sweeps use indexes, however many agents there are; beats write no index (hazard 14). */
 import { systemClock } from '@bellwether/base'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { openKernel } from '../../src/kernel/kernel.js'
 import { migrate } from '../../src/kernel/schema/migrate.js'
-import type { Bell } from '../../src/ports/bell/bell.js'
 import { openDatabase } from '../../src/ports/database/pool.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { startOwnPostgres } from '../support/own-postgres.js'
 import { guardOn } from '../support/watchdog.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 it('beats are HOT: they write no index entry for heads and inbox rows', async () => {
   // A server of its own: what may be pruned from a page depends on everyone who is busy on the server.
@@ -22,13 +18,7 @@ it('beats are HOT: they write no index entry for heads and inbox rows', async ()
   // One connection, so that its counters can be flushed and read.
   const db = await openDatabase({ url: server.url, poolSize: 1 })
   await migrate(db)
-  const bell: Bell = {
-    kind: 'notify',
-    ring: async () => undefined,
-    listen: async () => ({ stop: async () => undefined }),
-    close: async () => undefined,
-  }
-  const kernel = openKernel({ db, bell, ids: t.ids })
+  const kernel = openKernel({ db, bell: silentBell, ids: t.ids })
   const agents = Array.from({ length: 20 }, (_, index) => `beating-${index}`)
   await kernel.putAgents(agents.map((agentId) => ({ projectId: project, agentId, workerTarget: target })))
   await kernel.enqueueMany(agents.map((agentId) => ({ projectId: project, agentId, instruction: 'x' })))

@@ -6,20 +6,18 @@ import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
-import { testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerTest } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
+const t = kernelPerTest()
 let late: pg.Client
 beforeEach(async () => {
-  t = await testKernel()
   late = new pg.Client({ connectionString: t.url })
   await late.connect()
 })
 afterEach(async () => {
   await late.end()
-  await t.drop()
 })
 
 const insert = (name: string) => ({

@@ -1,13 +1,10 @@
 /** A leased turn that no worker starts is announced again and then ended; a long queue is not a dead fleet. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, tasksOf } from '../support/watchdog.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
+import { guardOn, interventionsOf, pass, tasksOf } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel({ slow: true })
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 async function dispatched(agentId: string): Promise<string> {
   await t.agents(agentId)
@@ -22,14 +19,14 @@ const edges = async (turn: string) =>
 it('[W2.4] rings again for a turn that was not started, and changes neither head nor row nor edges', async () => {
   const turn = await dispatched('ring')
   const head = await headOf(t, 'ring')
-  const row = await rowOf(t, turn)
+  const row = await turnRow(t, turn)
   const guard = guardOn(t, { pendingWakeupSeconds: 10_000 })
   await pass(t, 5, guard)
   expect(t.rings()).toEqual([])
   await pass(t, 10, guard)
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup)
   expect(await headOf(t, 'ring')).toEqual(head)
-  expect(await rowOf(t, turn)).toEqual(row)
+  expect(await turnRow(t, turn)).toEqual(row)
   expect(await edges(turn)).toBe(1)
   await pass(t, 5, guard)
   expect(await interventionsOf(t, turn)).toMatchObject([
@@ -67,7 +64,7 @@ for (const [position, [name, sql]] of Object.entries(damage).entries()) {
     expect(await t.claim()).toEqual([])
     await pass(t, 15, guardOn(t))
     expect(await headOf(t, agentId)).toEqual(head)
-    expect(await rowOf(t, turn)).toMatchObject({
+    expect(await turnRow(t, turn)).toMatchObject({
       status: 'pending',
       turn_epoch: head.turn_epoch,
       error: null,
@@ -91,7 +88,7 @@ it('[W2.5] [W3.2] ends a turn that no worker started, with every part of an endi
   t.rings()
   await pass(t, 10, guard)
 
-  const row = await rowOf(t, turn)
+  const row = await turnRow(t, turn)
   expect(row).toMatchObject({
     status: 'consumed',
     outcome: 'timeout',
@@ -147,10 +144,10 @@ it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds
     await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
     expect((await headOf(t, 'queued-up')).status).toBe('dispatched')
   }
-  expect(await rowOf(t, other.agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
+  expect(await turnRow(t, other.agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
   await claimOther('claimed-9')
   await pass(t, 25, guard)
-  expect(await rowOf(t, turn)).toMatchObject({ outcome: 'timeout', error: 'dispatch_timeout' })
+  expect(await turnRow(t, turn)).toMatchObject({ outcome: 'timeout', error: 'dispatch_timeout' })
 })
 
 it('[W2.5] ends the queue of a fleet one timeout after its last claim', async () => {
@@ -162,5 +159,5 @@ it('[W2.5] ends the queue of a fleet one timeout after its last claim', async ()
   await pass(t, 25, guard)
   expect((await headOf(t, 'stranded')).status).toBe('dispatched')
   await pass(t, 10, guard)
-  expect(await rowOf(t, turn)).toMatchObject({ error: 'dispatch_timeout' })
+  expect(await turnRow(t, turn)).toMatchObject({ error: 'dispatch_timeout' })
 })

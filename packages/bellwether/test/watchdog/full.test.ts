@@ -1,58 +1,31 @@
 /** A full worker is not a dead one; a head that cannot be ended does not keep the others alive; a clock set back hides nothing. */
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { resetFutureTimes, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
-import { openGuard } from '../../src/pmo/guard.js'
-import { openWatchdog } from '../../src/worker/watchdog.js'
-import { openWorker } from '../../src/worker/worker.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { quietLog } from '../support/quiet-log.js'
+import { kernelPerTest, project } from '../support/kernel.js'
+import { guardOn, workerOn } from '../support/watchdog.js'
+import { turnsDone } from '../support/worker.js'
 
-let t: TestKernel
-beforeEach(async () => {
-  t = await testKernel()
-})
-afterEach(() => t.drop())
+const t = kernelPerTest()
 
-const settings = {
-  watchdogIntervalSeconds: 5,
-  dispatchedRetrySeconds: 10,
-  dispatchedTimeoutSeconds: 30,
-  pendingWakeupSeconds: 5,
-  pendingWakeupSkipSeconds: 60,
-  activeReapSeconds: 300,
-  suspendedReapSeconds: 300,
-  maxQueueSeconds: 3_600,
-  inboxProcessingTimeoutSeconds: 30,
-  maxAttempts: 3,
-}
 const status = async (agentId: string) =>
   (await t.one<{ status: string }>('select status from state.turns where agent_id = $1', agentId)).status
 
 it('[W2.5] keeps turns that are leased behind a full live worker, and ends them when the worker is gone', async () => {
   await t.agents('ann', 'bob')
-  const guard = openGuard({ kernel: t.kernel, clock: t.clock, settings })
-  const finish: (() => void)[] = []
-  const options = {
-    kernel: t.kernel,
-    clock: t.clock,
-    log: quietLog,
-    workerId: 'w1',
-    workerTarget: target,
-    settings: { concurrency: 1, suspendTimeoutSeconds: 30, resumeLeaseSeconds: 30, inboxProcessingTimeoutSeconds: 30 },
-    agent: () => async () => {
-      await new Promise<void>((resolve) => finish.push(resolve))
-      return { deliver: { text: 'done' } }
-    },
+  const guard = guardOn(t)
+  const ends: (() => void)[] = []
+  const agent = async () => {
+    await new Promise<void>((resolve) => ends.push(resolve))
+    return { deliver: { text: 'done' } }
   }
-  const worker = openWorker(options)
-  const watchdog = openWatchdog({ ...options, worker, watchdog: { ...settings, resumeLeaseSeconds: 30 } })
+  const { worker, step } = workerOn(t, { agent, concurrency: 1 })
   await t.kernel.enqueue({ projectId: project, agentId: 'ann' })
   await worker.step()
   await t.kernel.enqueue({ projectId: project, agentId: 'bob' })
   for (let second = 0; second < 120; second += 5) {
     await t.advance(5)
     await worker.beat()
-    await watchdog.step()
+    await step()
     await guard.step()
   }
   expect(await status('bob')).toBe('dispatched')
@@ -61,8 +34,8 @@ it('[W2.5] keeps turns that are leased behind a full live worker, and ends them 
     await guard.step()
   }
   expect(await status('bob')).toBe('timeout')
-  for (const end of finish) end()
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
+  for (const end of ends) end()
+  await turnsDone(worker)
 })
 
 it('[W2.6] ends the others if one head cannot be ended, and records why', async () => {
@@ -74,7 +47,7 @@ it('[W2.6] ends the others if one head cannot be ended, and records why', async 
         begin if new.metadata ->> 'agent_id' = 'bob' then raise exception 'poisoned'; end if; return new; end $$;
       create trigger poison before insert on cards.cards for each row execute function state.poison()`,
   })
-  const guard = openGuard({ kernel: t.kernel, clock: t.clock, settings })
+  const guard = guardOn(t)
   await guard.step()
   for (let second = 0; second < 320; second += 10) {
     await t.advance(10)

@@ -1,14 +1,12 @@
 /** W2.7 and W2.8: rows that wait because a ring was lost. */
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { answer, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn } from '../support/watchdog.js'
+import { beforeEach, expect, it } from 'vitest'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, interventionsOf, pass } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
+const t = kernelPerFile()
 beforeEach(() => void t.rings())
-afterAll(() => t.drop())
 
 const everything = (turn: string) =>
   t.all('select * from state.agent_inbox where agent_turn_id = $1 order by inbox_id', turn)
@@ -16,8 +14,8 @@ const wakeup = (channel: string, worker = target) => `bw.v1.${project}.${channel
 
 it('[W2.7a] rings for a row that is pending for too long, and changes nothing in it', async () => {
   await t.agents('ann')
-  const turn = await suspendOn(t, 'ann', 'a1')
-  await answer(t, 'a1')
+  const turn = await suspendedTurn(t, 'ann', grepCalls('a1'))
+  await reportSuccess(t, 'a1')
   t.rings()
   const before = await everything(turn.agentTurnId)
   const head = await headOf(t, 'ann')
@@ -98,8 +96,8 @@ it('[W2.7b] skips a row without a known channel after the longer wait and not be
 
 it('[W2.7b] keeps a row without a channel if its agent’s turn has one', async () => {
   await t.agents('known')
-  const turn = await suspendOn(t, 'known', 't1')
-  await answer(t, 't1')
+  const turn = await suspendedTurn(t, 'known', grepCalls('t1'))
+  await reportSuccess(t, 't1')
   await t.all(`update state.agent_inbox set channel_id = null where correlation_id = 't1'`)
   await pass(t, 70, guardOn(t))
   expect(await t.claim()).toMatchObject([{ agentTurnId: turn.agentTurnId, kind: 'resume' }])
@@ -128,8 +126,8 @@ it('[W2.8] leases a queued turn on an idle agent after one interval, oldest firs
   expect((await headOf(t, 'idle')).status).toBe('idle')
   await pass(t, 5, guard)
   expect(await headOf(t, 'idle')).toMatchObject({ status: 'dispatched', active_agent_turn_id: older })
-  expect(await rowOf(t, older)).toMatchObject({ status: 'pending', turn_epoch: (await headOf(t, 'idle')).turn_epoch })
-  expect(await rowOf(t, younger)).toMatchObject({ status: 'queued', turn_epoch: null })
+  expect(await turnRow(t, older)).toMatchObject({ status: 'pending', turn_epoch: (await headOf(t, 'idle')).turn_epoch })
+  expect(await turnRow(t, younger)).toMatchObject({ status: 'queued', turn_epoch: null })
   expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
   expect(await interventionsOf(t, older)).toMatchObject([
     { kind: 'queued_dispatch', before: { status: 'idle' }, after: { status: 'dispatched' } },
@@ -143,7 +141,7 @@ it('[W2.8] leases nothing from the queue of a busy agent', async () => {
   const queued = await t.kernel.enqueue({ projectId: project, agentId: 'busy', instruction: 'wait' })
   await pass(t, 30, guardOn(t))
   expect(await headOf(t, 'busy')).toMatchObject({ active_agent_turn_id: turn.agentTurnId, turn_epoch: turn.turnEpoch })
-  expect(await rowOf(t, queued.agentTurnId)).toMatchObject({ status: 'queued' })
+  expect(await turnRow(t, queued.agentTurnId)).toMatchObject({ status: 'queued' })
 })
 
 it('[W2.8] a long queue that cannot be leased does not hide the others', async () => {

@@ -4,7 +4,8 @@
  */
 import { expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { guardOn, intervalSeconds, interventionsOf, rowOf, tasksOf, workerOn } from '../support/watchdog.js'
+import { turnRow } from '../support/kernel-rows.js'
+import { guardOn, intervalSeconds, interventionsOf, tasksOf, workerOn } from '../support/watchdog.js'
 
 /** Small and seeded: a failing run is repeated by its number. */
 function chance(seed: number) {
@@ -146,7 +147,7 @@ for (let run = 1; run <= 6; run += 1) {
 /** Checks from the database alone: one ending, in time, the same in every table, with the states before and after. */
 async function check(t: TestKernel, left: Left, exact: boolean): Promise<void> {
   const about = (what: unknown) => ({ where: left.where, agent: left.agentId, what })
-  const row = await rowOf(t, left.agentTurnId)
+  const row = await turnRow(t, left.agentTurnId)
   const { ended_at: endedAt } = await t.one<{ ended_at: Date }>(
     `select ended_at from state.agent_inbox where agent_turn_id = $1 and message_type = 'turn'`,
     left.agentTurnId,

@@ -1,23 +1,11 @@
 /** W2.1: the rows of a silent worker return to pending; a beating worker keeps its turn; a suspended turn is exempt. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import {
-  eventsOf,
-  guardOn,
-  headOf,
-  interventionsOf,
-  pass,
-  rowOf,
-  suspendOn,
-  tasksOf,
-  workerOn,
-} from '../support/watchdog.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, interventionsOf, pass, tasksOf, workerOn } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, and the old worker can write nothing more', async () => {
   await t.agents('silent')
@@ -27,11 +15,11 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
   await t.all('update state.agent_inbox set archived_at = state.now() where agent_turn_id = $1', turn.agentTurnId)
   const watcher = workerOn(t)
   await pass(t, 25, watcher)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: turn.turnEpoch })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: turn.turnEpoch })
   t.rings()
   await pass(t, 10, watcher)
 
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     status: 'pending',
     turn_epoch: turn.turnEpoch + 1,
     attempts: 1,
@@ -82,7 +70,7 @@ it('[W2.1] [W2.6] keeps the turn of a worker that beats', async () => {
   const beating = { step: () => t.kernel.beat([turn], 'worker-1') }
   await pass(t, 400, beating, workerOn(t), guardOn(t))
   expect(await headOf(t, 'beating')).toMatchObject({ status: 'running', turn_epoch: turn.turnEpoch })
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ status: 'processing', attempts: 0 })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing', attempts: 0 })
   expect(await interventionsOf(t, turn.agentTurnId)).toEqual([])
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
 })
@@ -90,14 +78,14 @@ it('[W2.1] [W2.6] keeps the turn of a worker that beats', async () => {
 it('[W2.1] reclaims neither the row of a suspended turn nor rows of another target', async () => {
   await t.agents('asleep')
   await t.kernel.putTool({ projectId: project, toolName: 'grep', options: { timeout_seconds: 200 } })
-  const turn = await suspendOn(t, 'asleep', 'sleep-1')
+  const turn = await suspendedTurn(t, 'asleep', grepCalls('sleep-1'))
   await t.agents('foreign')
   const foreign = await t.running('foreign')
   await pass(t, 100, workerOn(t, { workerTarget: 'another' }))
-  expect(await rowOf(t, foreign.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: foreign.turnEpoch })
+  expect(await turnRow(t, foreign.agentTurnId)).toMatchObject({ status: 'processing', turn_epoch: foreign.turnEpoch })
   await pass(t, 60, workerOn(t))
-  expect(await rowOf(t, foreign.agentTurnId)).toMatchObject({ status: 'pending' })
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+  expect(await turnRow(t, foreign.agentTurnId)).toMatchObject({ status: 'pending' })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     status: 'processing',
     turn_epoch: turn.turnEpoch,
     attempts: 0,
@@ -119,7 +107,7 @@ it('[W2.1] reaps a turn that max_attempts workers have tried, and not sooner', a
   await pass(t, 25, watcher, guard)
   expect((await headOf(t, 'poison')).status).toBe('running')
   await pass(t, 10, watcher, guard)
-  expect(await rowOf(t, first.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'max_attempts' })
+  expect(await turnRow(t, first.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'max_attempts' })
   expect(await tasksOf(t, first.agentTurnId)).toMatchObject([{ status: 'failed', error: 'max_attempts' }])
   expect((await interventionsOf(t, first.agentTurnId)).map((one) => one.kind)).toEqual(['reclaim', 'reclaim', 'reap'])
 })

@@ -1,21 +1,20 @@
 /** The relay on PostgreSQL notify, which stores nothing: the relay's position is a row of the database. */
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
 import { deferred } from '@bellwether/base'
 import { openRelay } from '../../src/pmo/relay.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
 import { notifyBell } from '../../src/ports/bell/notify.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
-import { testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerTest } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
 import { outbox, produce, relayable, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
+import { silentBell } from '../support/silent-bell.js'
 
-let t: TestKernel
+const t = kernelPerTest()
 beforeEach(async () => {
-  t = await testKernel()
   await t.agents('ann')
 })
-afterEach(() => t.drop())
 
 it('rings for each event in order and stores its position, from which another relay continues', async () => {
   const bell = notifyBell({ url: t.url, log: quietLog })
@@ -34,12 +33,7 @@ it('rings for each event in order and stores its position, from which another re
 
 it('a relay that is behind does not move the stored position back', async () => {
   const nowhere = notifyStream({
-    bell: {
-      kind: 'notify',
-      ring: async () => undefined,
-      listen: async () => ({ stop: async () => undefined }),
-      close: async () => undefined,
-    },
+    bell: silentBell,
   })
   await produce(t, 1)
   const way = deferred<void>()

@@ -9,18 +9,16 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openRelay } from '../../src/pmo/relay.js'
 import { eventStream, natsStream } from '../../src/ports/stream/nats.js'
 import type { EventStream } from '../../src/ports/stream/stream.js'
-import { testKernel, type TestKernel } from '../support/kernel.js'
+import { kernelPerTest } from '../support/kernel.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
 import { outbox, produce, relayable, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
 
-let t: TestKernel
+const t = kernelPerTest()
 beforeEach(async () => {
-  t = await testKernel()
   await t.agents('ann')
 })
-afterEach(() => t.drop())
 
 describe('on NATS', () => {
   let server: NatsServer

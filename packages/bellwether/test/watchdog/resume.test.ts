@@ -1,24 +1,13 @@
 /** W2.3: if a worker dies between a receipt and the resume, nothing is lost and nothing is applied twice. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { AgentFunction } from '../../src/worker/agent.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import {
-  answer,
-  eventsOf,
-  headOf,
-  interventionsOf,
-  pass,
-  rowOf,
-  suspendOn,
-  tasksOf,
-  workerOn,
-} from '../support/watchdog.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import { interventionsOf, pass, tasksOf, workerOn } from '../support/watchdog.js'
+import { turnsDone } from '../support/worker.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel()
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 const ledger = (turn: string) =>
   t.all<{ status: string; attempts: number }>(
@@ -39,15 +28,12 @@ function counting() {
   }
   return { calls, agent }
 }
-const settled = async (worker: ReturnType<typeof workerOn>['worker']) => {
-  await Promise.all([...worker.running.values()].map((scope) => scope.done))
-}
 
 it('[W2.3a] returns an expired resume lease to pending, and keeps a valid one', async () => {
   await t.agents('lease')
-  const turn = await suspendOn(t, 'lease', 'l1', 'l2')
-  await answer(t, 'l1')
-  await answer(t, 'l2')
+  const turn = await suspendedTurn(t, 'lease', grepCalls('l1', 'l2'))
+  await reportSuccess(t, 'l1')
+  await reportSuccess(t, 'l2')
   expect(await t.claim()).toMatchObject([{ kind: 'resume' }])
   expect(await ledger(turn.agentTurnId)).toEqual([
     { status: 'processing', attempts: 1 },
@@ -64,16 +50,16 @@ it('[W2.3a] returns an expired resume lease to pending, and keeps a valid one', 
 
 it('[W2.3b] gives the results to another worker once if a worker is killed between receipt and resume', async () => {
   await t.agents('dead-1')
-  const turn = await suspendOn(t, 'dead-1', 'r1', 'r2')
-  await answer(t, 'r1', { n: 1 })
-  await answer(t, 'r2', { n: 2 })
+  const turn = await suspendedTurn(t, 'dead-1', grepCalls('r1', 'r2'))
+  await reportSuccess(t, 'r1', { n: 1 })
+  await reportSuccess(t, 'r2', { n: 2 })
   expect(await t.claim()).toMatchObject([{ kind: 'resume', agentTurnId: turn.agentTurnId }])
   const { calls, agent } = counting()
   const alive = workerOn(t, { workerId: 'alive', agent })
   await pass(t, 25, alive)
   expect(calls).toEqual([])
   await pass(t, 30, alive)
-  await settled(alive.worker)
+  await turnsDone(alive.worker)
   expect(calls).toEqual([[{ n: 1 }, { n: 2 }]])
   expect(await resultCards(turn.outputBoxId)).toMatchObject([{ tool_call_id: 'r1' }, { tool_call_id: 'r2' }])
   expect(await ledger(turn.agentTurnId)).toEqual([
@@ -92,8 +78,8 @@ it('[W2.3b] gives the results to another worker once if a worker is killed betwe
 
 it('[W2.3b] a worker killed between resume and deliver is taken over with its results, and nothing is applied again', async () => {
   await t.agents('dead-2')
-  const turn = await suspendOn(t, 'dead-2', 's1')
-  await answer(t, 's1', { n: 7 })
+  const turn = await suspendedTurn(t, 'dead-2', grepCalls('s1'))
+  await reportSuccess(t, 's1', { n: 7 })
   await t.claim()
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
   const before = { cards: await resultCards(turn.outputBoxId), ledger: await ledger(turn.agentTurnId) }
@@ -103,11 +89,11 @@ it('[W2.3b] a worker killed between resume and deliver is taken over with its re
   await pass(t, 40, alive)
   expect(calls).toEqual([])
   await alive.worker.step()
-  await settled(alive.worker)
+  await turnsDone(alive.worker)
   expect(calls).toEqual([[{ n: 7 }]])
   expect({ cards: await resultCards(turn.outputBoxId), ledger: await ledger(turn.agentTurnId) }).toEqual(before)
   expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'success' }])
-  const row = await rowOf(t, turn.agentTurnId)
+  const row = await turnRow(t, turn.agentTurnId)
   expect(row).toMatchObject({ turn_epoch: turn.turnEpoch + 1, outcome: 'success' })
   expect((await t.kernel.readCard(row.deliverable_card_id!))?.content).toEqual({ text: '[{"n":7}]' })
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
@@ -115,8 +101,8 @@ it('[W2.3b] a worker killed between resume and deliver is taken over with its re
 
 it('[W2.3b] of two workers with the same results one resumes and the other does nothing', async () => {
   await t.agents('twice')
-  const turn = await suspendOn(t, 'twice', 'u1')
-  await answer(t, 'u1')
+  const turn = await suspendedTurn(t, 'twice', grepCalls('u1'))
+  await reportSuccess(t, 'u1')
   const [first] = await t.claim()
   await pass(t, 35, workerOn(t))
   const claimant = { workerTarget: 'w', max: 10, resumeLeaseSeconds: 30 }
@@ -130,16 +116,16 @@ it('[W2.3b] of two workers with the same results one resumes and the other does 
 
 it('[W2.3b] does not reconcile a turn that still waits or has ended', async () => {
   await t.agents('half', 'over')
-  const half = await suspendOn(t, 'half', 'v1', 'v2')
-  const over = await suspendOn(t, 'over', 'w1')
-  await answer(t, 'v1')
-  await answer(t, 'w1')
+  const half = await suspendedTurn(t, 'half', grepCalls('v1', 'v2'))
+  const over = await suspendedTurn(t, 'over', grepCalls('w1'))
+  await reportSuccess(t, 'v1')
+  await reportSuccess(t, 'w1')
   await t.claim()
   await t.kernel.stop({ projectId: project, agentTurnId: over.agentTurnId })
   const { calls, agent } = counting()
   const alive = workerOn(t, { workerId: 'alive-3', agent })
   await pass(t, 45, alive)
-  await settled(alive.worker)
+  await turnsDone(alive.worker)
   expect(calls).toEqual([])
   expect(await headOf(t, 'half')).toMatchObject({ status: 'suspended', waiting_tool_count: 1 })
   expect(await interventionsOf(t, half.agentTurnId)).not.toContainEqual(

@@ -1,14 +1,12 @@
 /** Endings by the PMO: a running turn without beats (W2.6), a turn past its deadline (W2.9); with and without a box (W3.1). */
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { setLimits } from '../../src/kernel/verbs/roster.js'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { eventsOf, guardOn, headOf, interventionsOf, pass, rowOf, suspendOn, tasksOf } from '../support/watchdog.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, interventionsOf, pass, tasksOf } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel({ slow: true })
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 it('[W2.6] [W3.1] [W3.2] ends a running turn without beats, and leases the next', async () => {
   await t.agents('quiet')
@@ -19,7 +17,7 @@ it('[W2.6] [W3.1] [W3.2] ends a running turn without beats, and leases the next'
   expect(await headOf(t, 'quiet')).toMatchObject({ status: 'running', turn_epoch: turn.turnEpoch })
   await pass(t, 10, guard)
 
-  const row = await rowOf(t, turn.agentTurnId)
+  const row = await turnRow(t, turn.agentTurnId)
   expect(row).toMatchObject({
     status: 'consumed',
     outcome: 'failed',
@@ -79,7 +77,7 @@ for (const status of ['dispatched', 'running'] as const) {
     const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId, instruction: 'x' })
     if (status === 'running') await t.claim()
     await pass(t, status === 'running' ? 310 : 40, guardOn(t))
-    expect(await rowOf(t, agentTurnId)).toMatchObject({ status: 'consumed', deliverable_card_id: null })
+    expect(await turnRow(t, agentTurnId)).toMatchObject({ status: 'consumed', deliverable_card_id: null })
     expect(await tasksOf(t, agentTurnId)).toMatchObject([
       {
         status: status === 'running' ? 'failed' : 'timeout',
@@ -101,7 +99,7 @@ it('[W2.9] ends a beating turn at its deadline, which beats do not extend', asyn
   await pass(t, 115, guard, beating)
   expect(await headOf(t, 'endless')).toMatchObject({ status: 'running', turn_deadline: deadline })
   await pass(t, 10, beating, guard)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     outcome: 'timeout',
     error: 'turn_deadline',
     turn_epoch: turn.turnEpoch + 1,
@@ -118,7 +116,7 @@ it('[W2.9] reclaim, suspend, receipt and resume do not extend the deadline; a su
     { projectId: project, agentId: 'busy-sleeper', workerTarget: target, turnDeadlineSeconds: 120 },
   ])
   await t.kernel.putTool({ projectId: project, toolName: 'grep', options: { timeout_seconds: 100_000 } })
-  const turn = await suspendOn(t, 'busy-sleeper', 'd1', 'd2')
+  const turn = await suspendedTurn(t, 'busy-sleeper', grepCalls('d1', 'd2'))
   const { turn_deadline: deadline } = await headOf(t, 'busy-sleeper')
   const guard = guardOn(t)
   await pass(t, 50, guard)
@@ -132,7 +130,7 @@ it('[W2.9] reclaim, suspend, receipt and resume do not extend the deadline; a su
   await pass(t, 65, guard)
   expect((await headOf(t, 'busy-sleeper')).status).toBe('suspended')
   await pass(t, 10, guard)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'turn_deadline' })
   expect(
     await t.all(
       'select wait_status from state.turn_waiting_tools where agent_turn_id = $1 order by tool_call_id',

@@ -6,17 +6,16 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { kernelLimits, pmoSettings, workerLoopSettings, workerSettings } from '../../src/runtime/parts/part-settings.js'
 import { loadSettings } from '../../src/settings/load.js'
 import type { Settings } from '../../src/settings/schema.js'
-import { project, testKernel, type TestKernel } from '../support/kernel.js'
-import { guardOn, headOf, rowOf } from '../support/watchdog.js'
+import { kernelPerFile, project } from '../support/kernel.js'
+import { headOf, turnRow } from '../support/kernel-rows.js'
+import { guardOn } from '../support/watchdog.js'
 
 let folder: string
-let t: TestKernel
+const t = kernelPerFile()
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'bellwether-settings-'))
-  t = await testKernel()
 })
 afterAll(async () => {
-  await t.drop()
   await rm(folder, { recursive: true, force: true })
 })
 
@@ -87,8 +86,8 @@ it('[W4.1] makes the guard use the timings of the environment', async () => {
   await second(2)
   expect((await headOf(t, 'not-started')).status).toBe('dispatched')
   await second(2)
-  expect(await rowOf(t, agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
   expect((await headOf(t, 'started')).status).toBe('running')
   await second(5)
-  expect(await rowOf(t, started.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
+  expect(await turnRow(t, started.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
 })

@@ -1,24 +1,11 @@
 /** W2.2: a turn that waits too long for a tool gets a timeout receipt; only the PMO ends a turn that nothing can resume. */
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import {
-  answer,
-  eventsOf,
-  guardOn,
-  headOf,
-  interventionsOf,
-  pass,
-  rowOf,
-  suspendOn,
-  tasksOf,
-  workerOn,
-} from '../support/watchdog.js'
+import { expect, it } from 'vitest'
+import { kernelPerFile, project, target } from '../support/kernel.js'
+import { eventsOf, headOf, turnRow } from '../support/kernel-rows.js'
+import { grepCalls, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, interventionsOf, pass, tasksOf, workerOn } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeAll(async () => {
-  t = await testKernel({ slow: true })
-})
-afterAll(() => t.drop())
+const t = kernelPerFile()
 
 interface Report {
   readonly correlation_id: string
@@ -53,7 +40,7 @@ const noCard = (toolCallId: string) =>
 
 it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the deadline and ends nothing', async () => {
   await t.agents('ann')
-  const turn = await suspendOn(t, 'ann', 'a1', 'a2')
+  const turn = await suspendedTurn(t, 'ann', grepCalls('a1', 'a2'))
   const watcher = workerOn(t)
   await pass(t, 25, watcher)
   expect(await reports(turn.agentTurnId)).toEqual([])
@@ -92,7 +79,7 @@ it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the
   ])
 
   // The normal path takes it from here; a result that comes late changes nothing.
-  expect(await answer(t, 'a1')).toEqual(['ignored'])
+  expect(await reportSuccess(t, 'a1')).toEqual(['ignored'])
   const [again] = await t.claim()
   expect(again).toMatchObject({ kind: 'resume', agentTurnId: turn.agentTurnId })
   expect((await t.kernel.readResults(turn.agentTurnId)).map((one) => one.error?.code)).toEqual([
@@ -107,10 +94,10 @@ it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the
 
 it('[W2.2a] writes timeouts only for open waits: an answered call keeps its answer', async () => {
   await t.agents('bea')
-  const turn = await suspendOn(t, 'bea', 'b1', 'b2', 'b3')
-  await answer(t, 'b1', { n: 1 })
+  const turn = await suspendedTurn(t, 'bea', grepCalls('b1', 'b2', 'b3'))
+  await reportSuccess(t, 'b1', { n: 1 })
   await t.claim()
-  await answer(t, 'b2', { n: 2 })
+  await reportSuccess(t, 'b2', { n: 2 })
   await pass(t, 40, workerOn(t))
   expect(await reports(turn.agentTurnId)).toMatchObject([
     { correlation_id: 'b1', message_type: 'tool_result' },
@@ -128,7 +115,7 @@ it('[W2.2a] writes timeouts only for open waits: an answered call keeps its answ
 
 it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, sets the deadline again, and the PMO ends the turn if nothing can resume it', async () => {
   await t.agents('cat')
-  const turn = await suspendOn(t, 'cat', 'c1', 'c2')
+  const turn = await suspendedTurn(t, 'cat', grepCalls('c1', 'c2'))
   await noCard('c2')
   const watcher = workerOn(t)
   const guard = guardOn(t)
@@ -149,7 +136,7 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, sets the deadline aga
   await pass(t, 250, watcher, guard)
   expect((await headOf(t, 'cat')).status).toBe('suspended')
   await pass(t, 20, watcher, guard)
-  expect(await rowOf(t, turn.agentTurnId)).toMatchObject({
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     outcome: 'failed',
     error: 'suspended_unresumable',
     turn_epoch: turn.turnEpoch + 1,
@@ -159,15 +146,15 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, sets the deadline aga
     kind: 'reap',
     before: { status: 'suspended' },
   })
-  expect(await answer(t, 'c2')).toEqual(['ignored'])
+  expect(await reportSuccess(t, 'c2')).toEqual(['ignored'])
 })
 
 it('[W2.2d] [W2.2f] accepts an answer for a skipped wait while the turn is suspended', async () => {
   await t.agents('dan')
-  const turn = await suspendOn(t, 'dan', 'd1')
+  const turn = await suspendedTurn(t, 'dan', grepCalls('d1'))
   await noCard('d1')
   await pass(t, 200, workerOn(t), guardOn(t))
-  expect(await answer(t, 'd1')).toEqual(['reported'])
+  expect(await reportSuccess(t, 'd1')).toEqual(['reported'])
   expect(await t.claim()).toMatchObject([{ kind: 'resume', agentTurnId: turn.agentTurnId }])
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
 })
@@ -177,8 +164,8 @@ it('[W2.2f] does not end a turn whose deadline is ahead, nor one whose receipts 
   await t.kernel.putTool({ projectId: project, toolName: 'slow', options: { timeout_seconds: 900 } })
   const turn = await t.running('eve')
   await t.kernel.suspend({ ...turn, stepId: 'e', calls: [{ toolCallId: 'e1', toolName: 'slow', args: {} }] }, 30)
-  await suspendOn(t, 'fay', 'f1')
-  await answer(t, 'f1')
+  await suspendedTurn(t, 'fay', grepCalls('f1'))
+  await reportSuccess(t, 'f1')
   await t.all(`update state.agent_inbox set worker_target = 'held' where correlation_id = 'f1'`)
   await t.all(`select state.sign_in('busy', $1, 1)`, target)
   const busy = { step: () => t.all(`update state.workers set last_claim_at = state.now() where worker_id = 'busy'`) }
@@ -225,13 +212,17 @@ it('[W2.2e] waits for the longest of the setting and the options of every call, 
 
 it('[W2.2b] the worker’s watchdog emits no task event, whatever it does', async () => {
   await t.agents('gus', 'hal', 'ivy')
-  const turns = [await t.running('gus'), await suspendOn(t, 'hal', 'h1'), await suspendOn(t, 'ivy', 'i1')]
-  await answer(t, 'i1')
+  const turns = [
+    await t.running('gus'),
+    await suspendedTurn(t, 'hal', grepCalls('h1')),
+    await suspendedTurn(t, 'ivy', grepCalls('i1')),
+  ]
+  await reportSuccess(t, 'i1')
   await t.claim()
   await pass(t, 500, workerOn(t))
   for (const turn of turns) {
     expect((await interventionsOf(t, turn.agentTurnId)).length).toBeGreaterThanOrEqual(turn === turns[2] ? 0 : 1)
     expect((await eventsOf(t, turn.agentTurnId)).filter((event) => event.kind === 'task')).toEqual([])
-    expect(await rowOf(t, turn.agentTurnId)).toMatchObject({ outcome: null })
+    expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: null })
   }
 })

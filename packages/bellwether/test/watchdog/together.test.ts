@@ -1,13 +1,11 @@
 /** Several guards at once, and a guard whose rules fail. */
-import { afterEach, beforeEach, expect, it } from 'vitest'
-import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
-import { guardOn, headOf, interventionsOf, pass, suspendOn, tasksOf, workerOn } from '../support/watchdog.js'
+import { expect, it } from 'vitest'
+import { kernelPerTest, project, target } from '../support/kernel.js'
+import { headOf } from '../support/kernel-rows.js'
+import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
+import { guardOn, interventionsOf, pass, tasksOf, workerOn } from '../support/watchdog.js'
 
-let t: TestKernel
-beforeEach(async () => {
-  t = await testKernel()
-})
-afterEach(() => t.drop())
+const t = kernelPerTest()
 
 const names = (prefix: string, count: number) => Array.from({ length: count }, (_, index) => `${prefix}-${index}`)
 const steps = (watchers: readonly { step(): Promise<unknown> }[]) => ({
@@ -45,7 +43,7 @@ it('[W2.1] [W2.2a] concurrent worker watchdogs do nothing twice', async () => {
   const agents = names('s', 20)
   await t.agents(...agents)
   const turns = []
-  for (const agentId of agents) turns.push(await suspendOn(t, agentId, `${agentId}-c1`, `${agentId}-c2`))
+  for (const agentId of agents) turns.push(await suspendedTurn(t, agentId, grepCalls(`${agentId}-c1`, `${agentId}-c2`)))
   await t.agents('silent')
   const silent = await t.running('silent')
   const watchers = Array.from({ length: 4 }, (_, index) => workerOn(t, { workerId: `w-${index}` }))

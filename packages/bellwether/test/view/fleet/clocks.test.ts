@@ -21,7 +21,7 @@ describe('sensors with wrong clocks', () => {
     fleet.sensor('behind', { skew: -2 * hours })
     await fleet.connected('ahead', 'behind')
 
-    const told = async () => {
+    const skewSeconds = async () => {
       const stats = (await fleet.stats())!
       return Math.abs(stats.logical_now - systemClock.wallMs() / 1_000)
     }
@@ -35,7 +35,7 @@ describe('sensors with wrong clocks', () => {
       // No audit recreates the deleted file, and no closed file is a suspect.
       await fleet.equal()
       await until('no suspects', async () => (await fleet.stats())?.suspect_file_count === 0 || undefined)
-      expect(await told()).toBeLessThan(60)
+      expect(await skewSeconds()).toBeLessThan(60)
       writeFileSync(fleet.at('d', 'f1'), 'born again')
       utimesSync(fleet.at('d', 'f1'), 1_500_000_000, 1_500_000_000)
       await fleet.equal()

@@ -64,10 +64,10 @@ export interface Difference {
 export function differences(disk: ReadonlyMap<string, Entry>, view: ReadonlyMap<string, Entry>): Difference[] {
   const wrong: Difference[] = []
   for (const [path, entry] of disk) {
-    const told = view.get(path)
+    const viewed = view.get(path)
     const isSame =
-      told?.kind === entry.kind && told.size === entry.size && Math.abs(told.mtime - entry.mtime) <= sameSeconds
-    if (!isSame) wrong.push({ path, disk: entry, view: told })
+      viewed?.kind === entry.kind && viewed.size === entry.size && Math.abs(viewed.mtime - entry.mtime) <= sameSeconds
+    if (!isSame) wrong.push({ path, disk: entry, view: viewed })
   }
   for (const [path, entry] of view) if (!disk.has(path)) wrong.push({ path, disk: undefined, view: entry })
   return wrong

@@ -82,7 +82,7 @@ export class Fleet {
   constructor(options: FleetOptions = {}) {
     this.#options = options
     this.folder = mkdtempSync(join(tmpdir(), 'bw-fleet-'))
-    chmodSync(this.folder, 0o755) // a sensor may run as somebody else
+    chmodSync(this.folder, 0o755) // a sensor may run as another user
     this.root = join(this.folder, 'root')
     mkdirSync(this.root)
   }
@@ -115,10 +115,10 @@ export class Fleet {
   sensor(id: string, { args = [], root = this.root, views, skew, uid }: SensorOptions = {}): Cli {
     const keys = (views ?? [this.#options.views?.[0] ?? 'v']).map(keyOf)
     const how = { cwd: this.folder, ...(uid === undefined ? {} : { uid }) }
-    const given = ['--root', root, '--server', this.url, '--id', id, ...keys.flatMap((key) => ['--key', key])]
+    const options = ['--root', root, '--server', this.url, '--id', id, ...keys.flatMap((key) => ['--key', key])]
     const cli =
       skew === undefined
-        ? runCli(['sensor', '--json', '--parent-pipe', ...given, ...args], { ...how, program: fleetProgram })
+        ? runCli(['sensor', '--json', '--parent-pipe', ...options, ...args], { ...how, program: fleetProgram })
         : runCli([root, this.url, keys[0]!, id, String(skew)], { ...how, program: fleetScript(skewed) })
     this.sensors.set(id, cli)
     return this.#keep(cli)
@@ -135,7 +135,7 @@ export class Fleet {
 
   /** Polls until the response is successful. */
   async good<T>(path: string, view = 'v'): Promise<T | undefined> {
-    const answer = await this.ask<T>(path, { view }).catch(() => undefined) // a server that is away answers later
+    const answer = await this.ask<T>(path, { view }).catch(() => undefined) // an unavailable server is asked again
     return answer?.status === 200 ? answer.body : undefined
   }
 

@@ -90,8 +90,8 @@ describe('a mounted root', () => {
     // Another host changes the filesystem in between.
     writeFileSync(join(mounted.store, 'd', 'new'), 'from another host')
     unlinkSync(join(mounted.store, 'f7'))
-    const asked = await fleet.ask('/views/v/tree?path=/under-the-mount&force-real-time=true&wait=5')
-    expect(asked.status).toBe(404)
+    const response = await fleet.ask('/views/v/tree?path=/under-the-mount&force-real-time=true&wait=5')
+    expect(response.status).toBe(404)
     expect((await fleet.stats())!.item_count).toBe(before)
     expect((await fleet.blindSpots())!.deletions).toEqual([])
 

@@ -19,11 +19,11 @@ describe('a soak', () => {
       '3',
       '--json',
     ])
-    let [out, told] = ['', '']
+    let [out, errors] = ['', '']
     child.stdout.on('data', (data: Buffer) => (out += data.toString()))
-    child.stderr.on('data', (data: Buffer) => (told += data.toString()))
+    child.stderr.on('data', (data: Buffer) => (errors += data.toString()))
     await once(child, 'close')
-    expect(out, told).toMatch(/^\{/)
+    expect(out, errors).toMatch(/^\{/)
     const report = JSON.parse(out) as { trouble: Record<string, number> } & Record<string, unknown>
     expect(report).toMatchObject({
       differences_after_two_audits: 0,

@@ -12,8 +12,8 @@ interface Components {
 
 describe('sources', () => {
   const fleets: Fleet[] = []
-  const newFleet = (...given: ConstructorParameters<typeof Fleet>) => {
-    const fleet = new Fleet(...given)
+  const newFleet = (...options: ConstructorParameters<typeof Fleet>) => {
+    const fleet = new Fleet(...options)
     fleets.push(fleet)
     for (let f = 0; f < 30; f += 1) writeFileSync(fleet.at(`f${f}`), 'x'.repeat(f))
     return fleet
@@ -84,11 +84,11 @@ describe('sources', () => {
     renameSync(away, fleet.root)
 
     // The watcher still waits for its next retry; on-demand scans work in that time.
-    writeFileSync(fleet.at('asked-for'), 'now')
-    const asked = await fleet.ask<Node & { job_pending: boolean }>(
-      '/views/v/tree?path=/asked-for&force-real-time=true&wait=10',
+    writeFileSync(fleet.at('on-demand'), 'now')
+    const scan = await fleet.ask<Node & { job_pending: boolean }>(
+      '/views/v/tree?path=/on-demand&force-real-time=true&wait=10',
     )
-    expect([asked.status, asked.body.job_pending, asked.body.size]).toEqual([200, false, 3])
+    expect([scan.status, scan.body.job_pending, scan.body.size]).toEqual([200, false, 3])
     expect(await state()).toBe('failed')
 
     await until('the source is well again', async () => (await state()) === 'ok' || undefined, 30_000)

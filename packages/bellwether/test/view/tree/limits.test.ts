@@ -131,10 +131,10 @@ describe('what an entry carries', () => {
 
   it('reuses numbers of sensors that no entry names, and only those', () => {
     const tree = make()
-    tree.put('/kept', { ...file(), agent: 'kept' })
+    tree.put('/lasting', { ...file(), agent: 'lasting' })
     for (let i = 0; i < 70_000; i += 1) tree.put('/f', { ...file(), agent: `agent-${i}` })
     expect(tree.agentOf(tree.find('/f'))).toBe('agent-69999')
-    expect(tree.agentOf(tree.find('/kept'))).toBe('kept')
+    expect(tree.agentOf(tree.find('/lasting'))).toBe('lasting')
   })
 })
 
@@ -176,14 +176,14 @@ describe('a large tree', () => {
 
   it('keeps entry numbers while names and lists are compacted', () => {
     const tree = make()
-    const kept = tree.put('/kept/file', file(42))
+    const lasting = tree.put('/lasting/file', file(42))
     for (let round = 0; round < 4; round += 1) {
       for (let i = 0; i < 40_000; i += 1) tree.put(`/round/${round}/a-name-that-is-used-but-once-${round}-${i}`, file())
       tree.remove(tree.find('/round'))
     }
     expect(tree.store.names.generation).toBeGreaterThan(0)
-    expect(tree.find('/kept/file')).toBe(kept)
-    expect(tree.pathOf(kept)).toBe('/kept/file')
+    expect(tree.find('/lasting/file')).toBe(lasting)
+    expect(tree.pathOf(lasting)).toBe('/lasting/file')
   })
 
   it('finds an unmoved entry once in a search during changes', () => {

@@ -26,8 +26,8 @@ describe('the difference of two trees', () => {
     right.put('/c/now/a/directory', file)
     right.remove(right.find('/a/x'))
     right.put('/a/y', file)
-    const told = differences(left, right).map(({ path, kind }) => `${kind} ${path}`)
-    expect(told.toSorted()).toEqual(
+    const found = differences(left, right).map(({ path, kind }) => `${kind} ${path}`)
+    expect(found.toSorted()).toEqual(
       ['content /b/2', 'only_left /a/x', 'only_left /only', 'only_right /a/y', 'type /c'].toSorted(),
     )
   })

@@ -1,63 +1,79 @@
 /**
- * A server with every part it can have, and something real of each kind in project p that says SECRET in all its words: for walks over
- * every route. `routes` names each with real ids, and who may ask it; written by hand from docs/security.md, not from the server's table.
+ * A server with all its parts, and one real record of each kind in project p whose texts contain SECRET, for tests over every route.
+ * `routes` lists each route with real ids and the roles that may call it. It is written by hand from docs/security.md, not derived from
+ * the server.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { dashboardPages } from '../../src/http/pages.js'
 import type { KeyRole } from '@bellwether/protocol'
+import { afterAll, beforeAll } from 'vitest'
 import { project, target } from '../support/kernel.js'
 import { testFolder } from '../support/postgres.js'
 import { boardPart } from './board-part.js'
-import { addAgent, addTurn, openDoor, view, type Body, type Door } from './test-server.js'
+import { addAgent, addTurn, openTestServer, view, type Body, type TestServer } from './test-server.js'
 
-/** In every word that was written in project p, and in no answer to a key that does not reach it. */
+/** In every text of project p, and in no response to a key that may not read the project. */
 export const secret = 'SECRET<script>alert(1)</script>'
 
 export interface Route {
   readonly method: string
-  /** As the server declares it, without the API's base. */
+  /** As the server declares it, without /api/v1. */
   readonly url: string
   /** With real ids. */
   readonly path: string
-  /** Besides the admin. */
+  /** The roles that may call it, besides admin. */
   readonly who: readonly KeyRole[]
   readonly body?: object
-  /** Whether what it does is in the audit log. */
+  /** Whether the audit log records it. */
   readonly audited: boolean
 }
 
-export interface WholeHouse {
-  readonly door: Door
+interface FullServer {
+  readonly server: TestServer
   readonly routes: readonly Route[]
-  /** The folder beside which the pages lie. */
+  /** The parent of the folder with the pages. */
   readonly folder: string
   close(): Promise<void>
 }
 
 const p = `/projects/${project}`
-const looking: readonly KeyRole[] = ['operator', 'reader']
-const everybody: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader']
+const readers: readonly KeyRole[] = ['operator', 'reader']
+const allRoles: readonly KeyRole[] = ['operator', 'worker', 'sensor', 'reader']
 
-export async function openWholeHouse(): Promise<WholeHouse> {
+/** A full server for all tests of a file. Its members exist from the first `beforeAll` hook on. */
+export function fullServerPerFile(): Omit<FullServer, 'close'> {
+  const full = { server: {} as TestServer, routes: [] as Route[], folder: '' }
+  let opened: FullServer
+  beforeAll(async () => {
+    opened = await openFullServer()
+    Object.assign(full.server, opened.server)
+    full.routes.push(...opened.routes)
+    full.folder = opened.folder
+  })
+  afterAll(() => opened.close())
+  return full
+}
+
+async function openFullServer(): Promise<FullServer> {
   const folder = await testFolder()
   await mkdir(join(folder, 'dist', 'assets'), { recursive: true })
   await writeFile(join(folder, 'dist', 'index.html'), '<!doctype html><title>the page</title>')
   await writeFile(join(folder, 'dist', 'bell.svg'), '<svg xmlns="http://www.w3.org/2000/svg"/>')
   await writeFile(join(folder, 'dist', 'assets', 'a.js'), 'export {}')
   await writeFile(join(folder, 'private.txt'), 'the private file')
-  const door = await openDoor(async (world) => ({
+  const server = await openTestServer(async (world) => ({
     board: await boardPart(world),
     pages: dashboardPages(join(folder, 'dist')),
     parts: () => [{ name: secret, status: 'ready', pid: 1, restarts: 0, lastEnd: null }],
   }))
-  const ids = await furnish(door)
+  const ids = await addRecords(server)
   return {
-    door,
+    server,
     folder,
     routes: routesWith(ids),
     async close() {
-      await door.close()
+      await server.close()
       await rm(folder, { recursive: true, force: true })
     },
   }
@@ -76,51 +92,51 @@ interface Ids {
   readonly source: string
 }
 
-async function furnish(door: Door): Promise<Ids> {
-  await addAgent(door, 'ann', { metadata: { note: secret } })
-  await addAgent(door, 'bob')
-  const done = await addTurn(door, 'bob', { instruction: secret, budget: { max_tokens: 1_000_000 } })
-  const { turns } = (await door.post(`/workers/${target}/claim`, { max: 9 })).body
+async function addRecords(server: TestServer): Promise<Ids> {
+  await addAgent(server, 'ann', { metadata: { note: secret } })
+  await addAgent(server, 'bob')
+  const done = await addTurn(server, 'bob', { instruction: secret, budget: { max_tokens: 1_000_000 } })
+  const { turns } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
   const step = { phase: 'think', status: 'done', error: secret, metadata: { usage: { total_tokens: 5 } } }
   const cards = [{ type: 'agent.thought', content: { text: secret } }]
   const fence = { turn_epoch: turns![0]!.turn_epoch }
-  await door.post(`/turns/${done}/steps`, { ...fence, cards, step })
-  await door.post(`/turns/${done}/deliver`, { ...fence, fields: [{ name: 'files', value: [secret] }] })
-  const turn = await addTurn(door, 'ann', { instruction: secret, metadata: { note: secret } })
-  const { turns: second } = (await door.post(`/workers/${target}/claim`, { max: 9 })).body
+  await server.post(`/turns/${done}/steps`, { ...fence, cards, step })
+  await server.post(`/turns/${done}/deliver`, { ...fence, fields: [{ name: 'files', value: [secret] }] })
+  const turn = await addTurn(server, 'ann', { instruction: secret, metadata: { note: secret } })
+  const { turns: second } = (await server.post(`/workers/${target}/claim`, { max: 9 })).body
   const call = `${turn}-call`
   const epoch = second![0]!.turn_epoch!
   const calls = [{ tool_call_id: call, tool_name: 'ask_person', arguments: { question: secret } }]
-  await door.post(`/turns/${turn}/suspend`, { turn_epoch: epoch, calls })
-  const boxed = await door.post(`${p}/boxes`, { cards: [{ type: 'agent.thought', content: { text: secret } }] })
+  await server.post(`/turns/${turn}/suspend`, { turn_epoch: epoch, calls })
+  const boxed = await server.post(`${p}/boxes`, { cards: [{ type: 'agent.thought', content: { text: secret } }] })
   const box = String(boxed.body['box_id'])
-  const { body } = await door.get(`${p}/boxes/${box}/cards`)
+  const { body } = await server.get(`${p}/boxes/${box}/cards`)
   const card = String((body['cards'] as Body[])[0]!['card_id'])
   const tasks = [{ target_strategy: 'reuse', target_ref: 'bob', instruction: secret }]
-  const batch = String((await door.post(`${p}/batches`, { tasks })).body['batch_id'])
-  const task = String((await door.post('/board/tasks', { title: secret, agent: 'bob' })).body['taskId'])
-  await door.t.all(
+  const batch = String((await server.post(`${p}/batches`, { tasks })).body['batch_id'])
+  const task = String((await server.post('/board/tasks', { title: secret, agent: 'bob' })).body['taskId'])
+  await server.t.all(
     `insert into state.interventions (kind, project_id, agent_id, agent_turn_id, reason, created_at) values ('stop', $1, 'ann', $2, $3, state.now())`,
     project,
     turn,
     secret,
   )
-  return { turn, epoch, call, card, box, batch, task, ...(await feed(door)) }
+  return { turn, epoch, call, card, box, batch, task, ...(await addView(server)) }
 }
 
-/** A view with one file, and a scan that somebody asked for. */
-async function feed(door: Door): Promise<Pick<Ids, 'session' | 'job' | 'source'>> {
-  const key = door.keys.sensor
+/** A view with one file and a requested scan. */
+async function addView(server: TestServer): Promise<Pick<Ids, 'session' | 'job' | 'source'>> {
+  const key = server.keys.sensor
   const client_info = { agent_id: 'host', source_id: 's1', source_uri: '/mnt' }
   const session = String(
-    (await door.post('/pipe/session', { task_id: 'host:s1', client_info }, { key })).body['session_id'],
+    (await server.post('/pipe/session', { task_id: 'host:s1', client_info }, { key })).body['session_id'],
   )
   const name = 'SECRET<b>\n\u001b[2J'
   const row = { path: `/d/${name}`, file_name: name, size: 7, modified_time: 5, is_directory: false }
   const event = { event_type: 'insert', event_schema: 'fs', table: 'files', fields: [], rows: [row], index: 0 }
   const events = [{ ...event, message_source: 'snapshot' }]
-  await door.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
-  const { body } = await door.get(`/views/${view}/tree?path=/d&force-real-time=1`)
+  await server.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
+  const { body } = await server.get(`/views/${view}/tree?path=/d&force-real-time=1`)
   return { session, job: String(body['job_id']), source: 's1' }
 }
 
@@ -133,7 +149,7 @@ function routesWith(ids: Ids): readonly Route[] {
     who: readonly KeyRole[],
     more: { readonly body?: object; readonly audited?: boolean } = {},
   ): Route => ({ method, url, path, who, audited: false, ...more })
-  const get = (url: string, path: string, who: readonly KeyRole[] = looking) => one('GET', url, path, who)
+  const get = (url: string, path: string, who: readonly KeyRole[] = readers) => one('GET', url, path, who)
   const inP = (url: string, path: string, who?: readonly KeyRole[]) =>
     get(`/projects/:project${url}`, `${p}${path}`, who)
   const write = (method: string, url: string, path: string, body: object, who: readonly KeyRole[] = ['operator']) =>
@@ -146,12 +162,12 @@ function routesWith(ids: Ids): readonly Route[] {
     })
   const pipe = (method: string, url: string, path: string, body?: object) =>
     one(method, `/pipe${url}`, `/pipe${path}`, ['sensor'], body === undefined ? {} : { body })
-  const seen = (url: string, path: string) => get(`/views/:view${url}`, `${v}${path}`, [...looking, 'sensor'])
+  const seen = (url: string, path: string) => get(`/views/:view${url}`, `${v}${path}`, [...readers, 'sensor'])
   const events = { events: [], source_type: 'message' }
   return [
-    get('/me', '/me', everybody),
-    one('POST', '/logins', '/logins', looking, { body: {}, audited: true }),
-    one('DELETE', '/logins', '/logins', looking, { audited: true }),
+    get('/me', '/me', allRoles),
+    one('POST', '/logins', '/logins', readers, { body: {}, audited: true }),
+    one('DELETE', '/logins', '/logins', readers, { audited: true }),
     get('/keys', '/keys', []),
     one('POST', '/keys', '/keys', [], { body: { role: 'reader' }, audited: true }),
     one('POST', '/keys/:key/rotate', '/keys/none/rotate', [], { body: {}, audited: true }),
@@ -179,10 +195,10 @@ function routesWith(ids: Ids): readonly Route[] {
     write('POST', '/batches', '/batches', {}),
     inP('/batches', '/batches'),
     inP('/batches/:batch', `/batches/${ids.batch}`),
-    inP('/cards/:card', `/cards/${ids.card}`, [...looking, 'worker']),
-    inP('/boxes/:box/cards', `/boxes/${ids.box}/cards`, [...looking, 'worker']),
+    inP('/cards/:card', `/cards/${ids.card}`, [...readers, 'worker']),
+    inP('/boxes/:box/cards', `/boxes/${ids.box}/cards`, [...readers, 'worker']),
     write('POST', '/boxes', '/boxes', { card_ids: [ids.card] }),
-    inP('/events', '/events?cursor=x', [...looking, 'worker']),
+    inP('/events', '/events?cursor=x', [...readers, 'worker']),
     get('/watchdog/interventions', '/watchdog/interventions'),
     one('POST', '/workers/:target/claim', '/workers/none/claim', ['worker'], { body: {} }),
     work('beat', {}),
@@ -197,7 +213,7 @@ function routesWith(ids: Ids): readonly Route[] {
     board('POST', '/board/control', '/board/control', { paused: true }),
     board('POST', '/board/autopilot', '/board/autopilot', { maxSteps: 1 }),
     get('/board/events', '/board/events?cursor=x'),
-    get('/health/components', '/health/components', everybody),
+    get('/health/components', '/health/components', allRoles),
     pipe('GET', '/session', '/session'),
     pipe('POST', '/session', '/session', { task_id: 'x' }),
     pipe('POST', '/session/:id/heartbeat', `/session/${ids.session}/heartbeat`, { can_realtime: true }),
@@ -208,7 +224,7 @@ function routesWith(ids: Ids): readonly Route[] {
     pipe('POST', '/consistency/audit/end', '/consistency/audit/end', { session_id: ids.session }),
     pipe('GET', '/consistency/sentinel/tasks', '/consistency/sentinel/tasks'),
     pipe('POST', '/consistency/sentinel/feedback', '/consistency/sentinel/feedback', { type: 'x', updates: [] }),
-    get('/views', '/views', [...looking, 'sensor']),
+    get('/views', '/views', [...readers, 'sensor']),
     seen('/tree', '/tree'),
     seen('/jobs/:job', `/jobs/${ids.job}`),
     seen('/search', '/search?pattern=*'),
@@ -224,7 +240,7 @@ function routesWith(ids: Ids): readonly Route[] {
     seen('/changes', '/changes'),
     seen('/diff', `/diff?left=${ids.source}&right=${ids.source}`),
     seen('/sync', '/sync?wait=0'),
-    one('POST', '/views/:view/sync', `${v}/sync?wait=0`, [...looking, 'sensor'], { body: {} }),
+    one('POST', '/views/:view/sync', `${v}/sync?wait=0`, [...readers, 'sensor'], { body: {} }),
     seen('/evidence', '/evidence'),
     one('POST', '/views/:view/evidence', `${v}/evidence`, ['operator', 'sensor'], { body: { paths: [], since: null } }),
     seen('/events', '/events?source=none'),

@@ -1,4 +1,4 @@
-/** `bellwether server` and its companions as real processes on a database of their own, with short timings; `stop` ends them all. */
+/** Starts `bellwether server` and programs beside it as real processes on one fresh database, with short timings. `stop` ends all. */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { rm } from 'node:fs/promises'
 import { runCli, type Cli } from '../support/process.js'
@@ -11,7 +11,7 @@ const timings = {
   WORKER__POLL_SECONDS: '1',
 }
 
-export interface House {
+export interface ServerProcesses {
   readonly url: string
   readonly folder: string
   readonly db: Awaited<ReturnType<typeof freshDatabase>>['db']
@@ -23,7 +23,7 @@ export interface House {
 
 export interface RunningServer extends Cli {
   readonly address: string
-  readonly ready_: Readonly<Record<string, unknown>>
+  readonly readyLine: Readonly<Record<string, unknown>>
 }
 
 export interface Program {
@@ -33,7 +33,7 @@ export interface Program {
   readonly ended: Promise<unknown>
 }
 
-export async function openHouse(): Promise<House> {
+export async function openServerProcesses(): Promise<ServerProcesses> {
   const { url, db, drop } = await freshDatabase()
   const folder = await testFolder()
   const settings = { ...timings, DATABASE__URL: url, NATS__URL: '' }
@@ -52,7 +52,7 @@ export async function openHouse(): Promise<House> {
     async server(...words) {
       const one = cli('server', '--port', '0', '--json', '--parent-pipe', ...words)
       const ready = await one.ready()
-      return { ...one, address: String(ready['url']), ready_: ready }
+      return { ...one, address: String(ready['url']), readyLine: ready }
     },
     program(command, words, more) {
       const child = spawn(command, words, { env: { ...process.env, ...more }, stdio: ['ignore', 'pipe', 'pipe'] })

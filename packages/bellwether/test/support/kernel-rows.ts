@@ -1,10 +1,5 @@
-/** Short ways to look at a kernel's rows in tests, and to bring a turn where a test begins. */
+/** Reads rows of a test kernel. */
 import type { MessageType } from '@bellwether/protocol'
-import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import type { DeliverResult } from '../../src/kernel/verbs/turn/deliver.js'
-import type { NewTurn } from '../../src/kernel/verbs/turn/enqueue.js'
-import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
-import type { Fence } from '../../src/kernel/verdict.js'
 import type { Queryable } from '../../src/ports/database/database.js'
 import { project, type TestKernel } from './kernel.js'
 
@@ -40,6 +35,8 @@ export interface InboxRow {
   readonly error: string | null
   readonly deliverable_card_id: string | null
   readonly ended_at: Date | null
+  readonly processed_at: Date | null
+  readonly archived_at: Date | null
 }
 
 export interface EventRow {
@@ -51,7 +48,7 @@ export interface EventRow {
 export const headOf = (t: TestKernel, agentId: string) =>
   t.one<Head>('select * from state.agent_state_head where project_id = $1 and agent_id = $2', project, agentId)
 
-export const rowOf = (t: TestKernel, inboxId: string) =>
+export const inboxRow = (t: TestKernel, inboxId: string) =>
   t.one<InboxRow>('select * from state.agent_inbox where inbox_id = $1', inboxId)
 
 export const turnRow = (t: TestKernel, agentTurnId: string) =>
@@ -82,35 +79,7 @@ export const waitsOf = (t: TestKernel, agentTurnId: string) =>
 /** The cards of a box, oldest first. */
 export const cardsIn = (t: TestKernel, boxId: string | null) => t.kernel.readBoxes([boxId])
 
-export const ask = (t: TestKernel, agentId: string, more: Partial<NewTurn> = {}) =>
-  t.kernel.enqueue({
-    projectId: project,
-    agentId,
-    ...(more.contextBoxId === undefined ? { instruction: 'do it' } : {}),
-    ...more,
-  })
-
-export const calls = (...ids: string[]): ToolCall[] =>
-  ids.map((id) => ({ toolCallId: id, toolName: 'grep', args: { id } }))
-
-/** A turn of this agent, suspended on these calls. */
-export async function waiting(t: TestKernel, agentId: string, on: readonly ToolCall[]): Promise<ClaimedTurn> {
-  const turn = await t.running(agentId)
-  const answer = await t.kernel.suspend({ ...turn, stepId: t.ids.next(), calls: on }, 30)
-  if (answer !== 'suspended') throw new Error(`suspend answered ${answer}`)
-  return turn
-}
-
-export const finish = (t: TestKernel, fence: Fence, text = 'done'): Promise<DeliverResult> =>
-  t.kernel.deliver({ ...fence, status: 'success', content: { text } })
-
-export const answer = (t: TestKernel, toolCallId: string, result: unknown = { ok: true }) =>
-  t.kernel.report([{ projectId: project, toolCallId, status: 'success', result }])
-
-/** Whatever the watchdogs are allowed to see: they have been watching for ever, and are asking now. */
-export const watchful = { since: new Date(0), validUntil: new Date('2999-01-01'), clockSetBack: false }
-
-/** Every row of every table as one fingerprint a table: equal before and after means that nothing was written. */
+/** A hash of all rows per table. If it is equal before and after a call, the call wrote nothing. */
 export async function fingerprint(db: Queryable, except: readonly string[] = []): Promise<Record<string, string>> {
   const tables = await db.query<{ name: string }>({
     text: `select schemaname || '.' || tablename as name from pg_tables
