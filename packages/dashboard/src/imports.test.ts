@@ -44,6 +44,18 @@ describe('imports of the dashboard', () => {
     expect(wrong).toEqual([])
   })
 
+  it('point from pages to the frame to parts, and from all of them to the model', () => {
+    const layers = ['model', 'parts', 'frame', 'pages']
+    const layerOf = (path: string) => layers.indexOf(path.split('/')[0]!)
+    const wrong = [...texts].flatMap(([path, text]) =>
+      importsOf(text)
+        .flatMap((name) => (name.startsWith('.') ? [target(path, name)!] : []))
+        .filter((used) => layerOf(path) >= 0 && layerOf(used) > layerOf(path))
+        .map((used) => `${path} → ${used}`),
+    )
+    expect(wrong).toEqual([])
+  })
+
   it('form no cycle', () => {
     const done = new Set<string>()
     const cycles: string[] = []

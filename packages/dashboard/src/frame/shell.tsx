@@ -6,7 +6,7 @@ import { currentList } from '../keyboard/shortcut-list.js'
 import { LiveProvider } from '../live/live.js'
 import { clock } from '../ports/clock.js'
 import { storage } from '../ports/storage.js'
-import { Icon, type IconName } from '../parts/glyph.js'
+import { Brand, Icon, type IconName } from '../parts/glyph.js'
 import { Help } from './help.js'
 import { useNeeds } from './needs.js'
 import { ProjectPicker } from './project-picker.js'
@@ -41,10 +41,7 @@ export function Shell() {
         </a>
         <aside className="flex shrink-0 items-center gap-2 border-line bg-panel px-3 py-1.5 max-md:border-b md:w-[184px] md:flex-col md:items-stretch md:gap-3 md:border-r md:px-2 md:py-3">
           <p className="hidden items-center gap-2 px-2 font-semibold md:flex">
-            <span className="text-go">
-              <Icon name="bell" size={18} />
-            </span>
-            Bellwether
+            <Brand size={18} />
           </p>
           <div className="min-w-0 flex-1 md:flex-none">
             <ProjectPicker project={project} />

@@ -3,7 +3,7 @@ import { useState, type SubmitEvent } from 'react'
 import { ask, headersFor, Problem } from '../api/client.js'
 import { session } from '../api/session.js'
 import { oneLine } from '../model/text.js'
-import { Icon } from '../parts/glyph.js'
+import { Brand } from '../parts/glyph.js'
 
 export function SignIn() {
   const [key, setKey] = useState('')
@@ -32,10 +32,7 @@ export function SignIn() {
   return (
     <main className="mx-auto max-w-sm px-4 pt-[18vh]">
       <h1 className="flex items-center gap-2 text-lg font-semibold">
-        <span className="text-go">
-          <Icon name="bell" size={20} />
-        </span>
-        Bellwether
+        <Brand size={20} />
       </h1>
       <form className="panel mt-4 space-y-3 p-4" onSubmit={submit}>
         <div>

@@ -96,3 +96,12 @@ export const Glyph = ({ shape, size = 12 }: { readonly shape: Shape; readonly si
 export const Icon = ({ name, size = 16 }: { readonly name: IconName; readonly size?: number }) => (
   <Drawing size={size}>{icons[name]}</Drawing>
 )
+
+export const Brand = ({ size }: { readonly size: number }) => (
+  <>
+    <span className="text-go">
+      <Icon name="bell" size={size} />
+    </span>
+    Bellwether
+  </>
+)

@@ -7,7 +7,7 @@ import { useRef, type ReactNode } from 'react'
 import { useListKeys } from '../keyboard/shortcut-list.js'
 import { clock } from '../ports/clock.js'
 
-interface RowsProps<T> {
+export interface RowsProps<T> {
   readonly items: readonly T[]
   readonly height: number
   readonly label: string

@@ -7,50 +7,34 @@ import { appearanceOf, restWord } from '../../model/status.js'
 import { oneLine } from '../../model/text.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Status, toneText } from '../../parts/status.js'
+import { NarrowRow, type Columns } from '../../parts/table.js'
 import { Ago, Countdown } from '../../parts/time.js'
 
-export const agentHeights = { wide: 36, narrow: 62 } as const
-
-// Agent, status, activity, what it waits for, deadline, queue length, last turn.
-const columns =
-  'grid grid-cols-[minmax(120px,1.4fr)_104px_minmax(110px,1.2fr)_minmax(100px,1fr)_84px_48px_minmax(96px,0.9fr)] items-center gap-x-3 px-3'
-
-const titles = ['Agent', 'Status', 'Activity', 'Waits for', 'Deadline', 'Queue', 'Last turn'] as const
-
-export function AgentHead({ isWide }: { readonly isWide: boolean }) {
-  return (
-    <div
-      role="row"
-      aria-rowindex={1}
-      className={isWide ? `${columns} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
-    >
-      {titles.map((title) => (
-        <span key={title} role="columnheader" className={title === 'Queue' || title === 'Deadline' ? 'text-right' : ''}>
-          {title}
-        </span>
-      ))}
-    </div>
-  )
+export const agentColumns: Columns = {
+  className:
+    'grid grid-cols-[minmax(120px,1.4fr)_104px_minmax(110px,1.2fr)_minmax(100px,1fr)_84px_48px_minmax(96px,0.9fr)] items-center gap-x-3 px-3',
+  titles: ['Agent', 'Status', 'Activity', 'Waits for', 'Deadline', 'Queue', 'Last turn'],
+  alignedRight: ['Deadline', 'Queue'],
 }
 
 interface RowProps {
   readonly project: string
   readonly agent: Agent
-  readonly assessments: Assessment
+  readonly assessment: Assessment
   readonly isWide: boolean
 }
 
-export const AgentRow = memo(({ project, agent, assessments, isWide }: RowProps) => {
+export const AgentRow = memo(({ project, agent, assessment, isWide }: RowProps) => {
   const head = agent.state
   const status = agent.status === 'retired' ? 'retired' : (head?.status ?? restWord)
-  const word = assessments.condition === 'stuck' ? 'stuck' : status
+  const word = assessment.condition === 'stuck' ? 'stuck' : status
   const deadline = head?.resume_deadline ?? head?.turn_deadline
-  const doing = assessments.why ?? activityOf(agent)
+  const doing = assessment.why ?? activityOf(agent)
   const waits = waitsFor(agent)
   const tool = waits === '' ? head?.current_tool : null
   const activity = (
     <span
-      className={assessments.why === undefined ? 'truncate text-ink-2' : 'truncate text-bad'}
+      className={assessment.why === undefined ? 'truncate text-ink-2' : 'truncate text-bad'}
       title={oneLine(`${doing} ${tool ?? ''}`)}
     >
       {doing}
@@ -60,44 +44,34 @@ export const AgentRow = memo(({ project, agent, assessments, isWide }: RowProps)
   const name = <AgentName project={project} agent={agent} />
   if (!isWide)
     return (
-      <div className="flex h-full flex-col justify-center gap-0.5 px-3">
-        <div className="flex items-center gap-3">
-          <span role="cell" className="min-w-0 flex-1 truncate font-medium">
-            {name}
+      <NarrowRow name={name} status={word}>
+        <span role="cell" className="flex min-w-0 flex-1 truncate">
+          {activity}
+        </span>
+        {waits !== '' && (
+          <span role="cell" className="min-w-0 truncate font-mono text-xs text-ink-2">
+            <bdi>{oneLine(waits, 40)}</bdi>
           </span>
-          <span role="cell" className="flex text-sm">
-            <Status word={word} />
-          </span>
-        </div>
-        <div className="flex items-center gap-3 text-sm">
-          <span role="cell" className="flex min-w-0 flex-1 truncate">
-            {activity}
-          </span>
-          {waits !== '' && (
-            <span role="cell" className="min-w-0 truncate font-mono text-xs text-ink-2">
-              <bdi>{oneLine(waits, 40)}</bdi>
-            </span>
-          )}
-          <span role="cell">
-            <Countdown until={deadline} />
-          </span>
-        </div>
-      </div>
+        )}
+        <span role="cell">
+          <Countdown until={deadline} />
+        </span>
+      </NarrowRow>
     )
   return (
-    <div className={`${columns} h-full`}>
+    <div className={`${agentColumns.className} h-full`}>
       <span role="cell" className="truncate font-medium">
         {name}
       </span>
       <span role="cell" className="flex min-w-0">
         <Status word={word} />
       </span>
-      <span role="cell" className={assessments.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>
+      <span role="cell" className={assessment.why === undefined ? 'flex min-w-0' : 'col-span-2 flex min-w-0'}>
         {activity}
       </span>
       <span
         role="cell"
-        className={assessments.why === undefined ? 'min-w-0 truncate font-mono text-xs text-ink-2' : 'sr-only'}
+        className={assessment.why === undefined ? 'min-w-0 truncate font-mono text-xs text-ink-2' : 'sr-only'}
         title={oneLine(waits)}
       >
         <bdi>{oneLine(waits, 60)}</bdi>

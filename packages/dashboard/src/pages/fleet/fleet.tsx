@@ -6,13 +6,13 @@ import { agentsQuery, workersQuery } from '../../api/queries.js'
 import type { Agent, Agents } from '../../api/types.js'
 import { byUrgency, assess, conditions, tally, targetsOf, type Assessment, type Condition } from '../../model/fleet.js'
 import { count } from '../../model/text.js'
-import { agentHeights, AgentHead, AgentRow } from './agent-row.js'
+import { agentColumns, AgentRow } from './agent-row.js'
 import { Page } from '../../frame/page.js'
 import { Activity } from './activity.js'
-import { VirtualRows } from '../../parts/rows.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Targets } from './targets.js'
+import { Table } from '../../parts/table.js'
 import { useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
 
@@ -156,24 +156,17 @@ function AgentTable({ project, data, assessments }: TableProps) {
   }
   if (shown.length === 0) return <Empty title="No matching agents">Change the search, or show all agents.</Empty>
   return (
-    <>
-      <div className="min-h-0 flex-1">
-        <VirtualRows
-          role="table"
-          label="Agents"
-          items={shown}
-          height={isWide ? agentHeights.wide : agentHeights.narrow}
-          keyOf={(agent) => agent.agent_id}
-          open={open}
-          head={<AgentHead isWide={isWide} />}
-        >
-          {(agent) => <AgentRow project={project} agent={agent} assessments={assessments.of(agent)} isWide={isWide} />}
-        </VirtualRows>
-      </div>
-      <p className="label border-t border-line px-3 py-1">
-        {count(shown.length)} of {count(data.agents.length)} agents{data.cut ? '; more exist' : ''}
-      </p>
-    </>
+    <Table
+      label="Agents"
+      items={shown}
+      columns={agentColumns}
+      isWide={isWide}
+      keyOf={(agent) => agent.agent_id}
+      open={open}
+      note={`${count(shown.length)} of ${count(data.agents.length)} agents${data.cut ? '; more exist' : ''}`}
+    >
+      {(agent) => <AgentRow project={project} agent={agent} assessment={assessments.of(agent)} isWide={isWide} />}
+    </Table>
   )
 }
 

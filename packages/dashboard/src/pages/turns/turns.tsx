@@ -8,10 +8,10 @@ import { turnFilters } from '../../model/status.js'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
-import { VirtualRows } from '../../parts/rows.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
+import { NarrowRow, Table, type Columns } from '../../parts/table.js'
 import { Ago, Countdown, useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
 
@@ -69,23 +69,18 @@ export function TurnsPage() {
             )
           return (
             <div className="panel m-3 flex min-h-0 flex-1 flex-col overflow-hidden">
-              <div className="min-h-0 flex-1">
-                <VirtualRows
-                  role="table"
-                  label="Turns"
-                  items={all}
-                  height={isWide ? 36 : 62}
-                  keyOf={(turn) => turn.agent_turn_id}
-                  open={open}
-                  onEnd={more}
-                  head={<TurnHead isWide={isWide} />}
-                >
-                  {(turn) => <TurnRow project={project} turn={turn} isWide={isWide} />}
-                </VirtualRows>
-              </div>
-              <p className="label border-t border-line px-3 py-1">
-                {count(all.length)} shown{turns.hasNextPage ? '; scroll for older ones' : ''}
-              </p>
+              <Table
+                label="Turns"
+                items={all}
+                columns={columns}
+                isWide={isWide}
+                keyOf={(turn) => turn.agent_turn_id}
+                open={open}
+                onEnd={more}
+                note={`${count(all.length)} shown${turns.hasNextPage ? '; scroll for older ones' : ''}`}
+              >
+                {(turn) => <TurnRow project={project} turn={turn} isWide={isWide} />}
+              </Table>
             </div>
           )
         }}
@@ -104,24 +99,10 @@ function SearchOlder({ search, isSearching }: { readonly search: () => void; rea
   )
 }
 
-const columns =
-  'grid grid-cols-[112px_minmax(110px,1fr)_minmax(90px,110px)_minmax(120px,1.6fr)_84px_90px_96px] items-center gap-x-3 px-3'
-const titles = ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Deadline', 'Queued'] as const
-
-function TurnHead({ isWide }: { readonly isWide: boolean }) {
-  return (
-    <div
-      role="row"
-      aria-rowindex={1}
-      className={isWide ? `${columns} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
-    >
-      {titles.map((title) => (
-        <span key={title} role="columnheader">
-          {title}
-        </span>
-      ))}
-    </div>
-  )
+const columns: Columns = {
+  className:
+    'grid grid-cols-[112px_minmax(110px,1fr)_minmax(90px,110px)_minmax(120px,1.6fr)_84px_90px_96px] items-center gap-x-3 px-3',
+  titles: ['Status', 'Agent', 'Turn', 'Activity', 'Duration', 'Deadline', 'Queued'],
 }
 
 interface RowProps {
@@ -149,28 +130,18 @@ const TurnRow = memo(({ project, turn, isWide }: RowProps) => {
   )
   if (!isWide)
     return (
-      <div className="flex h-full flex-col justify-center gap-0.5 px-3">
-        <div className="flex items-center gap-3">
-          <span role="cell" className="min-w-0 flex-1 truncate font-medium">
-            <bdi>{oneLine(turn.agent_id, 80)}</bdi>
-          </span>
-          <span role="cell" className="flex text-sm">
-            <Status word={turn.status} />
-          </span>
-        </div>
-        <div className="flex items-center gap-3 text-sm">
-          <span role="cell">{id}</span>
-          <span role="cell" className="min-w-0 flex-1">
-            {activity}
-          </span>
-          <span role="cell" className="text-ink-3">
-            <Ago at={turn.created_at} />
-          </span>
-        </div>
-      </div>
+      <NarrowRow name={<bdi>{oneLine(turn.agent_id, 80)}</bdi>} status={turn.status}>
+        <span role="cell">{id}</span>
+        <span role="cell" className="min-w-0 flex-1">
+          {activity}
+        </span>
+        <span role="cell" className="text-ink-3">
+          <Ago at={turn.created_at} />
+        </span>
+      </NarrowRow>
     )
   return (
-    <div className={`${columns} h-full`}>
+    <div className={`${columns.className} h-full`}>
       <span role="cell" className="flex min-w-0">
         <Status word={turn.status} />
       </span>
