@@ -2,7 +2,7 @@
  * What the policies say about a task now: why it waits, its recovery, its budget, its place in the queue, and its cost.
  * Everything is derived from the board's rules; nothing is decided here. The cost of an ended turn is read once.
  */
-import type { TaskChoice } from '@bellwether/protocol/http'
+import type { BoardTask, TaskChoice } from '@bellwether/protocol/http'
 import { Retryable } from '@bellwether/protocol'
 import { nextTask } from '../board/tasks/next-task.js'
 import type { DispatchPolicies } from '../board/dispatch/dispatcher.js'
@@ -60,12 +60,7 @@ function recoveryNow(task: Task, policy: RecoveryPolicy) {
   return { ...recovery, maxAttempts: ruleFor(policy, entry.reasonCode).maxAttempts }
 }
 
-interface Share {
-  readonly unit: 'tokens' | 'ms' | 'runs'
-  readonly used: number
-  readonly limit: number
-  readonly fraction: number
-}
+type Share = NonNullable<NonNullable<BoardTask['budget']>['nearest']>
 
 /** The budget of the current agent; if it has used nothing yet, of the agent that is nearest to a limit. */
 function budgetNow(task: Task, policy: BudgetPolicy) {

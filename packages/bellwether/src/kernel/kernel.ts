@@ -7,10 +7,11 @@ import type { Bell } from '../ports/bell/bell.js'
 import type { Database } from '../ports/database/database.js'
 import type { Ids } from '../ports/ids.js'
 import { coalesce } from './coalesce.js'
-import { readBatch, type Batch } from './reads/batches.js'
+import type { BatchRow, ToolResult } from '@bellwether/protocol/http'
+import { readBatch } from './reads/batches.js'
 import { readBudget, type BudgetRow } from './reads/budgets.js'
 import { readBoxes, readCard } from './reads/cards.js'
-import { readResults, type ToolResult } from './reads/waits.js'
+import { readResults } from './reads/waits.js'
 import { dispatchTasks } from './verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall, fork, joinTool, type OutsideBatch } from './verbs/batches/fork.js'
 import {
@@ -82,7 +83,7 @@ export interface Kernel {
   suspend(suspension: Suspension, suspendSeconds: number): Promise<Suspended>
   /** Forks a batch that no turn waits for; `readBatch` returns its state. */
   fork(batch: OutsideBatch): Promise<{ readonly batchId: string; readonly what: 'forked' | 'already' }>
-  readBatch(projectId: string, batchId: string): Promise<Batch | undefined>
+  readBatch(projectId: string, batchId: string): Promise<BatchRow | undefined>
   /** Opens a budget that can pay for turns; opening it again changes nothing. */
   openPurse(purse: Purse): Promise<void>
   readBudget(budgetId: string): Promise<BudgetRow | undefined>

@@ -7,7 +7,7 @@ import { SpanKind, SpanStatusCode, TraceFlags, type Attributes, type HrTime } fr
 import type { Resource } from '@opentelemetry/resources'
 import type { ReadableSpan, TimedEvent } from '@opentelemetry/sdk-trace-node'
 import { isSampled, parseTraceparent, spanIdOf, toolSpanId, turnSpanId } from './span-ids.js'
-import type { EndedTurnRow, EndedTurns, InterventionRow, StepRow, WaitRow } from '../kernel/reads/ended-turns.js'
+import type { EndedIntervention, EndedStep, EndedTurnRow, EndedTurns, EndedWait } from '../kernel/reads/ended-turns.js'
 
 interface Draft {
   readonly name: string
@@ -54,9 +54,9 @@ function byTurn<Row extends { readonly agent_turn_id: string }>(rows: readonly R
 function draftsOf(
   turn: EndedTurnRow,
   callerSpanId: string,
-  steps: readonly StepRow[],
-  waits: readonly WaitRow[],
-  interventions: readonly InterventionRow[],
+  steps: readonly EndedStep[],
+  waits: readonly EndedWait[],
+  interventions: readonly EndedIntervention[],
 ): Draft[] {
   const own = turnSpanId(turn.agent_turn_id)
   const started = turn.started_at ?? undefined
@@ -115,7 +115,7 @@ function turnAttributes(turn: EndedTurnRow): Attributes {
   })
 }
 
-function stepDraft(step: StepRow, turnId: string, turn: EndedTurnRow): Draft {
+function stepDraft(step: EndedStep, turnId: string, turn: EndedTurnRow): Draft {
   const { usage, model, duration_ms: durationMs } = step.metadata
   const used = typeof usage === 'object' && usage !== null ? (usage as Record<string, unknown>) : {}
   const to = step.ended_at ?? turn.ended_at
@@ -140,7 +140,7 @@ function stepDraft(step: StepRow, turnId: string, turn: EndedTurnRow): Draft {
   }
 }
 
-function toolDraft(wait: WaitRow, parentId: string, turn: EndedTurnRow): Draft {
+function toolDraft(wait: EndedWait, parentId: string, turn: EndedTurnRow): Draft {
   const { status } = wait
   return {
     name: `tool ${wait.tool_name}`,
@@ -160,7 +160,7 @@ function toolDraft(wait: WaitRow, parentId: string, turn: EndedTurnRow): Draft {
   }
 }
 
-function eventOf({ kind, reason, turn_epoch: epoch, created_at: at }: InterventionRow): TimedEvent {
+function eventOf({ kind, reason, turn_epoch: epoch, created_at: at }: EndedIntervention): TimedEvent {
   return {
     name: kind,
     time: time(at),

@@ -4,6 +4,7 @@
  * stays readable otherwise. `deriveHealth` is pure; the registry stores reports, counts restarts and reports each change once.
  */
 import type { HealthState, HealthUnit } from '@bellwether/protocol'
+import type { HealthSummary } from '@bellwether/protocol/http'
 
 export type UnitKind = HealthUnit['kind']
 
@@ -61,15 +62,6 @@ export function deriveHealth(units: ReadonlyMap<string, Unit>): Map<string, Deri
 
 const severity: Readonly<Record<HealthState, number>> = { ok: 0, degraded: 1, failed: 2 }
 const worse = (one: HealthState, other: HealthState) => (severity[one] >= severity[other] ? one : other)
-
-export interface HealthSummary {
-  readonly status: HealthState
-  readonly units: number
-  readonly restarts: number
-  readonly changes: number
-  /** Units that are not ok, by key; at most 20. */
-  readonly troubled: Readonly<Record<string, HealthState>>
-}
 
 export type OnHealthChange = (change: {
   readonly unit: string

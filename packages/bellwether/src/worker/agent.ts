@@ -4,7 +4,7 @@ import type { Ask, Committed, Reserved, Used } from '../kernel/verbs/budgets/bud
 import type { NewCard } from '../kernel/verbs/cards.js'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
-import type { ToolResult } from '../kernel/reads/waits.js'
+import type { ToolResult } from '@bellwether/protocol/http'
 import type { Step } from '../kernel/verbs/turn/record.js'
 import type { ToolCall } from '../kernel/verbs/turn/suspend.js'
 import type { BoxSwap } from '../kernel/verbs/turn/swap_box.js'

@@ -6,7 +6,7 @@
 import { defined, errorMessage } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { Delivery } from '../kernel/verbs/turn/deliver.js'
-import type { ToolResult } from '../kernel/reads/waits.js'
+import type { ToolResult } from '@bellwether/protocol/http'
 import { retryUntil } from '../ports/retry.js'
 import { FenceLost, type TurnAction, type TurnContext } from './agent.js'
 import { hydrate } from './hydrate.js'

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { ToolResult } from '../../src/kernel/reads/waits.js'
+import type { ToolResult } from '@bellwether/protocol/http'
 import type { ToolCall } from '../../src/kernel/verbs/turn/suspend.js'
 import { kernelPerFile, project } from '../support/kernel.js'
 import { cardsIn, eventsOf, headOf, turnRow, waitsOf } from '../support/kernel-rows.js'

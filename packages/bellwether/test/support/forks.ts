@@ -2,7 +2,7 @@
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
 import type { NewBatch, NewTask } from '../../src/kernel/verbs/batches/fork.js'
 import { batchIdOfCall } from '../../src/kernel/verbs/batches/fork.js'
-import type { Batch } from '../../src/kernel/reads/batches.js'
+import type { BatchRow } from '@bellwether/protocol/http'
 import { openJoiner } from '../../src/pmo/batches.js'
 import { project, type TestKernel } from './kernel.js'
 
@@ -26,7 +26,7 @@ export async function forkFrom(
   return batchIdOfCall(project, toolCallId)
 }
 
-export async function batchOf(t: TestKernel, batchId: string): Promise<Batch> {
+export async function batchOf(t: TestKernel, batchId: string): Promise<BatchRow> {
   const batch = await t.kernel.readBatch(project, batchId)
   if (batch === undefined) throw new Error(`unknown batch ${batchId}`)
   return batch

@@ -1,7 +1,7 @@
 /** Agents that a fork makes are done by whom they come from: the file of a file agent, the function of a function agent. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
-import type { Batch } from '../../src/kernel/reads/batches.js'
+import type { BatchRow } from '@bellwether/protocol/http'
 import { agentFor, defineAgents } from '../../src/worker/agents.js'
 import { cloneOriginsOf } from '../../src/worker/clone-origin.js'
 import { openWorkerProcesses, project as folderProject, type WorkerProcesses } from '../executors/worker-processes.js'
@@ -53,7 +53,7 @@ describe('a clone of a file agent', () => {
   )
 })
 
-const texts = (batch: Batch) =>
+const texts = (batch: BatchRow) =>
   batch.tasks.map(({ content, outcome }) => (content as { text?: string } | null)?.text ?? outcome)
 
 describe('a clone of a function agent', () => {

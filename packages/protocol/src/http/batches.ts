@@ -1,7 +1,20 @@
 /** Fork-join: batches of tasks that no turn waits for. */
 import { z } from 'zod'
 import { outcomes, targetStrategies } from '../vocabulary.js'
-import { fieldSpec, id, inProject, limit, list, longText, page, text, time, token, type Route } from './shapes.js'
+import {
+  fieldSpec,
+  id,
+  inProject,
+  limit,
+  list,
+  longText,
+  page,
+  text,
+  time,
+  token,
+  type Route,
+  type Row,
+} from './shapes.js'
 
 export const batchTasks = z.strictObject({
   tasks: z
@@ -42,7 +55,7 @@ const batchTask = z.object({
   target_strategy: z.string(),
   target_ref: z.string(),
   agent_id: z.string().nullable(),
-  agent_turn_id: z.string().nullable(),
+  agent_turn_id: z.string(),
   status: z.string(),
   attempts: z.number(),
   outcome: z.enum(outcomes).nullable(),
@@ -67,7 +80,7 @@ const batch = batchLine.extend({
   tasks: list(batchTask),
 })
 
-export type BatchRow = z.input<typeof batch>
+export type BatchRow = Row<z.input<typeof batch>>
 
 export const batchRoutes = {
   'POST /projects/:project/batches': {

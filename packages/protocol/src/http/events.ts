@@ -1,7 +1,19 @@
 /** The event stream of a project, and the actions of watchdogs. */
 import { z } from 'zod'
 import { eventKinds } from '../vocabulary.js'
-import { eventStream, inProject, limit, numberCursor, page, record, text, time, token, type Route } from './shapes.js'
+import {
+  eventStream,
+  inProject,
+  limit,
+  numberCursor,
+  page,
+  record,
+  text,
+  time,
+  token,
+  type Route,
+  type Row,
+} from './shapes.js'
 import { intervention } from './turns.js'
 
 const projectEvent = z.object({
@@ -13,6 +25,7 @@ const projectEvent = z.object({
   created_at: time,
 })
 export type ProjectEvent = z.output<typeof projectEvent>
+export type EventRow = Row<z.input<typeof projectEvent>>
 const position = z.object({ cursor: z.string() })
 
 const projectIntervention = intervention.extend({
@@ -21,7 +34,7 @@ const projectIntervention = intervention.extend({
 })
 
 export type Intervention = z.output<typeof projectIntervention>
-export type InterventionRow = z.input<typeof projectIntervention>
+export type InterventionRow = Row<z.input<typeof projectIntervention>>
 
 export const eventRoutes = {
   'GET /projects/:project/events': {

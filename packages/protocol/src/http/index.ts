@@ -34,7 +34,7 @@ export const routes = {
 
 export { problem, problemType, type Problem } from './problems.js'
 export { eventStream, waitMaxSeconds, type Route } from './shapes.js'
-export type { Card, CardRow, NewCard } from './shapes.js'
+export type { Card, CardRow, FieldSpec, NewCard } from './shapes.js'
 export type { Agent, AgentRow, NewAgent, ProjectRow, Worker, WorkerRow } from './agents.js'
 export type { BatchLine, BatchRow, BatchTasks } from './batches.js'
 export type {
@@ -48,11 +48,21 @@ export type {
   TaskRun,
 } from './board.js'
 export type { BoxPage } from './cards.js'
-export type { Intervention, InterventionRow, ProjectEvent } from './events.js'
+export type { EventRow, Intervention, InterventionRow, ProjectEvent } from './events.js'
 export type { Component, HealthSummary } from './health.js'
 export type { AuditRow, KeyLine, KeyRow } from './keys.js'
 export type { Question, QuestionRow } from './tool-calls.js'
-export type { ChildTurn, ChildTurnRow, Turn, TurnDetail, TurnFile, TurnRow, TurnTrail } from './turns.js'
+export type {
+  ChildTurn,
+  ChildTurnRow,
+  StepRow,
+  Turn,
+  TurnDetail,
+  TurnFile,
+  TurnRow,
+  TurnTrail,
+  WaitRow,
+} from './turns.js'
 export type { Entry, SourceChoice, ViewChange } from './views.js'
 export type { ToolResult } from './workers.js'
 

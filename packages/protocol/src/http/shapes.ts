@@ -80,6 +80,7 @@ export const fieldSpec = z.strictObject({
   required: z.boolean().optional(),
   type: z.string().max(40).optional(),
 })
+export type FieldSpec = Readonly<z.output<typeof fieldSpec>>
 
 export const newCard = z.strictObject({
   card_id: z.uuid().optional(),
@@ -119,4 +120,4 @@ export const card = z.object({
   created_at: time,
 })
 export type Card = z.output<typeof card>
-export type CardRow = z.input<typeof card>
+export type CardRow = Row<z.input<typeof card>>

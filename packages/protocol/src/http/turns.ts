@@ -80,6 +80,7 @@ const step = z.object({
   started_at: time,
   ended_at: time.nullable(),
 })
+export type StepRow = Row<z.input<typeof step>>
 
 const wait = z.object({
   agent_turn_id: z.string(),
@@ -98,6 +99,7 @@ const wait = z.object({
   host_beat_at: time.nullable(),
   created_at: time,
 })
+export type WaitRow = Row<z.input<typeof wait>>
 
 export const intervention = z.object({
   intervention_id: z.number(),

@@ -17,7 +17,6 @@ export const human = 'human'
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
 const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
 export type RecoveryAction = keyof typeof recoveryStates
-export type RecoveryState = (typeof recoveryStates)[RecoveryAction]
 
 const rule = z.strictObject({ maxAttempts: bounds.count(1, 1_000), cooldownSec: bounds.seconds(0) })
 type Rule = z.output<typeof rule>

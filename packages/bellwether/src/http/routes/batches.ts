@@ -1,7 +1,7 @@
 /** Fork-join: batches of tasks that no turn waits for. */
 import { defined } from '@bellwether/base'
 import type { BatchTasks } from '@bellwether/protocol/http'
-import { listBatches, readBatchOf } from '../../kernel/reads/batches.js'
+import { listBatches, readBatch } from '../../kernel/reads/batches.js'
 import type { NewBatch } from '../../kernel/verbs/batches/fork.js'
 import { notFound, type Api, type KernelParts } from '../api.js'
 import { once } from '../idempotency.js'
@@ -40,7 +40,7 @@ export function batchRoutes(api: Api, { kernel, tail }: KernelParts): void {
   )
 
   api('GET /projects/:project/batches/:batch', async ({ params }) => {
-    const batch = await readBatchOf(kernel.db, params.project, params.batch)
+    const batch = await readBatch(kernel.db, params.project, params.batch)
     if (batch === undefined) throw notFound(`Batch ${params.batch} in project ${params.project}`)
     return batch
   })

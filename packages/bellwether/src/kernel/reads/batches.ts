@@ -3,58 +3,6 @@ import type { BatchLine, BatchRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { pageBytesMax } from './cards.js'
 
-export interface TaskRow {
-  readonly position: number
-  readonly target_strategy: string
-  readonly target_ref: string
-  readonly agent_id: string | null
-  readonly agent_turn_id: string
-  /** waiting, dispatched, stopping, done, failed or canceled. */
-  readonly status: string
-  readonly attempts: number
-  readonly outcome: string | null
-  readonly error: string | null
-  readonly deliverable_card_id: string | null
-  readonly content: unknown
-}
-
-export interface Batch {
-  readonly batch_id: string
-  readonly project_id: string
-  readonly status: 'open' | 'done' | 'failed' | 'canceled' | 'timeout'
-  readonly fail_fast: boolean
-  readonly task_count: number
-  readonly open_count: number
-  readonly done_count: number
-  readonly failed_count: number
-  readonly deadline: Date | null
-  readonly created_at: Date
-  readonly ended_at: Date | null
-  readonly settled_at: Date | null
-  readonly parent_agent_turn_id: string | null
-  readonly parent_turn_epoch: number | null
-  readonly tool_call_id: string | null
-  readonly tasks: readonly TaskRow[]
-}
-
-export async function readBatch(db: Queryable, projectId: string, batchId: string): Promise<Batch | undefined> {
-  const [batch] = await db.query<Omit<Batch, 'tasks'>>({
-    name: 'bw_read_batch',
-    text: 'select * from state.batches where batch_id = $1 and project_id = $2',
-    values: [batchId, projectId],
-  })
-  if (batch === undefined) return undefined
-  const tasks = await db.query<TaskRow>({
-    name: 'bw_read_tasks',
-    text: `select t.position, t.target_strategy, t.target_ref, t.agent_id, t.agent_turn_id, t.status, t.attempts,
-        t.outcome, t.error, t.deliverable_card_id, c.content
-      from state.batch_tasks t left join cards.cards c on c.card_id = t.deliverable_card_id
-      where t.batch_id = $1 order by t.position`,
-    values: [batchId],
-  })
-  return { ...batch, tasks }
-}
-
 /** Batches that are not settled yet; a settled batch can be read by its id. */
 export async function listBatches(
   db: Queryable,
@@ -73,9 +21,9 @@ export async function listBatches(
 }
 
 /** One batch with its tasks, in order. Undefined: the project has no such batch. */
-export async function readBatchOf(db: Queryable, projectId: string, batchId: string): Promise<BatchRow | undefined> {
+export async function readBatch(db: Queryable, projectId: string, batchId: string): Promise<BatchRow | undefined> {
   const [batch] = await db.query<Omit<BatchRow, 'tasks'>>({
-    name: 'bw_read_batch_of',
+    name: 'bw_read_batch',
     text: `select batch_id, project_id, status, task_count, open_count, done_count, failed_count, deadline, fail_fast,
         channel_id, traceparent, recursion_depth, parent_agent_id, parent_agent_turn_id, parent_turn_epoch,
         parent_step_id, tool_call_id, created_at, ended_at, settled_at

@@ -2,66 +2,49 @@
  * Reads what the database holds of turns that have ended: the rows that spans are made of. Reads only, by index, in the order of the
  * outbox, without locks.
  */
+import type { Outcome } from '@bellwether/protocol'
+import type { InterventionRow, StepRow, TurnRow, WaitRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 
-export interface EndedTurnRow {
-  readonly project_id: string
-  readonly agent_id: string
-  readonly agent_turn_id: string
-  readonly turn_epoch: number | null
-  readonly message_type: string
-  readonly channel_id: string | null
-  readonly traceparent: string | null
-  readonly attempts: number
-  readonly claimed_by: string | null
-  readonly recursion_depth: number
-  readonly created_at: Date
-  readonly started_at: Date | null
+export interface EndedTurnRow extends Omit<
+  TurnRow,
+  | 'inbox_id'
+  | 'correlation_id'
+  | 'status'
+  | 'source_agent_id'
+  | 'source_step_id'
+  | 'turn_deadline'
+  | 'resume_deadline'
+  | 'waiting_tool_count'
+  | 'activity'
+  | 'current_tool'
+> {
   readonly ended_at: Date
-  readonly outcome: string
-  readonly error: string | null
-  readonly deliverable_card_id: string | null
+  readonly outcome: Outcome
   readonly profile_id: string | null
 }
 
-export interface StepRow {
-  readonly agent_turn_id: string
-  readonly step_id: string
-  readonly phase: string
-  readonly status: string
-  readonly metadata: Readonly<Record<string, unknown>>
-  readonly error: string | null
-  readonly started_at: Date
-  readonly ended_at: Date | null
-}
+export type EndedStep = Omit<StepRow, 'tool_call_ids'>
 
-export interface WaitRow {
+export interface EndedWait extends Pick<
+  WaitRow,
+  'agent_turn_id' | 'step_id' | 'tool_call_id' | 'tool_name' | 'wait_status' | 'started_by' | 'created_at'
+> {
   readonly project_id: string
-  readonly agent_turn_id: string
-  readonly step_id: string
-  readonly tool_call_id: string
-  readonly tool_name: string
-  readonly wait_status: string
-  readonly started_by: string | null
-  readonly created_at: Date
   readonly answered_at: Date | null
   readonly status: string | null
   readonly error: string | null
 }
 
-export interface InterventionRow {
+export interface EndedIntervention extends Pick<InterventionRow, 'kind' | 'reason' | 'turn_epoch' | 'created_at'> {
   readonly agent_turn_id: string
-  readonly kind: string
-  readonly reason: string
-  readonly turn_epoch: number | null
-  readonly created_at: Date
 }
 
 export interface EndedTurns {
   readonly turns: readonly EndedTurnRow[]
-  readonly steps: readonly StepRow[]
-  readonly waits: readonly WaitRow[]
-  readonly interventions: readonly InterventionRow[]
+  readonly steps: readonly EndedStep[]
+  readonly waits: readonly EndedWait[]
+  readonly interventions: readonly EndedIntervention[]
 }
 
 // A turn with more steps or waits than this went wrong, and its first 500 show how.
@@ -80,7 +63,7 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
         where i.ended_at is not null`,
       values,
     }),
-    db.query<StepRow>({
+    db.query<EndedStep>({
       name: 'bw_ended_steps',
       text: `select s.agent_turn_id, s.step_id, s.phase, s.status, left(s.error, 1000) as error, s.started_at,
           s.ended_at,
@@ -91,7 +74,7 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
           order by s.started_at, s.step_id limit ${rowsPerTurn}) s`,
       values,
     }),
-    db.query<WaitRow>({
+    db.query<EndedWait>({
       name: 'bw_ended_waits',
       text: `select w.project_id, w.agent_turn_id, w.step_id, w.tool_call_id, w.tool_name, w.wait_status, w.started_by,
           w.created_at, r.created_at as answered_at, r.payload ->> 'status' as status,
@@ -104,7 +87,7 @@ export async function readEndedTurns(db: Queryable, agentTurnIds: readonly strin
           and r.message_type in ('tool_result', 'timeout') offset 0) r on true`,
       values,
     }),
-    db.query<InterventionRow>({
+    db.query<EndedIntervention>({
       name: 'bw_ended_interventions',
       text: `select v.agent_turn_id, v.kind, v.reason, v.turn_epoch, v.created_at
         from unnest($1::text[]) as t (id) cross join lateral (

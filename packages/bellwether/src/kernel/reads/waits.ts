@@ -1,18 +1,6 @@
 /** Reads what turns wait for, the results of their tool calls, and the interventions of the watchdogs. Reads only, bounded. */
-import type { AfterExecution, ResultStatus, WaitStatus } from '@bellwether/protocol'
-import type { InterventionRow, QuestionRow } from '@bellwether/protocol/http'
+import type { InterventionRow, QuestionRow, ToolResult } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
-
-export interface ToolResult {
-  readonly tool_call_id: string
-  readonly tool_name: string
-  readonly step_id: string
-  readonly wait_status: WaitStatus
-  readonly after_execution: AfterExecution
-  readonly status: ResultStatus
-  readonly result: unknown
-  readonly error: { readonly code: string; readonly message?: string } | null
-}
 
 /** The results of a turn's latest step that suspended, in the order of its tool calls. */
 export async function readResults(db: Queryable, agentTurnId: string): Promise<ToolResult[]> {

@@ -1,5 +1,6 @@
 /** Creates cards and boxes. Cards never change and boxes only grow; a context box is complete when it is created (T5.1). */
 import { InvalidInput, type CardType } from '@bellwether/protocol'
+import type { CardRow, FieldSpec } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import type { Ids } from '../../ports/ids.js'
 import { cardMaxBytes, storable } from '../content.js'
@@ -13,14 +14,7 @@ export interface NewCard {
   readonly metadata?: Readonly<Record<string, unknown>>
 }
 
-export interface Card {
-  readonly card_id: string
-  readonly type: CardType
-  readonly role: string
-  readonly content: unknown
-  readonly metadata: Readonly<Record<string, unknown>>
-  readonly created_at: Date
-}
+export type Card = Readonly<CardRow>
 
 export interface NewBox {
   readonly projectId: string
@@ -30,12 +24,7 @@ export interface NewBox {
   readonly cards?: readonly NewCard[]
 }
 
-export interface FieldSpec {
-  readonly name: string
-  readonly description?: string
-  readonly required?: boolean
-  readonly type?: string
-}
+export type { FieldSpec }
 
 export function cardRow(ids: Ids, card: NewCard): { card_id: string } & Record<string, unknown> {
   storable(card.content, `a ${card.type} card`, cardMaxBytes)

@@ -3,17 +3,12 @@
  * SSE `Last-Event-ID`. Readers skip nothing and repeat nothing, in whatever order transactions commit (hazard 4).
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
+import type { EventRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 
-export interface OutboxEvent {
+export interface OutboxEvent extends Readonly<EventRow> {
   readonly cursor: string
-  readonly event_id: number
   readonly project_id: string
-  readonly subject: string
-  readonly kind: 'task' | 'state' | 'step' | 'command'
-  readonly payload: Readonly<Record<string, unknown>>
-  readonly agent_turn_id: string | null
-  readonly created_at: Date
 }
 
 export const beginning = '0:0'

@@ -5,13 +5,10 @@
 import { defined } from '@bellwether/base'
 import type { ResultStatus } from '@bellwether/protocol'
 import type { Card } from '../../../kernel/verbs/cards.js'
-import type { ToolResult } from '../../../kernel/reads/waits.js'
+import type { ToolResult } from '@bellwether/protocol/http'
 import { objectOf } from '../../card-text.js'
 
-export interface Answer {
-  readonly status: ResultStatus
-  readonly result: unknown
-  readonly error: { readonly code?: string; readonly message?: string } | null
+export interface Answer extends Pick<ToolResult, 'status' | 'result' | 'error'> {
   /** Absent if there is no card. */
   readonly at?: Date
 }
