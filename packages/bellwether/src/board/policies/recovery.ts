@@ -16,7 +16,6 @@ export const human = 'human'
 /** The reasons that need recovery; other reasons use the default rule. */
 export const triggers = ['spawn_failed', 'incomplete_output', 'blocked_signal'] as const
 const recoveryStates = { retry: 'recovery_scheduled', human: 'human_handoff', escalate: 'escalated_to_human' } as const
-export type RecoveryAction = keyof typeof recoveryStates
 
 const rule = z.strictObject({ maxAttempts: bounds.count(1, 1_000), cooldownSec: bounds.seconds(0) })
 type Rule = z.output<typeof rule>
