@@ -10,7 +10,7 @@ import { z } from 'zod'
 import type { Disk } from '../../ports/disk/disk.js'
 import type { Machine } from '../../ports/disk/machine.js'
 import type { Ids } from '../../ports/ids.js'
-import { signalGroup } from '../../ports/processes/signal-group.js'
+import { signalTo } from '../../ports/processes/kill-tree.js'
 import { runCommand } from '../../ports/processes/run-command.js'
 import { parseJson } from '../log/json.js'
 import { parseResult } from './parse-result.js'
@@ -205,7 +205,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       for (;;) {
         const now = await status(key)
         if (now.status !== 'active' || signal.aborted) return now
-        // A run of isReused process: nothing here signals its end, so poll.
+        // Another process started the run: nothing signals its end here, so poll.
         await clock.sleep(500, signal)
       }
     },
@@ -218,7 +218,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
       }
       if ((await status(key)).status !== 'active') return
       const leader = await leaderOf(key)
-      if (leader !== null) signalGroup(leader, 'SIGKILL')
+      if (leader !== null && leader > 1) signalTo(-leader, 'SIGKILL')
       await saveResult(key, { outcome: 'canceled', error: reason, elapsedMs: 0 })
     },
   }

@@ -3,6 +3,7 @@
  * error with the same id, so that its caller does not wait for the timeout.
  */
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/sdk/types.js'
+import { atNewlines } from '../processes/capture.js'
 
 /** The code of the error that replaces a message that was too long. */
 export const tooLargeCode = -32_099
@@ -68,17 +69,7 @@ export function messageLines({ maxBytes, onMessage, onError }: LineOptions): Mes
     onMessage({ jsonrpc: '2.0', id, error } satisfies JSONRPCMessage)
   }
 
-  return {
-    add(chunk) {
-      let from = 0
-      for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, from)) {
-        take(chunk.subarray(from, at))
-        finish()
-        from = at + 1
-      }
-      take(chunk.subarray(from))
-    },
-  }
+  return { add: atNewlines(take, finish) }
 }
 
 /** The id at the start or end of the message, where no nested value can be. */

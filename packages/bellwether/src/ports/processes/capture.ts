@@ -44,6 +44,19 @@ export function keepTail(maxBytes: number): Tail {
   }
 }
 
+/** Splits chunks at newlines: `take` gets each part of a line, `finish` is called at its end. */
+export function atNewlines(take: (part: Buffer) => void, finish: () => void): (chunk: Buffer) => void {
+  return (chunk) => {
+    let from = 0
+    for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, from)) {
+      take(chunk.subarray(from, at))
+      finish()
+      from = at + 1
+    }
+    take(chunk.subarray(from))
+  }
+}
+
 /** Calls `onLine` per complete line; a line longer than the limit is skipped. */
 export function splitLines(
   maxBytes: number,
@@ -51,30 +64,16 @@ export function splitLines(
 ): { add(chunk: Buffer): void; end(): void } {
   let parts: Buffer[] = []
   let held = 0
-  let skipping = false
   const finish = () => {
-    if (!skipping && held > 0) onLine(Buffer.concat(parts).toString('utf8'))
+    if (held > 0 && held <= maxBytes) onLine(Buffer.concat(parts).toString('utf8'))
     parts = []
     held = 0
-    skipping = false
   }
-  return {
-    add(chunk) {
-      let from = 0
-      for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, from)) {
-        take(chunk.subarray(from, at))
-        finish()
-        from = at + 1
-      }
-      take(chunk.subarray(from))
-    },
-    end: finish,
-  }
-  function take(part: Buffer): void {
-    if (skipping || part.length === 0) return
+  const take = (part: Buffer) => {
+    if (part.length === 0) return
     held += part.length
-    if (held <= maxBytes) return void parts.push(part)
-    skipping = true
-    parts = []
+    if (held <= maxBytes) parts.push(part)
+    else parts = []
   }
+  return { add: atNewlines(take, finish), end: finish }
 }

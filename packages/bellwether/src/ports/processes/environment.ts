@@ -23,16 +23,21 @@ export function allowedName(name: string): string {
   return name
 }
 
+/** The variables that every program needs, and those with these names. */
+export function inheritedEnvironment(names: readonly string[], from: Environment = environment()) {
+  const env: Record<string, string> = {}
+  for (const name of [...usual, ...names]) {
+    const value = from[name]
+    if (value !== undefined) env[name] = value
+  }
+  return env
+}
+
 export function commandEnvironment(
   names: readonly string[],
   variables: Readonly<Record<string, string>>,
   token: string,
-  from: Environment = environment(),
+  from?: Environment,
 ): Record<string, string> {
-  const env: Record<string, string> = {}
-  for (const name of [...usual, ...names.map(allowedName)]) {
-    const value = from[name]
-    if (value !== undefined) env[name] = value
-  }
-  return { ...env, ...variables, [tokenName]: token }
+  return { ...inheritedEnvironment(names.map(allowedName), from), ...variables, [tokenName]: token }
 }

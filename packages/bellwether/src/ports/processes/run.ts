@@ -51,7 +51,8 @@ export function launch({ command, cwd, env, stdin, name, onOutput }: Launch): La
   child.stdout?.on('data', (chunk: Buffer) => onOutput('stdout', chunk))
   child.stderr?.on('data', (chunk: Buffer) => onOutput('stderr', chunk))
   const exit = new Promise<Exit>((resolve) => {
-    child.once('error', (error) => {
+    // Not `once`: a second error event without a listener would end this process.
+    child.on('error', (error) => {
       if (child.pid === undefined) resolve(notStarted(error))
     })
     child.once('exit', (code, signal) => {

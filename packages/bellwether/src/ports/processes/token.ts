@@ -35,28 +35,10 @@ export function writeToken(token: TurnToken): string {
 }
 
 /** Undefined if writeToken did not write the text. */
-export function readToken(text: string): TurnToken | undefined {
-  const parts = text.split('.')
+export function readToken(written: string): TurnToken | undefined {
+  const parts = written.split('.')
   if (parts.length !== order.length || parts.some((part) => !/^[\w-]+$/.test(part))) return undefined
-  const [installation, namespace, workerPid, workerStart, projectId, agentId, agentTurnId, turnEpoch] = parts as [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-  ]
-  if (!/^\d+$/.test(workerPid) || !/^\d+$/.test(turnEpoch)) return undefined
-  return {
-    installation: installation,
-    namespace,
-    workerPid: Number(workerPid),
-    workerStart,
-    projectId,
-    agentId,
-    agentTurnId,
-    turnEpoch: Number(turnEpoch),
-  }
+  const text = Object.fromEntries(order.map((part, at) => [part, parts[at]])) as Record<(typeof order)[number], string>
+  if (!/^\d+$/.test(text.workerPid) || !/^\d+$/.test(text.turnEpoch)) return undefined
+  return { ...text, workerPid: Number(text.workerPid), turnEpoch: Number(text.turnEpoch) }
 }
