@@ -139,7 +139,7 @@ export function commandSpawner(options: CommandSpawnerOptions): Spawner {
     return { outcome: 'failed', error: 'its dispatcher and the command died', elapsedMs }
   }
 
-  /** The process group of the command; null: it is dead, or isReused program has its pid. */
+  /** The process group of the command; null: it is dead, or another program has its pid. */
   async function leaderOf(key: string): Promise<number | null> {
     const path = join(folderOf(key), 'pid')
     const written = await disk.stat(path)
