@@ -16,10 +16,7 @@ if (/changelog/i.test(prompt)) {
   answer('I wrote the changelog.\n{"summary":"Wrote the changelog.","files":["CHANGELOG.md"]}')
 } else {
   const wrong = readFileSync('total.mjs', 'utf8')
-  print({
-    type: 'assistant',
-    message: { content: [{ type: 'text', text: 'The loop overwrites the sum.' }], usage },
-  })
+  print({ type: 'assistant', message: { content: [{ type: 'text', text: 'The loop overwrites the sum.' }], usage } })
   writeFileSync('total.mjs', wrong.replace('cents = price', 'cents += price'))
   answer('The loop kept only the last line; it adds now.\n{"summary":"Add every line.","files":["total.mjs"]}')
 }

@@ -98,10 +98,7 @@ export const always: readonly Invariant[] = [
 ]
 
 export const settled: readonly Invariant[] = [
-  {
-    name: 'every turn ended',
-    sql: `select agent_turn_id, status from state.turns where ended_at is null`,
-  },
+  { name: 'every turn ended', sql: `select agent_turn_id, status from state.turns where ended_at is null` },
   {
     name: 'every event was seen once by a reader of the cursor',
     sql: `select e.event_id, count(s.*) from state.events e left join state.sim_seen s on s.event_id = e.event_id

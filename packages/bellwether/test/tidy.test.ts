@@ -171,12 +171,7 @@ const examples: Readonly<Record<string, Example>> = {
     good: ['sleep(99)', 'sleep(waitMs)', `await seen('turn.done')`, '// sleep(500)'],
     free: [support],
   },
-  'small-files': {
-    path: kernel,
-    bad: ['x\n'.repeat(401)],
-    good: ['x\n'.repeat(400)],
-    free: [test],
-  },
+  'small-files': { path: kernel, bad: ['x\n'.repeat(401)], good: ['x\n'.repeat(400)], free: [test] },
   'opening-comment': {
     path: kernel,
     bad: ['const a = 1', '// for what', '/* for what */', '#!/usr/bin/env node\nf()'],

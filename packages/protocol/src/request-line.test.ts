@@ -4,10 +4,7 @@ import { requestLine } from './request-line.js'
 it('writes the method, the path and the query of a route, and leaves out undefined and null values', () => {
   expect(
     requestLine('GET /projects/:project/turns', { project: 'a' }, { limit: 5, agent: undefined, cursor: null }),
-  ).toEqual({
-    method: 'GET',
-    path: '/api/v1/projects/a/turns?limit=5',
-  })
+  ).toEqual({ method: 'GET', path: '/api/v1/projects/a/turns?limit=5' })
 })
 
 it('encodes parameters, query names and query values', () => {

@@ -35,9 +35,7 @@ export function viewKeys(pairs: Iterable<readonly [view: string, key: string]>):
     if (key.length < lengths.min || key.length > lengths.max || !/^[\x21-\x7e]+$/.test(key)) {
       throw new InvalidInput(
         `The key of view "${view}" must be ${lengths.min} to ${lengths.max} visible ASCII characters`,
-        {
-          code: 'invalid_key',
-        },
+        { code: 'invalid_key' },
       )
     }
     const hashed = hash(key)

@@ -33,10 +33,7 @@ export interface CallPolicy {
 /** The policy if a task root does not configure one (H1.1, H1.2). */
 export const defaultCallPolicy: CallPolicy = {
   timeoutMs: { command_routing: 5_000, local_state: 3_000, external_message: 10_000, synthesis: 15_000 },
-  retry: {
-    maxAttempts: 3,
-    backoff: { mode: 'exponential', baseMs: 500, multiplier: 2, maxMs: 30_000, jitterPct: 20 },
-  },
+  retry: { maxAttempts: 3, backoff: { mode: 'exponential', baseMs: 500, multiplier: 2, maxMs: 30_000, jitterPct: 20 } },
 }
 
 /** The timeout of one exchange with PostgreSQL or NATS: connecting, a query, a flush. */

@@ -52,14 +52,7 @@ export async function runViewProcess(options: ViewProcessOptions): Promise<numbe
     const app = makeApp({ fusion, keys, log, signal })
     app.server.on('error', (error: Error) => fusion.receiver(error.message))
     const url = await listen(app, host, options.port ?? settings.server.port)
-    options.onReady?.({
-      ready: true,
-      role: 'view',
-      url,
-      views,
-      keys: Object.fromEntries(generated),
-      pid: process.pid,
-    })
+    options.onReady?.({ ready: true, role: 'view', url, views, keys: Object.fromEntries(generated), pid: process.pid })
     log.info({ url, views }, 'view is ready')
     await fusion.run(signal)
     fusion.close()

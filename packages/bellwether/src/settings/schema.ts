@@ -43,9 +43,7 @@ const pmo = z.object({
   max_queue_seconds: seconds(
     3_600,
     'How long a leased turn or a receipt may wait while all workers of its target are busy.',
-    {
-      max: 30 * daySeconds,
-    },
+    { max: 30 * daySeconds },
   ),
   turn_deadline_seconds: seconds(3_600, 'The maximum duration of a turn, from lease to end.', { max: 30 * daySeconds }),
   max_recursion_depth: count(20, 'The maximum depth of turns that start other turns.', { max: 1_000 }),

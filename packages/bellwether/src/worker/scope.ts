@@ -26,10 +26,7 @@ export interface WorkerOptions {
   /** Called when a beat that was sent at `askedMs` (monotonic clock) confirmed the fence. Renews the guardian's switch. */
   readonly onBeat?: (turn: ClaimedTurn, askedMs: number) => void
   /** Beats for the running turns if agent code blocks the event loop. A turn is added before its agent runs. */
-  readonly standby?: {
-    add(turns: readonly ClaimedTurn[]): void
-    remove(turn: ClaimedTurn): void
-  }
+  readonly standby?: { add(turns: readonly ClaimedTurn[]): void; remove(turn: ClaimedTurn): void }
   /** Whether the turn has no effects while its beats fail, because a guardian freezes its processes. Default: no turn. */
   readonly guarded?: (turn: ClaimedTurn) => boolean
 }

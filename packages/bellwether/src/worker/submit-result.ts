@@ -29,11 +29,7 @@ export type ResultVerdict = { readonly deliver: Delivery['content'] } | { readon
 export type Submission =
   | { readonly deliver: Delivery['content'] }
   /** `call` is the first `submit_result` call; `refusalOf` covers every call of the step, because none of them is sent. */
-  | {
-      readonly refuse: ResultRefusal
-      readonly call: ToolCall
-      readonly refusalOf: (toolName: string) => Refusal
-    }
+  | { readonly refuse: ResultRefusal; readonly call: ToolCall; readonly refusalOf: (toolName: string) => Refusal }
 
 type Field = { readonly name: string; readonly value: unknown }
 

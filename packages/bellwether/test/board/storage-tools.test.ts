@@ -203,9 +203,7 @@ describe('archived snapshots', () => {
     for (const wanted of ['../tasks.jsonl', 'tasks.snapshot.json', '/etc/passwd', 'nothing'])
       await expect(
         restoreSnapshot({ root: root.path, apply: true, snapshot: wanted }, testWorld),
-      ).rejects.toMatchObject({
-        code: 'no_such_snapshot',
-      })
+      ).rejects.toMatchObject({ code: 'no_such_snapshot' })
   })
 
   it('[H4.1] a replaced snapshot is archived, also in another layout or after the clock was set back', async () => {

@@ -22,10 +22,7 @@ describe('an idempotency key', () => {
     server.post(
       options.path ?? `${p}/agents/ann/turns`,
       { instruction },
-      {
-        headers: { 'idempotency-key': key },
-        ...(options.as === undefined ? {} : { key: options.as }),
-      },
+      { headers: { 'idempotency-key': key }, ...(options.as === undefined ? {} : { key: options.as }) },
     )
 
   it('concurrent requests with one idempotency key create one turn and get the same response', async () => {

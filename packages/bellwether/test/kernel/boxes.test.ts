@@ -89,9 +89,7 @@ it('[T5.3] the database rejects a second active turn on one output box', async (
   await t.running('g')
   await expect(
     t.all("update state.agent_state_head set output_box_id = $1 where agent_id = 'g'", turn.outputBoxId),
-  ).rejects.toMatchObject({
-    constraint: 'head_active_output_box',
-  })
+  ).rejects.toMatchObject({ constraint: 'head_active_output_box' })
 })
 
 it('[T5.3] a turn whose output box is in use stays queued until the box is free', async () => {

@@ -168,11 +168,7 @@ describe('lost connections', () => {
 
   it('are reported once to the owner of a listener', async () => {
     const lost: Error[] = []
-    const listener = await openListener({
-      url: fresh.url,
-      applicationName: 'ear',
-      onLost: (error) => lost.push(error),
-    })
+    const listener = await openListener({ url: fresh.url, applicationName: 'ear', onLost: (error) => lost.push(error) })
     await listener.query('listen bell')
     await fresh.db.query({
       text: `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'ear'`,

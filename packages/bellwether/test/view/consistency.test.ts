@@ -419,9 +419,7 @@ describe('audits', () => {
     const answer = await leader.send(
       'audit',
       [directory('/d'), { path: '/d/f', size: -1, modified_time: 5 }, scanned('/d')],
-      {
-        metadata: { audit_id: 'a1' },
-      },
+      { metadata: { audit_id: 'a1' } },
     )
     expect(answer.body['rejected']).toBe(1)
     await leader.endAudit('a1')

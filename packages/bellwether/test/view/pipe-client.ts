@@ -122,11 +122,7 @@ export async function openViewServer(
         '/pipe/session/',
         {
           task_id: taskId,
-          client_info: {
-            agent_id: taskId,
-            source_uri: `/mnt/${taskId}`,
-            ...defined({ source_id: source }),
-          },
+          client_info: { agent_id: taskId, source_uri: `/mnt/${taskId}`, ...defined({ source_id: source }) },
           ...defined({ session_timeout_seconds: timeoutSeconds }),
         },
         { view },

@@ -4,12 +4,7 @@ import { directory, file, old, openViewServer, scanned, type ViewServer } from '
 
 let server: ViewServer
 beforeEach(async () => {
-  server = await openViewServer({
-    v: {},
-    other: {},
-    strict: { strict: true },
-    persistent: { live: false },
-  })
+  server = await openViewServer({ v: {}, other: {}, strict: { strict: true }, persistent: { live: false } })
 })
 afterEach(() => server.close())
 

@@ -32,9 +32,7 @@ it('rings for each event in order and stores its position, from which another re
 })
 
 it('a relay that is behind does not move the stored position back', async () => {
-  const nowhere = notifyStream({
-    bell: silentBell,
-  })
+  const nowhere = notifyStream({ bell: silentBell })
   await produce(t, 1)
   const way = deferred<void>()
   const reached = deferred<void>()

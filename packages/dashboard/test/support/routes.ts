@@ -23,11 +23,7 @@ export interface Scene {
 type Handlers = {
   readonly [Key in RouteKey]?: (
     scene: Scene,
-    request: {
-      readonly params: ParamsOf<Key>
-      readonly query: QueryOf<Key>
-      readonly body: BodyOf<Key>
-    },
+    request: { readonly params: ParamsOf<Key>; readonly query: QueryOf<Key>; readonly body: BodyOf<Key> },
   ) => AnswerOf<Key> | undefined
 }
 
@@ -86,9 +82,7 @@ const sensor = (host: string, role: 'leader' | 'follower', silent_seconds: numbe
 const handlers: Handlers = {
   'DELETE /logins': () => ({ status: 'signed_out' }),
   'GET /me': () => ({ key_id: 'k', role: 'admin', name: 'test', project: null, view: null }),
-  'GET /projects': () => ({
-    projects: ['demo', 'second'].map((project_id) => ({ project_id, created_at: ago(0) })),
-  }),
+  'GET /projects': () => ({ projects: ['demo', 'second'].map((project_id) => ({ project_id, created_at: ago(0) })) }),
   'GET /projects/:project/agents': (scene, { query }) => {
     const { page: agents, cursor } = page(ifFull(scene, scene.world.agents), query.cursor, query.limit)
     return { agents, cursor }

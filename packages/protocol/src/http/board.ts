@@ -65,12 +65,7 @@ const taskState = z.object({
         maxTaskRetries: z.number().nullable(),
       }),
       nearest: z
-        .object({
-          unit: z.enum(['tokens', 'ms', 'runs']),
-          used: z.number(),
-          limit: z.number(),
-          fraction: z.number(),
-        })
+        .object({ unit: z.enum(['tokens', 'ms', 'runs']), used: z.number(), limit: z.number(), fraction: z.number() })
         .nullable()
         .describe('the nearest limit; null: no limit is set'),
     })

@@ -28,10 +28,7 @@ export type ProjectEvent = z.output<typeof projectEvent>
 export type EventRow = Row<z.input<typeof projectEvent>>
 const position = z.object({ cursor: z.string() })
 
-const projectIntervention = intervention.extend({
-  project_id: z.string().nullable(),
-  agent_id: z.string().nullable(),
-})
+const projectIntervention = intervention.extend({ project_id: z.string().nullable(), agent_id: z.string().nullable() })
 
 export type Intervention = z.output<typeof projectIntervention>
 export type InterventionRow = Row<z.input<typeof projectIntervention>>

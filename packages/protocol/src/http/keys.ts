@@ -50,10 +50,7 @@ export const keyRoutes = {
       }),
     },
   },
-  'GET /keys': {
-    summary: 'List keys, without their secrets',
-    answers: { 200: z.object({ keys: list(keyLine) }) },
-  },
+  'GET /keys': { summary: 'List keys, without their secrets', answers: { 200: z.object({ keys: list(keyLine) }) } },
   'POST /keys': {
     summary: 'Create a key',
     body: z.strictObject({

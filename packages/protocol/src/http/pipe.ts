@@ -27,9 +27,7 @@ const ingest = {
 export const pipeRoutes = {
   'GET /pipe/session': {
     summary: 'Read which view the key feeds',
-    answers: {
-      200: z.object({ view_id: z.string(), status: z.enum(['ready', 'not_ready']), sessions: z.number() }),
-    },
+    answers: { 200: z.object({ view_id: z.string(), status: z.enum(['ready', 'not_ready']), sessions: z.number() }) },
   },
   'POST /pipe/session': { summary: 'Open a session', body: sessionRequest, answers: { 200: sessionAnswer } },
   'POST /pipe/session/:id/heartbeat': {
@@ -51,11 +49,7 @@ export const pipeRoutes = {
     body: auditStartRequest,
     answers: { 200: auditAnswer },
   },
-  'POST /pipe/consistency/audit/end': {
-    summary: 'End an audit',
-    body: auditEndRequest,
-    answers: { 200: auditAnswer },
-  },
+  'POST /pipe/consistency/audit/end': { summary: 'End an audit', body: auditEndRequest, answers: { 200: auditAnswer } },
   'GET /pipe/consistency/sentinel/tasks': {
     summary: 'List suspects to check',
     query: z.object({ session_id: z.string().optional(), source_id: z.string().optional() }),

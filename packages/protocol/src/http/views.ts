@@ -239,12 +239,7 @@ export const viewRoutes = {
       200: z.object({
         count: z.number(),
         suspects: list(
-          z.object({
-            path: z.string(),
-            mtime: z.number(),
-            expires_in_seconds: z.number(),
-            source_id: z.string(),
-          }),
+          z.object({ path: z.string(), mtime: z.number(), expires_in_seconds: z.number(), source_id: z.string() }),
         ),
       }),
     },
@@ -301,12 +296,7 @@ export const viewRoutes = {
     query: syncQuery,
     answers: { 200: barrier },
   },
-  'POST /views/:view/sync': {
-    summary: 'The same as GET',
-    params: inView,
-    query: syncQuery,
-    answers: { 200: barrier },
-  },
+  'POST /views/:view/sync': { summary: 'The same as GET', params: inView, query: syncQuery, answers: { 200: barrier } },
   'GET /views/:view/evidence': {
     summary: 'Get a change token for now',
     params: inView,

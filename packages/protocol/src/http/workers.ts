@@ -89,11 +89,7 @@ export const workerRoutes = {
   'POST /turns/:turn/beat': {
     summary: 'Report that the worker is alive and runs the turn',
     params: oneTurn,
-    body: z.strictObject({
-      ...fenced,
-      activity: z.enum(activities).optional(),
-      current_tool: text(200).optional(),
-    }),
+    body: z.strictObject({ ...fenced, activity: z.enum(activities).optional(), current_tool: text(200).optional() }),
     answers: { 200: z.object({ status: z.literal('alive') }) },
   },
   'POST /turns/:turn/steps': {

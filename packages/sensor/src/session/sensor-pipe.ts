@@ -152,11 +152,7 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
   async function connect(signal: AbortSignal): Promise<Session> {
     const request: SessionRequest = {
       task_id: `${context.id}:${context.name}`,
-      client_info: {
-        agent_id: context.id,
-        source_uri: context.root,
-        ...defined({ source_id: context.sourceId }),
-      },
+      client_info: { agent_id: context.id, source_uri: context.root, ...defined({ source_id: context.sourceId }) },
       ...defined({ session_timeout_seconds: context.sessionTimeoutSeconds }),
     }
     const answer = sessionAnswer.parse(await sender.send('POST', 'pipe/session/', request, { key, signal }))

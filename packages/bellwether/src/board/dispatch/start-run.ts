@@ -26,12 +26,7 @@ export type StartResult =
   | { readonly started: 'no'; readonly why: string; readonly code?: WaitCode }
   /** The budget is used up: the task is blocked, and no turn was spawned. */
   | { readonly started: 'over_budget'; readonly taskId: string }
-  | {
-      readonly started: 'yes'
-      readonly taskId: string
-      readonly runId: string
-      readonly knowledge: KnowledgeOutcome
-    }
+  | { readonly started: 'yes'; readonly taskId: string; readonly runId: string; readonly knowledge: KnowledgeOutcome }
 
 // Every run stores it in the log.
 const tokenMaxChars = 4_096

@@ -34,10 +34,7 @@ export async function findRoot(
   if (filesystem !== undefined && isNetwork(filesystem)) {
     throw new Terminal(
       `Cannot use task root ${path}: locks and appends are not reliable on a network filesystem (${filesystem}).`,
-      {
-        code: 'network_filesystem',
-        hint: 'Move the task root to a local disk; other machines can use the HTTP API.',
-      },
+      { code: 'network_filesystem', hint: 'Move the task root to a local disk; other machines can use the HTTP API.' },
     )
   }
   const state = join(real, 'state')

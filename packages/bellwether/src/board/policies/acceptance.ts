@@ -68,10 +68,7 @@ export const defaultAcceptance: AcceptancePolicy = {
     commands: [],
     minCommands: 0,
   },
-  roles: {
-    'invest-analyst': { fields: ['summary'], fieldsCount: true },
-    human: { minEvidence: 0 },
-  },
+  roles: { 'invest-analyst': { fields: ['summary'], fieldsCount: true }, human: { minEvidence: 0 } },
   commandTimeoutSec: 120,
   maxWaitSec: 600,
   environment: [],

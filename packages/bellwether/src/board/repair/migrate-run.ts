@@ -59,10 +59,7 @@ async function backUp(root: string, bytes: Uint8Array, { disk, clock, ids }: Mig
   }
   throw new InvalidInput(
     `Cannot back up the policy: ${backupFolder} has ${backupsPerSecondMax} backups of this second.`,
-    {
-      code: 'too_many_backups',
-      hint: 'Retry in a second.',
-    },
+    { code: 'too_many_backups', hint: 'Retry in a second.' },
   )
 }
 

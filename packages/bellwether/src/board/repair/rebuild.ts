@@ -74,10 +74,7 @@ export async function rebuildSnapshot(options: RebuildOptions, ports: LockPorts)
   try {
     if (options.compactTo !== undefined) out = await compactor(options.compactTo, root, disk, ids.next())
     await explainDisk(root.log, () =>
-      reader.read(log, {
-        complete: true,
-        ...defined({ onCounted: out?.take, onProgress: options.onProgress }),
-      }),
+      reader.read(log, { complete: true, ...defined({ onCounted: out?.take, onProgress: options.onProgress }) }),
     )
     if (out !== undefined) compacted = await out.end(reader.report.lines)
     if (options.apply) resumeData = await resumeDataOf(reader, log, root, ports)

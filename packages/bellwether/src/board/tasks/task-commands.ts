@@ -126,14 +126,7 @@ export function finishTask(
     const task = taskIn(state, taskId)
     const path = statusPath(task.status, 'done')
     if (path === null || path.length === 0) throw rejected(`Task "${taskId}" is already done.`, 'already_done')
-    const payload = {
-      evidence,
-      doneBy: actor,
-      claim: null,
-      reasonCode: null,
-      ...defined({ note }),
-      ...recoveryCleared,
-    }
+    const payload = { evidence, doneBy: actor, claim: null, reasonCode: null, ...defined({ note }), ...recoveryCleared }
     return draftsAlongPath(path, { taskId, actor, payload })
   })
 }

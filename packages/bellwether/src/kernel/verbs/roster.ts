@@ -25,9 +25,7 @@ function deadline(seconds: number | undefined): number | undefined {
   if (seconds === undefined || (seconds > 0 && seconds <= deadlineMaxSeconds)) return seconds
   throw new InvalidInput(
     `The turn deadline must be more than 0 and at most ${deadlineMaxSeconds} seconds (got ${seconds})`,
-    {
-      code: 'invalid_turn_deadline',
-    },
+    { code: 'invalid_turn_deadline' },
   )
 }
 

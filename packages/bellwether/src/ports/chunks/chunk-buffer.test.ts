@@ -11,15 +11,7 @@ function open(more: Partial<ChunkBufferOptions> = {}) {
   const clock = handClock()
   const batches: (readonly OutgoingChunk[])[] = []
   const send = async (batch: readonly OutgoingChunk[]) => (batches.push(batch), true)
-  const buffer = openChunkBuffer({
-    clock,
-    log: quietLog,
-    waitMs: 50,
-    textMaxBytes: 100,
-    batchMax: 10,
-    send,
-    ...more,
-  })
+  const buffer = openChunkBuffer({ clock, log: quietLog, waitMs: 50, textMaxBytes: 100, batchMax: 10, send, ...more })
   const texts = () => batches.flat().map(({ chunk }) => chunk.text)
   return { buffer, clock, batches, texts }
 }

@@ -60,13 +60,5 @@ export function readChunk(value: unknown): Chunk | undefined {
   const { agent_id, agent_turn_id, turn_epoch, kind, text, seq, dropped } = payloadFrom(value)
   if (typeof agent_id !== 'string' || typeof agent_turn_id !== 'string' || typeof kind !== 'string') return undefined
   if (typeof text !== 'string' || typeof seq !== 'number' || typeof turn_epoch !== 'number') return undefined
-  return {
-    agent_id,
-    agent_turn_id,
-    turn_epoch,
-    kind,
-    text,
-    seq,
-    ...(typeof dropped === 'number' ? { dropped } : {}),
-  }
+  return { agent_id, agent_turn_id, turn_epoch, kind, text, seq, ...(typeof dropped === 'number' ? { dropped } : {}) }
 }

@@ -89,9 +89,6 @@ function foreignCluster(cluster: string, uid: number): Terminal {
 function noAccount(): never {
   throw new Terminal(
     'Cannot start PostgreSQL: it refuses to run as root, and no other account was found or could be created',
-    {
-      code: 'no_account',
-      hint: 'Create a user named postgres, or run Bellwether as an ordinary user.',
-    },
+    { code: 'no_account', hint: 'Create a user named postgres, or run Bellwether as an ordinary user.' },
   )
 }

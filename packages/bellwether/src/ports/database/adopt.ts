@@ -56,10 +56,7 @@ async function readyPort(layout: Layout, pid: number, born: string): Promise<num
   if (state !== undefined) return state
   throw new Retryable(
     `PostgreSQL (process ${pid}) was left running and did not become ready within ${recoveryMs / 1000} s`,
-    {
-      code: 'postmaster_stuck',
-      hint: `Read ${layout.log}. To stop the server, run: kill -INT ${pid}`,
-    },
+    { code: 'postmaster_stuck', hint: `Read ${layout.log}. To stop the server, run: kill -INT ${pid}` },
   )
 }
 

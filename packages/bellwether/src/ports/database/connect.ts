@@ -134,10 +134,7 @@ function refused(error: unknown): Error {
 function tooOld(version: number): InvalidInput {
   return new InvalidInput(
     `PostgreSQL ${Math.floor(version / 10_000)} is too old: Bellwether needs version 15 or later`,
-    {
-      code: 'database_version',
-      hint: 'Upgrade the server, or remove [database] url to use the embedded PostgreSQL.',
-    },
+    { code: 'database_version', hint: 'Upgrade the server, or remove [database] url to use the embedded PostgreSQL.' },
   )
 }
 

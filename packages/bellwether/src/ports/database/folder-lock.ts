@@ -69,10 +69,7 @@ async function folderInUse(path: string): Promise<Terminal> {
   const holder = /"pid":(\d+)/.exec(text)?.[1]
   return new Terminal(
     `Cannot lock "${path}": ${holder ? `process ${holder}` : 'a process that is just starting'} uses the database folder`,
-    {
-      code: 'folder_in_use',
-      hint: 'Stop that process first, or choose another folder with --data DIR.',
-    },
+    { code: 'folder_in_use', hint: 'Stop that process first, or choose another folder with --data DIR.' },
   )
 }
 

@@ -50,9 +50,6 @@ export async function makeFolder({ dataDir }: Layout): Promise<void> {
   if (foreign.length === 0) return
   throw new Terminal(
     `Cannot create a database in "${dataDir}": it contains other files (${foreign.slice(0, 3).join(', ')})`,
-    {
-      code: 'folder_not_ours',
-      hint: 'Choose an empty or new folder with --data DIR.',
-    },
+    { code: 'folder_not_ours', hint: 'Choose an empty or new folder with --data DIR.' },
   )
 }

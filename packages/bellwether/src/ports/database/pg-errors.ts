@@ -71,10 +71,7 @@ export function translateError(error: unknown): Error {
     })
   }
   if (code === '40001' || code === '40P01' || isLostPlan(error)) {
-    return new Retryable(`The database asks for a retry: ${error.message}`, {
-      code: 'database_conflict',
-      cause: error,
-    })
+    return new Retryable(`The database asks for a retry: ${error.message}`, { code: 'database_conflict', cause: error })
   }
   return refusedLogin(error, code) ?? error
 }

@@ -123,11 +123,7 @@ function transactionOver(): Terminal {
 
 /** The failed statement aborts the transaction; a retry sends its statements unprepared. */
 function transactionUnprepared(cause: unknown): Retryable {
-  return new Retryable('A connection pooler dropped the prepared statements', {
-    code: 'unprepared',
-    afterMs: 0,
-    cause,
-  })
+  return new Retryable('A connection pooler dropped the prepared statements', { code: 'unprepared', afterMs: 0, cause })
 }
 
 function transactionAborted(): Terminal {

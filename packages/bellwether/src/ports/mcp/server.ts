@@ -267,11 +267,7 @@ function failureOf(server: string, error: unknown): FailedCall {
     // 404: the server does not know the session, so the call did not run.
     const failure = new ToolFailure(
       `The MCP server "${server}" responded with status ${status}: ${message.slice(0, 500)}`,
-      {
-        code: `mcp_http_${status}`,
-        inDoubt,
-        retryable: retryable || status === 404,
-      },
+      { code: `mcp_http_${status}`, inDoubt, retryable: retryable || status === 404 },
     )
     return { failure, lost: status === 404 || status >= 500 || status < 100 }
   }

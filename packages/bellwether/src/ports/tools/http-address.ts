@@ -56,9 +56,7 @@ export function refusedAddress(host: string, address: string): ToolFailure {
   const where = host === address ? address : `${host} (${address})`
   return new ToolFailure(
     `Cannot connect to ${where}: it is not a public address, and this tool may reach public addresses only`,
-    {
-      code: 'address_refused',
-    },
+    { code: 'address_refused' },
   )
 }
 

@@ -45,9 +45,7 @@ export async function httpRequest(request: HttpRequest): Promise<HttpResponse> {
       const where = next === undefined ? 'nowhere' : next.origin
       throw new ToolFailure(
         `The server redirects to ${where} (status ${response.status}). Redirects to another origin or of a write are not followed.`,
-        {
-          code: 'redirect_refused',
-        },
+        { code: 'redirect_refused' },
       )
     }
     url = next

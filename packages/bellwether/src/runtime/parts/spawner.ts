@@ -81,10 +81,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
         agentId: agent,
         inboxId: key,
         instruction: prompt,
-        payload: {
-          task_id: taskId,
-          budget: { max_tokens: budget.maxTokens, max_wall_ms: budget.maxWallTimeMs },
-        },
+        payload: { task_id: taskId, budget: { max_tokens: budget.maxTokens, max_wall_ms: budget.maxWallTimeMs } },
       })
       return { agentTurnId }
     },

@@ -67,12 +67,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   const host =
     own.length === 0 && servers.length === 0
       ? undefined
-      : await openToolHost({
-          ...options,
-          catalogue,
-          host: options.workerId,
-          settings: toolHostSettings(settings),
-        })
+      : await openToolHost({ ...options, catalogue, host: options.workerId, settings: toolHostSettings(settings) })
   const logged = new Set<string>()
 
   function logOnce(agentId: string, problems: readonly string[]): void {

@@ -37,12 +37,7 @@ export type ViewChanges = AnswerFrom<'GET /views/:view/changes'>
 /** The changes of these sources since the token. A source that was added or dropped since makes a fresh instance. */
 export function changesSince(sources: readonly ViewSource[], text: string, nowMs: number, max: number): ViewChanges {
   const since = readToken(text)
-  const fresh = (): ViewChanges => ({
-    fresh_instance: true,
-    changes: [],
-    token: tokenNow(sources, nowMs),
-    more: false,
-  })
+  const fresh = (): ViewChanges => ({ fresh_instance: true, changes: [], token: tokenNow(sources, nowMs), more: false })
   if (since === undefined) return fresh()
   const named = Object.keys(since.sources)
   if (named.length !== sources.length || sources.some(({ id }) => since.sources[id] === undefined)) return fresh()

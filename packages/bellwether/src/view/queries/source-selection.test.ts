@@ -8,13 +8,7 @@ const size = (
   total_size: number,
   latest_mtime: number,
   ready = true,
-): SourceSize => ({
-  source_id,
-  ready,
-  file_count,
-  total_size,
-  latest_mtime,
-})
+): SourceSize => ({ source_id, ready, file_count, total_size, latest_mtime })
 
 describe('a view with several sources', () => {
   const all = [size('a', 1, 30, 2), size('b', 3, 10, 1), size('c', 3, 20, 9, false)]

@@ -123,12 +123,14 @@ export function blindSpotLists(sources: readonly ViewSource[]) {
 
 export function suspectList(sources: readonly ViewSource[], now: Now) {
   const suspects = sources.flatMap(({ id, pipe, tree }) =>
-    pipe.state.suspects.list(listMax).map(({ node, modifiedTime, expiresAt }) => ({
-      path: tree.pathOf(node),
-      mtime: modifiedTime,
-      expires_in_seconds: Math.max(0, expiresAt - now.monotonicMs) / 1_000,
-      source_id: id,
-    })),
+    pipe.state.suspects
+      .list(listMax)
+      .map(({ node, modifiedTime, expiresAt }) => ({
+        path: tree.pathOf(node),
+        mtime: modifiedTime,
+        expires_in_seconds: Math.max(0, expiresAt - now.monotonicMs) / 1_000,
+        source_id: id,
+      })),
   )
   const count = sources.reduce((total, { pipe }) => total + pipe.state.suspects.size, 0)
   return { count, suspects: suspects.slice(0, listMax) }

@@ -31,9 +31,7 @@ export function checkPattern(pattern: string): void {
   if (pattern.length === 0 || pattern.length > patternMax || pattern.includes('\0'))
     throw new InvalidInput(
       `The search pattern must have 1 to ${patternMax} characters and no NUL (got ${pattern.length} characters)`,
-      {
-        code: 'invalid_pattern',
-      },
+      { code: 'invalid_pattern' },
     )
 }
 

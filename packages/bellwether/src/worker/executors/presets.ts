@@ -21,11 +21,7 @@ export const presets = {
     last: ['-'],
     format: 'codex',
   },
-  gemini: {
-    command: ['gemini', '--output-format', 'json'],
-    model: (name) => ['--model', name],
-    format: 'gemini',
-  },
+  gemini: { command: ['gemini', '--output-format', 'json'], model: (name) => ['--model', name], format: 'gemini' },
   aider: {
     command: [
       'aider',

@@ -14,17 +14,13 @@ export function defineTool(tool: HostedTool): HostedTool {
   if (timeoutSeconds !== undefined && !(timeoutSeconds > 0 && timeoutSeconds <= timeoutMaxSeconds)) {
     throw new InvalidInput(
       `Cannot define tool "${tool.name}": timeoutSeconds must be more than 0 and at most ${timeoutMaxSeconds} (got ${timeoutSeconds})`,
-      {
-        code: 'invalid_timeout',
-      },
+      { code: 'invalid_timeout' },
     )
   }
   if (afterExecution !== undefined && !afterExecutions.includes(afterExecution)) {
     throw new InvalidInput(
       `Cannot define tool "${tool.name}": afterExecution must be ${afterExecutions.join(' or ')} (got "${afterExecution}")`,
-      {
-        code: 'invalid_after_execution',
-      },
+      { code: 'invalid_after_execution' },
     )
   }
   return tool

@@ -191,9 +191,7 @@ function resultOf({ status, headers, body, truncated }: HttpResponse): unknown {
   if (encoding !== undefined && encoding !== 'identity')
     throw new ToolFailure(
       `the response is compressed (${encoding.slice(0, 40)}), although the request did not allow it`,
-      {
-        code: 'packed_answer',
-      },
+      { code: 'packed_answer' },
     )
   const type = headers['content-type'] ?? ''
   const text = body.toString('utf8')

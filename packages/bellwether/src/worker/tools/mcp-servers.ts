@@ -126,14 +126,7 @@ function program(name: string, declared: McpDeclaration, options: McpOptions): (
   return () => {
     lives += 1
     let warnings = 0
-    const token = writeToken({
-      installation,
-      ...self,
-      projectId,
-      agentId,
-      agentTurnId: `MCP-${lives}`,
-      turnEpoch: 0,
-    })
+    const token = writeToken({ installation, ...self, projectId, agentId, agentTurnId: `MCP-${lives}`, turnEpoch: 0 })
     return stdioTransport({
       clock,
       guardian,

@@ -33,10 +33,7 @@ export function readDeclarations(path: string): Declarations | undefined {
   } catch (error) {
     throw new InvalidInput(
       `Cannot read ${file}:${lineOfError(text, error)}: it is not valid JSON (${errorMessage(error)})`,
-      {
-        code: 'tools_file_bad',
-        cause: error,
-      },
+      { code: 'tools_file_bad', cause: error },
     )
   }
   const lines = linesOf(text)

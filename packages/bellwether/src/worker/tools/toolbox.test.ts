@@ -100,10 +100,7 @@ describe('openToolbox', () => {
   it('refuses unknown tools with the nearest name, invalid arguments, and tools that were not offered', () => {
     const plan = open(['search', 'post']).plan({ toolCallId: 'c', name: 'serach', args: {} })
     expect(plan).toEqual({
-      refuse: {
-        code: 'unknown_tool',
-        message: 'unknown tool "serach". Did you mean search? Your tools: search, post',
-      },
+      refuse: { code: 'unknown_tool', message: 'unknown tool "serach". Did you mean search? Your tools: search, post' },
     })
     expect(open(['search']).plan({ toolCallId: 'c', name: 'post', args: { q: '' } })).toMatchObject({ refuse: {} })
     expect(open([]).plan({ toolCallId: 'c', name: '__proto__', args: {} })).toMatchObject({

@@ -61,11 +61,9 @@ function TreeRow({ row }: { readonly row: Row }) {
       </div>
     )
   if (row.what !== 'entry') {
-    const words = {
-      loading: 'Loading…',
-      error: 'Cannot read this folder. Click to try again.',
-      empty: 'Empty',
-    }[row.what]
+    const words = { loading: 'Loading…', error: 'Cannot read this folder. Click to try again.', empty: 'Empty' }[
+      row.what
+    ]
     return (
       <div className={`${line} ${row.what === 'error' ? 'cursor-pointer text-bad' : 'text-ink-3'}`} style={style}>
         {words}

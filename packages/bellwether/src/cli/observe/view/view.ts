@@ -83,10 +83,7 @@ function keysOf(flags: Flags, views: readonly string[]): [string, string][] {
     if (views.includes(view)) continue
     throw new InvalidInput(
       `Cannot use the key of view ${JSON.stringify(view)}: this process does not serve that view`,
-      {
-        code: 'unknown_view',
-        hint: 'Use --key NAME=KEY with a NAME from --view.',
-      },
+      { code: 'unknown_view', hint: 'Use --key NAME=KEY with a NAME from --view.' },
     )
   }
   return keys

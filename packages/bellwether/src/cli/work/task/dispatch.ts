@@ -76,10 +76,7 @@ async function onServer(server: Client, id: string | undefined, flags: Flags): P
   if (flags.command !== undefined || flags.env !== undefined) {
     throw new InvalidInput(
       '--command and --env cannot be combined with --server: the agents of the server run its tasks.',
-      {
-        code: 'contradicting_options',
-        hint: 'Omit --server to use local files.',
-      },
+      { code: 'contradicting_options', hint: 'Omit --server to use local files.' },
     )
   }
   // The server responds within 50 seconds, even if the turn is still running.

@@ -102,9 +102,7 @@ function forkRows(ids: Ids, batchId: string, projectId: string, batch: NewBatch,
   if (!(deadlineSeconds > 0 && deadlineSeconds <= deadlineMaxSeconds)) {
     throw new InvalidInput(
       `"deadline_seconds" must be more than 0 and at most ${deadlineMaxSeconds} (got ${deadlineSeconds})`,
-      {
-        code: 'invalid_deadline',
-      },
+      { code: 'invalid_deadline' },
     )
   }
   const rows = tasks.map((task, position) => taskRow(ids, task, position, batchId, projectId))
@@ -134,16 +132,12 @@ function taskRow(ids: Ids, task: NewTask, position: number, batchId: string, pro
   if (!targetStrategies.includes(targetStrategy)) {
     throw new InvalidInput(
       `"target_strategy" of task ${position} must be one of ${targetStrategies.join(', ')} (got ${JSON.stringify(targetStrategy)})`,
-      {
-        code: 'invalid_target_strategy',
-      },
+      { code: 'invalid_target_strategy' },
     )
   }
   const targetRef = token(task.targetRef, 'target_ref')
   if (instruction === undefined && contextBoxId === undefined) {
-    throw new InvalidInput(`Task ${position} needs an "instruction" or a "context_box_id"`, {
-      code: 'no_instruction',
-    })
+    throw new InvalidInput(`Task ${position} needs an "instruction" or a "context_box_id"`, { code: 'no_instruction' })
   }
   const cards: NewCard[] = []
   if (instruction !== undefined) {

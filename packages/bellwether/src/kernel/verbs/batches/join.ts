@@ -41,12 +41,14 @@ export async function retireAgents(db: Queryable, batchIds: readonly string[]): 
 
 /** Stops the children that a closed batch no longer needs. */
 export async function stopChildren(db: Queryable, ids: Ids, due: Due): Promise<StopVerdict[]> {
-  const items = (due.turns ?? []).slice(0, sweepMax).map((agentTurnId) => ({
-    project_id: due.project_id,
-    agent_turn_id: agentTurnId,
-    inbox_id: ids.next(),
-    card_id: ids.next(),
-    reason: 'its batch is over',
-  }))
+  const items = (due.turns ?? [])
+    .slice(0, sweepMax)
+    .map((agentTurnId) => ({
+      project_id: due.project_id,
+      agent_turn_id: agentTurnId,
+      inbox_id: ids.next(),
+      card_id: ids.next(),
+      reason: 'its batch is over',
+    }))
   return call(db, 'stop', items)
 }

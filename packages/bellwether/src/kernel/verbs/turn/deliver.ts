@@ -33,9 +33,7 @@ export function deliveryRow(ids: Ids, delivery: Delivery): FenceRow & Record<str
   if (!deliverable.includes(delivery.status)) {
     throw new InvalidInput(
       `Cannot deliver the turn: "status" must be one of ${deliverable.join(', ')} (got ${JSON.stringify(delivery.status)})`,
-      {
-        code: 'invalid_status',
-      },
+      { code: 'invalid_status' },
     )
   }
   return {

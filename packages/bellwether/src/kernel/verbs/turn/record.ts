@@ -22,11 +22,7 @@ export interface Writing extends Fence {
 export async function record(db: Queryable, ids: Ids, writing: Writing): Promise<'recorded' | 'stale'> {
   const { step } = writing
   const [verdict] = await call<Verdict<'recorded' | 'stale'>>(db, 'record', [
-    {
-      ...fenceRow(writing),
-      cards: writing.cards?.map((card) => cardRow(ids, card)),
-      step: step && stepRow(step),
-    },
+    { ...fenceRow(writing), cards: writing.cards?.map((card) => cardRow(ids, card)), step: step && stepRow(step) },
   ])
   return verdict?.what ?? 'stale'
 }

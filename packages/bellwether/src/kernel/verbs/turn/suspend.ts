@@ -38,17 +38,13 @@ function checkCall({ toolName, afterExecution, timeoutSeconds }: ToolCall): void
   if (afterExecution !== undefined && !afterExecutions.includes(afterExecution)) {
     throw new InvalidInput(
       `"after_execution" of tool "${toolName}" must be ${afterExecutions.join(' or ')} (got ${JSON.stringify(afterExecution)})`,
-      {
-        code: 'invalid_after_execution',
-      },
+      { code: 'invalid_after_execution' },
     )
   }
   if (timeoutSeconds !== undefined && !(timeoutSeconds > 0 && timeoutSeconds <= timeoutMaxSeconds)) {
     throw new InvalidInput(
       `The timeout of tool "${toolName}" must be more than 0 and at most ${timeoutMaxSeconds} seconds (got ${timeoutSeconds})`,
-      {
-        code: 'invalid_timeout',
-      },
+      { code: 'invalid_timeout' },
     )
   }
 }

@@ -189,9 +189,5 @@ function tooManyFaults({ steps, faults }: Transcript): Decision | undefined {
   const same = codes.length - 1 - codes.findLastIndex((code) => code !== last.code)
   const any = codes.length - 1 - codes.lastIndexOf(null)
   if (same < refusalsMax && any < faultsMax) return undefined
-  return {
-    what: 'fail',
-    code: last.code,
-    message: `${any} unusable answers in a row. The last: ${last.message}`,
-  }
+  return { what: 'fail', code: last.code, message: `${any} unusable answers in a row. The last: ${last.message}` }
 }
