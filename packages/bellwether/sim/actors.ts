@@ -53,6 +53,8 @@ export interface Script {
   /** Forks a task for each of these agents and waits. */
   readonly fork?: readonly string[]
   readonly failFast?: boolean
+  /** The turn kills its worker: always, or only the first one. */
+  readonly kills?: 'always' | 'once'
   /** How many calls the turn pays for, and the tokens per call. */
   readonly spends?: { readonly calls: number; readonly tokens: number }
 }
@@ -89,6 +91,7 @@ function scripted(fibre: Fibre): AgentFunction {
       const values = [turn.agentTurnId, turn.turnEpoch, fibre.name]
       await fibre.db.query({ text: 'insert into state.sim_claims values ($1, $2, $3)', values })
     }
+    if (script.kills === 'always' || (script.kills === 'once' && !turn.takenOver)) await fibre.die()
     if (script.workMs !== undefined) await fibre.clock.sleep(script.workMs, context.signal)
     for (let count = 0; count < (script.writes ?? 0); count += 1) {
       const stepId = context.newId()
@@ -137,11 +140,21 @@ export function worker(options: { concurrency?: number; maxAttempts?: number } =
   }
 }
 
-export const guard: Body = async (fibre) => {
-  const watchdog = openGuard({ kernel: kernelOf(fibre), clock: fibre.clock, settings: timing })
-  for (;;) {
-    await watchdog.step()
-    await fibre.clock.sleep(timing.watchdogIntervalSeconds * 1_000)
+/** A worker that starts after this time. */
+export function lateWorker(afterMs: number): Body {
+  return async (fibre) => {
+    await fibre.clock.sleep(afterMs)
+    await worker()(fibre)
+  }
+}
+
+export function guard(changes: { maxQueueSeconds?: number } = {}): Body {
+  return async (fibre) => {
+    const watchdog = openGuard({ kernel: kernelOf(fibre), clock: fibre.clock, settings: { ...timing, ...changes } })
+    for (;;) {
+      await watchdog.step()
+      await fibre.clock.sleep(timing.watchdogIntervalSeconds * 1_000)
+    }
   }
 }
 

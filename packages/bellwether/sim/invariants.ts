@@ -176,6 +176,19 @@ export const settledHoldings: readonly Invariant[] = [
   },
 ]
 
+/** For stories in which some turns kill their workers: only these turns may fail, and they must. */
+export const culpritsFail: Invariant = {
+  name: 'a turn that kills its workers fails, and no other turn does',
+  sql: `select agent_id, outcome, error, attempts from state.agent_inbox
+    where ${turns} and (agent_id like 'poison%') <> (outcome = 'failed' and error = 'max_attempts')`,
+}
+
+/** For stories in which workers are away and nothing is wrong with the turns. */
+export const everyTurnSucceeds: Invariant = {
+  name: 'every turn succeeds',
+  sql: `select agent_id, outcome, error from state.agent_inbox where ${turns} and outcome is distinct from 'success'`,
+}
+
 /** For stories in which no worker dies: then no live turn may be reaped or reclaimed. */
 export const nobodyDied: Invariant = {
   name: 'no live turn is ended or reclaimed',

@@ -7,18 +7,28 @@ import {
   client,
   guard,
   joiner,
+  lateWorker,
   observer,
   project,
   reader,
   relay,
   target,
+  timing,
   toolHost,
   worker,
   type Shelf,
   type Wanted,
 } from './actors.js'
-import type { Invariant, Stage } from './engine/index.js'
-import { always, holdings, nobodyDied, settled, settledHoldings } from './invariants.js'
+import { noFaults, type Invariant, type Stage } from './engine/index.js'
+import {
+  always,
+  culpritsFail,
+  everyTurnSucceeds,
+  holdings,
+  nobodyDied,
+  settled,
+  settledHoldings,
+} from './invariants.js'
 import { races } from './races.js'
 import type { Story } from './story.js'
 
@@ -38,12 +48,15 @@ interface Cast {
   readonly clients: Readonly<Record<string, readonly Wanted[]>>
   readonly workers?: number
   readonly guards?: number
+  readonly guard?: Parameters<typeof guard>[0]
   readonly hosts?: number
   readonly relays?: number
   /** PMOs that join batches; with them the invariants of batches and budgets hold. */
   readonly joiners?: number
   readonly readers?: boolean
   readonly concurrency?: number
+  /** The only worker dies and is not restarted; another one starts after this time. */
+  readonly absentMs?: number
 }
 
 function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan']): Story {
@@ -71,9 +84,14 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
       await prepare(stage, cast.agents)
       for (const [name, wanted] of Object.entries(cast.clients)) stage.spawn(name, client(wanted), { restart: true })
       for (const name of names('worker', workers)) {
-        stage.spawn(name, worker(cast.concurrency === undefined ? {} : { concurrency: cast.concurrency }), daemon)
+        const restart = cast.absentMs === undefined
+        stage.spawn(name, worker(cast.concurrency === undefined ? {} : { concurrency: cast.concurrency }), {
+          daemon: true,
+          restart,
+        })
       }
-      for (const name of names('guard', guards)) stage.spawn(name, guard, daemon)
+      if (cast.absentMs !== undefined) stage.spawn('late', lateWorker(cast.absentMs), daemon)
+      for (const name of names('guard', guards)) stage.spawn(name, guard(cast.guard), daemon)
       for (const name of names('host', hosts)) stage.spawn(name, toolHost, daemon)
       for (const name of names('joiner', joiners)) stage.spawn(name, joiner, daemon)
       for (const name of names('relay', relays)) stage.spawn(name, relay(shelf), daemon)
@@ -157,6 +175,8 @@ export const stories = {
     },
     workers: 0,
     guards: 2,
+    // No worker ever comes: the target keeps its turns for this long.
+    guard: { maxQueueSeconds: timing.dispatchedTimeoutSeconds },
   }),
   'reap and reclaim': story({
     agents: ['ann', 'bob'],
@@ -168,6 +188,38 @@ export const stories = {
     },
     workers: 2,
   }),
+  'a turn kills its workers': story(
+    {
+      agents: ['ann', 'bob', 'cid', 'poison'],
+      clients: {
+        client1: [
+          { agentId: 'ann', key: 'a1', script: { workMs: 130_000 } },
+          { agentId: 'bob', key: 'b1', script: { workMs: 130_000 } },
+          { agentId: 'poison', key: 'p1', script: { kills: 'always' } },
+          { agentId: 'cid', key: 'c1', script: { workMs: 130_000, writes: 1 } },
+        ],
+      },
+      concurrency: 4,
+    },
+    [culpritsFail],
+    () => noFaults,
+  ),
+  'no worker for a target': story(
+    {
+      agents: ['ann', 'bob', 'cid'],
+      clients: {
+        client1: [
+          { agentId: 'ann', key: 'a1', script: { kills: 'once', writes: 1 } },
+          { agentId: 'bob', key: 'b1' },
+          { agentId: 'cid', key: 'c1', script: { workMs: 30_000 } },
+        ],
+      },
+      concurrency: 1,
+      absentMs: 900_000,
+    },
+    [everyTurnSucceeds],
+    () => noFaults,
+  ),
   overload: story(
     {
       agents: ['ann', 'bob', 'cid', 'dan', 'eve', 'fay'],

@@ -6,7 +6,7 @@
 import type { Ids } from '../../src/ports/ids.js'
 import type { Belfry } from './bell.js'
 import type { Control } from './control.js'
-import { fibreClock, fibreDatabase, type Fibre } from './fibre.js'
+import { dying, fibreClock, fibreDatabase, type Fibre } from './fibre.js'
 import type { Finding } from './finding.js'
 import type { Prng } from './prng.js'
 import { deadlock, settle } from './settle.js'
@@ -57,6 +57,7 @@ export class Crew {
       ids,
       random: random.fork(lifeName),
       yield: (label) => strand.yield(label),
+      die: () => strand.yield(dying),
     }
     const returned = (): void => {
       strand.state = 'returned'
@@ -77,6 +78,7 @@ export class Crew {
   }
 
   async step(strand: Strand, option: Option): Promise<void> {
+    if (option.label === dying) return this.crash(strand)
     this.trace.push(`${strand.name}:${option.label}`)
     try {
       await strand.take(option)

@@ -19,7 +19,12 @@ export interface Fibre {
   readonly random: Random
   /** An explicit yield: other fibres may run here, and this one may die here. */
   readonly yield: (label: string) => Promise<void>
+  /** Crashes this fibre at its next step, as a process that kills itself. */
+  readonly die: () => Promise<void>
 }
+
+/** The yield at which a fibre crashes. */
+export const dying = 'dies'
 
 /** The yield after a COMMIT, which the client does not know about yet. */
 export const committed = 'committed'

@@ -8,6 +8,7 @@ import { InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { writeAudit, type AuditEntry } from '../kernel/access/audit-log.js'
 import { pingDatabase } from '../kernel/reads/database.js'
+import { targetsWithoutWorkers } from '../kernel/reads/gauges.js'
 import { coalesce } from '../kernel/coalesce.js'
 import type { Fusion } from '../view/fusion.js'
 import { withTimeout } from '../ports/retry.js'
@@ -158,14 +159,16 @@ export function makeServer(options: ServerOptions): Server {
     await writeEntry(entry).catch((error: unknown) => log.error({ err: error, entry }, 'cannot write the audit log'))
   }
 
-  /** Whether the database answers. */
+  const targets = () => withTimeout(clock, probeMs, 'reading targets', targetsWithoutWorkers(kernel.db))
+  /** Whether the database answers, and which targets have no worker. */
   const readiness = async () => {
     const probe = withTimeout(clock, probeMs, 'the database probe', pingDatabase(kernel.db))
     const database = await probe.then(
       () => true,
       () => false,
     )
-    return { database, draining }
+    const waiting = database ? await targets().catch(() => []) : []
+    return { database, draining, targets_without_workers: waiting.map((one) => one.worker_target) }
   }
   const admitMetrics = async (headers: FastifyRequest['headers']) => {
     if (options.isPublic) await authorize(keys, headers)
@@ -173,7 +176,7 @@ export function makeServer(options: ServerOptions): Server {
 
   app.register(async (root) => {
     const api = apiOf(root)
-    healthRoutes(api, { ...options, readiness, admitMetrics })
+    healthRoutes(api, { ...options, readiness, targets, admitMetrics })
     await options.pages?.(root)
     for (const routes of [agentRoutes, turnRoutes, toolCallRoutes, batchRoutes, cardRoutes, eventRoutes])
       routes(api, options)

@@ -46,7 +46,7 @@ import { stop, type Stopping, type StopResult } from './verbs/turn/stop.js'
 import { suspend, type Suspended, type Suspension } from './verbs/turn/suspend.js'
 import { swapBox, type BoxSwap } from './verbs/turn/swap_box.js'
 import { uiAction, type UiAction, type UiActionVerdict } from './verbs/turn/ui_action.js'
-import { fenceKey, ringsFor, type Fence, type Ringable } from './verdict.js'
+import { call, fenceKey, fenceRow, ringsFor, type Fence, type Ringable, type Verdict } from './verdict.js'
 
 export interface Kernel {
   readonly db: Database
@@ -76,6 +76,8 @@ export interface Kernel {
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
   /** Returns the beats whose fence is still valid. */
   beat<One extends Beat>(beats: readonly One[], workerId: string | null): Promise<Set<One>>
+  /** A worker that shuts down returns turns that it no longer runs to the queue, without charging an attempt. */
+  handBack(fences: readonly Fence[], workerId: string): Promise<void>
   record(writing: Writing): Promise<'recorded' | 'stale'>
   /** Compaction: creates a new output box for a running turn and returns its id. */
   swapBox(swap: BoxSwap): Promise<{ readonly boxId: string } | 'stale'>
@@ -102,6 +104,7 @@ export interface Kernel {
 export interface Claim {
   readonly turns: readonly ClaimedTurn[]
   readonly again: boolean
+  readonly heldBack: boolean
   readonly refused: readonly ClaimSideVerdict[]
 }
 
@@ -185,14 +188,17 @@ export function openKernel({ db, bell, ids }: { db: Database; bell: Bell; ids: I
     openCalls: (query) => openCalls(db, query),
     beatTools: (projectId, toolCallIds, host) => beatTools(db, projectId, toolCallIds, host),
     async claim(claimant) {
-      const { turns, again, others } = await claim(db, claimant)
+      const { turns, again, heldBack, others } = await claim(db, claimant)
       await rung(others)
-      return { turns, again, refused: others.filter((verdict) => verdict.what === 'refused') }
+      return { turns, again, heldBack, refused: others.filter((verdict) => verdict.what === 'refused') }
     },
     async reconcile(claimant) {
       return (await reconcile(db, claimant)).turns
     },
     beat: (beats, workerId) => beat(db, beats, workerId),
+    async handBack(fences, workerId) {
+      await rung(await call<Verdict<'reclaimed'>>(db, 'hand_back', fences.map(fenceRow), workerId))
+    },
     record: (writing) => record(db, ids, writing),
     swapBox: (swap) => swapBox(db, ids, swap),
     async suspend(suspension, suspendSeconds) {

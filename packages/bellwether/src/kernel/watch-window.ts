@@ -16,7 +16,8 @@ export interface WatchWindow {
   observe(databaseNow: Date, monotonicMs: number): Watch
 }
 
-const gapIntervals = 3
+/** A watchdog or a worker that missed this many intervals was away. */
+export const gapIntervals = 3
 
 export function openWatchWindow(intervalSeconds: number): WatchWindow {
   const gapMs = gapIntervals * intervalSeconds * 1_000

@@ -1,9 +1,11 @@
 /** Runs a PMO: guard, joiner, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
+import { targetsWithoutWorkers } from '../kernel/reads/gauges.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
+import type { Queryable } from '../ports/database/database.js'
 import type { EventStream } from '../ports/stream/stream.js'
 import { runJoiner } from './batches.js'
 import { openGuard, type GuardSettings } from './guard.js'
@@ -20,6 +22,7 @@ export interface PmoOptions {
 }
 
 const pruneEveryMs = 60_000
+const targetsEveryMs = 15_000
 
 export async function runPmo({ kernel, bell, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
   const guard = openGuard({ kernel, clock, settings })
@@ -31,8 +34,23 @@ export async function runPmo({ kernel, bell, stream, clock, log, signal, setting
     ),
     runJoiner({ ...common, kernel, bell }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
+    loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
     }),
   ])
+}
+
+/** Logs once when the turns of a target wait for a worker, and once when they do not any more. */
+export function watchTargets(db: Queryable, log: Log): () => Promise<void> {
+  let before = new Set<string>()
+  return async () => {
+    const waiting = await targetsWithoutWorkers(db)
+    for (const { worker_target: target, turns, waiting_seconds: seconds } of waiting)
+      if (!before.has(target))
+        log.error({ target, turns, waiting_seconds: Math.round(seconds) }, 'no worker for target')
+    const now = new Set(waiting.map((one) => one.worker_target))
+    for (const target of before) if (!now.has(target)) log.info({ target }, 'no turn of the target waits for a worker')
+    before = now
+  }
 }

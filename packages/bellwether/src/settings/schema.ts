@@ -60,7 +60,9 @@ const worker = z.object({
   resume_lease_seconds: seconds(30, 'How long a worker may take to apply a tool result that it claimed.'),
   beat_seconds: seconds(5, 'How often a worker sends a beat for its running turns.'),
   poll_seconds: seconds(5, 'How often workers and relays poll for work when the bell does not ring.', { max: 3_600 }),
-  max_attempts: count(3, 'How many attempts a turn has before it fails.', { max: 100 }),
+  max_attempts: count(3, 'How many workers may die while a turn is alone in them, before the turn fails.', {
+    max: 100,
+  }),
   concurrency: count(16, 'How many turns one worker runs at the same time.', { max: 10_000 }),
   blocked_max_seconds: seconds(
     300,

@@ -64,6 +64,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   const horizon = gauge('outbox_horizon_age_seconds', 'Age of the oldest transaction that delays readers of the outbox')
   const fleet = gauge('workers', 'Live workers, by target', 'target')
   const slots = gauge('worker_slots', 'Turn slots of live workers, by target and state', 'target', 'state')
+  const abandoned = gauge('turns_without_worker', 'Turns whose target has no live worker, by target', 'target')
   const up = gauge('database_up', 'Whether the last read from the database succeeded')
   for (const direction of ['input', 'output']) tokens.inc({ direction }, 0)
   for (const outcome of ['success', 'failed', 'timeout', 'canceled']) turns.inc({ outcome }, 0)
@@ -103,7 +104,8 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
       depth.set({ status }, rows)
       age.set({ status }, Math.max(0, seconds))
     }
-    for (const one of [heads, fleet, slots]) one.reset()
+    for (const one of [heads, fleet, slots, abandoned]) one.reset()
+    for (const { worker_target: target, turns: waiting } of gauges.withoutWorkers) abandoned.set({ target }, waiting)
     for (const { status, agents } of gauges.heads) heads.set({ status }, agents)
     for (const { worker_target: target, workers, slots: all, free } of gauges.workers) {
       fleet.set({ target }, workers)

@@ -2,6 +2,7 @@
 import { onAbort } from '@bellwether/base'
 import { subjects } from '@bellwether/protocol'
 import type { Bell } from '../ports/bell/bell.js'
+import { signOut } from '../kernel/verbs/roster.js'
 import { loop, makeWake } from '../ports/loop.js'
 import { openWatchdog, type WatchdogSettings } from './watchdog.js'
 import type { WorkerOptions } from './scope.js'
@@ -25,7 +26,7 @@ export interface RunningWorker {
 export async function runWorker(
   options: WorkerOptions & { readonly bell: Bell; readonly signal: AbortSignal; readonly loop: LoopSettings },
 ): Promise<RunningWorker> {
-  const { bell, clock, log, signal, workerTarget, loop: settings } = options
+  const { bell, clock, log, signal, workerId, workerTarget, loop: settings } = options
   const worker = openWorker(options)
   const watchdog = openWatchdog({ ...options, worker, watchdog: settings })
   const wake = makeWake(clock)
@@ -59,6 +60,9 @@ export async function runWorker(
     worker,
     ended: loops.then(async () => {
       await listening.stop()
+      await signOut(options.kernel.db, workerId).catch((error: unknown) =>
+        log.warn({ err: error }, 'worker not signed out'),
+      )
       await worker.drain(settings.drainSeconds * 1_000)
       drained.abort()
       await beating

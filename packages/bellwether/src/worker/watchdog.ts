@@ -5,6 +5,7 @@
 import { signIn } from '../kernel/verbs/roster.js'
 import { requeueExpiredResumeLedgers } from '../kernel/verbs/watchdog/watchdog.js'
 import { targetRules, watchdogStep, type TargetSettings } from '../kernel/watchdog.js'
+import { gapIntervals } from '../kernel/watch-window.js'
 import type { WorkerOptions } from './scope.js'
 import type { Worker } from './worker.js'
 
@@ -22,10 +23,10 @@ export function openWatchdog(
   const { kernel, clock, workerId, workerTarget, worker, watchdog: settings } = options
   const { db } = kernel
   const { concurrency } = options.settings
-  const free = () => concurrency - worker.running.size
+  const gapSeconds = gapIntervals * settings.watchdogIntervalSeconds
 
   async function reconcile(): Promise<void> {
-    const claimant = { workerTarget, workerId, max: free(), resumeLeaseSeconds: settings.resumeLeaseSeconds }
+    const claimant = { workerTarget, workerId, max: worker.free(), resumeLeaseSeconds: settings.resumeLeaseSeconds }
     if (claimant.max > 0) worker.start(await kernel.reconcile(claimant))
   }
 
@@ -42,7 +43,7 @@ export function openWatchdog(
     clock,
     intervalSeconds: settings.watchdogIntervalSeconds,
     rules: (watch) => [
-      silent(() => signIn(db, workerId, workerTarget, concurrency, free())),
+      silent(() => signIn(db, workerId, workerTarget, concurrency, worker.free(), gapSeconds)),
       ...targetRules(kernel, workerTarget, settings, watch),
       silent(() => requeueExpiredResumeLedgers(db)),
       silent(reconcile),

@@ -18,16 +18,22 @@ export interface Worker {
   beat(): Promise<void>
   /** Resolves when there is room for another turn, or when the worker stops claiming. */
   room(): Promise<void>
+  /** How many more turns it could take now. None while a turn that shared worker deaths must run with fewer neighbours. */
+  free(): number
   /** Claims nothing more and resolves everything that waits for room. */
   stopClaiming(): void
-  /** Stops claiming, waits for running turns, then cancels the rest; other workers reclaim their rows. */
+  /** Stops claiming, waits for running turns, cancels the rest and hands back those that stop. Others take over what is left. */
   drain(graceMs: number): Promise<void>
 }
+
+// Shorter than what the supervisor adds to the drain before it kills a worker (5 s).
+const handBackMs = 3_000
 
 export function openWorker(options: WorkerOptions): Worker {
   const { kernel, clock, workerId, workerTarget, settings } = options
   const running = new Map<string, Scope>()
   let draining = false
+  let heldBack = false
   const waitingForRoom: (() => void)[] = []
   let lastBeatMs = clock.monotonicMs()
 
@@ -36,6 +42,7 @@ export function openWorker(options: WorkerOptions): Worker {
   }
 
   const isHarmless = ({ turn, settling = false }: Scope) => settling || options.guarded?.(turn) === true
+  const free = (): number => (heldBack ? 0 : settings.concurrency - running.size)
 
   function stopClaiming(): void {
     draining = true
@@ -57,8 +64,27 @@ export function openWorker(options: WorkerOptions): Worker {
       scope.done = runTurn(options, scope).finally(() => {
         if (running.get(turn.agentTurnId) === scope) running.delete(turn.agentTurnId)
         options.standby?.remove(turn)
+        heldBack = false
         announceRoom()
       })
+    }
+  }
+
+  /** Only turns that have stopped are handed back: another worker may start them at once. */
+  async function handBack(scopes: readonly Scope[]): Promise<void> {
+    const stopped: Scope[] = []
+    const late = new AbortController()
+    await Promise.race([
+      Promise.all(scopes.map((scope) => scope.done.then(() => stopped.push(scope)))),
+      clock.sleep(handBackMs, late.signal),
+    ])
+    late.abort()
+    const fences = stopped.filter((scope) => scope.fenced).map((scope) => scope.turn)
+    if (fences.length === 0) return
+    try {
+      await kernel.handBack(fences, workerId)
+    } catch (error) {
+      options.log.warn({ err: error, turns: fences.length }, 'turns not handed back; other workers reclaim them')
     }
   }
 
@@ -67,15 +93,17 @@ export function openWorker(options: WorkerOptions): Worker {
     running,
     start,
     async step() {
-      const max = settings.concurrency - running.size
+      const max = free()
       if (draining || max <= 0) return { started: 0, again: false }
       const claimant: Claimant = { workerTarget, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
-      const { turns, again, refused } = await kernel.claim(claimant)
+      const { turns, again, refused, ...claimed } = await kernel.claim(claimant)
       for (const { project_id, agent_id, inbox_id, detail } of refused) {
         options.log.warn({ project_id, agent_id, inbox_id, detail }, 'inbox row rejected')
       }
       start(turns)
-      return { started: turns.length, again }
+      // An idle worker is never held back by its own turns: it asks again with the next poll.
+      heldBack = claimed.heldBack && running.size > 0
+      return { started: turns.length, again: again || heldBack }
     },
     async beat() {
       const scopes = [...running.values()].filter((scope) => scope.fenced)
@@ -104,17 +132,17 @@ export function openWorker(options: WorkerOptions): Worker {
       }
     },
     stopClaiming,
-    room: () =>
-      draining || running.size < settings.concurrency
-        ? Promise.resolve()
-        : new Promise((resolve) => waitingForRoom.push(resolve)),
+    free,
+    room: () => (draining || free() > 0 ? Promise.resolve() : new Promise((resolve) => waitingForRoom.push(resolve))),
     async drain(graceMs) {
       stopClaiming()
       const finished = Promise.all([...running.values()].map((scope) => scope.done))
       const giveUp = new AbortController()
       await Promise.race([finished, clock.sleep(graceMs, giveUp.signal)])
       giveUp.abort()
-      for (const scope of running.values()) scope.cancellation.cancel('draining')
+      const left = [...running.values()]
+      for (const scope of left) scope.cancellation.cancel('draining')
+      await handBack(left)
     },
   }
 }

@@ -339,7 +339,7 @@ describe('claims', () => {
     await enqueue(await agent('busy-a'))
     const waiting = await enqueue(await agent('busy-b'))
     const [turn] = await claim({ max: 1, worker_id: 'small' })
-    const guard = guardOn(server.t)
+    const guard = guardOn(server.t, {}, target)
     const beatAndGuard = async () => {
       await callWorkerApi(turn!, 'beat')
       await guard.step()

@@ -248,7 +248,7 @@ it('50 concurrent children on 16 connections never spend more than the limit', {
     'z-call',
     names.map((name) => reuse(name)),
   )
-  const children = (await t.claim()).filter((turn) => turn.recursionDepth === 1)
+  const children = (await t.claim(1_000)).filter((turn) => turn.recursionDepth === 1)
   expect(children).toHaveLength(50)
   const db = await openDatabase({ url: t.url, poolSize: 16 })
   const kernel: Kernel = openKernel({ db, bell: silentBell, ids: t.ids })

@@ -73,7 +73,7 @@ it('[T4.1] [T1.3] success, failure, stop, budget and watchdog endings all delive
   const { agentTurnId: unstarted } = await enqueueTurn(t, 'c6')
   const { output_box_id: box } = await headOf(t, 'c6')
   await t.advance(301)
-  await reap(t.db, t.ids, guardSettings, fullWatchWindow)
+  await reap(t.db, t.ids, { ...guardSettings, maxQueueSeconds: 300 }, fullWatchWindow)
   expect((await ending(silent.agentTurnId, silent.outputBoxId, 'failed')).task.payload.error).toBe(
     'timeout_reaped_by_watchdog',
   )

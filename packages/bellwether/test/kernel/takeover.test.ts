@@ -17,6 +17,9 @@ import { guardSettings } from '../support/watchdog.js'
 
 const t = kernelPerFile()
 
+// No worker is alive here: a target without workers keeps its turns for this long.
+const reapSettings = { ...guardSettings, maxQueueSeconds: 300 }
+
 /** Everything a worker can say about a turn, under one fence; each verb answers that it was lost. */
 const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
   beat: async (fence) => ((await t.kernel.beat([fence], 'old')).size === 0 ? 'stale' : 'alive'),
@@ -104,7 +107,7 @@ describe('a worker that fell silent', () => {
   it('[T8.1] is reaped with a new epoch, and its late writes change no row', async () => {
     const old = await silent('e')
     await t.advance(300)
-    await reap(t.db, t.ids, guardSettings, fullWatchWindow)
+    await reap(t.db, t.ids, reapSettings, fullWatchWindow)
     expect(await headOf(t, 'e')).toMatchObject({ status: 'idle', turn_epoch: old.turnEpoch + 1 })
     await nothingMoves(old)
     // Nor does it disturb the turn that comes after.
@@ -138,9 +141,9 @@ it('[T1.2] a write that has passed its fence locks the head: a reap waits for it
   await t.advance(400)
   await t.db.transaction(async (tx) => {
     await tx.query({ text: 'select * from state.record($1::json)', values: [writing] })
-    expect(await reap(t.db, t.ids, guardSettings, fullWatchWindow)).toEqual([])
+    expect(await reap(t.db, t.ids, reapSettings, fullWatchWindow)).toEqual([])
   })
-  const verdicts = await reap(t.db, t.ids, guardSettings, fullWatchWindow)
+  const verdicts = await reap(t.db, t.ids, reapSettings, fullWatchWindow)
   expect(verdicts.filter((one) => one.agent_turn_id === turn.agentTurnId)).toMatchObject([{ what: 'ended' }])
   expect(await enqueueTurn(t, 'g')).toMatchObject({ status: 'pending' })
 })

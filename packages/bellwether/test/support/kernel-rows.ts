@@ -16,6 +16,7 @@ export interface Head {
   readonly waiting_tool_count: number
   readonly resume_deadline: Date | null
   readonly turn_deadline: Date | null
+  readonly shared_deaths: number
   readonly updated_at: Date
 }
 

@@ -1,5 +1,6 @@
 /** The two watchdogs on a test kernel. `pass` moves the clock by one watchdog interval per step, as their loops do. */
 import { openGuard, type Guard, type GuardSettings } from '../../src/pmo/guard.js'
+import { signIn } from '../../src/kernel/verbs/roster.js'
 import type { AgentFunction } from '../../src/worker/agent.js'
 import { openWatchdog, type Watchdog } from '../../src/worker/watchdog.js'
 import { openWorker, type Worker } from '../../src/worker/worker.js'
@@ -23,8 +24,25 @@ export const guardSettings: GuardSettings = {
 
 export const intervalSeconds = guardSettings.watchdogIntervalSeconds
 
-export function guardOn(t: TestKernel, changes: Partial<GuardSettings> = {}): Guard {
-  return openGuard({ kernel: t.kernel, clock: t.clock, settings: { ...guardSettings, ...changes } })
+/** The guard, without any worker: a target without live workers keeps its turns. */
+export function guardAlone(t: TestKernel, changes: Partial<GuardSettings> = {}, kernel = t.kernel): Guard {
+  return openGuard({ kernel, clock: t.clock, settings: { ...guardSettings, ...changes } })
+}
+
+/** The guard, with a live worker that has room and takes nothing: the rules against silence apply. */
+export function guardOn(
+  t: TestKernel,
+  changes: Partial<GuardSettings> = {},
+  workerTarget = target,
+  kernel = t.kernel,
+): Guard {
+  const guard = guardAlone(t, changes, kernel)
+  return {
+    async step() {
+      await signIn(t.db, `idle-${workerTarget}`, workerTarget, 1, 1)
+      return guard.step()
+    },
+  }
 }
 
 export interface WatchingWorker extends Watchdog {

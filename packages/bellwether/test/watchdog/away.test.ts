@@ -1,11 +1,10 @@
 /** W2.10: a watchdog that was away ends nothing until one full timeout has passed inside its watch window. */
 import { describe, expect, it } from 'vitest'
 import type { Database, Statement } from '../../src/ports/database/database.js'
-import { openGuard } from '../../src/pmo/guard.js'
 import { kernelPerTest, project, target } from '../support/kernel.js'
 import { headOf, turnRow } from '../support/kernel-rows.js'
 import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
-import { guardOn, guardSettings, pass, workerOn } from '../support/watchdog.js'
+import { guardOn, pass, workerOn } from '../support/watchdog.js'
 
 const t = kernelPerTest()
 
@@ -106,11 +105,8 @@ describe('the PMO', () => {
   it('[W2.10] ends nothing early after the database was unavailable for longer than three intervals', async () => {
     const limits = await everyKind()
     let gone = false
-    const guard = openGuard({
-      kernel: { ...t.kernel, db: wrapped(async () => gone && Promise.reject(new Error('gone'))) },
-      clock: t.clock,
-      settings: guardSettings,
-    })
+    const db = wrapped(async () => gone && Promise.reject(new Error('gone')))
+    const guard = guardOn(t, {}, target, { ...t.kernel, db })
     await pass(t, 20, guard)
     gone = true
     for (let tries = 0; tries < 80; tries += 1) {
@@ -128,7 +124,7 @@ describe('the PMO', () => {
     const db = wrapped(async (statement) => {
       if (statement.name === 'bw_reap') await t.advance(pauseSeconds)
     })
-    const guard = openGuard({ kernel: { ...t.kernel, db }, clock: t.clock, settings: guardSettings })
+    const guard = guardOn(t, {}, target, { ...t.kernel, db })
     await pass(t, 295, guard)
     pauseSeconds = 20
     await guard.step()

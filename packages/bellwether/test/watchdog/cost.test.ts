@@ -118,6 +118,8 @@ it(
     await guard.step()
     await t.advance(310)
     await fill()
+    // The idle worker was there all the time.
+    await t.all('update state.workers set seen_at = state.now()')
     const settings = {
       dispatched_timeout_seconds: 30,
       max_queue_seconds: 3600,

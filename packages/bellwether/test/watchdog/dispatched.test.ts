@@ -131,10 +131,8 @@ it('[W2.5] clears turn and channel if no turn follows', async () => {
   })
 })
 
-it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds, and not the queue of another target', async () => {
+it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds', async () => {
   const turn = await dispatched('queued-up')
-  await t.kernel.putAgents([{ projectId: project, agentId: 'elsewhere', workerTarget: 'dead-fleet' }])
-  const other = await t.kernel.enqueue({ projectId: project, agentId: 'elsewhere', instruction: 'x' })
   const guard = guardOn(t, { maxQueueSeconds: 200 })
   // The fleet claims something of its target now and then; our turn is never the one.
   await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
@@ -144,10 +142,17 @@ it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds
     await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
     expect((await headOf(t, 'queued-up')).status).toBe('dispatched')
   }
-  expect(await turnRow(t, other.agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
   await claimOther('claimed-9')
   await pass(t, 25, guard)
   expect(await turnRow(t, turn)).toMatchObject({ outcome: 'timeout', error: 'dispatch_timeout' })
+})
+
+it('[W2.5] ends the turn of a target whose live worker takes nothing, whatever other targets do', async () => {
+  await t.kernel.putAgents([{ projectId: project, agentId: 'elsewhere', workerTarget: 'dead-fleet' }])
+  const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'elsewhere', instruction: 'x' })
+  await claimOther('claimed-here')
+  await pass(t, 35, guardOn(t, {}, 'dead-fleet'))
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ error: "dispatch_timeout" })
 })
 
 it('[W2.5] ends the queue of a fleet one timeout after its last claim', async () => {

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest'
 import { resetFutureTimes, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { kernelPerTest, project } from '../support/kernel.js'
-import { guardOn, workerOn } from '../support/watchdog.js'
+import { guardAlone, guardOn, workerOn } from '../support/watchdog.js'
 import { turnsDone } from '../support/worker.js'
 
 const t = kernelPerTest()
@@ -10,9 +10,9 @@ const t = kernelPerTest()
 const status = async (agentId: string) =>
   (await t.one<{ status: string }>('select status from state.turns where agent_id = $1', agentId)).status
 
-it('[W2.5] keeps turns that are leased behind a full live worker, and ends them when the worker is gone', async () => {
+it('[W2.5] keeps turns that are leased behind a full live worker, and when it is gone, up to max_queue_seconds', async () => {
   await t.agents('ann', 'bob')
-  const guard = guardOn(t)
+  const guard = guardAlone(t, { maxQueueSeconds: 200 })
   const ends: (() => void)[] = []
   const agent = async () => {
     await new Promise<void>((resolve) => ends.push(resolve))
@@ -29,7 +29,12 @@ it('[W2.5] keeps turns that are leased behind a full live worker, and ends them 
     await guard.step()
   }
   expect(await status('bob')).toBe('dispatched')
-  for (let second = 0; second < 45; second += 5) {
+  for (let second = 0; second < 60; second += 5) {
+    await t.advance(5)
+    await guard.step()
+  }
+  expect(await status('bob')).toBe('dispatched')
+  for (let second = 0; second < 30; second += 5) {
     await t.advance(5)
     await guard.step()
   }

@@ -5,7 +5,7 @@
 import { expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'
 import { turnRow } from '../support/kernel-rows.js'
-import { guardOn, intervalSeconds, interventionsOf, tasksOf, workerOn } from '../support/watchdog.js'
+import { guardAlone, intervalSeconds, interventionsOf, tasksOf, workerOn } from '../support/watchdog.js'
 
 /** Small and seeded: a failing run is repeated by its number. */
 function chance(seed: number) {
@@ -115,7 +115,8 @@ for (let run = 1; run <= 6; run += 1) {
     try {
       await t.agents('bystander')
       await t.kernel.putTool({ projectId: project, toolName: 'slow', options: { timeout_seconds: 60 } })
-      const guard = guardOn(t)
+      // Targets without live workers keep their turns for this long; here no longer than a silent worker's turn.
+      const guard = guardAlone(t, { maxQueueSeconds: 30 })
       const watchers = watched
         ? Array.from({ length: turnsPerRun }, (_, number) =>
             workerOn(t, { workerId: `w-${number}`, workerTarget: `agent-${number}` }),

@@ -96,6 +96,11 @@ it('[W2.1] reclaims neither the row of a suspended turn nor rows of another targ
 
 it('[W2.1] reaps a turn that max_attempts workers have tried, and not sooner', async () => {
   await t.agents('poison')
+  // A turn beside it would share the deaths, and no attempt would be charged.
+  const others = await t.all<{ turn: string }>(
+    'select active_agent_turn_id as turn from state.agent_state_head where active_agent_turn_id is not null',
+  )
+  for (const { turn } of others) await t.kernel.stop({ projectId: project, agentTurnId: turn })
   const first = await t.running('poison')
   const watcher = workerOn(t)
   const guard = guardOn(t)

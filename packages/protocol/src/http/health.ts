@@ -15,7 +15,9 @@ const healthSummary = z.object({
 export type HealthSummary = z.infer<typeof healthSummary>
 
 const component = z.object({
-  kind: z.string().describe('`part`: a supervised process; otherwise a unit of a view'),
+  kind: z
+    .string()
+    .describe('`part`: a supervised process; `target`: a worker target without workers; otherwise a unit of a view'),
   name: z.string(),
   state,
   own_state: state,
@@ -35,6 +37,7 @@ export type Component = z.output<typeof component>
 const readiness = {
   database: z.boolean().optional(),
   draining: z.boolean().optional(),
+  targets_without_workers: z.array(z.string()).optional().describe('worker targets whose turns wait for a worker'),
   views: z.record(z.string(), z.boolean()),
 }
 

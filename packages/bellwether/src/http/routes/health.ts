@@ -1,6 +1,7 @@
 /** Liveness, readiness, metrics, and the health of supervised processes and units of views. */
 import type { HealthState } from '@bellwether/protocol'
 import type { HealthSummary } from '@bellwether/protocol/http'
+import type { TargetWithoutWorkers } from '../../kernel/reads/gauges.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Api } from '../api.js'
 import type { Grant } from '../auth.js'
@@ -12,7 +13,15 @@ export interface HealthParts {
   /** The supervised processes; absent if nothing supervises this server. */
   readonly parts?: (() => readonly PartHealth[]) | undefined
   /** Absent: a server of views alone, which is ready when all its views are. */
-  readonly readiness?: (() => Promise<{ readonly database: boolean; readonly draining: boolean }>) | undefined
+  readonly readiness?:
+    | (() => Promise<{
+        readonly database: boolean
+        readonly draining: boolean
+        /** Targets whose turns wait for a worker: reported, but the server itself is ready. */
+        readonly targets_without_workers: string[]
+      }>)
+    | undefined
+  readonly targets?: (() => Promise<readonly TargetWithoutWorkers[]>) | undefined
   /** The runtime's metrics in the Prometheus format. */
   readonly metrics?: (() => Promise<string>) | undefined
   /** Refuses a request for metrics by throwing. */
@@ -61,6 +70,19 @@ function partComponent(part: PartHealth) {
   }
 }
 
+function targetComponent({ worker_target: name, turns }: TargetWithoutWorkers) {
+  return {
+    kind: 'target',
+    name,
+    state: 'failed' as const,
+    own_state: 'failed' as const,
+    because: `no worker for target "${name}": ${turns === 1 ? '1 turn waits' : `${turns} turns wait`}`,
+    restarts: 0,
+    error: null,
+    depends_on: [] as readonly string[],
+  }
+}
+
 const noUnits: HealthSummary = { status: 'ok', units: 0, restarts: 0, changes: 0, troubled: {} }
 
 export function healthRoutes(api: Api, options: HealthParts): void {
@@ -84,7 +106,7 @@ export function healthRoutes(api: Api, options: HealthParts): void {
     return reply.type('text/plain; version=0.0.4').send(texts.filter((one) => one !== undefined).join(''))
   })
 
-  api('GET /health/components', ({ grant }) => {
+  api('GET /health/components', async ({ grant }) => {
     const all = fusion?.health.all() ?? []
     const listed = all.filter((unit) => isReached(unit, grant) || unit.kind === 'view')
     const units = listed.map((unit) => {
@@ -102,7 +124,9 @@ export function healthRoutes(api: Api, options: HealthParts): void {
       }
     })
     // Processes belong to no project or view: a limited key does not see them.
-    const processes = isUnlimited(grant) ? (parts?.() ?? []).map(partComponent) : []
+    const processes = isUnlimited(grant)
+      ? [...(parts?.() ?? []).map(partComponent), ...((await options.targets?.()) ?? []).map(targetComponent)]
+      : []
     const summary = fusion?.health.summary() ?? noUnits
     return {
       summary: merged(listed.length === all.length ? summary : { ...summary, ...summaryOf(units) }, processes),

@@ -14,8 +14,17 @@ export interface Gauges {
     readonly slots: number
     readonly free: number
   }[]
+  readonly withoutWorkers: readonly TargetWithoutWorkers[]
   readonly horizonAgeSeconds: number
   readonly openBatches: number
+}
+
+/** A worker target with turns to run and no live worker. The guard keeps these turns up to `pmo.max_queue_seconds`. */
+export interface TargetWithoutWorkers {
+  readonly worker_target: string
+  readonly turns: number
+  /** How long the first of them has waited. */
+  readonly waiting_seconds: number
 }
 
 // An operator would do nothing different for a longer queue.
@@ -25,7 +34,7 @@ const workerGoneSeconds = 60
 const targetsMax = 50
 
 export async function readGauges(db: Queryable): Promise<Gauges> {
-  const [inbox, heads, workers, [rest]] = await Promise.all([
+  const [inbox, heads, workers, withoutWorkers, [rest]] = await Promise.all([
     db.query<Gauges['inbox'][number]>({
       name: 'bw_gauge_inbox',
       // One query per status, each on its own partial index: for one combined query the planner would scan the history.
@@ -51,6 +60,7 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
         order by 2 desc, 1 limit ${targetsMax}`,
       values: [workerGoneSeconds],
     }),
+    targetsWithoutWorkers(db),
     db.query<{ readonly horizon: number; readonly batches: number }>({
       name: 'bw_gauge_rest',
       text: `select state.horizon_age() as horizon,
@@ -58,5 +68,28 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
           where settled_at is null limit ${depthMax}) b) as batches`,
     }),
   ])
-  return { inbox, heads, workers, horizonAgeSeconds: rest?.horizon ?? 0, openBatches: rest?.batches ?? 0 }
+  return {
+    inbox,
+    heads,
+    workers,
+    withoutWorkers,
+    horizonAgeSeconds: rest?.horizon ?? 0,
+    openBatches: rest?.batches ?? 0,
+  }
+}
+
+/** Targets whose turns have waited for a worker for longer than a worker may be silent. */
+export async function targetsWithoutWorkers(db: Queryable): Promise<TargetWithoutWorkers[]> {
+  return db.query<TargetWithoutWorkers>({
+    name: 'bw_targets_without_workers',
+    text: `select h.worker_target, count(*)::int as turns,
+        extract(epoch from state.now() - min(h.updated_at))::double precision as waiting_seconds
+      from (select worker_target, updated_at from state.agent_state_head where active_agent_turn_id is not null
+        and status in ('dispatched', 'running') and updated_at < state.now() - make_interval(secs => $1)
+        limit ${depthMax}) h
+      where not exists (select from state.workers w where w.worker_target = h.worker_target
+        and w.seen_at > state.now() - make_interval(secs => $1))
+      group by 1 order by 1 limit ${targetsMax}`,
+    values: [workerGoneSeconds],
+  })
 }

@@ -68,11 +68,19 @@ begin
       x.seconds);
 end $$;
 
--- A worker signs in, or reports that it is still there.
+-- A worker signs in, or reports that it is still there. A worker that was not seen for p_gap_seconds was dead or frozen:
+-- its life starts again, and what waited in the meantime gets a full timeout from now on (W2.5, W2.6).
 create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int,
-  p_free int default null) returns void language sql as $$
-  insert into state.workers (worker_id, worker_target, started_at, seen_at, concurrency, free)
-  values (p_worker, p_target, state.now(), state.now(), p_concurrency, p_free)
+  p_free int default null, p_gap_seconds double precision default 15) returns void language sql as $$
+  insert into state.workers as w (worker_id, worker_target, started_at, seen_at, live_since, concurrency, free)
+  values (p_worker, p_target, state.now(), state.now(), state.now(), p_concurrency, p_free)
   on conflict (worker_id) do update set seen_at = excluded.seen_at, concurrency = excluded.concurrency,
-    free = excluded.free
+    free = excluded.free, drained_at = null, live_since = case
+      when w.seen_at < excluded.seen_at - make_interval(secs => p_gap_seconds) then excluded.seen_at
+      else coalesce(w.live_since, excluded.seen_at) end
+$$;
+
+-- A worker begins to shut down: turns that it leaves behind are charged with nothing.
+create or replace function state.sign_out(p_worker text) returns void language sql as $$
+  update state.workers w set drained_at = state.now(), free = 0 where w.worker_id = p_worker
 $$;

@@ -143,7 +143,7 @@ export async function setLimits(db: Queryable, limits: KernelLimits): Promise<vo
 
 /**
  * Signs a worker in, or records that it is still there. `free` is how many more turns it could take now: a full worker that beats is not
- * dead (W2.5).
+ * dead (W2.5). A worker that was not seen for `gapSeconds` starts a new life: the guard gives it a full timeout to take what waits.
  */
 export async function signIn(
   db: Queryable,
@@ -151,11 +151,12 @@ export async function signIn(
   target: string,
   concurrency: number,
   free: number,
+  gapSeconds = 15,
 ): Promise<void> {
   await db.query({
     name: 'bw_sign_in',
-    text: 'select state.sign_in($1, $2, $3, $4)',
-    values: [workerId, target, concurrency, free],
+    text: 'select state.sign_in($1, $2, $3, $4, $5)',
+    values: [workerId, target, concurrency, free, gapSeconds],
   })
 }
 
@@ -172,4 +173,9 @@ export async function noteBlocked(db: Queryable, workerId: string, turns: readon
       from json_to_recordset($2::json) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)`,
     values: [workerId, JSON.stringify(turns.map(fenceRow))],
   })
+}
+
+/** Records that a worker begins to shut down: the turns that it leaves behind are charged with no attempt. */
+export async function signOut(db: Queryable, workerId: string): Promise<void> {
+  await db.query({ name: 'bw_sign_out', text: 'select state.sign_out($1)', values: [workerId] })
 }

@@ -5,6 +5,9 @@
 --   any other row         its turn or epoch is not its agent's: it becomes 'error' or 'skipped'     → 'refused'
 -- The verb locks heads first, without waiting (hazard 8), and reads the rows after that, so that they are as fresh as
 -- the lock (hazard 1). 'again' means that more rows are pending or that another session holds a head: claim again.
+-- A turn that shared n worker deaths runs in a worker that takes only 1/2^n of its turns, at the end alone, so that the
+-- turn that kills workers is found and its neighbours survive. 'held_back' means that such a turn leaves no room now:
+-- claim again when a turn of this worker has ended.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
   worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
@@ -19,15 +22,53 @@ declare
   v_seen text[] := '{}';
   v_others text[];
   v_taken int;
+  v_max int := p_max;
+  v_slots int;
+  v_running int;
+  v_deaths int;
+  v_deaths_of int[];
+  v_fits int := 0;
 begin
-  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}') into v_projects,
-    v_agents, v_seen from (
-    select h.project_id, h.agent_id, i.inbox_id from state.agent_inbox i
+  -- Rare: the index is empty unless a worker died.
+  if exists (select from state.agent_state_head h where h.worker_target = p_target and h.shared_deaths > 0) then
+    select count(*), coalesce(max(h.shared_deaths), 0) into v_running, v_deaths
+    from state.agent_inbox i cross join lateral state.head(i.project_id, i.agent_id) h
+    where i.worker_target = p_target and i.status = 'processing' and i.claimed_by = p_worker
+      and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running';
+    v_slots := greatest(v_running + p_max, (select w.concurrency from state.workers w where w.worker_id = p_worker));
+    v_max := least(p_max, state.slots_beside(v_slots, v_deaths) - v_running);
+    if v_max <= 0 then
+      what := 'held_back';
+      return next;
+      return;
+    end if;
+  end if;
+
+  select array_agg(h.project_id), array_agg(h.agent_id), coalesce(array_agg(h.inbox_id), '{}'),
+    array_agg(h.shared_deaths) into v_projects, v_agents, v_seen, v_deaths_of from (
+    select h.project_id, h.agent_id, i.inbox_id, h.shared_deaths from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending'
-    order by i.created_at, i.inbox_id limit p_max
+    order by i.created_at, i.inbox_id limit v_max
     for no key update of h skip locked) h;
   v_now := state.now();
+
+  if v_slots is not null and v_agents is not null then
+    -- The oldest rows that fit together; later rows do not overtake a turn that waits for room.
+    while v_fits < cardinality(v_seen) loop
+      v_deaths := greatest(v_deaths, v_deaths_of[v_fits + 1]);
+      exit when v_running + v_fits >= state.slots_beside(v_slots, v_deaths);
+      v_fits := v_fits + 1;
+    end loop;
+    if v_fits < cardinality(v_seen) then
+      what := 'held_back';
+      return next;
+    end if;
+    v_projects := v_projects[:v_fits];
+    v_agents := nullif(v_agents[:v_fits], '{}');
+    v_seen := v_seen[:v_fits];
+    if what = 'held_back' and v_agents is null then return; end if;
+  end if;
 
   if v_agents is not null then
     -- Turns, the common case: one statement for the complete batch.
@@ -76,7 +117,7 @@ begin
     where w.worker_id = p_worker and (w.last_claim_at is null or w.last_claim_at < v_now - interval '500 milliseconds');
   end if;
 
-  if exists (
+  if what is distinct from 'held_back' and exists (
     select from state.agent_inbox i join state.agent_state_head h on h.project_id = i.project_id
       and h.agent_id = i.agent_id
     where i.worker_target = p_target and i.status = 'pending')
@@ -85,6 +126,10 @@ begin
     return next;
   end if;
 end $$;
+
+-- How many turns a worker runs at once beside a turn that shared worker deaths.
+create or replace function state.slots_beside(p_slots int, p_shared_deaths int) returns int
+language sql immutable as 'select greatest(1, p_slots >> least(p_shared_deaths, 30))';
 
 -- W2.3b: returns the same rows as a claim that resumes.
 create or replace function state.reconcile(p_target text, p_worker text, p_max int,

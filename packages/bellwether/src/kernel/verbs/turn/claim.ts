@@ -5,7 +5,7 @@ import { callWith, type Fence, type Verdict } from '../../verdict.js'
 
 /** What a claim does besides handing out turns: it ends stopped turns, refuses invalid rows and applies partial receipts. */
 export type ClaimSideVerdict = Verdict<'received' | 'refused' | 'ended' | 'leased'>
-type ClaimWhat = 'turn' | 'resume' | 'again' | ClaimSideVerdict['what']
+type ClaimWhat = 'turn' | 'resume' | 'again' | 'held_back' | ClaimSideVerdict['what']
 
 export interface ClaimedTurn extends Fence {
   /** `turn`: start the turn, or continue it from the cards of a silent worker. `resume`: every awaited result has arrived. */
@@ -42,6 +42,8 @@ export interface Claimed {
   readonly turns: readonly ClaimedTurn[]
   /** Another session had locked a head, or more rows are pending: claim again. */
   readonly again: boolean
+  /** A turn that shared worker deaths leaves no room for more: claim again when a turn of this worker has ended. */
+  readonly heldBack: boolean
   readonly others: readonly ClaimSideVerdict[]
 }
 
@@ -70,13 +72,15 @@ function sorted(rows: readonly ClaimRow[]): Claimed {
   const turns: ClaimedTurn[] = []
   const others: ClaimSideVerdict[] = []
   let again = false
+  let heldBack = false
   for (const row of rows) {
     const { what } = row
     if (what === 'again') again = true
+    else if (what === 'held_back') heldBack = true
     else if (what === 'turn' || what === 'resume') turns.push(claimedTurn(row, what))
     else others.push({ ...row, what })
   }
-  return { turns, again, others }
+  return { turns, again, heldBack, others }
 }
 
 /** Hot path: one object literal with every field, because a spread would copy twice. */

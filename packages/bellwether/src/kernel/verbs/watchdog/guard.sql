@@ -166,8 +166,9 @@ begin
   where h.active_agent_turn_id is not null and h.updated_at > v_future;
   get diagnostics v_rows = row_count;
   update state.agent_inbox i set processed_at = v_now where i.status = 'processing' and i.processed_at > v_future;
-  update state.workers w set seen_at = least(w.seen_at, v_now), last_claim_at = least(w.last_claim_at, v_now)
-  where w.seen_at > v_future or w.last_claim_at > v_future;
+  update state.workers w set seen_at = least(w.seen_at, v_now), last_claim_at = least(w.last_claim_at, v_now),
+    live_since = least(w.live_since, v_now), shared_death_at = least(w.shared_death_at, v_now)
+  where greatest(w.seen_at, w.last_claim_at, w.live_since, w.shared_death_at) > v_future;
   if v_rows > 0 then
     insert into state.interventions (kind, reason, after, created_at)
     values ('clock_set_back', 'signs of life lay in the future', jsonb_build_object('agents', v_rows), v_now);

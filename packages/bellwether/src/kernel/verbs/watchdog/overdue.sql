@@ -1,11 +1,13 @@
 -- Finds overdue turns, one rule per branch; reads only. Silence counts from the last sign of life, and never from
--- before the watch window (W2.10): after an absence the watchdog ends nothing until one full timeout has passed.
+-- before the watch window (W2.10): after an absence the watchdog ends nothing until one full timeout has passed. A target
+-- without live workers keeps its turns up to max_queue_seconds; when a worker is back, it has a full timeout to take them.
 create or replace function state.overdue(p_now timestamptz, p_settings json, p_limit int)
 returns setof state.overdue language plpgsql stable as $$
 #variable_conflict use_column
 declare
   s record;
   v_quiet timestamptz;
+  v_live timestamptz;
 begin
   select * into s from json_to_record(p_settings) as x (dispatched_timeout_seconds double precision,
     max_queue_seconds double precision, active_reap_seconds double precision, suspended_reap_seconds double precision,
@@ -13,53 +15,62 @@ begin
   -- A cheap bound for all rules, computed once: a healthy head costs one comparison.
   v_quiet := p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
     s.suspended_reap_seconds, s.inbox_processing_timeout_seconds));
+  -- A live worker was seen since then. It signs in three times as often.
+  v_live := p_now - make_interval(secs => s.dispatched_timeout_seconds / 2);
 
   return query
+  with targets as materialized (
+    -- claimed_at: the last claim, or sign of life of a full worker: the queue is long and not dead (hazard 6).
+    select w.worker_target, min(coalesce(w.live_since, w.started_at)) filter (where w.seen_at > v_live) as live_since,
+      max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end)) as claimed_at
+    from state.workers w group by 1
+  )
   select h.project_id, h.agent_id, h.active_agent_turn_id, h.turn_epoch, h.status, h.updated_at, r.outcome, r.error
   from state.agent_state_head h
+  left join targets t on t.worker_target = h.worker_target
   cross join lateral (
     -- W2.9: the absolute deadline of a turn, which beats do not extend.
     select 'timeout' as outcome, 'turn_deadline' as error
     where h.turn_deadline < p_now
       and p_now - s.watching_since > least(h.turn_deadline - h.leased_at, make_interval(secs => s.active_reap_seconds))
     union all
-    -- W2.5: no worker started it. While workers of its target claim turns, or are full and alive, the queue is long and
-    -- not dead (hazard 6).
+    -- W2.5: live workers of its target have room and do not start it.
     select 'timeout', 'dispatch_timeout'
     where h.status = 'dispatched'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.dispatched_timeout_seconds)
       and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
-        or p_now - coalesce((
-          select max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end))
-          from state.workers w where w.worker_target = h.worker_target), '-infinity')
-          > make_interval(secs => s.dispatched_timeout_seconds))
+        or p_now - greatest(t.live_since, t.claimed_at) > make_interval(secs => s.dispatched_timeout_seconds)
+          and t.live_since is not null)
     union all
-    -- W2.6: started, and its worker stopped beating.
+    -- W2.6: started, its worker stopped beating, and the live workers do not take it over.
     select 'failed', 'timeout_reaped_by_watchdog'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.active_reap_seconds)
+      and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
+        or p_now - t.live_since > make_interval(secs => s.active_reap_seconds)
+          -- A reclaimed turn waits in the queue like any other.
+          and not (p_now - t.claimed_at <= make_interval(secs => s.active_reap_seconds) is true
+            and exists (select from state.turn_row(h.active_agent_turn_id) i where i.status = 'pending')))
     union all
-    -- W2.1: taken over as often as allowed, and its worker is silent again.
+    -- W2.1: charged with as many attempts as allowed.
     select 'failed', 'max_attempts'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
       and exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
         and i.message_type in ('turn', 'ui_action')
-        and i.status = 'processing' and i.attempts + 1 >= s.max_attempts offset 0)
+        and i.status = 'processing' and i.attempts >= s.max_attempts offset 0)
     union all
     -- W2.2f: it waits without a deadline ahead, and no worker claims its receipts, if there are any.
     select 'failed', 'suspended_unresumable'
     where h.status = 'suspended'
       and p_now - greatest(h.updated_at, s.watching_since,
-        h.resume_deadline) > make_interval(secs => s.suspended_reap_seconds)
+        h.resume_deadline, t.live_since) > make_interval(secs => s.suspended_reap_seconds)
       and (p_now - h.updated_at > make_interval(secs => s.max_queue_seconds)
-        or not (h.waiting_tool_count = 0 or exists (select from state.agent_inbox r
-          where r.agent_turn_id = h.active_agent_turn_id
-          and r.message_type in ('tool_result', 'timeout') and r.status = 'pending' offset 0))
-        or p_now - coalesce((
-          select max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end))
-          from state.workers w where w.worker_target = h.worker_target), '-infinity')
-          > make_interval(secs => s.suspended_reap_seconds))
+        or t.live_since is not null and (
+          not (h.waiting_tool_count = 0 or exists (select from state.agent_inbox r
+            where r.agent_turn_id = h.active_agent_turn_id
+            and r.message_type in ('tool_result', 'timeout') and r.status = 'pending' offset 0))
+          or coalesce(p_now - t.claimed_at > make_interval(secs => s.suspended_reap_seconds), true)))
     limit 1
   ) r
   where h.active_agent_turn_id is not null

@@ -1,7 +1,9 @@
 -- W2.1: the rows of a silent worker return to pending with a new epoch: the next worker takes the turn over from its
--- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. A turn
--- that p_max_attempts workers have tried (attempts counts the takeovers) is left for the PMO to reap. Silence counts
--- only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
+-- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. Silence
+-- counts only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
+-- An attempt is charged to the culprit: a turn that was alone in its worker. Turns that shared the worker are not
+-- charged; each has one shared death more, and claim gives it fewer neighbours until the culprit is alone. A worker that
+-- was shutting down charges nothing. A turn with p_max_attempts charged attempts is left for the PMO to reap.
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -10,34 +12,66 @@ declare
   v_now timestamptz := state.now();
   v_cutoff timestamptz := v_now - make_interval(secs => p_timeout_seconds);
   v_silent text[];
-  v_projects text[];
-  v_agents text[];
+  v_charged text[];
+  v_sharing text[];
   v_holds boolean;
 begin
   if p_watching_since > v_cutoff or v_now > p_valid_until then return; end if;
 
-  select array_agg(s.inbox_id), array_agg(s.project_id), array_agg(s.agent_id), bool_or(s.holds) into v_silent,
-    v_projects, v_agents, v_holds from (
-    select i.inbox_id, h.project_id, h.agent_id, h.holds from state.agent_inbox i
+  with silent as materialized (
+    select i.inbox_id, i.claimed_by, i.processed_at, h.holds, h.shared_deaths, w.drained_at, w.shared_death_at
+    from state.agent_inbox i
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
+    left join state.workers w on w.worker_id = i.claimed_by
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
-      and not (i.attempts + 1 >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
-    limit p_limit for no key update of h skip locked) s;
+      and not (i.attempts >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
+      -- A worker that dies leaves turns with different last beats. They are judged together, when its own last sign of
+      -- life is old enough; unless the worker lived on without this turn.
+      and (w.seen_at is null or w.seen_at < v_cutoff
+        or w.seen_at > i.processed_at + make_interval(secs => p_timeout_seconds / 3))
+    limit p_limit for no key update of h skip locked
+  ), company as (
+    select i.claimed_by, count(*) as turns from state.agent_inbox i
+    cross join lateral state.head(i.project_id, i.agent_id) h
+    where i.worker_target = p_target and i.status = 'processing'
+      and i.claimed_by in (select s.claimed_by from silent s)
+      and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running'
+    group by 1
+  ), judged as (
+    select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1 and coalesce(s.shared_death_at < s.processed_at, true)
+      -- After this many shared deaths a turn is alone in any worker: the limit only keeps a fault from retrying forever.
+      or s.shared_deaths >= 10) as charged
+    from silent s left join company c on c.claimed_by = s.claimed_by
+  )
+  select array_agg(j.inbox_id), coalesce(array_agg(j.inbox_id) filter (where j.charged), '{}'),
+    coalesce(array_agg(j.inbox_id) filter (where not j.charged and j.drained_at is null), '{}'), bool_or(j.holds)
+  into v_silent, v_charged, v_sharing, v_holds from judged j;
   if v_silent is null then return; end if;
+
+  -- The last attempt: the row stays as it is, and the PMO ends the turn.
+  update state.agent_inbox i set attempts = i.attempts + 1
+  from unnest(v_charged) s cross join lateral state.inbox_row(s) r
+  where i.inbox_id = s and r.attempts + 1 >= p_max_attempts and r.message_type in ('turn', 'ui_action');
 
   return query
   with silent as materialized (
-    select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.claimed_by, i.processed_at, i.attempts, h.turn_epoch
+    select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.claimed_by, i.processed_at,
+      i.attempts + (i.inbox_id = any (v_charged))::int as attempts, h.turn_epoch,
+      h.shared_deaths + (i.inbox_id = any (v_sharing))::int as shared_deaths
     from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id
-      and h.turn_epoch = i.turn_epoch
+      and h.turn_epoch = i.turn_epoch and i.attempts < p_max_attempts
   ), bumped as (
     -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends a turn that no worker takes over.
-    update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
+    update state.agent_state_head h set turn_epoch = h.turn_epoch + 1, shared_deaths = s.shared_deaths
     from silent s where h.project_id = s.project_id and h.agent_id = s.agent_id
+  ), shared as (
+    update state.workers w set shared_death_at = v_now
+    from (select distinct s.claimed_by from silent s where s.inbox_id = any (v_sharing)) s
+    where w.worker_id = s.claimed_by
   ), noted as (
     insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
       created_at)
@@ -46,9 +80,9 @@ begin
       jsonb_build_object('status', 'running', 'claimed_by', claimed_by, 'turn_epoch', turn_epoch,
       'processed_at', processed_at),
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1,
-      'attempts', attempts + 1), v_now from silent
+      'attempts', attempts, 'shared_deaths', shared_deaths), v_now from silent
   )
-  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = i.attempts + 1,
+  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = s.attempts,
     processed_at = null, archived_at = null, claimed_by = null
   from silent s where i.inbox_id = s.inbox_id
   returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
@@ -62,6 +96,10 @@ begin
   end if;
 
   -- Receipts return to pending; a row whose turn is not its agent's becomes an error.
+  v_silent := array(
+    select i.inbox_id from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
+    where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
+      and not (i.message_type in ('turn', 'ui_action') and i.attempts >= p_max_attempts));
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
     created_at)
   select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch,
@@ -69,16 +107,56 @@ begin
     jsonb_build_object('inbox', i.status, 'claimed_by', i.claimed_by, 'processed_at', i.processed_at),
     jsonb_build_object('inbox', case when i.message_type in ('turn', 'ui_action') then 'error'
       else 'pending' end), v_now
-  from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
-  where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff;
+  from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s;
   return query
   update state.agent_inbox i set
     status = case when i.message_type in ('turn', 'ui_action') then 'error' else 'pending' end,
     error = case when i.message_type in ('turn', 'ui_action')
       then 'protocol_error: not the turn and epoch of this agent' end,
     processed_at = null, archived_at = null, claimed_by = null
-  from unnest(v_silent) s where i.inbox_id = s and i.status = 'processing'
-    and coalesce(i.processed_at, i.created_at) < v_cutoff
+  from unnest(v_silent) s where i.inbox_id = s
   returning case when i.status = 'pending' then 'reclaimed' else 'refused' end, i.project_id, i.agent_id,
     i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
+end $$;
+
+-- A worker that shuts down hands its turns back: the same move as a reclaim, at once, and no attempt is charged. A lost
+-- fence is skipped. Items: {project_id, agent_id, agent_turn_id, turn_epoch}.
+create or replace function state.hand_back(p_items json, p_worker text)
+returns setof state.verdict language plpgsql as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_turns text[];
+begin
+  v_turns := array(
+    select h.active_agent_turn_id from state.agent_state_head h
+    join json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint)
+      on h.project_id = x.project_id and h.agent_id = x.agent_id
+    where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch and h.status = 'running'
+    order by h.project_id, h.agent_id for no key update of h);
+  v_now := state.now();
+
+  return query
+  with given as materialized (
+    select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.attempts, h.turn_epoch
+    from unnest(v_turns) t cross join lateral state.turn_row(t) i
+    cross join lateral state.head(i.project_id, i.agent_id) h
+    where i.status = 'processing'
+  ), bumped as (
+    update state.agent_state_head h set turn_epoch = h.turn_epoch + 1
+    from given g where h.project_id = g.project_id and h.agent_id = g.agent_id
+  ), noted as (
+    insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
+      created_at)
+    select 'reclaim', project_id, agent_id, agent_turn_id, turn_epoch + 1, 'worker shut down',
+      jsonb_build_object('status', 'running', 'claimed_by', p_worker, 'turn_epoch', turn_epoch),
+      jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'attempts', attempts),
+      v_now from given
+  )
+  update state.agent_inbox i set status = 'pending', turn_epoch = g.turn_epoch + 1, processed_at = null,
+    archived_at = null, claimed_by = null
+  from given g where i.inbox_id = g.inbox_id
+  returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
+    i.channel_id, null::jsonb;
+  perform state.charge_reservations(v_turns);
 end $$;
