@@ -10,6 +10,8 @@ export interface Shutdown {
   readonly signal: AbortSignal
   /** Whether the parent is gone, so that nothing waits for a long drain. */
   orphaned(): boolean
+  /** Begins an orderly shutdown for a reason of the process itself. */
+  begin(reason: string): void
   release(): void
 }
 
@@ -42,6 +44,7 @@ export function listenForShutdown({ parentPipe, log }: { readonly parentPipe: bo
   return {
     signal: abort.signal,
     orphaned: () => orphan,
+    begin: (reason) => abort.abort(reason),
     release() {
       process.off('SIGTERM', onSignal)
       process.off('SIGINT', onSignal)

@@ -23,6 +23,7 @@ import { viewExcludes } from './parts/view-excludes.js'
 import { lockFile, upFile } from './paths.js'
 import { runPmoPart } from './pmo.js'
 import type { ProcessOptions, ReadyFacts } from './process.js'
+import { runsTurns } from '../kernel/reads/work.js'
 import { openRuntime, type Runtime } from './runtime.js'
 import { runServerPart } from './server.js'
 import { listenForShutdown, type Shutdown } from './shutdown.js'
@@ -165,6 +166,7 @@ async function runParts(options: UpContext, runtime: Runtime): Promise<number> {
           signal,
         },
         supervisor,
+        ranTurns: (workerId) => runsTurns(runtime.kernel.db, workerId),
         log,
         signal,
       })

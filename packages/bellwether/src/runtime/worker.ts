@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { defined, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { agentFor, type Agents } from '../worker/agents.js'
+import { openCulprits } from '../worker/culprit.js'
 import { runWorker } from '../worker/loop.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
@@ -25,6 +26,8 @@ export interface WorkerProcessOptions extends ProcessOptions {
 // Shorter than the 30 s after which Kubernetes and systemd kill a process. Other workers take over turns that did not end.
 const drainSeconds = 20
 const orphanDrainSeconds = 1
+/** A turn caused an uncaught error and failed: the worker drained and can be restarted at once (EX_TEMPFAIL). */
+export const turnFailureExitCode = 75
 
 export function runWorkerProcess(options: WorkerProcessOptions): Promise<number> {
   const target = token(options.target, 'worker target')
@@ -52,10 +55,16 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             role: `worker ${target}`,
             log,
           })
+    const culprits = openCulprits()
     const running = await runWorker({
       ...common,
       workerTarget: target,
-      agent: (turn) => files?.agent(turn) ?? agentFor(options.agents, turn),
+      agent: (turn) => {
+        const ours = files?.agent(turn)
+        if (ours !== undefined) return ours
+        const agent = agentFor(options.agents, turn)
+        return agent && culprits.watched(agent)
+      },
       ...defined({ onBeat: files?.onBeat, guarded: files?.guarded, standby }),
       settings: workerSettings(settings, concurrency),
       loop: {
@@ -65,6 +74,23 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
         },
       },
     })
+    let uncaught = false
+    /** An error without a caller: its turn fails, and the worker drains, because the state of the process is unknown. */
+    function onUncaught(error: unknown): void {
+      const culprit = culprits.current()
+      log.error({ err: error, agent_turn_id: culprit?.agentTurnId }, 'uncaught error; worker shuts down')
+      // Without a culprit the process ends at once, as it would without this handler; the kernel finds the turn by isolation.
+      if (culprit === undefined) process.exit(1)
+      uncaught = true
+      void running.worker
+        .fail(culprit, error)
+        .catch((failed: unknown) =>
+          log.error({ err: failed, agent_turn_id: culprit.agentTurnId }, 'failed turn not ended'),
+        )
+        .finally(() => shutdown.begin('uncaught_error'))
+    }
+    process.on('uncaughtException', onUncaught)
+    process.on('unhandledRejection', onUncaught)
     const telemetry = await startProcessTelemetry({
       runtime,
       settings,
@@ -83,8 +109,11 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     await telemetry.close()
     await standby?.close()
     await files?.close()
+    process.off('uncaughtException', onUncaught)
+    process.off('unhandledRejection', onUncaught)
     const left = running.worker.running.size
     if (left > 0) log.warn({ turns: left }, 'drain timed out; other workers take over the remaining turns')
+    if (uncaught) return turnFailureExitCode
     return left === 0 ? 0 : 1
   })
 }

@@ -209,7 +209,7 @@ function failure(error: unknown): TurnAction {
 }
 
 /** The text without characters that the database cannot store. */
-function printable(text: string): string {
+export function printable(text: string): string {
   return text.toWellFormed().replaceAll('\0', '').slice(0, 10_000)
 }
 

@@ -2,9 +2,10 @@
  * A worker: claims the turns it has room for and runs each in its own scope. Every write is fenced. If a turn's fence is lost, its
  * scope is canceled and nothing it still writes is accepted. The loop around the worker (loop.ts) only waits and steps.
  */
+import { errorMessage } from '@bellwether/base'
 import type { Claimant, ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import { Cancellation } from './cancellation.js'
-import { runTurn } from './run-turn.js'
+import { printable, runTurn } from './run-turn.js'
 import type { Scope, WorkerOptions } from './scope.js'
 
 export interface Worker {
@@ -16,6 +17,8 @@ export interface Worker {
   start(turns: readonly ClaimedTurn[]): void
   /** Sends one beat for all running turns and cancels those whose fence is lost. */
   beat(): Promise<void>
+  /** Ends a running turn as failed, because an error of its function reached no caller. */
+  fail(turn: ClaimedTurn, error: unknown): Promise<void>
   /** Resolves when there is room for another turn, or when the worker stops claiming. */
   room(): Promise<void>
   /** How many more turns it could take now. None while a turn that shared worker deaths must run with fewer neighbours. */
@@ -130,6 +133,17 @@ export function openWorker(options: WorkerOptions): Worker {
         }
         throw error
       }
+    },
+    async fail(turn, error) {
+      const content = { text: printable(errorMessage(error)) }
+      await kernel.deliver({ ...turn, status: 'failed', error: 'agent_failed', content })
+      const scope = running.get(turn.agentTurnId)
+      if (scope?.turn !== turn) return
+      scope.cancellation.cancel('failed')
+      // Its function may never return: a drain must not wait for it.
+      running.delete(turn.agentTurnId)
+      options.standby?.remove(turn)
+      announceRoom()
     },
     stopClaiming,
     free,

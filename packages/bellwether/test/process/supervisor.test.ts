@@ -59,6 +59,20 @@ it('quarantines a part in a crash loop, reports it, and retries later', async ()
   expect(changes.filter((one) => one.status === 'quarantined').length).toBeGreaterThan(0)
 })
 
+it('does not quarantine a part whose ends are excused', async () => {
+  const { supervisor, part, state, changes } = await open({
+    ...defaultRestartRules,
+    backoff: { ...defaultRestartRules.backoff, baseMs: 1 },
+    loopAfter: 2,
+  })
+  let lives = 0
+  const brief = part('one', () => ((lives += 1) <= 5 ? 'brief' : 'stay'))
+  await supervisor.keep({ ...brief, excuse: async () => true })
+  await until('it stays', async () => (lives === 6 && state('one')?.status === 'ready' ? true : undefined))
+  expect(changes.filter((one) => one.status === 'quarantined')).toEqual([])
+  expect(state('one')).toMatchObject({ restarts: 5 })
+})
+
 it('keeps retrying when a restart fails', async () => {
   let how = 'stay'
   const { supervisor, part, state } = await open({

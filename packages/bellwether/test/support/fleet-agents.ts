@@ -36,8 +36,18 @@ const slow: AgentFunction = async (turn) => {
   return plain(turn)
 }
 
+/** Throws where no caller can catch it, and never ends. */
+const throwing: AgentFunction = (turn) =>
+  new Promise(() => {
+    if (turn.turn.agentId.endsWith('rejection')) void Promise.reject(new Error('rejected without a caller'))
+    else
+      setTimeout(() => {
+        throw new Error('thrown in a timer')
+      }, 10)
+  })
+
 /** By the first part of the agent's id. */
-const kinds: Readonly<Record<string, AgentFunction>> = { plain, asking, slow }
+const kinds: Readonly<Record<string, AgentFunction>> = { plain, asking, slow, throwing }
 
 export default defineAgents({
   '*': (turn) => {

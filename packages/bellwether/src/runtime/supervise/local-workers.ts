@@ -6,16 +6,19 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Log } from '@bellwether/base'
 import { openAgentFolder } from '../../worker/roster/folder.js'
-import { startChild, type ChildOptions } from './child-process.js'
+import { startChild, type Child, type ChildExit, type ChildOptions } from './child-process.js'
 import { agentsFolder } from '../paths.js'
 import type { Supervisor } from './supervisor.js'
 import { workerPart } from '../parts/up-file.js'
+import { turnFailureExitCode } from '../worker.js'
 
 export interface LocalWorkersOptions {
   readonly folder: string
   readonly projectId: string
   readonly child: ChildOptions
   readonly supervisor: Supervisor
+  /** Whether this worker runs turns, from the database: then a turn may have ended its process. */
+  readonly ranTurns: (workerId: string) => Promise<boolean>
   readonly log: Log
   readonly signal: AbortSignal
 }
@@ -30,6 +33,7 @@ export function openLocalWorkers({
   projectId,
   child,
   supervisor,
+  ranTurns,
   log,
   signal,
 }: LocalWorkersOptions): LocalWorkers {
@@ -39,7 +43,10 @@ export function openLocalWorkers({
   async function start(target: string): Promise<void> {
     const args = ['--target', target, '--project', projectId]
     const name = `${workerPart}${target}`
-    await supervisor.keep({ name, start: () => startChild(child, 'worker', args) }).catch((error: unknown) => {
+    // A turn that kills its workers is isolated and ended by the kernel; a pause of the target would hold up all other turns.
+    const excuse = async ({ facts }: Child, { code }: ChildExit) =>
+      code === turnFailureExitCode || (await ranTurns(String(facts['worker_id'])))
+    await supervisor.keep({ name, start: () => startChild(child, 'worker', args), excuse }).catch((error: unknown) => {
       log.error({ err: error, target }, 'worker failed to start; see its log lines above')
     })
   }

@@ -11,6 +11,8 @@ export interface Part {
   readonly name: string
   /** Starts the process and resolves when it is ready for work. */
   start(): Promise<Child>
+  /** Whether something that is contained elsewhere ended this process, for example a turn that kills its worker: no crash loop. */
+  excuse?(child: Child, exit: ChildExit): Promise<boolean>
 }
 
 export type PartStatus = 'starting' | 'ready' | 'waiting' | 'quarantined' | 'stopped'
@@ -113,7 +115,10 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
       while (!over.signal.aborted) {
         const end: string = typeof child === 'string' ? child : exitText(await child.ended)
         if (over.signal.aborted) return
-        const { afterMs, quarantined } = nextRestart(remember(this.#ended, clock.monotonicMs()), rules)
+        const { afterMs, quarantined } = (await this.#isExcused(child))
+          ? nextRestart([clock.monotonicMs()], rules)
+          : nextRestart(remember(this.#ended, clock.monotonicMs()), rules)
+        if (over.signal.aborted) return
         const status = quarantined ? 'quarantined' : 'waiting'
         this.#retry = new AbortController()
         this.#change({ status, pid: null, lastEnd: end, nextStartMs: clock.wallMs() + afterMs })
@@ -127,6 +132,16 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
           log.error({ err: error, part: this.part.name }, 'part failed to start')
           return notStarted(error)
         })
+      }
+    }
+
+    async #isExcused(child: Child | string): Promise<boolean> {
+      if (typeof child === 'string' || this.part.excuse === undefined) return false
+      try {
+        return await this.part.excuse(child, await child.ended)
+      } catch (error) {
+        log.warn({ err: error, part: this.part.name }, 'cannot tell why the part ended')
+        return false
       }
     }
 
