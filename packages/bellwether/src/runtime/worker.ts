@@ -2,6 +2,7 @@
 import { hostname } from 'node:os'
 import { defined, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
+import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import { agentFor, type Agents } from '../worker/agents.js'
 import { openCulprits } from '../worker/culprit.js'
 import { runWorker } from '../worker/loop.js'
@@ -82,12 +83,15 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       // Without a culprit the process ends at once, as it would without this handler; the kernel finds the turn by isolation.
       if (culprit === undefined) process.exit(1)
       uncaught = true
-      void running.worker
-        .fail(culprit, error)
-        .catch((failed: unknown) =>
-          log.error({ err: failed, agent_turn_id: culprit.agentTurnId }, 'failed turn not ended'),
-        )
-        .finally(() => shutdown.begin('uncaught_error'))
+      void failAndDrain(culprit, error)
+    }
+    async function failAndDrain(culprit: ClaimedTurn, error: unknown): Promise<void> {
+      try {
+        await running.worker.fail(culprit, error)
+      } catch (failed) {
+        log.error({ err: failed, agent_turn_id: culprit.agentTurnId }, 'failed turn not ended')
+      }
+      shutdown.begin('uncaught_error')
     }
     process.on('uncaughtException', onUncaught)
     process.on('unhandledRejection', onUncaught)

@@ -8,8 +8,9 @@ it.each(['timer', 'rejection'])(
   '[W2.1] fails the turn of an uncaught error (%s) and no other turn',
   { timeout: 120_000 },
   async (how) => {
-    const { kernel, url, drop } = await testKernel()
-    onTestFinished(() => drop())
+    const t = await testKernel()
+    onTestFinished(() => t.drop())
+    const { kernel, url } = t
     const culprit = `throwing-${how}`
     await kernel.putAgents(
       ['slow-one', 'slow-two', culprit].map((agentId) => ({ projectId: project, agentId, workerTarget: target })),

@@ -68,8 +68,8 @@ begin
       x.seconds);
 end $$;
 
--- A worker signs in, or reports that it is still there. A worker that was not seen for p_gap_seconds was dead or frozen:
--- its life starts again, and what waited in the meantime gets a full timeout from now on (W2.5, W2.6).
+-- A worker signs in, or reports that it is still there. A worker that was not seen for p_gap_seconds was dead or
+-- frozen: live_since starts again, and turns that waited get a full timeout from now on (W2.5, W2.6).
 create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int,
   p_free int default null, p_gap_seconds double precision default 15) returns void language sql as $$
   insert into state.workers as w (worker_id, worker_target, started_at, seen_at, live_since, concurrency, free)

@@ -71,7 +71,7 @@ begin
   end if;
 
   return query
-  select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'recorded' else 'stale' end, x.project_id, x.agent_id,
-    x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text, null::jsonb
+  select case when x.agent_turn_id || ' ' || x.turn_epoch = any (v_live) then 'recorded' else 'stale' end,
+    x.project_id, x.agent_id, x.agent_turn_id, x.turn_epoch, null::text, null::text, null::text, null::jsonb
   from json_to_recordset(p_items) as x (project_id text, agent_id text, agent_turn_id text, turn_epoch bigint);
 end $$;

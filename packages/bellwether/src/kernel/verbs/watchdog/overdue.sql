@@ -1,6 +1,7 @@
 -- Finds overdue turns, one rule per branch; reads only. Silence counts from the last sign of life, and never from
--- before the watch window (W2.10): after an absence the watchdog ends nothing until one full timeout has passed. A target
--- without live workers keeps its turns up to max_queue_seconds; when a worker is back, it has a full timeout to take them.
+-- before the watch window (W2.10): after an absence the watchdog ends nothing until one full timeout has passed. A
+-- target without live workers keeps its turns up to max_queue_seconds; a worker that is back has a full timeout to take
+-- them.
 create or replace function state.overdue(p_now timestamptz, p_settings json, p_limit int)
 returns setof state.overdue language plpgsql stable as $$
 #variable_conflict use_column

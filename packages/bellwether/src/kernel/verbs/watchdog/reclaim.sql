@@ -2,8 +2,8 @@
 -- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. Silence
 -- counts only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
 -- An attempt is charged to the culprit: a turn that was alone in its worker. Turns that shared the worker are not
--- charged; each has one shared death more, and claim gives it fewer neighbours until the culprit is alone. A worker that
--- was shutting down charges nothing. A turn with p_max_attempts charged attempts is left for the PMO to reap.
+-- charged; each has one shared death more, and claim gives it fewer neighbours until the culprit is alone. A worker
+-- that was shutting down charges nothing. A turn with p_max_attempts charged attempts is left for the PMO to reap.
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -39,8 +39,9 @@ begin
       and h.active_agent_turn_id = i.agent_turn_id and h.status = 'running'
     group by 1
   ), judged as (
-    select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1 and coalesce(s.shared_death_at < s.processed_at, true)
-      -- After this many shared deaths a turn is alone in any worker: the limit only keeps a fault from retrying forever.
+    select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1
+        and coalesce(s.shared_death_at < s.processed_at, true)
+      -- After this many shared deaths a turn is alone in any worker: the limit only bounds the retries after a fault.
       or s.shared_deaths >= 10) as charged
     from silent s left join company c on c.claimed_by = s.claimed_by
   )
