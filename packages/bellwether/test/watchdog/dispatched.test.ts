@@ -152,7 +152,7 @@ it('[W2.5] ends the turn of a target whose live worker takes nothing, whatever o
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'elsewhere', instruction: 'x' })
   await claimOther('claimed-here')
   await pass(t, 35, guardOn(t, {}, 'dead-fleet'))
-  expect(await turnRow(t, agentTurnId)).toMatchObject({ error: "dispatch_timeout" })
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ error: 'dispatch_timeout' })
 })
 
 it('[W2.5] ends the queue of a fleet one timeout after its last claim', async () => {
