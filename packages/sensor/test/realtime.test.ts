@@ -95,6 +95,18 @@ describe('realtime', () => {
     expect(differences(fixture.server, fixture.root)).toEqual([])
   })
 
+  it('[V6.1] reports mtimes before 1970', async () => {
+    writeFileSync(fixture.at('moon'), '1')
+    utimesSync(fixture.at('moon'), new Date(-14_182_940_500), new Date(-14_182_940_500))
+    for (const native of [true, false]) {
+      const sensor = fixture.sensor({ native, id: `host-${native}` })
+      const before = fixture.server.snapshots
+      await until('snapshot', () => fixture.server.snapshots > before)
+      expect(fixture.server.tree.get('/moon')).toMatchObject({ modified_time: -14_182_940.5 })
+      await sensor.stop()
+    }
+  })
+
   it('[V6.1] reports names with invalid UTF-8, quotes and newlines without loss', async () => {
     await watching()
     const name = Buffer.concat([Buffer.from(`${fixture.root}/bad-`), Buffer.from([0xff, 0xfe, 0x41])])

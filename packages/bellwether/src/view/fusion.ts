@@ -27,8 +27,10 @@ export interface Fusion {
   step(): void
   /** Sweeps until the signal aborts; a failed sweep is logged and repeated. */
   run(signal: AbortSignal): Promise<void>
-  /** Reports the error of the HTTP receiver, or undefined when it works. */
+  /** Reports the error of the HTTP receiver, or undefined when it works. The next sweep after a request clears an error. */
   receiver(error: string | undefined): void
+  /** A request of a sensor arrived, so the receiver works. */
+  received(): void
   close(): void
 }
 
@@ -48,7 +50,9 @@ export function openFusion(options: FusionOptions): Fusion {
     const seed = new DataView(random.bytes(4).slice().buffer).getInt32(0)
     views.set(name, new View({ name, settings, clock, ids, log, health, seed }))
   }
+  let hasReceived = false
   const step = () => {
+    if (hasReceived) health.recover('receiver:http')
     for (const view of views.values()) view.sweep(sweepMs)
   }
   return {
@@ -64,7 +68,11 @@ export function openFusion(options: FusionOptions): Fusion {
     step,
     run: (signal) =>
       loop({ name: 'view sweep', intervalMs: sweepMs, clock, log, signal, steady: true }, async () => step()),
+    received() {
+      hasReceived = true
+    },
     receiver(error) {
+      hasReceived = false
       if (error === undefined) health.recover('receiver:http')
       else health.fail('receiver:http', error)
     },

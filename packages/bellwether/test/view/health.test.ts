@@ -138,6 +138,21 @@ describe('a sensor’s units', () => {
     server.fusion.receiver(undefined)
     expect((await sensor.heartbeat()).body.health).toMatchObject({ status: 'ok', restarts: 1 })
   })
+
+  it('[V5.3] [V5.4] a failed receiver makes live views not ready until a request of a sensor shows that it works', async () => {
+    const ready = async () =>
+      (await (await fetch(`${server.url}/readyz`)).json()) as { readonly views: Record<string, boolean> }
+    const sensor = await server.connect('h', { view: 'live' })
+    await sensor.snapshot(file('/a'))
+    expect((await ready()).views['live']).toBe(true)
+    server.fusion.receiver('no file descriptors')
+    server.fusion.step()
+    expect((await ready()).views['live']).toBe(false)
+    await sensor.realtime(file('/b'))
+    server.fusion.step()
+    expect((await ready()).views['live']).toBe(true)
+    expect((await server.get('/views/live/tree?path=/b', 'live')).status).toBe(200)
+  })
 })
 
 it('[V5.4] healthz, readyz and metrics need no key', async () => {

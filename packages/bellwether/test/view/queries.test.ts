@@ -32,6 +32,24 @@ describe('trees', () => {
     for (const path of paths) expect((await server.get(`/views/v/${path}`)).status).toBe(200)
   })
 
+  it('[V6.8] rejects unknown and invalid query parameters by name', async () => {
+    await sensor.snapshot(file('/a'))
+    for (const [query, name] of [
+      ['tree?recursive=maybe', 'recursive'],
+      ['tree?max_depth=-1', 'max_depth'],
+      ['tree?depth=1', 'depth'],
+      ['stats?paths=/a', 'paths'],
+      ['changes?limit=0', 'limit'],
+      ['suspect-list?x=1', 'x'],
+    ] as const) {
+      const answer = await server.get(`/views/v/${query}`)
+      expect([query, answer.status]).toEqual([query, 400])
+      expect(answer.text).toContain(name)
+    }
+    for (const query of ['tree?recursive=no', 'tree?recursive', 'tree?only_path=0'])
+      expect((await server.get(`/views/v/${query}`)).status).toBe(200)
+  })
+
   it('[V6.8] returns entries with all fields, to the requested depth', async () => {
     await sensor.snapshot(
       directory('/a'),

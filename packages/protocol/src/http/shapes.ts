@@ -54,9 +54,10 @@ export const numberCursor = z
   .regex(/^\d{1,15}$/, 'must be a cursor from an earlier answer')
   .transform(Number)
   .optional()
-/** A flag in a query: `1`, `true`, `yes`, `on`, or the bare name. */
+/** A flag in a query: `1`, `true`, `yes`, `on` or the bare name; or `0`, `false`, `no`, `off`. */
 export const flag = z
   .string()
+  .regex(/^(?:1|true|yes|on|0|false|no|off|)$/i, 'must be true or false')
   .transform((value) => /^(?:1|true|yes|on|)$/i.test(value))
   .optional()
 export const integer = (min: number, max: number) =>

@@ -7,7 +7,7 @@ const waitMax = 25 // seconds; below the silence after which connections are clo
 const inView = z.object({ view: z.string() })
 const path = z.string().min(1).max(4_096)
 /** Which sources of a view a question is about. */
-const choice = z.object({ source: z.string().max(1_024).optional(), best: z.string().max(40).optional() })
+const choice = z.strictObject({ source: z.string().max(1_024).optional(), best: z.string().max(40).optional() })
 export type SourceChoice = z.output<typeof choice>
 
 const job = z.object({
@@ -280,7 +280,7 @@ export const viewRoutes = {
   'GET /views/:view/diff': {
     summary: 'Compare two sources',
     params: inView,
-    query: z.object({ left: z.string(), right: z.string(), limit: integer(1, 100_000) }),
+    query: z.strictObject({ left: z.string(), right: z.string(), limit: integer(1, 100_000) }),
     answers: {
       200: z.object({
         left: z.string(),
@@ -300,7 +300,7 @@ export const viewRoutes = {
   'GET /views/:view/evidence': {
     summary: 'Get a change token for now',
     params: inView,
-    query: z.object({ source }),
+    query: z.strictObject({ source }),
     answers: { 200: z.object({ token: z.string() }) },
   },
   'POST /views/:view/evidence': {

@@ -5,7 +5,7 @@
  */
 import { encodeFileName } from '@bellwether/protocol'
 
-/** One entry. The next call overwrites the same object, so copy what you need. Times are seconds, never negative. */
+/** One entry. The next call overwrites the same object, so copy what you need. Times are seconds, negative before 1970. */
 export interface DiskEntry {
   name: string
   isDirectory: boolean

@@ -40,7 +40,7 @@ export function nativeDisk(root: Uint8Array, libc: Libc): Disk {
   }
   const time = (word: number): number => {
     const seconds = signed[word + 1]! * 4_294_967_296 + stat[word]!
-    return seconds < 0 ? 0 : seconds + stat[word + 2]! / 1e9
+    return seconds + stat[word + 2]! / 1e9
   }
   function fill(): void {
     const type = stat[7]! & typeMask

@@ -6,7 +6,7 @@ import { bytesOf, newDiskEntry, missOf, type Disk, type DiskEntry, type Miss } f
 const billion = 1_000_000_000n
 
 function seconds(ns: bigint): number {
-  return ns < 0n ? 0 : Number(ns / billion) + Number(ns % billion) / 1e9
+  return Number(ns / billion) + Number(ns % billion) / 1e9
 }
 
 function codeOf(error: unknown): string | undefined {

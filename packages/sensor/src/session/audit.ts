@@ -13,6 +13,8 @@ import type { Progress } from './task.js'
 
 // The time limit for sending the end of a cancelled audit.
 const endTimeoutMs = 10_000
+// Unreadable directories that the log names per audit.
+const deniedShown = 10
 // Directories per message to the watch thread.
 const followChunk = 5_000
 const hotAtLeastMs = 3_600_000
@@ -33,6 +35,7 @@ export async function runAudit(
   const start = { session_id: session.id, ...metadata }
   auditAnswer.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
   const found: DirectoryTime[] = []
+  const denied: string[] = []
   let [complete, failure] = [false, 'cancelled']
   let report: ScanReport | undefined
   try {
@@ -46,6 +49,7 @@ export async function runAudit(
       knownDirectory: (directory) => memory.get(directory),
       onDirectory: (result) => {
         learned.note(result)
+        if (result.miss === 'denied' || result.denied > 0) denied.push(result.path)
         if (result.miss === undefined && !result.unchanged) found.push({ path: result.path, mtime: result.mtime })
         if (found.length >= followChunk) watcher.follow(found.splice(0))
       },
@@ -65,6 +69,10 @@ export async function runAudit(
       // Without its end a complete audit has no effect, so the next one must not skip directories because of it.
       if (complete || error instanceof SessionObsolete) throw error
     })
+  }
+  if (denied.length > 0) {
+    const paths = denied.slice(0, deniedShown).map((each) => each.slice(0, 200))
+    log.warn({ pipe: context.name, directories: denied.length, paths }, 'no permission to read directories')
   }
   learned.adopt()
   watcher.follow(found)

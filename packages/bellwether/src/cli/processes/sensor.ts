@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
-import { aborted, defined, environment } from '@bellwether/base'
+import { aborted, defined, environment, errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import { startSensor } from '@bellwether/sensor'
 import { Command } from 'commander'
@@ -90,9 +90,22 @@ async function run(flags: Flags): Promise<number> {
 /** A missing root is allowed, because it may be mounted later; a root that is a file is rejected. */
 function directory(given: string | undefined): string {
   const root = resolve(required(given, 'sensor', '--root DIR'))
-  if (statSync(root, { throwIfNoEntry: false })?.isDirectory() === false)
+  if (readRoot(root)?.isDirectory() === false)
     throw new InvalidInput(`Cannot watch ${root}: it is not a directory`, { code: 'bad_root' })
   return root
+}
+
+/** A broken mount, for example of a FUSE or NFS server that is gone, fails here instead of with a stack trace. */
+function readRoot(root: string) {
+  try {
+    return statSync(root, { throwIfNoEntry: false })
+  } catch (error) {
+    throw new InvalidInput(`Cannot watch ${root}: ${errorMessage(error)}`, {
+      code: 'bad_root',
+      hint: 'Check the mount and the permissions of its parent directories, then start the sensor again.',
+      cause: error,
+    })
+  }
 }
 
 function address(given: string | undefined): string {

@@ -92,7 +92,12 @@ export function healthRoutes(api: Api, options: HealthParts): void {
 
   api('GET /readyz', async (_request, reply) => {
     const server = await readiness?.()
-    const views = Object.fromEntries([...(fusion?.views.values() ?? [])].map((view) => [view.name, view.ready]))
+    const views = Object.fromEntries(
+      [...(fusion?.views.values() ?? [])].map((view) => [
+        view.name,
+        view.ready && fusion?.health.get(view.key)?.effective !== 'failed',
+      ]),
+    )
     // In a full server a view without a sensor is reported but does not prevent turns from running.
     const isReady = server === undefined ? Object.values(views).every(Boolean) : server.database && !server.draining
     if (isReady) return { status: 'ready', ...server, views }

@@ -18,7 +18,10 @@ interface Asked {
 
 export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   const { clock } = fusion
-  const viewOf = ({ grant }: Asked) => fusion.view(fedBy(grant))
+  const viewOf = ({ grant }: Asked) => {
+    fusion.received()
+    return fusion.view(fedBy(grant))
+  }
   /** 403 for a session of another view, 419 for a session that has ended. */
   const sessionOf = (request: Asked & { readonly params: { readonly id: string } }): readonly [View, Session] => {
     const view = viewOf(request)

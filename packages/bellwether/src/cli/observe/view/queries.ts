@@ -1,4 +1,4 @@
-/** `bellwether view tree|search|stats|blind-spots|sessions|changes`: queries a view of a running server. File names are untrusted text. */
+/** `bellwether view tree|scan|search|stats|blind-spots|suspects|sessions|changes|sync|diff`: queries a view of a running server. File names are untrusted text. */
 import type { AnswerOf, ViewChange } from '@bellwether/protocol/http'
 import type { Command } from 'commander'
 import type { Client } from '../../../client/client.js'
@@ -17,6 +17,15 @@ interface QueryFlags extends Omit<ServerFlags, 'project'> {
 
 const limitMax = 10_000
 const depthMax = 1_000
+// The server lowers longer waits to this.
+const waitMax = 25
+
+interface ScanFlags {
+  readonly depth: number
+  readonly limit: number
+  readonly recursive?: boolean
+  readonly wait: number
+}
 
 /** A subcommand with the options that all queries share. */
 function query(view: Command, name: string, description: string): Command {
@@ -41,6 +50,20 @@ export function queryCommands(view: Command): void {
       const request = ofView(flags, { path: path ?? '/', max_depth: flags.depth })
       const tree = await openClient(flags).ask('GET /views/:view/tree', request)
       print(flags, tree, () => treeLines(tree, flags.limit))
+    })
+  query(view, 'scan [path]', 'have a sensor read a path from disk now, then show it')
+    .option('--depth <n>', 'the number of levels to show', wholeUpTo(depthMax, 1), 1)
+    .option('--limit <n>', 'the maximum number of lines', wholeUpTo(1_000_000, 1), 500)
+    .option('--recursive', 'read everything below the path, too')
+    .option('--wait <seconds>', 'how long to wait for the sensor', wholeUpTo(waitMax), 20)
+    .action(async (path: string | undefined, flags: QueryFlags & ScanFlags) => {
+      const scan = { 'force-real-time': true, recursive: flags.recursive === true, wait: flags.wait }
+      const request = ofView(flags, { path: path ?? '/', max_depth: flags.depth, ...scan })
+      const tree = await openClient(flags).ask('GET /views/:view/tree', request)
+      print(flags, tree, () => {
+        const note = tree.job_pending ? '\nThe scan is still running; this is what the view knows so far.' : ''
+        return `${treeLines(tree, flags.limit)}${note}`
+      })
     })
   query(view, 'search <pattern>', 'find entries by a part of their name, or by a glob such as "*.ts" or "/src/**/*.md"')
     .option('--path <dir>', 'search only below this directory')
@@ -69,6 +92,35 @@ export function queryCommands(view: Command): void {
       ].join('\n'),
     )
   })
+  query(view, 'suspects', 'list files that may be incomplete').action(async (flags: QueryFlags) => {
+    const { count, suspects } = await openClient(flags).ask('GET /views/:view/suspect-list', ofView(flags))
+    print(flags, { count, suspects }, () => {
+      if (count === 0) return 'No suspects'
+      const rows = suspects.map((one) => [one.path, instant(one.mtime), `${one.expires_in_seconds.toFixed(0)} s`])
+      return table(['PATH', 'CHANGED (UTC)', 'CHECKED IN'], rows, process.stdout.columns)
+    })
+  })
+  query(view, 'sync', 'wait until the view has applied everything that its sensors saw before now')
+    .option('--wait <seconds>', 'how long to wait', wholeUpTo(waitMax), 10)
+    .action(async (flags: QueryFlags & { wait: number }) => {
+      const end = await openClient(flags).ask('POST /views/:view/sync', ofView(flags, { wait: flags.wait }))
+      print(flags, end, () =>
+        end.synced
+          ? `Synced: ${end.passed} of ${end.asked} sensors confirmed`
+          : `Not synced: ${end.passed} of ${end.asked} sensors confirmed; missing sessions: ${end.missing.join(', ')}`,
+      )
+    })
+  query(view, 'diff <left> <right>', 'compare two sources of a view')
+    .option('--limit <n>', 'the maximum number of differences', wholeUpTo(limitMax, 1), 100)
+    .action(async (left: string, right: string, flags: QueryFlags & { limit: number }) => {
+      const request = { params: { view: flags.view }, query: { left, right, limit: flags.limit } }
+      const answer = await openClient(flags).ask('GET /views/:view/diff', request)
+      print(flags, answer, () => {
+        if (answer.differences.length === 0) return 'No differences'
+        const lines = answer.differences.map(({ path, kind }) => `${kind.padEnd(10)} ${plain(path)}`)
+        return `${lines.join('\n')}${answer.truncated ? '\n… and more (--limit)' : ''}`
+      })
+    })
   query(view, 'sessions', 'list the sensors that feed the view').action(async (flags: QueryFlags) => {
     const answer = await openClient(flags).ask('GET /views/:view/sessions', { params: { view: flags.view } })
     print(flags, answer, () => {
