@@ -29,14 +29,14 @@ export function start(root: HTMLElement): void {
   createRoot(root).render(
     <StrictMode>
       <QueryClientProvider client={client}>
-        <Door />
+        <SessionGate />
       </QueryClientProvider>
     </StrictMode>,
   )
 }
 
 /** Checks the session once; a later 401 returns here. */
-function Door() {
+function SessionGate() {
   const isRefused = useSyncExternalStore(session.listen, session.isRefused)
   const me = useQuery({ ...meQuery, enabled: !isRefused })
   useEffect(() => {

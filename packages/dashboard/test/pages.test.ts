@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { openTab, screenshot, violations, type Tab } from './support/browser.js'
 import { openFixture, type Fixture } from './support/server.js'
-import { nameOf, pages } from './support/tried.js'
+import { nameOf, pages } from './support/page-list.js'
 
 let tab: Tab
 let fixture: Fixture

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openTab, type Tab } from './support/browser.js'
 import { openFixture, type Fixture, type FixtureOptions } from './support/server.js'
 import { turnId } from './support/strings.js'
-import { pages } from './support/tried.js'
+import { pages } from './support/page-list.js'
 
 // One tab and one server for all tests: the tab keeps its compiled scripts.
 let tab: Tab

@@ -24,7 +24,7 @@ export interface Link {
 const renderMs = 250
 // Ten seconds at 200 events/s, for a tab that was suspended; beyond that a refetch is cheaper.
 const waitingMax = 2_000
-const askAgainMs = 1_000
+const refetchMs = 1_000
 const hiddenMs = 30_000
 
 const LinkContext = createContext<Link>({ state: { is: 'connecting' }, seenAtMs: undefined, retry: () => {} })
@@ -53,8 +53,8 @@ function follow(
   setState: (state: LinkState) => void,
   setSeen: (ms: number) => void,
 ) {
-  const again = throttle(askAgainMs, clock)
-  const signs = throttle(askAgainMs, clock)
+  const again = throttle(refetchMs, clock)
+  const signs = throttle(refetchMs, clock)
   const everything = () =>
     again.touch('*', () => void client.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'me' }))
   const touch = (key: readonly unknown[]) =>
@@ -100,7 +100,7 @@ export function useStream(url: string | undefined, key: readonly unknown[]): voi
   const name = JSON.stringify(key)
   useEffect(() => {
     if (url === undefined) return
-    const again = throttle(askAgainMs, clock)
+    const again = throttle(refetchMs, clock)
     const queryKey = JSON.parse(name) as unknown[]
     const stream = openStream({
       url,
@@ -122,15 +122,15 @@ export function useStream(url: string | undefined, key: readonly unknown[]): voi
 
 function sleepWhileHidden(stream: Stream): () => void {
   let cancel = () => {}
-  const look = () => {
+  const update = () => {
     cancel()
     if (document.hidden) cancel = clock.after(hiddenMs, () => stream.sleep())
     else stream.wake()
   }
-  document.addEventListener('visibilitychange', look)
+  document.addEventListener('visibilitychange', update)
   return () => {
     cancel()
-    document.removeEventListener('visibilitychange', look)
+    document.removeEventListener('visibilitychange', update)
   }
 }
 

@@ -165,8 +165,8 @@ describe('a question', () => {
   ]
 
   it('converts answers to the types of the fields', () => {
-    const asked = questionIn(question({ question: 'q', result_fields: fields }))
-    expect(answerOf(asked, draft({ severity: '2', public: 'true', tags: '["a"]' }))).toEqual({
+    const parsed = questionIn(question({ question: 'q', result_fields: fields }))
+    expect(answerOf(parsed, draft({ severity: '2', public: 'true', tags: '["a"]' }))).toEqual({
       answer: {
         status: 'success',
         result: {
@@ -178,29 +178,29 @@ describe('a question', () => {
         },
       },
     })
-    expect(answerOf(asked, draft({ severity: '2.5', tags: '{}' }))).toEqual({
+    expect(answerOf(parsed, draft({ severity: '2.5', tags: '{}' }))).toEqual({
       wrong: draft({ severity: 'must be a whole number', tags: 'must be a JSON array' }),
     })
-    expect(answerOf(asked, draft({}))).toEqual({ wrong: draft({ severity: 'required' }) })
+    expect(answerOf(parsed, draft({}))).toEqual({ wrong: draft({ severity: 'required' }) })
   })
 
   it('accepts field names such as __proto__', () => {
     const names = ['__proto__', 'constructor', 'toString']
-    const asked = questionIn(
+    const parsed = questionIn(
       question({ question: 'q', result_fields: names.map((name) => ({ name, required: true })) }),
     )
-    expect(answerOf(asked, new Map())).toEqual({ wrong: new Map(names.map((name) => [name, 'required'])) })
-    expect(answerOf(asked, new Map(names.map((name) => [name, 'x'])))).toEqual({
+    expect(answerOf(parsed, new Map())).toEqual({ wrong: new Map(names.map((name) => [name, 'required'])) })
+    expect(answerOf(parsed, new Map(names.map((name) => [name, 'x'])))).toEqual({
       answer: { status: 'success', result: { fields: names.map((name) => ({ name, value: 'x' })) } },
     })
   })
 
   it('shows a question of any form and rejects an empty answer', () => {
     for (const args of [null, undefined, 7, [], 'plain', { choices: [1, 'a'], result_fields: ['x', {}] }]) {
-      const asked = questionIn(question(args))
-      expect(asked.text).not.toBe('')
-      expect(asked.fields).toEqual([])
-      expect(answerOf(asked, draft({ text: '  ' }))).toHaveProperty('wrong')
+      const parsed = questionIn(question(args))
+      expect(parsed.text).not.toBe('')
+      expect(parsed.fields).toEqual([])
+      expect(answerOf(parsed, draft({ text: '  ' }))).toHaveProperty('wrong')
     }
   })
 })

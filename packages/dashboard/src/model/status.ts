@@ -28,7 +28,7 @@ export interface Appearance {
 }
 
 type Known = Omit<Appearance, 'word'> & { readonly word?: string }
-const look = (tone: Tone, shape: Shape, means: string, word?: string): Known => ({
+const appearance = (tone: Tone, shape: Shape, means: string, word?: string): Known => ({
   tone,
   shape,
   means,
@@ -36,50 +36,53 @@ const look = (tone: Tone, shape: Shape, means: string, word?: string): Known => 
 })
 
 /** By API status; `word` replaces it only where the API's word would confuse people. */
-const looks: Readonly<Record<string, Known>> = {
+const appearances: Readonly<Record<string, Known>> = {
   // Heads of agents, and active turns.
-  idle: look('rest', 'ring', 'has no turn'),
-  dispatched: look('start', 'arrow', 'leased a turn; no worker has claimed it yet'),
-  running: look('go', 'disc', 'a worker is running it'),
-  suspended: look('wait', 'half', 'waits for tools or people without using a worker'),
-  queued: look('rest', 'dots', 'waits for another turn of its agent'),
-  pending: look('rest', 'dots', 'not started'),
-  processing: look('go', 'disc', 'a worker is running it'),
-  retired: look('rest', 'slash', 'accepts no more turns'),
+  idle: appearance('rest', 'ring', 'has no turn'),
+  dispatched: appearance('start', 'arrow', 'leased a turn; no worker has claimed it yet'),
+  running: appearance('go', 'disc', 'a worker is running it'),
+  suspended: appearance('wait', 'half', 'waits for tools or people without using a worker'),
+  queued: appearance('rest', 'dots', 'waits for another turn of its agent'),
+  pending: appearance('rest', 'dots', 'not started'),
+  processing: appearance('go', 'disc', 'a worker is running it'),
+  retired: appearance('rest', 'slash', 'accepts no more turns'),
   // How turns end.
-  success: look('done', 'check', 'ended with a deliverable'),
-  failed: look('bad', 'cross', 'ended without the requested result'),
-  timeout: look('bad', 'clock', 'ended because its time ran out'),
-  canceled: look('rest', 'slash', 'a person stopped it'),
-  cancelled: look('rest', 'slash', 'a person stopped it', 'canceled'),
+  success: appearance('done', 'check', 'ended with a deliverable'),
+  failed: appearance('bad', 'cross', 'ended without the requested result'),
+  timeout: appearance('bad', 'clock', 'ended because its time ran out'),
+  canceled: appearance('rest', 'slash', 'a person stopped it'),
+  cancelled: appearance('rest', 'slash', 'a person stopped it', 'canceled'),
   // Tasks of the board.
-  claimed: look('start', 'arrow', 'about to start'),
-  in_progress: look('go', 'disc', 'an agent or person is working on it', 'in progress'),
-  review: look('person', 'eye', 'waits for a person to review it'),
-  blocked: look('wait', 'half', 'needs a person, or waits for its next attempt'),
-  done: look('done', 'check', 'finished and checked'),
+  claimed: appearance('start', 'arrow', 'about to start'),
+  in_progress: appearance('go', 'disc', 'an agent or person is working on it', 'in progress'),
+  review: appearance('person', 'eye', 'waits for a person to review it'),
+  blocked: appearance('wait', 'half', 'needs a person, or waits for its next attempt'),
+  done: appearance('done', 'check', 'finished and checked'),
   // Waits for tools.
-  waiting: look('wait', 'half', 'no answer yet'),
-  received: look('start', 'arrow', 'the result has arrived'),
-  applied: look('done', 'check', 'the turn has used the result'),
-  expired: look('bad', 'clock', 'no result arrived in time; the turn received a timeout'),
-  dropped: look('rest', 'slash', 'no turn waits for it any more'),
+  waiting: appearance('wait', 'half', 'no answer yet'),
+  received: appearance('start', 'arrow', 'the result has arrived'),
+  applied: appearance('done', 'check', 'the turn has used the result'),
+  expired: appearance('bad', 'clock', 'no result arrived in time; the turn received a timeout'),
+  dropped: appearance('rest', 'slash', 'no turn waits for it any more'),
   // Health.
-  ok: look('done', 'check', 'works'),
-  degraded: look('wait', 'triangle', 'works partly'),
+  ok: appearance('done', 'check', 'works'),
+  degraded: appearance('wait', 'triangle', 'works partly'),
   // Supervised processes.
-  ready: look('done', 'check', 'works'),
-  starting: look('start', 'arrow', 'starting'),
-  restarting: look('wait', 'half', 'ended; restarts in a moment'),
-  quarantined: look('bad', 'cross', 'keeps failing; restarts are paused'),
-  stopped: look('rest', 'slash', 'stopped on request'),
+  ready: appearance('done', 'check', 'works'),
+  starting: appearance('start', 'arrow', 'starting'),
+  restarting: appearance('wait', 'half', 'ended; restarts in a moment'),
+  quarantined: appearance('bad', 'cross', 'keeps failing; restarts are paused'),
+  stopped: appearance('rest', 'slash', 'stopped on request'),
   // The dashboard's own words.
-  stuck: look('bad', 'triangle', 'past its deadline, or silent for too long'),
-  needs_you: look('person', 'hand', 'waits for a person', 'needs you'),
+  stuck: appearance('bad', 'triangle', 'past its deadline, or silent for too long'),
+  needs_you: appearance('person', 'hand', 'waits for a person', 'needs you'),
 }
 
 export function appearanceOf(word: string): Appearance {
-  return { word, ...(own(looks, word) ?? look('rest', 'ring', 'a status that this dashboard does not know')) }
+  return {
+    word,
+    ...(own(appearances, word) ?? appearance('rest', 'ring', 'a status that this dashboard does not know')),
+  }
 }
 
 interface Rest {

@@ -8,20 +8,20 @@ import { Brand } from '../parts/glyph.js'
 export function SignIn() {
   const [key, setKey] = useState('')
   const [wrong, setWrong] = useState<string>()
-  const [isAsking, setAsking] = useState(false)
+  const [isSending, setSending] = useState(false)
 
   const enter = async () => {
     const trimmed = key.trim()
     if (!/^[\x21-\x7e]+$/.test(trimmed))
       return setWrong('Invalid key: it contains characters that keys do not have. Copy the whole key again.')
-    setAsking(true)
+    setSending(true)
     setWrong(undefined)
     try {
       await ask('GET /me', { headers: headersFor(trimmed) })
       session.enter(trimmed)
     } catch (error) {
-      setWrong(sayWhy(error))
-      setAsking(false)
+      setWrong(reasonFor(error))
+      setSending(false)
     }
   }
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
@@ -62,9 +62,9 @@ export function SignIn() {
         <button
           type="submit"
           className="button button-main w-full justify-center"
-          disabled={isAsking || key.trim() === ''}
+          disabled={isSending || key.trim() === ''}
         >
-          {isAsking ? 'Asking…' : 'Sign in'}
+          {isSending ? 'Signing in…' : 'Sign in'}
         </button>
       </form>
       <p className="mt-3 text-sm text-ink-2">Or open the one-time link that the server prints.</p>
@@ -72,7 +72,7 @@ export function SignIn() {
   )
 }
 
-function sayWhy(error: unknown): string {
+function reasonFor(error: unknown): string {
   if (!(error instanceof Problem)) throw error
   return error.status === 401
     ? 'The server does not accept this key. Check it, or create a new one.'

@@ -4,7 +4,7 @@ import { Problem } from '../api/client.js'
 import { oneLine } from '../model/text.js'
 import { Glyph, Icon } from './glyph.js'
 
-interface ParsedQuestion<T> {
+interface QueryResult<T> {
   readonly data: T | undefined
   readonly error: Error | null
   readonly isPending: boolean
@@ -12,7 +12,7 @@ interface ParsedQuestion<T> {
 }
 
 interface QueryStateProps<T> {
-  readonly query: ParsedQuestion<T>
+  readonly query: QueryResult<T>
   readonly skeleton?: ReactNode
   readonly empty?: ReactNode
   readonly isEmpty?: (data: T) => boolean

@@ -24,14 +24,14 @@ const toneSoft: Readonly<Record<Tone, string>> = {
 }
 
 export function Status({ word }: { readonly word: string }) {
-  const look = appearanceOf(word)
+  const appearance = appearanceOf(word)
   return (
     <span
-      className={`inline-flex max-w-full items-center gap-1.5 font-medium ${toneText[look.tone]}`}
-      title={look.means}
+      className={`inline-flex max-w-full items-center gap-1.5 font-medium ${toneText[appearance.tone]}`}
+      title={appearance.means}
     >
-      <Glyph shape={look.shape} />
-      <span className="truncate">{oneLine(look.word, 40)}</span>
+      <Glyph shape={appearance.shape} />
+      <span className="truncate">{oneLine(appearance.word, 40)}</span>
     </span>
   )
 }

@@ -115,7 +115,7 @@ export async function openServer(): Promise<RealServer> {
         wait_seconds: 30,
         worker_id: 'worker-1',
       })
-      if (turns[0] === undefined) throw new Error('there is no turn to claim')
+      if (turns[0] === undefined) throw new Error('No turn can be claimed')
       return turns[0]
     },
     async close() {

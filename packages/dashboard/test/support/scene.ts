@@ -52,11 +52,11 @@ async function review(server: RealServer): Promise<{ readonly turn: string }> {
       turn_epoch,
       calls: calls.map((call, at) => ({ tool_call_id: `${turn}-${turn_epoch}-${at}`, ...call })),
     })
-  await say('think', 1_840, 'The change touches sessions. I will ask for a second look, and see what the tests say.')
-  const tasks = [{ target_strategy: 'reuse', target_ref: 'greeter', instruction: 'Appearance at the session code.' }]
+  await say('think', 1_840, 'The change touches sessions. I will ask for a second review, and run the tests.')
+  const tasks = [{ target_strategy: 'reuse', target_ref: 'greeter', instruction: 'Review the session code.' }]
   await suspend([{ tool_name: 'fork_join', batch: { tasks, deadline_seconds: 60 } }])
   ;({ turn_epoch } = await server.claim())
-  await say('think', 2_310, 'The second look found nothing. Now the tests.')
+  await say('think', 2_310, 'The second review found nothing. Now the tests.')
   const started = { tool_call_id: `${turn}-tests`, tool_name: 'run_tests', timeout_seconds: 900 }
   await suspend([{ ...started, arguments: { suite: 'login' } }])
   await server.ask('POST', `/projects/${project}/tool-calls/${turn}-tests/start`, { host: 'ci-7' })

@@ -150,13 +150,13 @@ function Jumps({ columns }: { readonly columns: readonly Column[] }) {
       {columns
         .filter(({ tasks }) => tasks.length > 0)
         .map(({ status, tasks }) => {
-          const look = appearanceOf(status)
+          const appearance = appearanceOf(status)
           return (
             <button key={status} type="button" className="button gap-1.5 px-2 text-sm" onClick={() => show(status)}>
-              <span className={toneText[look.tone]}>
-                <Glyph shape={look.shape} />
+              <span className={toneText[appearance.tone]}>
+                <Glyph shape={appearance.shape} />
               </span>
-              {oneLine(look.word, 30)}
+              {oneLine(appearance.word, 30)}
               <span className="text-ink-3">{count(tasks.length)}</span>
             </button>
           )
@@ -177,25 +177,25 @@ function ColumnOf({
   readonly open: (id: string) => void
 }) {
   const [drawn, setDrawn] = useState(drawnMax)
-  const look = appearanceOf(column.status)
+  const appearance = appearanceOf(column.status)
   const rest = column.tasks.length - drawn
   return (
     <section
       id={columnId(column.status)}
       className="flex w-[264px] shrink-0 scroll-ml-3 flex-col md:w-auto md:min-w-[138px] md:flex-1"
-      aria-label={look.word}
+      aria-label={appearance.word}
     >
-      <h2 className="flex items-center gap-1.5 px-1 pb-1.5 text-sm font-semibold" title={look.means}>
-        <span className={toneText[look.tone]}>
-          <Glyph shape={look.shape} />
+      <h2 className="flex items-center gap-1.5 px-1 pb-1.5 text-sm font-semibold" title={appearance.means}>
+        <span className={toneText[appearance.tone]}>
+          <Glyph shape={appearance.shape} />
         </span>
-        <span className="flex-1">{oneLine(look.word, 30)}</span>
+        <span className="flex-1">{oneLine(appearance.word, 30)}</span>
         <span className="text-ink-3">{count(total)}</span>
       </h2>
       <ul
         className="min-h-0 flex-1 space-y-2 overflow-y-auto rounded bg-sunk p-1.5"
         tabIndex={0}
-        aria-label={`${look.word} tasks`}
+        aria-label={`${appearance.word} tasks`}
       >
         {column.tasks.slice(0, drawn).map((task) => (
           <li key={task.taskId} className="[contain-intrinsic-size:auto_92px] [content-visibility:auto]">

@@ -36,7 +36,7 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
             <Glyph shape="hand" /> needs you
           </Chip>
         )}
-        {task.recovery !== null && task.recovery.attempt > 0 && !isDone && <Try recovery={task.recovery} />}
+        {task.recovery !== null && task.recovery.attempt > 0 && !isDone && <Attempt recovery={task.recovery} />}
         {task.waitUntil !== null && !isDone && (
           <span className="text-xs leading-5" title="until then">
             <Countdown until={task.waitUntil} />
@@ -50,14 +50,14 @@ export const TaskCard = memo(({ task, open }: { readonly task: Task; readonly op
         <bdi className="min-w-0 flex-1 truncate">{oneLine(task.assignee ?? task.next?.assignee ?? '', 40)}</bdi>
         <span className="whitespace-nowrap">{cost(task.costMicros)}</span>
       </span>
-      {/* A limit concerns what still goes on; afterwards only what was used does. */}
+      {/* A limit matters while the task is open; afterwards only the amount used does. */}
       <BudgetBar use={isDone && use !== null ? { ...use, part: null } : use} />
     </button>
   )
 })
 
 /** The attempt, and the next assignee. */
-function Try({ recovery }: { readonly recovery: Recovery }) {
+function Attempt({ recovery }: { readonly recovery: Recovery }) {
   const { action, attempt, maxAttempts, reasonCode } = recovery
   return (
     <Chip

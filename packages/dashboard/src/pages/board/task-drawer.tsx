@@ -39,7 +39,7 @@ export function TaskDrawer({
   )
 }
 
-// QueryState elsewhere, or not useful to people.
+// Shown elsewhere, or not useful to people.
 const shownElsewhere = new Set(['recovery', 'budget', 'instruction', 'spawn', 'choice'])
 const untilOf = (seconds: number) => (seconds === 0 ? null : new Date(seconds * 1_000).toISOString())
 
@@ -123,7 +123,7 @@ function whyOf(task: TaskDetail): string {
 }
 
 /** The board's verdict, if it differs from the turn's outcome. */
-function saysOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
+function verdictOf({ reasonCode, outcome, endedAt, turnStatus }: Run): string {
   if (reasonCode !== undefined) return reasonCode.replaceAll('_', ' ')
   if (endedAt === undefined) return 'in progress'
   return outcome === turnStatus ? '' : (outcome ?? '')
@@ -144,7 +144,7 @@ function Runs({ project, runs }: { readonly project: string; readonly runs: read
             )}
           </span>
           {run.turnStatus !== undefined && run.turnStatus !== null && <Status word={run.turnStatus} />}
-          <span className="text-ink-2">{oneLine(saysOf(run), 60)}</span>
+          <span className="text-ink-2">{oneLine(verdictOf(run), 60)}</span>
           <span className="w-full text-xs text-ink-3">
             {run.elapsedMs === undefined ? '' : duration(run.elapsedMs)}{' '}
             {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} {cost(run.costMicros)}{' '}

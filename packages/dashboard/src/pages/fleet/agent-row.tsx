@@ -108,18 +108,18 @@ function AgentName({ project, agent }: { readonly project: string; readonly agen
 function LastTurn({ project, agent }: { readonly project: string; readonly agent: Agent }) {
   const last = agent.last_turn
   if (last === undefined || last === null) return <span className="text-ink-3">–</span>
-  const look = appearanceOf(last.outcome)
+  const appearance = appearanceOf(last.outcome)
   return (
     <Link
       to="/p/$project/turns/$turn"
       params={{ project, turn: last.agent_turn_id }}
       className="flex items-center gap-2 hover:underline"
-      title={look.word}
+      title={appearance.word}
     >
-      <span className={toneText[look.tone]}>
-        <Glyph shape={look.shape} />
+      <span className={toneText[appearance.tone]}>
+        <Glyph shape={appearance.shape} />
       </span>
-      <span className="sr-only">{look.word}</span>
+      <span className="sr-only">{appearance.word}</span>
       <span className="truncate text-ink-2">
         <Ago at={last.ended_at} />
       </span>

@@ -17,18 +17,18 @@ export function RecentTurns({ project, agents }: { readonly project: string; rea
   return (
     <ol className="px-3 py-1.5 text-sm">
       {ended.map(({ agent, turn }, at) => {
-        const look = appearanceOf(turn.outcome)
+        const appearance = appearanceOf(turn.outcome)
         return (
           <li key={at} className="flex h-6 items-center gap-2">
-            <span className={toneText[look.tone]} title={look.means}>
-              <Glyph shape={look.shape} />
+            <span className={toneText[appearance.tone]} title={appearance.means}>
+              <Glyph shape={appearance.shape} />
             </span>
-            <span className="sr-only">{look.word}</span>
+            <span className="sr-only">{appearance.word}</span>
             <Link
               to="/p/$project/turns/$turn"
               params={{ project, turn: turn.agent_turn_id }}
               className="min-w-0 flex-1 truncate hover:underline"
-              title={oneLine(`${agent}: ${look.word}`)}
+              title={oneLine(`${agent}: ${appearance.word}`)}
             >
               <bdi>{oneLine(agent, 60)}</bdi>
             </Link>

@@ -9,21 +9,21 @@ import { oneLine } from '../../model/text.js'
 import { Dialog } from '../../parts/dialog.js'
 
 export function StopTurn({ project, turn }: { readonly project: string; readonly turn: string }) {
-  const [isAsking, setAsking] = useState(false)
+  const [isConfirming, setConfirming] = useState(false)
   const [reason, setReason] = useState('')
   const client = useQueryClient()
   const stop = useMutation({
     mutationFn: (why: string) => stopTurn(project, turn, why),
-    onSuccess: () => setAsking(false),
+    onSuccess: () => setConfirming(false),
     onSettled: () => client.invalidateQueries({ queryKey: ['turn', project, turn] }),
   })
   return (
     <>
-      <button type="button" className="button text-bad" onClick={() => setAsking(true)}>
+      <button type="button" className="button text-bad" onClick={() => setConfirming(true)}>
         Stop…
       </button>
-      {isAsking && (
-        <Dialog title="Stop this turn?" name="Stop this turn" close={() => setAsking(false)}>
+      {isConfirming && (
+        <Dialog title="Stop this turn?" name="Stop this turn" close={() => setConfirming(false)}>
           <form
             className="space-y-3"
             onSubmit={(event) => {
@@ -44,7 +44,7 @@ export function StopTurn({ project, turn }: { readonly project: string; readonly
               {stop.error === null ? '' : oneLine(stop.error.message, 200)}
             </p>
             <div className="flex justify-end gap-2">
-              <button type="button" className="button" onClick={() => setAsking(false)}>
+              <button type="button" className="button" onClick={() => setConfirming(false)}>
                 Keep running
               </button>
               <button type="submit" className="button text-bad" disabled={stop.isPending}>

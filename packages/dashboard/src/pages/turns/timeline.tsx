@@ -162,7 +162,7 @@ function StepEntry({
   readonly step: Step
   readonly waits: readonly Wait[]
 }) {
-  const look = appearanceOf(step.status)
+  const appearance = appearanceOf(step.status)
   const [from, to] = [msOf(step.started_at), msOf(step.ended_at)]
   const tokens = tokensOf(step)
   const details = [
@@ -172,8 +172,8 @@ function StepEntry({
   ].filter((one) => one !== '')
   return (
     <Entry
-      shape={look.shape}
-      tone={look.tone}
+      shape={appearance.shape}
+      tone={appearance.tone}
       title={<>Step: {oneLine(step.phase, 80)}</>}
       at={step.started_at}
       aside={details.join(', ')}
@@ -240,10 +240,10 @@ function CardOf({ project, id, title, field }: CardOfProps) {
 }
 
 function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
-  const look = appearanceOf(turn.status)
+  const appearance = appearanceOf(turn.status)
   const content = turn.deliverable?.content
   return (
-    <Entry shape={look.shape} tone={look.tone} title={`Deliverable: ${look.word}`} at={at} isLast>
+    <Entry shape={appearance.shape} tone={appearance.tone} title={`Deliverable: ${appearance.word}`} at={at} isLast>
       {turn.error !== null && (
         <div className="text-sm text-bad">
           <UntrustedText text={turn.error} />

@@ -1,4 +1,4 @@
-/** The marks of files with their meaning. They tell a reader whether to trust an entry. */
+/** The marks of files with their meaning: whether an entry may be incomplete or out of date. */
 import type { Entry } from '../../api/types.js'
 import { Chip } from '../../parts/status.js'
 

@@ -1,7 +1,7 @@
-/** The pages under test, with a text that shows data and a text that shows the empty state. */
+/** The pages under test, each with a text that only its data shows and the text of its empty state. */
 import { turnId } from './strings.js'
 
-export interface Tried {
+export interface PageCase {
   readonly path: string
   readonly title: string
   /** A text that only a page with data shows. */
@@ -10,7 +10,7 @@ export interface Tried {
   readonly empty: string | null
 }
 
-export const pages: readonly Tried[] = [
+export const pages: readonly PageCase[] = [
   { path: '/fleet', title: 'Fleet', shows: 'planner-03', empty: 'This project has no agents yet' },
   { path: '/board', title: 'Board', shows: 'Upgrade the payment library', empty: 'No tasks yet' },
   { path: '/turns', title: 'Turns', shows: 'the tests do not pass', empty: 'No turns yet' },
