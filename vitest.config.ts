@@ -4,7 +4,11 @@ import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
   test: {
-    projects: ['packages/*/vitest.config.ts', 'packages/bellwether/vitest.unit.config.ts', 'scripts/vitest.config.ts'],
+    projects: [
+      'packages/*/vitest.config.ts',
+      'packages/bellwether/vitest.shared.config.ts',
+      'scripts/vitest.config.ts',
+    ],
     // Tests wait a third of their time: three files side by side keep two cores busy; more than four only makes the one PostgreSQL cluster
     // the bottleneck.
     maxWorkers: Math.max(3, Math.min(4, availableParallelism())),

@@ -1,5 +1,5 @@
 /**
- * Tests of the product: beside the source for pure code, in test/ for what needs servers, in sim/ for the simulation.
+ * Tests that need servers, processes or a process of their own, and the simulation. `vitest.shared.config.ts` has the others.
  * Workspace packages run from source, so that no test ever sees a stale build.
  */
 import { defineConfig } from 'vitest/config'
@@ -7,18 +7,27 @@ import { defineConfig } from 'vitest/config'
 // As node resolves, without `module`: what packages keep under it is made for bundlers, and node cannot read some of it.
 const conditions = ['@bellwether/source', 'node', 'development|production']
 
-export const resolution = { resolve: { conditions }, ssr: { resolve: { conditions } } }
+export const sharedFiles = ['src/**/*.test.ts', 'test/kernel/**/*.test.ts', 'test/board/**/*.test.ts']
 
-export default defineConfig({
-  ...resolution,
+export const common = {
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
   test: {
-    name: 'bellwether',
-    pool: 'forks',
-    include: ['test/**/*.test.ts', 'sim/**/*.test.ts'],
+    pool: 'forks' as const,
     setupFiles: ['../../scripts/property-seed.ts'],
     globalSetup: ['./test/support/global-setup.ts'],
-    // A timeout detects a hang. On a machine with load 20 a test takes ten times as long as on an idle one.
+    // Tests judge what happened, not how fast: a busy machine fails none.
     testTimeout: 120_000,
     hookTimeout: 120_000,
+  },
+}
+
+export default defineConfig({
+  ...common,
+  test: {
+    ...common.test,
+    name: 'bellwether',
+    include: ['test/**/*.test.ts', 'sim/**/*.test.ts'],
+    exclude: sharedFiles,
   },
 })

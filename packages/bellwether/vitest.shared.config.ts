@@ -1,0 +1,11 @@
+/**
+ * Tests of pure code beside the source, and tests of kernel and board. Their files share processes, because most of their time would go
+ * into imports. They leave nothing behind in the process: no environment variables, listeners or timers.
+ */
+import { defineConfig } from 'vitest/config'
+import { common, sharedFiles } from './vitest.config.js'
+
+export default defineConfig({
+  ...common,
+  test: { ...common.test, name: 'shared', isolate: false, include: sharedFiles },
+})
