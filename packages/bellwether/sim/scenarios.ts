@@ -193,10 +193,10 @@ export const stories = {
       agents: ['ann', 'bob', 'cid', 'poison'],
       clients: {
         client1: [
-          { agentId: 'ann', key: 'a1', script: { workMs: 130_000 } },
-          { agentId: 'bob', key: 'b1', script: { workMs: 130_000 } },
+          { agentId: 'ann', key: 'a1', script: { workMs: 100_000 } },
+          { agentId: 'bob', key: 'b1', script: { workMs: 100_000 } },
           { agentId: 'poison', key: 'p1', script: { kills: 'always' } },
-          { agentId: 'cid', key: 'c1', script: { workMs: 130_000, writes: 1 } },
+          { agentId: 'cid', key: 'c1', script: { workMs: 100_000, writes: 1 } },
         ],
       },
       concurrency: 4,
@@ -215,7 +215,7 @@ export const stories = {
         ],
       },
       concurrency: 1,
-      absentMs: 900_000,
+      absentMs: 400_000,
     },
     [everyTurnSucceeds],
     () => noFaults,

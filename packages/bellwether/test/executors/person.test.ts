@@ -288,3 +288,16 @@ it('gives a person agent a turn deadline that leaves time for everyone', () => {
     '"people" is only for executor "person", but this agent has executor "command"',
   )
 })
+
+it('asks although an earlier turn left cards from the future, before the clock was set back', async () => {
+  const ahead = 5 * 24 * hourSeconds
+  await t.advance(ahead)
+  const first = await asked({ people: ['alice'] })
+  await first.answer('yes')
+  expect(await first.end()).toMatchObject({ outcome: 'success' })
+  await t.advance(-ahead)
+  const { agentTurnId } = await enqueueTurn(t, first.agentId, { instruction: 'And now?' })
+  await first.step()
+  const open = await openQuestions(t.db, project)
+  expect(open.find((one) => one.agent_turn_id === agentTurnId)).toMatchObject({ arguments: { question: 'And now?' } })
+})

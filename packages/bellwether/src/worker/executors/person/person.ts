@@ -30,7 +30,7 @@ export function personAgent(spec: PersonSpec): AgentFunction {
         error: 'no_question',
       }
     await recordEnded(context, asks.at(-1))
-    const knownAt = latest(known)
+    const knownAt = latest(known, turn.agentTurnId)
     const next = decide({ spec, asks, wanted, turnDeadline: turn.turnDeadline, knownAt })
     if (next.what === 'end') return next.action
     // The id follows from the number of asks, so that two workers cannot ask the same question twice.
@@ -113,7 +113,8 @@ async function recordEnded(context: TurnContext, last: Ask | undefined): Promise
   })
 }
 
-function latest({ context, output }: Hydrated): Date | undefined {
-  const times = [...context, ...output].map((card) => card.created_at.getTime())
-  return times.length === 0 ? undefined : new Date(times.reduce((one, other) => Math.max(one, other)))
+/** The time of the turn's newest card. Cards of other turns may lie in the future, if the clock has been set back since. */
+function latest({ context, output }: Hydrated, agentTurnId: string): Date | undefined {
+  const own = output.filter((card) => card.metadata['agent_turn_id'] === agentTurnId)
+  return (own.at(-1) ?? context.findLast((card) => card.type === 'task.instruction'))?.created_at
 }
