@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { linkAbort, type Clock, type LinkedAbort, type Log } from '@bellwether/base'
-import { InvalidInput, Terminal } from '@bellwether/protocol'
+import { apiBase, InvalidInput, Terminal } from '@bellwether/protocol'
 import {
   eventStream,
   routes,
@@ -20,8 +20,6 @@ import type { z } from 'zod'
 import type { Kernel } from '../kernel/kernel.js'
 import type { Fusion } from '../view/fusion.js'
 import type { Tail } from './tail.js'
-
-export const base = '/api/v1'
 
 export type RequestOf<Key extends RouteKey> = FastifyRequest<{
   Params: ParamsOf<Key>
@@ -46,7 +44,7 @@ export function apiOf(app: FastifyInstance): Api {
     const status = Math.min(...Object.keys(route.answers).map(Number))
     app.route({
       method,
-      url: route.outside === true ? path : `${base}${path}`,
+      url: route.outside === true ? path : `${apiBase}${path}`,
       exposeHeadRoute: method === 'GET' && route.answers[status] !== eventStream,
       handler: (request, reply) => {
         if (route.params !== undefined) request.params = read(route.params, request.params, 'path')

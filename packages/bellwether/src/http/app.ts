@@ -5,11 +5,11 @@
  */
 import type { Socket } from 'node:net'
 import type { Log } from '@bellwether/base'
-import { pipeLimits, Terminal } from '@bellwether/protocol'
+import { apiBase, pipeLimits, Terminal } from '@bellwether/protocol'
 import { problemType, type Problem } from '@bellwether/protocol/http'
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import type { Fusion } from '../view/fusion.js'
-import { apiOf, base } from './api.js'
+import { apiOf } from './api.js'
 import { authorize, mustReach, type Grant, type Keys } from './auth.js'
 import { readJson } from './body.js'
 import { problemOf, retryAfter } from './problem.js'
@@ -116,7 +116,8 @@ export function bareApp(options: BareOptions): FastifyInstance {
   // Checks the matched route, not the URL: the router also accepts `/%61pi/…` and `http://host/api/…`.
   app.addHook('onRequest', async (request, reply) => {
     const route = request.routeOptions.url
-    if (route === undefined ? request.url.startsWith(base) : route.startsWith(base)) await options.admit(request, reply)
+    if (route === undefined ? request.url.startsWith(apiBase) : route.startsWith(apiBase))
+      await options.admit(request, reply)
   })
   app.setNotFoundHandler(async (request) => {
     throw new Terminal(`${request.method} ${request.url.split('?')[0]!.slice(0, 200)} does not exist`, {

@@ -4,7 +4,7 @@
  */
 import { problem, problemType, routes, type Route, type RouteKey } from '@bellwether/protocol/http'
 import { z } from 'zod'
-import { base } from './api.js'
+import { apiBase } from '@bellwether/protocol'
 import { sessionCookie } from './browser-sessions.js'
 
 const schemaOf = (schema: z.ZodType): object => {
@@ -72,7 +72,7 @@ export function describeApi(served: (key: string) => boolean): Record<string, un
   for (const key of (Object.keys(routes) as RouteKey[]).filter(served)) {
     const route: Route = routes[key]
     const [method = '', path = ''] = key.split(' ')
-    const url = `${route.outside === true ? '' : base}${path}`.replaceAll(/:(\w+)/g, '{$1}')
+    const url = `${route.outside === true ? '' : apiBase}${path}`.replaceAll(/:(\w+)/g, '{$1}')
     paths[url] = { ...paths[url], [method.toLowerCase()]: operationOf(route) }
   }
   return {

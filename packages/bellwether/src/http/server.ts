@@ -4,7 +4,7 @@
  * routes.
  */
 import type { Random } from '@bellwether/base'
-import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { apiBase, InvalidInput, Retryable } from '@bellwether/protocol'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { writeAudit, type AuditEntry } from '../kernel/access/audit-log.js'
 import { pingDatabase } from '../kernel/reads/database.js'
@@ -12,7 +12,7 @@ import { targetsWithoutWorkers } from '../kernel/reads/gauges.js'
 import { coalesce } from '../kernel/coalesce.js'
 import type { Fusion } from '../view/fusion.js'
 import { withTimeout } from '../ports/retry.js'
-import { apiOf, base } from './api.js'
+import { apiOf } from './api.js'
 import { bareApp, type ServerLimits } from './app.js'
 import { authorize, keyIn, type Grant } from './auth.js'
 import type { KeyStore } from './key-store.js'
@@ -76,7 +76,7 @@ const pathMax = 1_000
 // A database that answers more slowly cannot serve requests either.
 const probeMs = 2_000
 /** Needs no key: the description of the API is public. */
-const description = `${base}/openapi.json`
+const description = `${apiBase}/openapi.json`
 
 export function makeServer(options: ServerOptions): Server {
   const { clock, log, kernel, keys, fusion, board } = options
@@ -106,7 +106,7 @@ export function makeServer(options: ServerOptions): Server {
     limit(byKey, request.grant.keyId)
     if (route === undefined) return
     const params = request.params as Record<string, string>
-    permit(request.grant, { method: request.method, route: route.slice(base.length), params })
+    permit(request.grant, { method: request.method, route: route.slice(apiBase.length), params })
   }
 
   /** By the key, or for a browser by its session. */
@@ -146,7 +146,7 @@ export function makeServer(options: ServerOptions): Server {
   async function audit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const route = request.routeOptions.url
     if (route === undefined || request.grant === undefined) return
-    if (route !== loginPath && !isAudited(request.method, route.slice(base.length))) return
+    if (route !== loginPath && !isAudited(request.method, route.slice(apiBase.length))) return
     const entry: AuditEntry = {
       actor: request.grant.keyId,
       role: request.grant.role,
@@ -195,7 +195,7 @@ export function makeServer(options: ServerOptions): Server {
     }
     const describe = async () => {
       const { describeApi } = await import('./openapi.js')
-      const served = new Set(routes.map(({ method, url }) => `${method} ${url.replace(base, '')}`))
+      const served = new Set(routes.map(({ method, url }) => `${method} ${url.replace(apiBase, '')}`))
       return describeApi((key) => served.has(key))
     }
     api('GET /openapi.json', describe)
@@ -219,7 +219,7 @@ export function makeServer(options: ServerOptions): Server {
 }
 
 /** File names may be any bytes, and rows come by the thousand: the pipe and the views check their own values. */
-const unchecked = [`${base}/pipe`, `${base}/views`]
+const unchecked = [`${apiBase}/pipe`, `${apiBase}/views`]
 
 async function checkShape(request: FastifyRequest): Promise<void> {
   const route = request.routeOptions.url

@@ -1,33 +1,33 @@
 /**
- * The end of the outbox, read once for everybody who follows it. Always: an event is told in the outbox's order, never skipped and
- * never twice to the same cursor; what is kept in memory is bounded, and whoever is further behind reads the database; nobody
- * follows, nothing is read. The bell only makes it look sooner.
+ * Reads new events of the outbox once for all followers. A follower gets every event after its cursor once, in the outbox's order. The
+ * newest events are cached in bounded memory; a follower that is further behind reads the database. Without followers nothing is read.
+ * A bell shortens the wait for the next read.
  */
-import type { Clock, Log } from '@bellwether/base'
+import { onAbort, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { readEvents, visibleXid, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Queryable } from '../ports/database/database.js'
 import { loop, makeWake } from '../ports/loop.js'
 
-export interface Following {
-  /** Throws for what is no cursor; and `cursor_reset` for one that this database has not come to: it was put back to an older state. */
+export interface Follower {
+  /** Throws if the cursor is malformed, and `cursor_reset` if the database has not reached it: it was restored to an older state. */
   check(cursor: string): Promise<void>
-  /** Everything after the cursor, at most `max`; throws `cursor_reset` where retention has removed some of it. */
+  /** At most `max` events after the cursor. Throws `cursor_reset` if retention has removed some of them. */
   since(cursor: string, max: number): Promise<readonly OutboxEvent[]>
-  /** Resolves once there is something after what `mark` had seen, or when the signal fires. */
+  /** Resolves when there are events after `mark`, or when the signal aborts. */
   next(mark: number, signal: AbortSignal): Promise<void>
   mark(): number
-  /** Resolves with true when this turn's end is seen, with false when the signal fires. */
+  /** Resolves with true when the turn ends, with false when the signal aborts. */
   ended(agentTurnId: string, signal: AbortSignal): Promise<boolean>
   stop(): void
 }
 
 export interface Tail {
-  /** Resolves once the tail stands at a place: every event that becomes visible from then on is seen. */
-  follow(): Promise<Following>
-  /** The cursor after everything that can be seen now. */
+  /** Resolves when the tail has a position: it reads every event that becomes visible after that. */
+  follow(): Promise<Follower>
+  /** The cursor after all visible events. */
   now(): Promise<string>
-  /** Look at once. */
+  /** Reads at once. */
   wake(): void
   run(signal: AbortSignal): Promise<void>
 }
@@ -36,109 +36,109 @@ export interface TailOptions {
   readonly db: Queryable
   readonly clock: Clock
   readonly log: Log
-  /** How often it looks when nothing wakes it. */
+  /** How often it reads without a bell. */
   readonly pollMs?: number
 }
 
-// A few megabytes: a reader that is a few seconds behind costs no query.
-const keptMax = 5_000
+// A few megabytes: a follower that is a few seconds behind costs no query.
+const cachedMax = 5_000
 const pageMax = 1_000
-// What a person takes for "at once", for one indexed read.
+// Immediate for a person, and each read uses an index.
 const pollDefaultMs = 200
 
-interface Place {
+interface Position {
   readonly xid: bigint
   readonly id: bigint
 }
 
 const cursorPattern = /^(\d{1,20}):(\d{1,19})$/
-// The last of an xid8, and of a bigint.
+// The maximum of an xid8, and of a bigint.
 const last = { xid: 2n ** 64n - 1n, id: 2n ** 63n - 1n } as const
 
-function placeOf(cursor: string): Place {
+function positionOf(cursor: string): Position {
   const [, xid = '', id = ''] = cursorPattern.exec(cursor) ?? []
-  const place = { xid: BigInt(xid), id: BigInt(id) }
-  if (xid !== '' && place.xid <= last.xid && place.id <= last.id) return place
+  const position = { xid: BigInt(xid), id: BigInt(id) }
+  if (xid !== '' && position.xid <= last.xid && position.id <= last.id) return position
   throw new InvalidInput(`${JSON.stringify(cursor.slice(0, 80))} is not an event cursor`, {
     code: 'invalid_cursor',
-    hint: 'use the id of the last event that you saw, or 0:0 for the beginning',
+    hint: 'use the id of the last event that you read, or 0:0 for the beginning',
   })
 }
 
-const isAfter = (a: Place, b: Place) => a.xid > b.xid || (a.xid === b.xid && a.id > b.id)
+const isAfter = (a: Position, b: Position) => a.xid > b.xid || (a.xid === b.xid && a.id > b.id)
 
 export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions): Tail {
   const wake = makeWake(clock)
-  /** Everything visible in (from, to], in order. */
-  let kept: { readonly event: OutboxEvent; readonly place: Place }[] = []
-  let from: Place | undefined
+  /** All visible events in (from, to], in order. */
+  let cached: { readonly event: OutboxEvent; readonly position: Position }[] = []
+  let from: Position | undefined
   let to = ''
   let marks = 0
   let followers = 0
-  let placed: Promise<void> | undefined
-  const nexts = new Set<() => void>()
-  const ends = new Map<string, Set<() => void>>()
+  let positioned: Promise<void> | undefined
+  const waiters = new Set<() => void>()
+  const endWaiters = new Map<string, Set<() => void>>()
 
   async function now(): Promise<string> {
     return `${await visibleXid(db)}:${last.id}`
   }
 
-  async function place(): Promise<void> {
+  async function reposition(): Promise<void> {
     const cursor = await now()
-    kept = []
-    from = placeOf(cursor)
+    cached = []
+    from = positionOf(cursor)
     to = cursor
   }
 
   function add(events: readonly OutboxEvent[]): void {
-    for (const event of events) kept.push({ event, place: placeOf(event.cursor) })
+    for (const event of events) cached.push({ event, position: positionOf(event.cursor) })
     to = events.at(-1)!.cursor
-    const over = kept.length - keptMax
+    const over = cached.length - cachedMax
     if (over > 0) {
-      from = kept[over - 1]!.place
-      kept.splice(0, over)
+      from = cached[over - 1]!.position
+      cached.splice(0, over)
     }
     marks += 1
     for (const event of events)
       if (event.kind === 'task' && event.agent_turn_id !== null)
-        for (const end of ends.get(event.agent_turn_id) ?? []) end()
-    for (const next of nexts) next()
+        for (const end of endWaiters.get(event.agent_turn_id) ?? []) end()
+    for (const next of waiters) next()
   }
 
-  async function look(): Promise<void> {
+  async function readNew(): Promise<void> {
     while (followers > 0 && from !== undefined) {
       const startedAt = to
       const events = await readEvents(db, to, pageMax).catch(async (error: unknown) => {
-        // Retention overtook us: those who follow find out by their own cursors.
+        // Retention removed events that were not read yet: each follower finds out by its own cursor.
         if ((error as { code?: unknown }).code !== 'cursor_reset') throw error
-        await place()
+        await reposition()
         return []
       })
-      // The tail may have been placed anew while this was read.
+      // The tail may have got a new position during the read.
       if (events.length > 0 && to === startedAt) add(events)
       if (events.length < pageMax) return
     }
   }
 
   async function since(cursor: string, max: number): Promise<readonly OutboxEvent[]> {
-    const after = placeOf(cursor)
+    const after = positionOf(cursor)
     if (from === undefined || isAfter(from, after)) return readEvents(db, cursor, max)
     let low = 0
-    for (let high = kept.length; low < high;) {
+    for (let high = cached.length; low < high;) {
       const middle = (low + high) >> 1
-      if (isAfter(kept[middle]!.place, after)) high = middle
+      if (isAfter(cached[middle]!.position, after)) high = middle
       else low = middle + 1
     }
-    return kept.slice(low, low + max).map(({ event }) => event)
+    return cached.slice(low, low + max).map(({ event }) => event)
   }
 
   async function check(cursor: string): Promise<void> {
-    if (!isAfter(placeOf(cursor), placeOf(await now()))) return
-    throw new Terminal('this cursor is ahead of the database', { code: 'cursor_reset' })
+    if (!isAfter(positionOf(cursor), positionOf(await now()))) return
+    throw new Terminal('The cursor is ahead of the database', { code: 'cursor_reset' })
   }
 
-  /** Until `settle` is called or the signal fires; what was registered is always taken away. */
-  function waiting<T>(
+  /** Resolves when `settle` is called or the signal aborts, and then always unregisters. */
+  function waitFor<T>(
     signal: AbortSignal,
     aborted: T,
     register: (settle: (value: T) => void) => () => void,
@@ -146,26 +146,25 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
     return new Promise((resolve) => {
       if (signal.aborted) return resolve(aborted)
       const settle = (value: T) => {
-        signal.removeEventListener('abort', abort)
-        forget()
+        release()
+        unregister()
         resolve(value)
       }
-      const abort = () => settle(aborted)
-      const forget = register(settle)
-      signal.addEventListener('abort', abort, { once: true })
+      const unregister = register(settle)
+      const release = onAbort(signal, () => settle(aborted))
     })
   }
 
   return {
     now,
     wake: () => wake.now(),
-    run: (signal) => loop({ name: 'the tail of the events', intervalMs: pollMs, clock, log, signal }, look, wake),
+    run: (signal) => loop({ name: 'read new events', intervalMs: pollMs, clock, log, signal }, readNew, wake),
     async follow() {
       followers += 1
-      // Nobody was here: what was kept is old.
-      if (followers === 1) placed = place()
+      // The first follower: the cache is out of date.
+      if (followers === 1) positioned = reposition()
       try {
-        await placed
+        await positioned
       } catch (error) {
         followers -= 1
         throw error
@@ -178,26 +177,26 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
         next: (mark, signal) =>
           marks !== mark
             ? Promise.resolve()
-            : waiting<void>(signal, undefined, (settle) => {
+            : waitFor<void>(signal, undefined, (settle) => {
                 const next = () => settle()
-                nexts.add(next)
-                return () => nexts.delete(next)
+                waiters.add(next)
+                return () => waiters.delete(next)
               }),
         ended: (agentTurnId, signal) =>
-          waiting(signal, false, (settle) => {
-            const all = ends.get(agentTurnId) ?? new Set()
+          waitFor(signal, false, (settle) => {
+            const all = endWaiters.get(agentTurnId) ?? new Set()
             const end = () => settle(true)
-            ends.set(agentTurnId, all.add(end))
+            endWaiters.set(agentTurnId, all.add(end))
             return () => {
               all.delete(end)
-              if (all.size === 0) ends.delete(agentTurnId)
+              if (all.size === 0) endWaiters.delete(agentTurnId)
             }
           }),
         stop() {
           if (open) followers -= 1
           open = false
           if (followers > 0) return
-          kept = []
+          cached = []
           from = undefined
         },
       }

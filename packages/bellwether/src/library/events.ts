@@ -1,7 +1,7 @@
 /** Events of the library: the outbox of a project as an async iterable, in order and without gaps. */
 import { linkAbort, type Clock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { Following, Tail } from '../http/tail.js'
+import type { Follower, Tail } from '../http/tail.js'
 import type { OutboxEvent } from '../kernel/verbs/events.js'
 
 /** One event: `task` (a turn ended), `state` (an agent's head changed), `step` (a step of a turn), `command` (a tool call). */
@@ -45,13 +45,13 @@ export function readEventsOf(
     (turnId === undefined || event.agent_turn_id === turnId)
 
   async function* iterate(): AsyncGenerator<BellwetherEvent> {
-    const { following, cursor: first } = await start
+    const { follower, cursor: first } = await start
     let cursor = first
     const over = linkAbort(closing, options.signal)
     try {
       while (!over.signal.aborted) {
-        const mark = following.mark()
-        const page = await following.since(cursor, pageMax).catch(async (error: unknown) => {
+        const mark = follower.mark()
+        const page = await follower.since(cursor, pageMax).catch(async (error: unknown) => {
           if (!(error instanceof Retryable)) throw error
           await clock.sleep(retryMs, over.signal)
           return undefined
@@ -61,23 +61,23 @@ export function readEventsOf(
           if (isWanted(event)) yield eventOf(event)
           if (over.signal.aborted) return
         }
-        if (page !== undefined && page.length < pageMax) await following.next(mark, over.signal)
+        if (page !== undefined && page.length < pageMax) await follower.next(mark, over.signal)
       }
     } finally {
       over.abort()
-      following.stop()
+      follower.stop()
     }
   }
   return iterate()
 }
 
-async function begin(tail: Tail, after: string | undefined): Promise<{ following: Following; cursor: string }> {
-  const following = await tail.follow()
+async function begin(tail: Tail, after: string | undefined): Promise<{ follower: Follower; cursor: string }> {
+  const follower = await tail.follow()
   try {
-    if (after !== undefined) await following.check(after)
-    return { following, cursor: after ?? (await tail.now()) }
+    if (after !== undefined) await follower.check(after)
+    return { follower, cursor: after ?? (await tail.now()) }
   } catch (error) {
-    following.stop()
+    follower.stop()
     throw error
   }
 }

@@ -1,9 +1,10 @@
 /**
- * Claims of workers outside this house: turns with everything that is needed to run them, or none after a wait. Always: a turn is
- * claimed only for a client that is still there; one that resumes is marked so before it is handed out; one that dies on the way to
- * the client is found silent and given to another (W2.1, W2.3). A ring wakes one who waits, and whoever finds work wakes the next.
+ * Claims turns for workers over HTTP, with everything that a worker needs to run them, or none after a wait. A turn is claimed only for
+ * a client that is still connected, and a resuming turn is marked before it is sent. If a turn is lost on its way to the client, the
+ * watchdog finds it silent and another worker takes it over (W2.1, W2.3). A ring wakes one waiting request; a request that finds work
+ * wakes the next.
  */
-import { defined, type Clock, type Log } from '@bellwether/base'
+import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
 import { Retryable, subjects } from '@bellwether/protocol'
 import type { ClaimedTurn, Claimant } from '../../kernel/verbs/turn/claim.js'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -23,7 +24,7 @@ export interface RemoteTurn {
 
 export interface ClaimRequest {
   readonly target: string
-  /** What the worker calls itself. */
+  /** The worker's own name. */
   readonly worker: string
   readonly max: number
   readonly waitMs: number
@@ -32,7 +33,7 @@ export interface ClaimRequest {
 
 export interface Claims {
   claim(request: ClaimRequest): Promise<RemoteTurn[]>
-  /** Everybody who waits looks again. */
+  /** All waiting requests try again. */
   wakeAll(): void
   close(): Promise<void>
 }
@@ -44,106 +45,109 @@ export interface ClaimOptions {
   readonly log: Log
   readonly watch: Pick<RemoteWatch, 'add'>
   readonly settings: { readonly pollSeconds: number; readonly resumeLeaseSeconds: number }
-  /** A turn ended on its way out: a tool said that its result ends it. */
+  /** A turn ended instead of being sent, because a tool's result ends it. */
   readonly onEnded: () => void
 }
 
-// Each is a connection that waits.
+// Each uses a connection.
 const waitersMax = 1_000
-// Each is a pattern that the bell matches every ring against.
-const doorsMax = 200
-// A head that is busy with someone else is free again within a transaction; one that is not must not hold the claim for ever.
+// The bell compares every ring with each of them.
+const listenersMax = 200
+// A head that another transaction has locked is usually free again after that transaction; the claim does not wait longer than this.
 const againMs = 5
 const busyMaxMs = 500
-// What one answer may hold, shared by its turns; of one box never more than the newest cards that fit.
+// The bytes of one answer are shared by its turns. Each box has the newest cards that fit.
 const answerBytesMax = 33_554_432
 const boxBytesMax = 4_194_304
 
-interface Door {
+/** The waiting requests of one worker target. */
+interface Listener {
   readonly waiting: Set<() => void>
-  /** How often the bell has rung here: a ring between a look and the wait after it must not be lost. */
+  /** The number of rings so far: a ring between a claim and the following wait must not be lost. */
   rings: number
   readonly listening: Promise<Listening>
 }
 
 export function openClaims(options: ClaimOptions): Claims {
   const { kernel, bell, clock, log, watch, settings } = options
-  const doors = new Map<string, Door>()
+  const listeners = new Map<string, Listener>()
   let waiters = 0
 
-  function wakeOne(door: Door): void {
-    const first = door.waiting.values().next().value
+  function wakeOne(listener: Listener): void {
+    const first = listener.waiting.values().next().value
     first?.()
   }
 
-  async function doorOf(target: string): Promise<Door> {
+  async function listenerOf(target: string): Promise<Listener> {
     watch.add(target)
-    const known = doors.get(target)
+    const known = listeners.get(target)
     if (known !== undefined) {
       await known.listening
       return known
     }
     await makeRoom()
     const waiting = new Set<() => void>()
-    const door: Door = {
+    const listener: Listener = {
       waiting,
       rings: 0,
-      // Once there is a door: a bell may ring while it is hung. After a reconnection rings may have been missed: everybody looks.
+      // Starts after `listener` is set, because a ring may come at once. After a reconnection rings may be lost: all try again.
       listening: Promise.resolve().then(() =>
         bell.listen(subjects.anyWakeup(target), (ring) => {
-          door.rings += 1
+          listener.rings += 1
           if (ring === undefined) for (const wake of waiting) wake()
-          else wakeOne(door)
+          else wakeOne(listener)
         }),
       ),
     }
-    doors.set(target, door)
+    listeners.set(target, listener)
     try {
-      await door.listening
-      return door
+      await listener.listening
+      return listener
     } catch (error) {
-      doors.delete(target)
+      listeners.delete(target)
       throw error
     }
   }
 
-  /** Doors at which nobody waits are shut when there are too many: names cost nothing, and listening does. */
+  /** At the limit, stops a listener without waiting requests: any client can name a target, and each listener has a cost. */
   async function makeRoom(): Promise<void> {
-    if (doors.size < doorsMax) return
-    for (const [target, door] of doors) {
-      if (door.waiting.size > 0) continue
-      doors.delete(target)
-      await (await door.listening).stop()
+    if (listeners.size < listenersMax) return
+    for (const [target, listener] of listeners) {
+      if (listener.waiting.size > 0) continue
+      listeners.delete(target)
+      await (await listener.listening).stop()
       return
     }
-    throw new Retryable('workers wait at too many targets', { code: 'busy', afterMs: 60_000 })
+    throw new Retryable(`Too many worker targets have waiting workers: at most ${listenersMax}`, {
+      code: 'busy',
+      afterMs: 60_000,
+    })
   }
 
-  /** Until woken, the poll is due or the signal fires. */
-  async function wait(door: Door, ms: number, signal: AbortSignal): Promise<void> {
-    const over = new AbortController()
-    const wake = () => over.abort()
-    door.waiting.add(wake)
-    signal.addEventListener('abort', wake, { once: true })
-    await clock.sleep(ms, over.signal)
-    signal.removeEventListener('abort', wake)
-    door.waiting.delete(wake)
+  /** Resolves when the request is woken, when the time is over, or when the signal aborts. */
+  async function wait(listener: Listener, ms: number, signal: AbortSignal): Promise<void> {
+    const link = linkAbort(signal)
+    const wake = () => link.abort()
+    listener.waiting.add(wake)
+    await clock.sleep(ms, link.signal)
+    link.release()
+    listener.waiting.delete(wake)
   }
 
-  async function take(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean }> {
+  async function claimOnce(claimant: Claimant): Promise<{ turns: readonly ClaimedTurn[]; again: boolean }> {
     const { turns, again, refused } = await kernel.claim(claimant)
     for (const { project_id, agent_id, inbox_id, detail } of refused)
-      log.warn({ project_id, agent_id, inbox_id, detail }, 'an inbox row was refused')
+      log.warn({ project_id, agent_id, inbox_id, detail }, 'inbox row rejected')
     if (turns.length > 0 || again) return { turns, again }
     return { turns: await kernel.reconcile(claimant), again: false }
   }
 
-  /** Undefined: another has it, or it ended here. */
-  async function handOut(turn: ClaimedTurn, workerId: string, bytesMax: number): Promise<RemoteTurn | undefined> {
-    // A takeover goes on where the dead worker stood: what it had resumed with is still what was answered last (W2.3b).
+  /** The turn with its cards; undefined if another worker has it, or if it ended here. */
+  async function prepare(turn: ClaimedTurn, workerId: string, bytesMax: number): Promise<RemoteTurn | undefined> {
+    // A takeover continues where the dead worker stopped: the last results are those with which that worker resumed (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
     if (results.some((result) => result.after_execution === 'terminate')) {
-      // T3.3c: the result is the deliverable; no worker is asked again.
+      // T3.3c: the result is the deliverable, and no worker runs the turn again.
       const { deliver: content, status = 'success', error } = terminated(results)
       const verdict = await kernel.deliver({ ...fenceOf(turn), status, content, ...defined({ error }) })
       if (verdict.what === 'refused') {
@@ -159,19 +163,19 @@ export function openClaims(options: ClaimOptions): Claims {
     return work === 'stale' ? undefined : { turn, work, results }
   }
 
-  /** The turns are claimed: what keeps the worker's row from being right must not keep them from the worker. */
-  const untold = (error: unknown) => log.warn({ err: error }, 'a worker’s free slots could not be noted')
+  /** The turns are claimed and must reach the worker, even if its row cannot be updated. */
+  const notRecorded = (error: unknown) => log.warn({ err: error }, 'cannot record the free slots of a worker')
 
-  async function handOutAll(turns: readonly ClaimedTurn[], workerId: string): Promise<RemoteTurn[]> {
+  async function prepareAll(turns: readonly ClaimedTurn[], workerId: string): Promise<RemoteTurn[]> {
     const out: RemoteTurn[] = []
     const bytesMax = Math.min(boxBytesMax, Math.floor(answerBytesMax / (2 * turns.length)))
     for (const turn of turns) {
       try {
-        const handed = await handOut(turn, workerId, bytesMax)
-        if (handed !== undefined) out.push(handed)
+        const prepared = await prepare(turn, workerId, bytesMax)
+        if (prepared !== undefined) out.push(prepared)
       } catch (error) {
-        // It stays claimed and silent, and comes back by the watchdog; the others must not.
-        log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'a claimed turn could not be handed out')
+        // The turn stays claimed and silent, so the watchdog reclaims it. The other turns are still sent.
+        log.error({ err: error, agent_turn_id: turn.agentTurnId }, 'cannot send a claimed turn')
       }
     }
     return out
@@ -180,49 +184,50 @@ export function openClaims(options: ClaimOptions): Claims {
   return {
     async claim({ target, worker, max, waitMs, signal }) {
       if (waiters >= waitersMax)
-        throw new Retryable('too many workers wait for turns', { code: 'busy', afterMs: 1_000 })
+        throw new Retryable(`Too many workers wait for turns: at most ${waitersMax}`, { code: 'busy', afterMs: 1_000 })
       waiters += 1
       try {
-        const door = await doorOf(target)
-        // One row for each target: the same worker may claim from several.
+        const listener = await listenerOf(target)
+        // One row per target: a worker may claim from several.
         const workerId = `${remotePrefix}${target}:${worker}`
-        // Before its first claim: W2.5 counts by the workers that are known.
+        // Before the first claim, because W2.5 counts the known workers.
         await signIn(kernel.db, workerId, target, max, max)
         const claimant = { workerTarget: target, workerId, max, resumeLeaseSeconds: settings.resumeLeaseSeconds }
         const endsMs = clock.monotonicMs() + waitMs
         for (;;) {
           if (signal.aborted) {
-            // It may have been woken for this: whoever waits next looks instead.
-            wakeOne(door)
+            // The ring may have been for this request: wake the next one instead.
+            wakeOne(listener)
             return []
           }
-          const { rings } = door
-          const { turns, again } = await take(claimant)
-          if (turns.length > 0) wakeOne(door)
-          const out = await handOutAll(turns, workerId)
+          const { rings } = listener
+          const { turns, again } = await claimOnce(claimant)
+          if (turns.length > 0) wakeOne(listener)
+          const out = await prepareAll(turns, workerId)
           if (out.length > 0) {
-            await signIn(kernel.db, workerId, target, max, max - out.length).catch(untold)
+            await signIn(kernel.db, workerId, target, max, max - out.length).catch(notRecorded)
             return out
           }
           const leftMs = endsMs - clock.monotonicMs()
           const busy = again || turns.length > 0
           if (leftMs <= (busy ? -busyMaxMs : 0)) return []
           if (busy) await clock.sleep(againMs, signal)
-          else if (rings === door.rings) await wait(door, Math.min(leftMs, settings.pollSeconds * 1_000), signal)
+          else if (rings === listener.rings)
+            await wait(listener, Math.min(leftMs, settings.pollSeconds * 1_000), signal)
         }
       } finally {
         waiters -= 1
       }
     },
     wakeAll() {
-      for (const door of doors.values()) {
-        door.rings += 1
-        for (const wake of door.waiting) wake()
+      for (const listener of listeners.values()) {
+        listener.rings += 1
+        for (const wake of listener.waiting) wake()
       }
     },
     async close() {
-      for (const door of doors.values()) await (await door.listening).stop()
-      doors.clear()
+      for (const listener of listeners.values()) await (await listener.listening).stop()
+      listeners.clear()
     },
   }
 }

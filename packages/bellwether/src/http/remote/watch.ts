@@ -1,8 +1,7 @@
 /**
- * Workers outside this house have no watchdog of their own: the server keeps W2.1 to W2.3 for the targets that they claim from. It
- * gives silent workers' turns back, injects timeouts, sends unstarted commands again and frees expired resumes; it never ends a
- * turn. Any number of servers may watch the same target. Targets are remembered by the workers' own rows, so that a server that
- * was started anew goes on watching over what its predecessor's workers left.
+ * The watchdog of workers over HTTP, which have none of their own: the server applies W2.1 to W2.3 to the targets that they claim from.
+ * It reclaims the turns of silent workers, injects timeouts, sends unstarted commands again and frees expired resumes; it never ends a
+ * turn. Several servers may watch the same target. After a restart the server reads the targets from the rows of the workers.
  */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -11,11 +10,11 @@ import { requeueExpiredResumeLedgers } from '../../kernel/verbs/watchdog/watchdo
 import { targetRules, watchdogStep, type TargetSettings } from '../../kernel/watchdog.js'
 import { loop } from '../../ports/loop.js'
 
-/** What the ids of these workers begin with. */
+/** The prefix of these workers' ids. */
 export const remotePrefix = 'http:'
 
 export interface RemoteWatch {
-  /** From now on this target is watched. */
+  /** Starts to watch this target. */
   add(target: string): void
   step(): Promise<void>
   run(signal: AbortSignal): Promise<void>
@@ -26,17 +25,17 @@ export interface RemoteWatchOptions {
   readonly clock: Clock
   readonly log: Log
   readonly settings: TargetSettings
-  /** Turns whose worker did not live to apply their results can be claimed again. */
+  /** Called when turns can be claimed again, because their worker did not apply their results in time. */
   readonly onFreed: () => void
 }
 
-// Each costs four small queries an interval.
+// Each costs four small queries per interval.
 const targetsMax = 200
 
 export function openRemoteWatch({ kernel, clock, log, settings, onFreed }: RemoteWatchOptions): RemoteWatch {
   const { db } = kernel
   const targets = new Set<string>()
-  let remembered = false
+  let targetsRead = false
 
   async function requeueLedgers(): Promise<[]> {
     if ((await requeueExpiredResumeLedgers(db)) > 0) onFreed()
@@ -54,31 +53,28 @@ export function openRemoteWatch({ kernel, clock, log, settings, onFreed }: Remot
   })
 
   async function step(): Promise<void> {
-    if (!remembered) {
+    if (!targetsRead) {
       for (const target of await targetsOf(db, remotePrefix, targetsMax)) targets.add(target)
-      remembered = true
+      targetsRead = true
     }
     await applyRules()
   }
 
   return {
     add(target) {
-      // The one asked for last stands last. Beyond the bound the one longest not asked for is let go: the PMO still ends its turns.
+      // The most recently used target is last. At the limit the least recently used one is dropped; the PMO still ends its turns.
       targets.delete(target)
       targets.add(target)
       if (targets.size <= targetsMax) return
       const [oldest] = targets
       targets.delete(oldest!)
-      log.warn(
-        { target: oldest, max: targetsMax },
-        'too many worker targets are claimed from; one is no longer watched',
-      )
+      log.warn({ target: oldest, max: targetsMax }, 'too many worker targets; one is no longer watched')
     },
     step,
     run: (signal) =>
       loop(
         {
-          name: 'the watchdog of workers outside',
+          name: 'watchdog of workers over HTTP',
           intervalMs: settings.watchdogIntervalSeconds * 1_000,
           clock,
           log,

@@ -21,12 +21,12 @@ export function eventRoutes(api: Api, parts: KernelParts): void {
   api('GET /projects/:project/events', (request, reply) => serve(reply, () => streamOf(request)))
 
   async function streamOf({ params, query, headers }: RequestOf<Events>): Promise<Stream> {
-    const following = await tail.follow()
+    const follower = await tail.follow()
     try {
       const start = headers['last-event-id'] ?? query.cursor
       let cursor = typeof start === 'string' && start !== '' ? start : ''
       let position: 'hello' | 'reset' | undefined = 'hello'
-      if (cursor !== '') position = (await isReset(following.check(cursor))) ? 'reset' : undefined
+      if (cursor !== '') position = (await isReset(follower.check(cursor))) ? 'reset' : undefined
       let mark = 0
       const matches = (event: OutboxEvent) =>
         event.project_id === params.project &&
@@ -40,9 +40,9 @@ export function eventRoutes(api: Api, parts: KernelParts): void {
             cursor = await tail.now()
             return { events: [{ id: cursor, event, data: { cursor } }], more: true }
           }
-          mark = following.mark()
+          mark = follower.mark()
           try {
-            const page = await following.since(cursor, pageMax)
+            const page = await follower.since(cursor, pageMax)
             cursor = page.at(-1)?.cursor ?? cursor
             return { events: page.filter(matches).map(wire), more: page.length === pageMax }
           } catch (error) {
@@ -52,14 +52,14 @@ export function eventRoutes(api: Api, parts: KernelParts): void {
             return { events: [], more: true }
           }
         },
-        wait: (signal) => following.next(mark, signal),
+        wait: (signal) => follower.next(mark, signal),
         get position() {
           return cursor
         },
-        close: () => following.stop(),
+        close: () => follower.stop(),
       }
     } catch (error) {
-      following.stop()
+      follower.stop()
       throw error
     }
   }

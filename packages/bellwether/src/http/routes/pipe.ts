@@ -12,18 +12,18 @@ import type { View } from '../../view/view.js'
 import { linkClient, type Api, type RequestOf, type ViewParts } from '../api.js'
 import { fedBy, type Grant } from '../auth.js'
 
-interface Asked {
+interface Granted {
   readonly grant: Grant
 }
 
 export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   const { clock } = fusion
-  const viewOf = ({ grant }: Asked) => {
+  const viewOf = ({ grant }: Granted) => {
     fusion.received()
     return fusion.view(fedBy(grant))
   }
   /** 403 for a session of another view, 419 for a session that has ended. */
-  const sessionOf = (request: Asked & { readonly params: { readonly id: string } }): readonly [View, Session] => {
+  const sessionOf = (request: Granted & { readonly params: { readonly id: string } }): readonly [View, Session] => {
     const view = viewOf(request)
     const { id } = request.params
     if (view.sessions.get(id) === undefined) {

@@ -111,11 +111,11 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
    * polls, because one long transaction of another client holds all events back.
    */
   async function untilEnded(project: string, turn: TurnRow, client: AbortSignal, seconds: number): Promise<TurnRow> {
-    const following = await tail.follow()
+    const follower = await tail.follow()
     const link = linkAbort(client)
     const endsMs = clock.monotonicMs() + seconds * 1_000
     try {
-      const ended = following.ended(turn.agent_turn_id, link.signal)
+      const ended = follower.ended(turn.agent_turn_id, link.signal)
       for (;;) {
         const now = (await readTurn(kernel.db, project, turn.agent_turn_id)) ?? turn
         const leftMs = endsMs - clock.monotonicMs()
@@ -124,7 +124,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
       }
     } finally {
       link.abort()
-      following.stop()
+      follower.stop()
     }
   }
 
