@@ -10,6 +10,7 @@ import { migrate } from '../packages/bellwether/src/kernel/schema/migrate.js'
 import { startEmbedded } from '../packages/bellwether/src/ports/database/embedded.js'
 import { openDatabase } from '../packages/bellwether/src/ports/database/pool.js'
 import { cliPage } from './cli-page.js'
+import { eventsPage, httpPage } from './http-pages.js'
 import { settingsPage, turnPage } from './pages.js'
 import { sqlPage } from './sql-page.js'
 
@@ -38,6 +39,8 @@ const files = {
   'docs/reference/turn.md': turnPage(),
   'docs/reference/settings.md': settingsPage(),
   'docs/reference/cli.md': await cliPage(),
+  'docs/reference/http.md': httpPage(),
+  'docs/reference/events.md': eventsPage(),
 }
 for (const [path, text] of Object.entries(files)) {
   await writeFile(join(root, path), text)

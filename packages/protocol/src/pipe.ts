@@ -75,7 +75,7 @@ export type FileRow = Readonly<Partial<z.output<typeof rowFields>> & z.output<ty
 
 /** A malformed row is rejected alone, and the other rows of its event are applied. */
 export const fileEvent = z.object({
-  event_type: z.string().toLowerCase().pipe(z.enum(fileEventTypes)),
+  event_type: z.string().toLowerCase().pipe(z.enum(fileEventTypes)).describe('`insert`, `update` or `delete`'),
   event_schema: z.literal('fs').optional(),
   table: z.unknown().optional().describe('ignored'),
   fields: z.unknown().optional().describe('ignored'),

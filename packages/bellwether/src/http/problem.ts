@@ -7,7 +7,8 @@ import { defined } from '@bellwether/base'
 import { InvalidInput, Retryable, sessionObsolete, Terminal } from '@bellwether/protocol'
 import type { Problem } from '@bellwether/protocol/http'
 
-const statusByCode: Readonly<Record<string, number>> = {
+/** The status of a code; other codes get theirs from the error's class. */
+export const problemStatuses: Readonly<Record<string, number>> = {
   session_obsolete: sessionObsolete,
   view_taken: 409,
   not_leader: 409,
@@ -54,7 +55,7 @@ export class MissingFields extends InvalidInput {
 
 export function statusOf(error: unknown): number {
   if (error instanceof Terminal || error instanceof Retryable) {
-    const known = statusByCode[error.code]
+    const known = problemStatuses[error.code]
     if (known !== undefined) return known
     return error instanceof Retryable ? 503 : error instanceof InvalidInput ? 400 : 409
   }

@@ -17,6 +17,22 @@ import { turnRoutes } from './turns.js'
 import { viewRoutes } from './views.js'
 import { workerRoutes } from './workers.js'
 
+/** The routes by resource, for the reference page. */
+export const routeGroups = {
+  Agents: agentRoutes,
+  Turns: turnRoutes,
+  'Tool calls and questions': toolCallRoutes,
+  Batches: batchRoutes,
+  'Cards and boxes': cardRoutes,
+  'Events and interventions': eventRoutes,
+  'Worker API': workerRoutes,
+  'Keys and the audit log': keyRoutes,
+  Board: boardRoutes,
+  Views: viewRoutes,
+  Pipe: pipeRoutes,
+  Health: healthRoutes,
+} as const
+
 export const routes = {
   ...agentRoutes,
   ...turnRoutes,

@@ -156,7 +156,7 @@ export type TurnFile = z.input<typeof turnFile>
 const turnTrail = z.object({
   deliverable: z.object({ card_id: z.string(), content: z.unknown(), created_at: time }).nullable(),
   steps: list(step),
-  waits: list(wait),
+  waits: list(wait).describe('its tool calls'),
   interventions: list(intervention).describe('what watchdogs did to the turn'),
   parent: relative.nullable(),
   context_box_id: z.string().nullable(),
@@ -191,13 +191,13 @@ const turnDetail = turn.extend({
     })
     .nullable()
     .describe('null: the turn has no limit'),
-  trace_id: z.string().nullable(),
+  trace_id: z.string().nullable().describe('from `traceparent`'),
   context_cards: list(card).describe('the cards of its context box'),
-  cards: list(card).describe('the cards that it wrote, in order'),
+  cards: list(card).describe('the cards that it wrote, in order: the newest 500, at most 1 MiB'),
   cards_truncated: z.boolean().describe('the boxes hold more cards'),
-  children: list(child),
+  children: list(child).describe('at most 5 levels and 500 turns'),
   children_truncated: z.boolean(),
-  files: list(turnFile),
+  files: list(turnFile).describe('at most 200'),
   files_truncated: z.boolean(),
 })
 

@@ -42,8 +42,12 @@ const claimedTurn = fence.extend({
   fence,
   project_id: z.string(),
   agent_id: z.string(),
-  kind: z.enum(['turn', 'resume']),
-  taken_over: z.boolean(),
+  kind: z
+    .enum(['turn', 'resume'])
+    .describe('`turn`: start, or continue from the cards. `resume`: `results` has every awaited result'),
+  taken_over: z
+    .boolean()
+    .describe('another worker stopped sending beats: `output` has its cards, `results` its last results'),
   message_type: z.string(),
   inbox_id: z.string(),
   channel_id: z.string().nullable(),
@@ -52,7 +56,7 @@ const claimedTurn = fence.extend({
   recursion_depth: z.number(),
   traceparent: z.string().nullable(),
   correlation_id: z.string().nullable(),
-  turn_deadline: time.nullable(),
+  turn_deadline: time.nullable().describe('the absolute end, which beats cannot move'),
   beat_seconds: z.number().describe('send a beat this often'),
   silent_seconds: z.number().describe('without a beat for this long, another worker takes the turn over'),
   profile: z.object({ profile_id: z.string(), name: z.string(), spec: z.unknown() }).nullable(),
@@ -66,12 +70,16 @@ const claimedTurn = fence.extend({
     }),
   ),
   context_box_id: z.string().nullable(),
-  context: list(card),
-  context_truncated: z.boolean(),
+  context: list(card).describe('the cards of the context box: instruction, result fields, packed boxes'),
+  context_truncated: z
+    .boolean()
+    .describe('only the newest cards are included: 4 MiB per box, less if many turns are claimed'),
   output_box_id: z.string().nullable(),
-  output: list(card),
-  output_truncated: z.boolean(),
-  results: list(toolResult),
+  output: list(card).describe(
+    'the cards of the output box, this turn included: thoughts, tool calls, results, earlier deliverables',
+  ),
+  output_truncated: z.boolean().describe('as above; the route of the box’s cards returns all'),
+  results: list(toolResult).describe('in the order of the calls'),
 })
 
 export const workerRoutes = {
@@ -80,9 +88,9 @@ export const workerRoutes = {
     description: `Answers as soon as there are turns, or with none after \`wait_seconds\` (at most ${waitMaxSeconds}).`,
     params: z.object({ target: token }),
     body: z.strictObject({
-      max: z.number().int().min(1).max(claimMax).default(1),
+      max: z.number().int().min(1).max(claimMax).default(1).describe('how many turns the worker can start now'),
       wait_seconds: seconds(3_600).default(0),
-      worker_id: text(120).optional(),
+      worker_id: text(120).optional().describe('names the process in lists and logs; default: the id of the key'),
     }),
     answers: { 200: z.object({ turns: list(claimedTurn) }) },
   },
