@@ -2,9 +2,9 @@
 import { keyRoles } from '../packages/protocol/src/index.js'
 import { problem, routeGroups, type Route } from '../packages/protocol/src/http/index.js'
 import { deletedRow, fileEvent, fileRow } from '../packages/protocol/src/pipe.js'
+import { schemaOf } from '../packages/bellwether/src/http/openapi.js'
 import { problemStatuses } from '../packages/bellwether/src/http/problem.js'
 import { allows } from '../packages/bellwether/src/http/roles.js'
-import { z } from 'zod'
 import { generated, page } from './pages.js'
 
 interface Json {
@@ -26,8 +26,7 @@ interface Json {
   readonly $ref?: string
 }
 
-const jsonOf = (schema: z.ZodType) =>
-  z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', cycles: 'ref', reused: 'inline' }) as Json
+type Schema = Parameters<typeof schemaOf>[0]
 
 const isNull = ({ type }: Json) => type === 'null'
 const variants = (json: Json): readonly Json[] =>
@@ -80,8 +79,8 @@ function fieldsOf(json: Json, at = ''): Field[] {
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ')
 
-function table(schema: z.ZodType, heading: string): string[] {
-  const fields = fieldsOf(jsonOf(schema))
+function table(schema: Schema, heading: string): string[] {
+  const fields = fieldsOf(schemaOf(schema) as Json)
   if (fields.length === 0) return []
   return [
     '',
@@ -192,7 +191,7 @@ export function eventsPage(): string {
   )
 }
 
-function namesOf(events: NonNullable<Route['events']>, schema: z.ZodType): string {
+function namesOf(events: NonNullable<Route['events']>, schema: Schema): string {
   const names = Object.keys(events).filter((name) => events[name] === schema)
   return names.map((name) => (name === '*' ? 'all other events' : name)).join(', ')
 }

@@ -7,7 +7,8 @@ import { z } from 'zod'
 import { apiBase } from '@bellwether/protocol'
 import { sessionCookie } from './browser-sessions.js'
 
-const schemaOf = (schema: z.ZodType): object => {
+/** The JSON schema of a request or an answer. */
+export const schemaOf = (schema: z.ZodType): object => {
   const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
