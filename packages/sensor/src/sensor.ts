@@ -11,7 +11,7 @@ import { openScanner } from './scan/scanner.js'
 import { openSensorPipe, type SensorPipe, type SensorPipeStatus } from './session/sensor-pipe.js'
 import { persistentAt } from './session/recovery.js'
 import { openSender } from './session/sender.js'
-import type { SkippedRows } from './session/split-batch.js'
+import type { SkippedRows } from './session/context.js'
 import { startTask } from './session/task.js'
 import { openRootWatcher, type RootWatcher } from './watch/root-watcher.js'
 

@@ -71,4 +71,25 @@ export const viewMutations: readonly ViewMutation[] = [
     to: '',
     tests: ['test/view/settling.test.ts', 'src/view/arbitration/marks.test.ts'],
   },
+  {
+    name: 'a file that becomes a directory keeps its marks',
+    file: 'view/arbitration/source-state.ts',
+    from: '    if (replaced > root) this.remove(replaced)\n',
+    to: '',
+    tests: ['test/view/invariants.test.ts'],
+  },
+  {
+    name: 'a scan of an outdated directory still deletes',
+    file: 'view/arbitration/scans.ts',
+    from: "const isOutdated = purpose !== 'settling' && modifiedTime < tree.modifiedTime(directory)",
+    to: 'const isOutdated = false',
+    tests: consistency,
+  },
+  {
+    name: 'a sentinel clears a suspect before its threshold',
+    file: 'view/arbitration/source-state.ts',
+    from: "      if (suspect.expiresAt > monotonicMs) return 'unchanged'\n",
+    to: '',
+    tests: consistency,
+  },
 ]

@@ -5,7 +5,13 @@ import type { Ids } from '../ports/ids.js'
 import type { Scanner } from '../scan/scanner.js'
 import type { RootWatcher } from '../watch/root-watcher.js'
 import type { Sender } from './sender.js'
-import type { SkippedRows } from './split-batch.js'
+
+/** Rows that were skipped since the last audit that skipped none. */
+export interface SkippedRows {
+  count: number
+  /** The path of the latest one, shortened. */
+  path: string | undefined
+}
 
 export interface PipeContext {
   /** The id of the sensor; the server shows it as the agent. */

@@ -6,13 +6,6 @@
 import type { FileEvent, FileRow } from '@bellwether/protocol'
 import type { PipeContext } from './context.js'
 
-/** Rows that were skipped since the last audit that skipped none. */
-export interface SkippedRows {
-  count: number
-  /** The path of the latest one, shortened. */
-  path: string | undefined
-}
-
 interface EventRow {
   readonly event: FileEvent
   readonly row: FileRow
