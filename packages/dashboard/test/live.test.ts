@@ -148,12 +148,12 @@ describe('event stream', () => {
 })
 
 describe('bundle', () => {
-  it('keeps the first page below 300 kB gzipped', () => {
+  it('keeps the first page below 145 kB gzipped', () => {
     const html = readFileSync(join(home, 'dist/index.html'), 'utf8')
     const files = [...html.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)].map(([, path]) => join(home, 'dist', path!))
     expect(files.length).toBeGreaterThanOrEqual(2)
     const bytes = files.reduce((sum, path) => sum + gzipSync(readFileSync(path)).length, gzipSync(html).length)
-    expect(bytes).toBeLessThan(300_000)
+    expect(bytes).toBeLessThan(145_000)
     // No inline code: the CSP allows files only.
     expect(html).not.toMatch(/<style|<script(?![^>]*src=)| style=| on\w+=/)
   })

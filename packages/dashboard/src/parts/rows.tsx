@@ -1,13 +1,14 @@
 /**
- * A virtual list: only visible rows are rendered. Rows have one height and are placed by a transform, so a change
- * does not cause a new layout; j and k move through all of them.
+ * A virtual list, and the table of agents or turns that is built on it. Only visible rows are rendered. Rows have one
+ * height and are placed by a transform, so a change does not cause a new layout; j and k move through all of them.
  */
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useRef, type ReactNode } from 'react'
 import { useListKeys } from '../keyboard/shortcut-list.js'
 import { clock } from '../ports/clock.js'
+import { Status } from './status.js'
 
-export interface RowsProps<T> {
+interface RowsProps<T> {
   readonly items: readonly T[]
   readonly height: number
   readonly label: string
@@ -91,6 +92,72 @@ export function VirtualRows<T>(props: RowsProps<T>) {
           )
         })}
       </div>
+    </div>
+  )
+}
+
+export interface Columns {
+  /** The class that places the cells of a wide row. */
+  readonly className: string
+  readonly titles: readonly string[]
+  readonly alignedRight?: readonly string[]
+}
+
+interface TableProps<T> extends Omit<RowsProps<T>, 'height' | 'role' | 'head'> {
+  readonly columns: Columns
+  readonly isWide: boolean
+  readonly note: ReactNode
+}
+
+export function Table<T>({ columns, isWide, note, ...rows }: TableProps<T>) {
+  const head = <Head columns={columns} isWide={isWide} />
+  return (
+    <>
+      <div className="min-h-0 flex-1">
+        <VirtualRows {...rows} role="table" height={isWide ? 36 : 62} head={head} />
+      </div>
+      <p className="label border-t border-line px-3 py-1">{note}</p>
+    </>
+  )
+}
+
+/** A narrow table has no visible header, but screen readers read it. */
+function Head({ columns, isWide }: { readonly columns: Columns; readonly isWide: boolean }) {
+  const { className, titles, alignedRight = [] } = columns
+  return (
+    <div
+      role="row"
+      aria-rowindex={1}
+      className={isWide ? `${className} h-[30px] border-b border-line text-xs font-medium text-ink-3` : 'sr-only'}
+    >
+      {titles.map((title) => (
+        <span key={title} role="columnheader" className={alignedRight.includes(title) ? 'text-right' : ''}>
+          {title}
+        </span>
+      ))}
+    </div>
+  )
+}
+
+interface NarrowRowProps {
+  readonly name: ReactNode
+  readonly status: string
+  /** The cells of the second line. */
+  readonly children: ReactNode
+}
+
+export function NarrowRow({ name, status, children }: NarrowRowProps) {
+  return (
+    <div className="flex h-full flex-col justify-center gap-0.5 px-3">
+      <div className="flex items-center gap-3">
+        <span role="cell" className="min-w-0 flex-1 truncate font-medium">
+          {name}
+        </span>
+        <span role="cell" className="flex text-sm">
+          <Status word={status} />
+        </span>
+      </div>
+      <div className="flex items-center gap-3 text-sm">{children}</div>
     </div>
   )
 }

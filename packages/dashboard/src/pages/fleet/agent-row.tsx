@@ -7,7 +7,7 @@ import { appearanceOf, restWord } from '../../model/status.js'
 import { oneLine } from '../../model/text.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Status, toneText } from '../../parts/status.js'
-import { NarrowRow, type Columns } from '../../parts/table.js'
+import { NarrowRow, type Columns } from '../../parts/rows.js'
 import { Ago, Countdown } from '../../parts/time.js'
 
 export const agentColumns: Columns = {

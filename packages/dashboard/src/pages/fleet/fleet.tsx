@@ -12,7 +12,7 @@ import { Activity } from './activity.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Targets } from './targets.js'
-import { Table } from '../../parts/table.js'
+import { Table } from '../../parts/rows.js'
 import { useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
 

@@ -11,7 +11,7 @@ import { Page } from '../../frame/page.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
-import { NarrowRow, Table, type Columns } from '../../parts/table.js'
+import { NarrowRow, Table, type Columns } from '../../parts/rows.js'
 import { Ago, Countdown, useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
 
