@@ -227,7 +227,7 @@ export const reader: Body = async (fibre) => {
 
 /** A stream with JetStream's rules: it rejects a publisher that is behind, and forgets message ids. */
 export interface Shelf {
-  readonly kept: { cursor: string; msgId: string }[]
+  readonly stored: { cursor: string; msgId: string }[]
 }
 
 export function relay(shelf: Shelf): Body {
@@ -238,15 +238,15 @@ export function relay(shelf: Shelf): Body {
       remembers: true,
       async lastCursor() {
         await fibre.yield('stream: last')
-        expected = shelf.kept.length
-        return shelf.kept.at(-1)?.cursor
+        expected = shelf.stored.length
+        return shelf.stored.at(-1)?.cursor
       },
       async publish(events) {
         for (const event of events) {
           await fibre.yield('stream: publish')
           if (!event.durable) continue
-          if (shelf.kept.length !== expected) return 'conflict'
-          shelf.kept.push({ cursor: event.cursor, msgId: event.msgId })
+          if (shelf.stored.length !== expected) return 'conflict'
+          shelf.stored.push({ cursor: event.cursor, msgId: event.msgId })
           expected += 1
         }
         return 'ok'
@@ -274,7 +274,7 @@ export function observer(keys: readonly string[], shelf: Shelf): Body {
       await fibre.clock.sleep(30_000)
     }
     await fibre.clock.sleep(60_000)
-    for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
+    for (const [seq, { cursor, msgId }] of shelf.stored.entries()) {
       await fibre.db.query({
         text: 'insert into state.sim_published values ($1, $2, $3)',
         values: [seq, cursor, msgId],

@@ -11,7 +11,7 @@ import { play, storyOf, type Found } from './play.js'
 import { stories, type StoryName } from './scenarios.js'
 import { openKernelWorld } from './stage.js'
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     seeds: { type: 'string', default: '20' },
     from: { type: 'string', default: '1' },
@@ -31,28 +31,28 @@ function usage(problem: string): never {
   process.exit(2)
 }
 
-function whole(text: string, name: string): number {
+function parseCount(text: string, name: string): number {
   const value = Number(text)
   if (!Number.isSafeInteger(value) || value < 1)
     usage(`--${name} must be a whole number from 1 (got ${JSON.stringify(text)})`)
   return value
 }
 
-const seeds = whole(given.seeds, 'seeds')
-const from = whole(given.from, 'from')
-if (given.story !== undefined && !(given.story in stories)) {
-  usage(`unknown story ${JSON.stringify(given.story)}; use one of: ${Object.keys(stories).join(', ')}`)
+const seeds = parseCount(options.seeds, 'seeds')
+const from = parseCount(options.from, 'from')
+if (options.story !== undefined && !(options.story in stories)) {
+  usage(`unknown story ${JSON.stringify(options.story)}; use one of: ${Object.keys(stories).join(', ')}`)
 }
 
-const cluster = given.url === undefined ? await ownCluster() : undefined
-const world = await openKernelWorld(given.url ?? (await cluster!.database()))
+const cluster = options.url === undefined ? await ownCluster() : undefined
+const world = await openKernelWorld(options.url ?? (await cluster!.database()))
 const startedMs = systemClock.monotonicMs()
 const hash = createHash('sha256')
 const found: Found[] = []
 let steps = 0
 let played = 0
 try {
-  for (const crash of given.crashes ? crashPoints(given.story as StoryName | undefined) : []) {
+  for (const crash of options.crashes ? crashPoints(options.story as StoryName | undefined) : []) {
     const result = await playCrashes(world, crash, from)
     hash.update(result.hash)
     steps += result.steps
@@ -62,9 +62,9 @@ try {
       `${crash.story}, ${crash.fibre}: ${result.runs} crash points, ${result.found.length} findings\n`,
     )
   }
-  for (let seed = from; !given.crashes && seed < from + seeds; seed += 1) {
-    const story = (given.story as StoryName | undefined) ?? storyOf(seed)
-    const result = await play(world, seed, story, !given.calm)
+  for (let seed = from; !options.crashes && seed < from + seeds; seed += 1) {
+    const story = (options.story as StoryName | undefined) ?? storyOf(seed)
+    const result = await play(world, seed, story, !options.calm)
     hash.update(result.hash)
     steps += result.steps
     played += 1
@@ -74,7 +74,7 @@ try {
     }
     if (process.stderr.isTTY || seed % 10 === 0)
       process.stderr.write(`${played} of ${seeds} seeds, ${found.length} findings\n`)
-    if (given.stop && found.length > 0) break
+    if (options.stop && found.length > 0) break
   }
 } finally {
   await world.close()
@@ -83,12 +83,17 @@ try {
 
 const seconds = (systemClock.monotonicMs() - startedMs) / 1_000
 const report = {
-  ran: { [given.crashes ? 'crash_points' : 'seeds']: played, from, story: given.story ?? 'all', faults: !given.calm },
+  ran: {
+    [options.crashes ? 'crash_points' : 'seeds']: played,
+    from,
+    story: options.story ?? 'all',
+    faults: !options.calm,
+  },
   figures: { steps, seconds: Math.round(seconds), steps_per_s: Math.round(steps / seconds) },
   trace: hash.digest('hex').slice(0, 16),
   found,
 }
-if (given.json) process.stdout.write(`${JSON.stringify(report)}\n`)
+if (options.json) process.stdout.write(`${JSON.stringify(report)}\n`)
 else {
   for (const one of found) {
     process.stdout.write(

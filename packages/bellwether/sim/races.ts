@@ -78,7 +78,7 @@ function race(
 
 const forkCall = { toolCallId: 'f1', toolName: 'fork_join', args: {} } as const
 const done = { status: 'success', content: { text: 'done' } } as const
-const held = (turn: ClaimedTurn) => ({
+const delivery = (turn: ClaimedTurn) => ({
   ...turn,
   status: 'success' as const,
   content: { text: `epoch ${turn.turnEpoch}` },
@@ -165,7 +165,7 @@ export const races = {
           ...turn,
           cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }],
         })
-        await kernel.deliver(held(turn))
+        await kernel.deliver(delivery(turn))
       },
       async other(fibre, kernel) {
         await fibre.clock.sleep(1)
@@ -174,7 +174,7 @@ export const races = {
         for (const again of turns) {
           const values = [again.agentTurnId, again.turnEpoch]
           await fibre.db.query({ text: "insert into state.sim_claims values ($1, $2, 'other')", values })
-          await kernel.deliver(held(again))
+          await kernel.deliver(delivery(again))
         }
       },
     }
@@ -188,7 +188,7 @@ export const races = {
       // One process, as when a server delivers for remote workers: both calls share a batch.
       async worker(fibre, kernel) {
         const turns = fibre.random.next() < 0.5 ? [stale, live!] : [live!, stale]
-        const answers = await Promise.all(turns.map((turn) => kernel.deliver(held(turn))))
+        const answers = await Promise.all(turns.map((turn) => kernel.deliver(delivery(turn))))
         for (const [position, { agentTurnId, turnEpoch }] of turns.entries()) {
           const values = [agentTurnId, turnEpoch, answers[position]!.what]
           await fibre.db.query({ text: 'insert into state.sim_answers values ($1, $2, $3)', values })
@@ -213,7 +213,7 @@ export const races = {
         async client(fibre, kernel) {
           await kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId })
           const joiner = openJoiner({ kernel })
-          for (let look = 1; look <= 3; look += 1) {
+          for (let round = 1; round <= 3; round += 1) {
             await joiner.step()
             await fibre.clock.sleep(1_000)
           }
@@ -272,9 +272,9 @@ export const races = {
       const greedy = (turn: ClaimedTurn) => async (_: Fibre, kernel: Kernel) => {
         for (const [at, tokens] of [33, 30].entries())
           await kernel.reserve(turn, { reservationId: `${turn.agentId}${at}`, tokens })
-        await kernel.deliver(held(turn))
+        await kernel.deliver(delivery(turn))
       }
-      return { worker1: (_, kernel) => kernel.deliver(held(bob!)), worker2: greedy(cid!), worker3: greedy(dan!) }
+      return { worker1: (_, kernel) => kernel.deliver(delivery(bob!)), worker2: greedy(cid!), worker3: greedy(dan!) }
     },
     ['ann', 'bob', 'cid', 'dan'],
   ),
@@ -292,12 +292,12 @@ export const races = {
           async reader(fibre) {
             let cursor = beginning
             // Reads between the writers' statements. Time passes only when no other fibre can run, so the last reads come at the end.
-            for (let look = 1; look <= 8; look += 1) {
+            for (let round = 1; round <= 8; round += 1) {
               const events = await readEvents(fibre.db, cursor, 100)
               for (const event of events)
                 await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
               cursor = events.at(-1)?.cursor ?? cursor
-              if (look > 5) await fibre.clock.sleep(10_000)
+              if (round > 5) await fibre.clock.sleep(10_000)
             }
           },
         }
@@ -317,11 +317,11 @@ export const races = {
       const opening = await open(stage, ['ann', 'bob'])
       for (const agentId of ['ann', 'bob'])
         await opening.kernel.deliver({ ...(await opening.running(agentId)), ...done })
-      const shelf: Shelf = { kept: [] }
+      const shelf: Shelf = { stored: [] }
       for (const name of ['relay1', 'relay2']) stage.spawn(name, relay(shelf), { daemon: true })
       stage.spawn('observer', async (fibre) => {
         await fibre.clock.sleep(60_000)
-        for (const [seq, { cursor, msgId }] of shelf.kept.entries()) {
+        for (const [seq, { cursor, msgId }] of shelf.stored.entries()) {
           await fibre.db.query({
             text: 'insert into state.sim_published values ($1, $2, $3)',
             values: [seq, cursor, msgId],

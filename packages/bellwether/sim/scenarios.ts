@@ -80,7 +80,7 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
     ...(plan === undefined ? {} : { plan }),
     atEnd: [...unread, ...(joiners > 0 ? settledHoldings : []), ...extra],
     async scenario(stage) {
-      const shelf: Shelf = { kept: [] }
+      const shelf: Shelf = { stored: [] }
       await prepare(stage, cast.agents)
       for (const [name, wanted] of Object.entries(cast.clients)) stage.spawn(name, client(wanted), { restart: true })
       for (const name of names('worker', workers)) {

@@ -35,7 +35,8 @@ const bannedProse: readonly RegExp[] = [
   /\bmeanwhile\b/gi, // while …, in the meantime
   /\bfor ever\b/gi, // forever, without a limit
   /\bwhoever\b/gi, // the caller, the reader, the process that …
-  /(?<!['`])\b(?:no|some)body\b(?!['`])/gi, // name the actor; `nobody` in quotes is the Unix account
+  /(?<!['`])\b(?:no|some|any|every)body\b(?!['`])/gi, // name the actor; `nobody` in quotes is the Unix account
+  /\b(?:deeds?|lifelines?)\b/gi, // changes, calls; the shutdown signal
   /\bas it must be\b/gi, // state what is invalid
   /(?<!\bthere )\b(?:is|are) no (?!longer\b|more\b)/gi, // "must be …", "is not a …"
 ]

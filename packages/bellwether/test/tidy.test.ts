@@ -192,6 +192,8 @@ const examples: Readonly<Record<string, Example>> = {
       'whoever asks',
       'a turn nobody ended',
       'somebody else holds the lock',
+      'everybody looks again',
+      'the deed is recorded',
       'the task is not as it must be',
     ],
     good: [

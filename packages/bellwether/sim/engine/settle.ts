@@ -19,8 +19,8 @@ export async function settle(strands: readonly Strand[], control: Control): Prom
   const began = systemClock.monotonicMs()
   await turnOfTheLoop()
   for (let runner = running(strands); runner !== undefined; runner = running(strands)) {
-    const look = systemClock.monotonicMs() + patienceMs
-    while (running(strands) !== undefined && systemClock.monotonicMs() < look) await turnOfTheLoop()
+    const checkAtMs = systemClock.monotonicMs() + patienceMs
+    while (running(strands) !== undefined && systemClock.monotonicMs() < checkAtMs) await turnOfTheLoop()
     if (running(strands) === undefined) break
     const by = (await control.blockers([runner.wire.pid])).get(runner.wire.pid) ?? []
     // The result may be older than an arrival that was read in the meantime.

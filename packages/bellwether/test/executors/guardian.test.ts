@@ -9,6 +9,7 @@ import { openGuardian } from '../../src/ports/processes/guardian.js'
 import { readProcess, readSelf } from '../../src/ports/processes/proc.js'
 import { sweepOlder, sweepOrphans } from '../../src/ports/processes/sweep.js'
 import { tokenName, writeToken } from '../../src/ports/processes/token.js'
+import { manualTimeout } from '../support/manual-timeout.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 import { carriers, guardianProgram, openCommandSetup, type CommandSetup } from './command-setup.js'
@@ -19,7 +20,7 @@ const gone = (pid: number) =>
 const stopped = (pid: number, wanted: boolean) =>
   until(`process ${pid} is stopped: ${wanted}`, async () => readProcess(pid)?.stopped === wanted || undefined, 10_000)
 
-/** A process with this token that does not heed TERM. */
+/** Starts a process with this token that ignores SIGTERM. */
 function sleeper(token: string): number {
   const child = spawn('/bin/sh', ['-c', 'trap "" TERM; while :; do sleep 1000; done'], {
     env: { PATH: process.env['PATH']!, [tokenName]: token },
@@ -35,24 +36,27 @@ function sleeper(token: string): number {
 describe('the guardian', () => {
   const options = { clock: systemClock, log: quietLog, graceMs: 50, program: guardianProgram }
 
-  it('freezes the processes of a turn that is not renewed, continues them after a renewal, and spares other turns', async () => {
-    const guardian = openGuardian({ ...options, ttlMs: 1_500 })
+  it('the guardian freezes the processes of a turn that is not renewed, continues them after a renewal, and spares other turns', async () => {
+    const ttlMs = 600_000
+    const guardian = openGuardian({ ...options, ttlMs })
     onTestFinished(() => guardian.close())
     const tokens = ['silent', 'renewed', 'over'].map((name) => `guardian-test-${name}-${process.pid}`)
-    const sinceMs = systemClock.monotonicMs()
-    const [silent, renewed, over] = await Promise.all(tokens.map((token) => guardian.watch(token, sinceMs)))
+    const nowMs = systemClock.monotonicMs()
+    // The last beat of the silent turn is already too old; the others have ten minutes, so the speed of the machine decides nothing.
+    const [silent, renewed, over] = await Promise.all(
+      tokens.map((token, index) => guardian.watch(token, index === 0 ? nowMs - ttlMs : nowMs)),
+    )
     const [silentPid, renewedPid, overPid] = tokens.map(sleeper)
     silent!.root(silentPid!)
     over!.release()
     renewed!.renew(systemClock.monotonicMs() + 60_000)
     await stopped(silentPid!, true)
     expect([silent!.lost.aborted, renewed!.expired()]).toEqual([false, false])
-    // On a busy machine they may be stopped for a moment, if they start before the guardian has read all its commands.
-    for (const pid of [renewedPid!, overPid!]) await stopped(pid, false)
+    for (const pid of [renewedPid!, overPid!]) expect(readProcess(pid)?.stopped).toBe(false)
     silent!.renew(systemClock.monotonicMs() + 60_000)
     await stopped(silentPid!, false)
     expect(silent!.frozenMs()).toBeGreaterThan(0)
-    // The worker goes: everything that is still watched goes with it, and then the guardian itself.
+    // The worker ends: the guardian kills the processes that it still watches, and exits.
     const pid = guardian.pid!
     guardian.close()
     await gone(silentPid!)
@@ -61,27 +65,31 @@ describe('the guardian', () => {
     expect(readProcess(overPid!)?.zombie).toBe(false)
   })
 
-  it('counts the time from when the beat was sent, not from when the renewal arrived', async () => {
-    const guardian = openGuardian({ ...options, ttlMs: 60_000 })
+  it('the guardian counts the time from when the beat was sent, not from when the renewal arrived', async () => {
+    const ttlMs = 600_000
+    const guardian = openGuardian({ ...options, ttlMs })
     onTestFinished(() => guardian.close())
     const token = `guardian-test-late-${process.pid}`
-    const watch = await guardian.watch(token, systemClock.monotonicMs() - 58_500)
+    const watch = await guardian.watch(token, systemClock.monotonicMs() - ttlMs)
     const pid = sleeper(token)
     watch.root(pid)
-    watch.renew(systemClock.monotonicMs() - 58_900)
+    watch.renew(systemClock.monotonicMs() - ttlMs + 100)
     await stopped(pid, true)
     // The clock that both processes share has a coarser resolution than the worker's own.
     expect(await until('the worker knows', async () => watch.expired() || undefined)).toBe(true)
   })
 
-  it('is replaced if it does not respond', async () => {
-    const guardian = openGuardian({ ...options, ttlMs: 60_000, answerMaxMs: 4_000 })
+  it('a guardian that does not respond is replaced', async () => {
+    const answerMaxMs = 4_000
+    const timeout = manualTimeout(answerMaxMs)
+    const guardian = openGuardian({ ...options, clock: timeout.clock, ttlMs: 60_000, answerMaxMs })
     onTestFinished(() => guardian.close())
     const token = `guardian-test-mute-${process.pid}`
     const watch = await guardian.watch(token, systemClock.monotonicMs())
     const first = guardian.pid!
     process.kill(first, 'SIGSTOP')
     watch.renew(systemClock.monotonicMs())
+    timeout.elapse()
     await gone(first)
     await until('there is another', async () => ![undefined, first].includes(guardian.pid) || undefined)
     expect(watch.lost.aborted).toBe(false)
@@ -90,7 +98,7 @@ describe('the guardian', () => {
     await gone(pid)
   })
 
-  it('that cannot run makes its turns lose their processes, and no command starts without one', async () => {
+  it('without a running guardian no command starts', async () => {
     const mortal = openGuardian({ ...options, ttlMs: 60_000, program: ['-e', 'process.exit(1)'] })
     await expect(mortal.watch('guardian-test-mortal', systemClock.monotonicMs())).rejects.toThrow(
       'the guardian is not running',
@@ -110,7 +118,7 @@ describe('a sweep', () => {
   }
   const sweep = { clock: systemClock, graceMs: 0, installation: mine.installation }
 
-  it('kills processes of dead workers, but none of live workers, other installations or other pid namespaces', async () => {
+  it('a sweep kills processes of dead workers, but none of live workers, other installations or other pid namespaces', async () => {
     const dead = sleeper(writeToken({ ...mine, workerStart: '1' }))
     const others = [
       mine,
@@ -122,7 +130,7 @@ describe('a sweep', () => {
     for (const pid of others) expect(readProcess(pid)?.zombie).toBe(false)
   })
 
-  it("kills processes of an agent's older attempts, never of a newer one", async () => {
+  it("a sweep kills processes of an agent's older attempts, never of a newer one", async () => {
     const older = sleeper(writeToken({ ...mine, turnEpoch: 4 }))
     const others = [mine, { ...mine, turnEpoch: 6 }, { ...mine, turnEpoch: 4, agentId: 'b' }].map((token) =>
       sleeper(writeToken(token)),

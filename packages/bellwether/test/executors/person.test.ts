@@ -196,7 +196,7 @@ it('stops asking when the turn is nearly over, and reports it', async () => {
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'failed', error: 'nobody_answered' })
 })
 
-/** A worker that dies at this verb of its kernel: before it was asked, or after it was done and before anybody heard. */
+/** A worker that dies at this verb of its kernel: before the call, or after its commit and before the response. */
 function mortal(agent: AgentFunction, verb: 'resume' | 'record' | 'suspend' | 'deliver', when: 'before' | 'after') {
   let dead = false
   const die = async (...words: readonly unknown[]) => {

@@ -14,7 +14,7 @@ beforeEach(async () => {
   await t.agents(agent)
 })
 
-/** Whatever happened: the next turn of this agent runs to its end. */
+/** The next turn of this agent still runs to its end. */
 const works = async (name = agent) => expect(await deliverTurn(t, await t.running(name))).toEqual({ what: 'ended' })
 
 const deep = (levels: number): unknown => (levels === 0 ? 1 : { in: deep(levels - 1) })

@@ -23,7 +23,7 @@ interface Answer {
   }[]
 }
 
-/** The parent's answer, as its worker reads it. */
+/** The result of the fork, as the parent's worker reads it. */
 async function answerOf(agentTurnId: string) {
   const [resumed] = (await t.claim()).filter((turn) => turn.agentTurnId === agentTurnId && turn.kind === 'resume')
   if (resumed === undefined) throw new Error('the parent was not resumed')
@@ -105,7 +105,7 @@ it('new agents come from a profile, clones copy the memory of their source, and 
   const memory = await t.kernel.readBoxes([clone!.outputBoxId])
   expect(memory.map((card) => card.content)).toEqual([{ text: 'I remember' }, { text: 'known' }])
   await deliverAll(t, [fresh!, clone!])
-  // The model's own box has not got what its clone made.
+  // The box of the cloned agent does not contain the clone's cards.
   expect(await t.kernel.readBoxes([before.outputBoxId])).toHaveLength(2)
   await join(t, 3)
   expect(await answerOf(parent.agentTurnId)).toMatchObject({ status: 'success' })
@@ -295,7 +295,7 @@ it('hazard 17: the PMO enqueues the children of a process that died after the fo
   await t.agents('l-boss', 'l1', 'l2')
   const parent = await t.running('l-boss')
   const batchId = await forkFrom(t, parent, 'l-call', [reuse('l1')])
-  // As if the maker had died right after its commit.
+  // As if the process had died right after its commit.
   await t.kernel.stop({ projectId: project, agentTurnId: (await batchOf(t, batchId)).tasks[0]!.agent_turn_id })
   await t.all(
     "update state.batch_tasks set status = 'waiting', inbox_id = 'l-in', agent_turn_id = 'l-turn', target_ref = 'l2', next_attempt_at = state.now() where batch_id = $1",
@@ -413,16 +413,16 @@ it('[T1.2] [T5.1] a child that names its parent, or its parent’s box, writes n
   const { output_box_id: box } = await t.one<{ output_box_id: string }>(
     "select output_box_id from state.agent_state_head where agent_id = 'p-boss'",
   )
-  const held = async () => (await t.kernel.readBoxes([box])).length
-  const before = await held()
+  const cardCount = async () => (await t.kernel.readBoxes([box])).length
+  const before = await cardCount()
   const cards = [{ type: 'agent.thought', content: { text: 'mine now' } }] as const
   const asParent = { ...child!, agentId: 'p-boss', agentTurnId: parent.agentTurnId, turnEpoch: parent.turnEpoch }
-  // The parent waits: no write is accepted for it, not even with its own fence.
+  // The parent is suspended: the kernel accepts no write for it, not even with its own fence.
   expect(await t.kernel.record({ ...asParent, cards })).toBe('stale')
   expect(await t.kernel.record({ ...child!, agentId: 'p-boss', cards })).toBe('stale')
   const asked = { ...child!, outputBoxId: box, cards }
   expect(await t.kernel.record(asked)).toBe('recorded')
-  expect(await held()).toBe(before)
+  expect(await cardCount()).toBe(before)
   expect((await t.kernel.readBoxes([child!.outputBoxId])).at(-1)?.content).toEqual({ text: 'mine now' })
   const fence = { agentTurnId: child!.agentTurnId, turnEpoch: child!.turnEpoch }
   const forged = { projectId: project, toolCallId: 'p-call', status: 'success', result: 'forged', fence } as const

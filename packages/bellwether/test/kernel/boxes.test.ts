@@ -109,7 +109,7 @@ it('[T5.3] of many concurrent turns that share one box none fails, one runs, and
   await t.agents('owner', ...agents)
   const { output_box_id: box } = await headOf(t, 'owner')
   const db = await openDatabase({ url: t.url, poolSize: 12 })
-  // A kernel each: calls of one kernel would share a batch.
+  // One kernel per caller, because calls of one kernel would share a batch.
   await Promise.all(
     agents.map((agentId) =>
       openKernel({ db, bell: silentBell, ids: t.ids }).enqueue({

@@ -167,7 +167,7 @@ it('a fork escrows slices: fixed amounts first, equal shares of the rest, all re
     ),
   ).toEqual([300, 300, 300])
   expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ tokens_used: 100, tokens_escrowed: 900 })
-  // A fixed amount is a limit. An equal share is not: it takes the free part of the parent after another child returned some.
+  // A fixed amount is a limit. An equal share is not: it may use what another child returned to the parent.
   expect((await ask(first!, 'h1', 301)).what).toBe('exceeded')
   expect((await ask(second!, 'h2', 301)).what).toBe('exceeded')
   await ask(third!, 'h3', 50)
@@ -179,7 +179,7 @@ it('a fork escrows slices: fixed amounts first, equal shares of the rest, all re
   expect((await ask(first!, 'h1', 301)).what).toBe('exceeded')
   expect(await wrongSums(t)).toEqual([])
   await t.kernel.stop({ projectId: project, agentTurnId: parent.agentTurnId })
-  // The parent has ended; it closes when the last of its children has.
+  // The parent has ended; its budget closes when its last child has ended.
   expect(await budgetOf(t, parent.agentTurnId)).toMatchObject({ closed_at: null })
   await join(t, 3)
   expect((await batchOf(t, batchId)).settled_at).not.toBeNull()
@@ -206,7 +206,7 @@ it('[H7.5] an answer that crosses the budget ends the turn as failed, budget_exc
   await ask(turn, 'j1', 100)
   expect(await t.kernel.commitUsage(turn, { reservationId: 'j1', tokens: 130 })).toMatchObject({ exceeded: true })
   expect((await ask(turn, 'j2', 0)).what).toBe('exceeded')
-  // Its worker does nothing about it, and goes on beating.
+  // Its worker ignores the limit and keeps beating.
   const guard = guardOn(t)
   const beating = { step: async () => void (await t.kernel.beat([turn], null)) }
   await pass(t, 20, guard, beating)
@@ -262,7 +262,7 @@ it('50 concurrent children on 16 connections never spend more than the limit', {
       const asked = { reservationId, tokens }
       const [first, second] = await Promise.all([kernel.reserve(turn, asked), kernel.reserve(turn, asked)])
       const answers = [first.what, second.what].toSorted()
-      // Another child may have returned some between the two calls: then the second one got it.
+      // If another child returned tokens between the two calls, the second call succeeded.
       if (!answers.includes('reserved')) break
       expect(['already', 'exceeded']).toContain(answers[0])
       calls += 1
@@ -275,7 +275,7 @@ it('50 concurrent children on 16 connections never spend more than the limit', {
       expect(settled.map((one) => one.what).toSorted()).toEqual(['already', 'committed'])
       spent += used
     }
-    // Some are done, some fail, some are stopped, some leave a reservation behind.
+    // Some children succeed, some fail, some are stopped, and some leave a reservation open.
     if (
       seed % 4 === 1 &&
       (await kernel.reserve(turn, { reservationId: `${turn.agentTurnId}-left`, tokens: 3 })).what === 'reserved'
@@ -299,7 +299,7 @@ it('50 concurrent children on 16 connections never spend more than the limit', {
   await watcher
   expect(watch.most).toBeLessThanOrEqual(cap)
   expect(spent).toBeLessThanOrEqual(cap)
-  // The cap was the limit, not the children: they used most of it.
+  // The children used most of the cap, so the cap was the limit.
   expect(spent).toBeGreaterThan(cap - 50 * 450)
   expect(calls).toBeGreaterThan(50)
   await join(t, 3)

@@ -21,7 +21,7 @@ afterAll(async () => {
   await Promise.all(opened.map((db) => db.close()))
 })
 
-/** A process of its own, as far as the database can tell: its own connections, its own batches. */
+/** A kernel with its own connections and batches, like a separate process. */
 async function processOf(poolSize = 2): Promise<Kernel> {
   const db = await openDatabase({ url: t.url, poolSize })
   opened.push(db)
@@ -54,7 +54,7 @@ const invariants: Readonly<Record<string, string>> = {
     and i.message_type = 'turn' where i.ended_at is not null and w.wait_status = 'waiting'`,
 }
 
-/** Each query is one snapshot: it must hold at every moment, not only at the end. */
+/** Each query is one snapshot, so the invariant must hold at every moment, not only at the end. */
 async function offenders(): Promise<Record<string, object[]>> {
   const found: Record<string, object[]> = {}
   for (const [name, text] of Object.entries(invariants)) {
@@ -173,7 +173,7 @@ it(
         turns.map(async (turn) => {
           if (turn.kind === 'resume' && Math.random() < 0.8 && (await kernel.resume(turn, 'w')) === 'stale') return
           const luck = Math.random()
-          if (luck < 0.2) return // this worker just died
+          if (luck < 0.2) return // this worker has died
           await kernel.record({
             ...turn,
             cards: [{ type: 'agent.thought', content: {} }],
@@ -202,7 +202,7 @@ it(
       const { agentTurnId } = await kernel.enqueue({ projectId: project, agentId: pick(agents), instruction: 'x' })
       asked.push(agentTurnId)
     }
-    // One in ten of what is asked for, some of it twice: most turns must meet the other faults first.
+    // Stops one turn in ten, some twice, so that most turns meet the other faults.
     const stop = async (kernel: Kernel) => {
       if (stopped < asked.length / 10)
         stopped = await kernel
@@ -230,7 +230,7 @@ it(
     ])
     expect(broken).toEqual([])
 
-    // Liveness: faults off, and everything that was asked for ends.
+    // Liveness: without faults every enqueued turn ends.
     for (let rounds = 0; rounds < 500; rounds += 1) {
       const { n } = await t.one<{ n: number }>(
         "select count(*)::int as n from state.turns where agent_id like 'storm-%' and ended_at is null",
@@ -252,7 +252,7 @@ it(
     )
     expect(ends.filter((turn) => turn.outcome === null)).toEqual([])
     expect(ends.map((turn) => turn.id).toSorted()).toEqual(asked.toSorted())
-    // The storm was one: turns ended in many ways. Whether one of them also timed out depends on how busy the machine is.
+    // The faults were effective: turns ended in several ways. Whether one also timed out depends on the load of the machine.
     const ways = [...new Set(ends.map((turn) => String(turn.outcome)))].filter((way) => way !== 'timeout')
     expect(ways.toSorted()).toEqual(['canceled', 'failed', 'success'])
     expect(await offenders()).toEqual({})

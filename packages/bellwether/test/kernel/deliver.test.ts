@@ -15,7 +15,7 @@ import { guardSettings } from '../support/watchdog.js'
 
 const t = kernelPerFile()
 
-/** The turn ended as it should have: one task event that names a deliverable in the turn's own output box. */
+/** Checks that the turn ended with one task event, which names a deliverable in the turn's own output box. */
 async function ending(agentTurnId: string, outputBoxId: string | null, status: string) {
   const [task, ...more] = await eventsOf(t, agentTurnId, 'task')
   expect(more).toEqual([])

@@ -147,7 +147,7 @@ it('[T1.4] every request and receipt is a row of the inbox', async () => {
 })
 
 const subject = `bw.v1.${project}.public.cmd.agent.${target}.wakeup`
-/** Each says something that is not so. */
+/** Rings whose headers or payloads are wrong. */
 const lies = [
   {},
   { agent_id: 'liar' },
@@ -204,7 +204,7 @@ describe.each(adapters)('over $name', (adapter) => {
     await t.agents(agent, `free-${name}`)
     const running = await t.running(agent)
     const bell = adapter.bell()
-    // Nothing but a ring can wake this worker.
+    // Only a ring can wake this worker.
     await withWorker(
       bell,
       600,

@@ -101,7 +101,7 @@ it('[T3.1c] an action on a busy agent returns busy, a repeated action returns du
   await t.agents('eve')
   const action = { projectId: project, agentId: 'eve', actionId: 'a', toolName: 'approve', args: {} }
   const accepted = await t.kernel.uiAction(action)
-  // With no output box to be held, its status alone says that it is busy.
+  // Without an output box only its status shows that the agent is busy.
   await t.kernel.putAgents([{ projectId: project, agentId: 'bare', workerTarget: target, outputBox: false }])
   await t.running('bare')
   const before = await fingerprint(t.db)

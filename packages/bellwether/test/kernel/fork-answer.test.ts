@@ -34,7 +34,7 @@ const answerOf = async (toolCallId: string) => {
   return content
 }
 
-/** A parent that forks these tasks, and its children, claimed. */
+/** Forks these tasks from a parent and claims the children. */
 async function forked(name: string, tasks: readonly NewTask[], more: { failFast?: boolean } = {}) {
   await t.agents(name)
   const parent = await t.running(name)
@@ -143,7 +143,7 @@ it('dispatching, counting and answering do not wait for the disk; enqueue and de
     return tx.query<{ commit: string }>({ text: "select current_setting('synchronous_commit') as commit" })
   })
   expect(after).toEqual([{ commit: 'off' }])
-  // For that transaction alone.
+  // Only in that transaction.
   const [later] = await t.all<{ commit: string; usual: string }>(
     "select current_setting('synchronous_commit') as commit, reset_val as usual from pg_settings where name = 'synchronous_commit'",
   )
@@ -159,7 +159,7 @@ it('a waiting joiner handles a new batch when its bell rings, before its next po
   const waiting = once(waits, 'begun')
   const clock = {
     ...systemClock,
-    // Nothing but the bell and the end wakes it.
+    // Only the bell and the end of the test wake it.
     sleep: async (_ms: number, signal?: AbortSignal) => {
       waits.emit('begun')
       if (signal?.aborted === false) await once(signal, 'abort')

@@ -13,7 +13,7 @@ import { silentBell } from '../support/silent-bell.js'
 
 const t = kernelPerFile()
 
-/** A database that remembers the names of its statements, and the rows they returned. */
+/** A database that records the names of its statements and the rows they returned. */
 function spy(): { db: Database; statements: string[]; rows: object[]; last: () => Statement | undefined } {
   const statements: string[] = []
   const rows: object[] = []

@@ -17,7 +17,7 @@ let server: Awaited<ReturnType<typeof startOwnPostgres>>
 let db: Database
 beforeAll(async () => {
   server = await startOwnPostgres()
-  // One connection, so that its counters can be flushed and its plans are the ones that were made first.
+  // One connection, so that the test can flush its counters and its plans are the first ones.
   db = await openDatabase({ url: server.url, poolSize: 1 })
   await migrate(db)
 })
@@ -49,14 +49,14 @@ it('[T3.1b] [T3.5] enqueue, claim and deliver read a few index entries per turn 
     await Promise.all(turns.map((turn) => kernel.deliver({ ...turn, status: 'success', content: { text: 'ok' } })))
     return turns.length
   }
-  // A fleet at rest, with some past, as a vacuum at night finds it.
+  // An idle fleet with some history, as a nightly vacuum finds it.
   await kernel.enqueueMany(turnsOf(agents))
   expect(await settle()).toBe(agents.length)
   await db.query({ text: 'vacuum (analyze)' })
 
   const few = 30 * agents.length
   const many = (reads: Readonly<Record<string, number>>) => Object.entries(reads).filter(([, entries]) => entries > few)
-  // The first ones are leased, the second ones wait in line behind them.
+  // The first turns are leased, the second ones are queued behind them.
   expect(many(await read(() => kernel.enqueueMany(turnsOf(agents))))).toEqual([])
   expect(many(await read(() => kernel.enqueueMany(turnsOf(agents))))).toEqual([])
   expect(many(await read(settle))).toEqual([])

@@ -20,7 +20,7 @@ beforeAll(async () => {
   await t.agents('ann')
 })
 
-/** The columns that each status may hold, so that only the edge itself can be at fault. */
+/** Valid columns per status, so that only the move itself can be rejected. */
 const columns: Readonly<Record<HeadStatus, string>> = {
   idle: 'active_agent_turn_id = null, turn_deadline = null, leased_at = null, turn_epoch = turn_epoch',
   dispatched: "active_agent_turn_id = 'x', turn_deadline = state.now(), leased_at = state.now(), turn_epoch = 7",
@@ -68,7 +68,7 @@ describe('the state machine', () => {
         () => 'taken',
         (error: { code: string }) => error.code,
       )
-      // Staying what it is changes nothing: only real edges are judged.
+      // An update without a change of status is always allowed.
       expect(answer).toBe(from === status || isLegal(from, status) ? 'taken' : 'BW001')
     })
   })

@@ -68,7 +68,7 @@ it('[T3.6] a cancel that waits for a lease finds the turn leased and stops it', 
       values: [first.agentTurnId, first.turnEpoch, t.ids.next()],
     })
     const pending = stop(second.agentTurnId)
-    // It waits for the head that this transaction holds.
+    // The stop waits for the head that this transaction has locked.
     await until('the stop waits for the head', async () => {
       const blocked = await t.all(
         "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",

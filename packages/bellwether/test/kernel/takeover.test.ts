@@ -20,7 +20,7 @@ const t = kernelPerFile()
 // No worker is alive here: a target without workers keeps its turns for this long.
 const reapSettings = { ...guardSettings, maxQueueSeconds: 300 }
 
-/** Everything a worker can say about a turn, under one fence; each verb answers that it was lost. */
+/** Every verb that a worker can call for a turn; with a lost fence each returns stale. */
 const verbs: Readonly<Record<string, (fence: Fence) => Promise<unknown>>> = {
   beat: async (fence) => ((await t.kernel.beat([fence], 'old')).size === 0 ? 'stale' : 'alive'),
   activity: async (fence) =>
@@ -110,7 +110,7 @@ describe('a worker that fell silent', () => {
     await reap(t.db, t.ids, reapSettings, fullWatchWindow)
     expect(await headOf(t, 'e')).toMatchObject({ status: 'idle', turn_epoch: old.turnEpoch + 1 })
     await nothingMoves(old)
-    // Nor does it disturb the turn that comes after.
+    // It does not affect the next turn either.
     const next = await t.running('e')
     await nothingMoves(old)
     expect(next.turnEpoch).toBe(old.turnEpoch + 2)

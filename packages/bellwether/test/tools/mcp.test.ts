@@ -135,7 +135,7 @@ describe.each(['stdio', 'http'] as const)('an MCP server over %s', (kind) => {
       structured: { n: 1, __cg_control: { after_execution: 'terminate' } },
     })
     expect(await call(server, 'picture')).toEqual({
-      text: 'look',
+      text: 'picture',
       others: [{ type: 'image', mime_type: 'image/png', bytes: 3_000 }],
     })
     expect(await failure(call(server, 'refuse'))).toMatchObject({

@@ -73,7 +73,7 @@ describe('the PMO', () => {
 
   it('[W2.10] after the clock is set back, signs of life in the future hide silence for at most one timeout', async () => {
     const limits = await everyKind()
-    // A claim that lies in the future must not make a dead fleet look busy either.
+    // A claim with a time in the future does not make a dead fleet count as busy.
     await t.all(`select state.sign_in('worker-1', $1, 1)`, target)
     await t.all('update state.workers set last_claim_at = state.now()')
     const guard = guardOn(t)
@@ -129,7 +129,7 @@ describe('the PMO', () => {
     pauseSeconds = 20
     await guard.step()
     expect(await living()).toEqual(['ann'])
-    // Awake again: the worker, which could not beat either, has its full time.
+    // After the pause the worker, which could not beat either, has its full timeout again.
     pauseSeconds = 0
     await guard.step()
     await pass(t, 290, guard)
@@ -187,7 +187,7 @@ describe('the worker’s watchdog', () => {
   })
 })
 
-/** The test's database, with something that happens before each statement. */
+/** The test's database, with a hook before each statement. */
 function wrapped(before: (statement: Statement) => Promise<unknown>): Database {
   return {
     ...t.db,

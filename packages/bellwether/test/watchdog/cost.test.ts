@@ -1,4 +1,4 @@
-/** The cost of watching: sweeps use indexes, however many agents there are; beats write no index (hazard 14). */
+/** The cost of the watchdogs: sweeps use indexes for any number of agents, and beats write no index (hazard 14). */
 import { systemClock } from '@bellwether/base'
 import pg from 'pg'
 import { expect, it } from 'vitest'
@@ -13,9 +13,9 @@ import { silentBell } from '../support/silent-bell.js'
 const t = kernelPerFile()
 
 it('beats are HOT: they write no index entry for heads and inbox rows', async () => {
-  // A server of its own: what may be pruned from a page depends on everyone who is busy on the server.
+  // A separate server, because open transactions of other tests would prevent page pruning.
   const server = await startOwnPostgres()
-  // One connection, so that its counters can be flushed and read.
+  // One connection, so that the test can flush and read its counters.
   const db = await openDatabase({ url: server.url, poolSize: 1 })
   await migrate(db)
   const kernel = openKernel({ db, bell: silentBell, ids: t.ids })
@@ -48,7 +48,7 @@ it('beats are HOT: they write no index entry for heads and inbox rows', async ()
     })
     const all = { updated: 1_000, hot: 1_000 }
     expect(singly).toEqual({ agent_state_head: all, agent_inbox: all })
-    // Turns that share a page share its free room: some of a batch may have to move, heads hardly ever.
+    // Rows share the free space of a page, so some inbox rows of a batch may move to another page; heads rarely do.
     const together = await growth(async () => {
       for (let times = 0; times < 50; times += 1) expect((await kernel.beat(turns, 'worker-1')).size).toBe(20)
     })
@@ -91,7 +91,7 @@ async function fill(): Promise<void> {
   await t.all('analyze state.agent_inbox')
 }
 
-/** The plans of every statement inside a verb, as they were run; rolled back. */
+/** Runs a verb, returns the executed plan of every statement inside it, and rolls back. */
 async function plansOf(sql: string): Promise<string> {
   const client = new pg.Client({ connectionString: t.url })
   await client.connect()

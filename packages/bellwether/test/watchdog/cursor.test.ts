@@ -28,7 +28,7 @@ const insert = (name: string) => ({
 const names = (events: readonly { payload: Readonly<Record<string, unknown>> }[]) =>
   events.map((event) => event.payload.name)
 
-/** A reader that goes on from its last cursor, as SSE clients and relays do. Other tests share the server and hold its horizon, too. */
+/** A reader that continues from its last cursor, like SSE clients and relays. Transactions of other tests may delay its horizon. */
 function reader() {
   let cursor = beginning
   const now = async () => {
@@ -57,7 +57,7 @@ for (const when of ['before', 'after'] as const) {
     await t.db.query(insert('second'))
     await t.db.query(insert('third'))
     if (when === 'after') await late.query(insert('late'))
-    // A reader must not pass the transaction that is still open.
+    // A reader must not read past the transaction that is still open.
     expect(await read.now()).toEqual([])
     await late.query('commit')
     expect(await read.soon(3)).toEqual(['late', 'second', 'third'])
@@ -111,7 +111,7 @@ it('a cursor behind retention gets cursor_reset, never a silent gap', async () =
   for (const old of [one, two]) {
     await expect(readEvents(t.db, old!.cursor, 10)).rejects.toMatchObject({ code: 'cursor_reset' })
   }
-  // Nothing lies between the last removed event and the next one; and the beginning is always allowed.
+  // The position of the last removed event loses nothing, and the beginning is always allowed.
   const rest = await until('the rest', async () => {
     const events = await readEvents(t.db, three!.cursor, 10)
     return events.length > 0 ? events : undefined

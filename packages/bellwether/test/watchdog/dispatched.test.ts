@@ -111,7 +111,7 @@ it('[W2.5] [W3.2] ends a turn that no worker started, with every part of an endi
     before: { status: 'dispatched', turn_epoch: before.turn_epoch },
     after: { status: 'idle', turn_epoch: before.turn_epoch + 1, outcome: 'timeout' },
   })
-  // The next one is leased with an epoch of its own, and the bell rung.
+  // The next turn is leased with a new epoch, and the bell rings.
   expect(await headOf(t, 'dead')).toMatchObject({
     status: 'dispatched',
     active_agent_turn_id: next.agentTurnId,
@@ -134,12 +134,12 @@ it('[W2.5] clears turn and channel if no turn follows', async () => {
 it('[W2.5] keeps the queue of a fleet that claims turns, up to max_queue_seconds', async () => {
   const turn = await dispatched('queued-up')
   const guard = guardOn(t, { maxQueueSeconds: 200 })
-  // The fleet claims something of its target now and then; our turn is never the one.
-  await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
+  // The fleet claims other turns of its target, never this one.
+  await t.all(`update state.agent_inbox set worker_target = 'elsewhere' where agent_turn_id = $1`, turn)
   for (let round = 0; round < 9; round += 1) {
     await claimOther(`claimed-${round}`)
     await pass(t, 20, guard)
-    await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
+    await t.all(`update state.agent_inbox set worker_target = 'elsewhere' where agent_turn_id = $1`, turn)
     expect((await headOf(t, 'queued-up')).status).toBe('dispatched')
   }
   await claimOther('claimed-9')
@@ -159,7 +159,7 @@ it('[W2.5] ends the queue of a fleet one timeout after its last claim', async ()
   const turn = await dispatched('stranded')
   const guard = guardOn(t)
   await pass(t, 20, guard)
-  await t.all(`update state.agent_inbox set worker_target = 'held' where agent_turn_id = $1`, turn)
+  await t.all(`update state.agent_inbox set worker_target = 'elsewhere' where agent_turn_id = $1`, turn)
   await claimOther('claimed-last')
   await pass(t, 25, guard)
   expect((await headOf(t, 'stranded')).status).toBe('dispatched')

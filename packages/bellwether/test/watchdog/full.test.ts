@@ -1,4 +1,4 @@
-/** A full worker is not a dead one; a head that cannot be ended does not keep the others alive; a clock set back hides nothing. */
+/** Watchdogs with a full worker, with a head that cannot be ended, and with a clock that was set back. */
 import { expect, it } from 'vitest'
 import { resetFutureTimes, sweepQueued } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { kernelPerTest, project } from '../support/kernel.js'
@@ -46,7 +46,7 @@ it('[W2.5] keeps turns that are leased behind a full live worker, and when it is
 it('[W2.6] ends the others if one head cannot be ended, and records why', async () => {
   await t.agents('ann', 'bob', 'cid')
   for (const agentId of ['ann', 'bob', 'cid']) await t.running(agentId)
-  // A card that is there already: bob's deliverable cannot be written, whatever its id.
+  // The trigger rejects every deliverable of bob.
   await t.db.query({
     text: `create function state.poison() returns trigger language plpgsql as $$
         begin if new.metadata ->> 'agent_id' = 'bob' then raise exception 'poisoned'; end if; return new; end $$;

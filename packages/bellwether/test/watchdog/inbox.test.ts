@@ -103,7 +103,7 @@ it('[W2.7b] keeps a row without a channel if its agent’s turn has one', async 
   expect(await t.claim()).toMatchObject([{ agentTurnId: turn.agentTurnId, kind: 'resume' }])
 })
 
-/** What a lost dispatch leaves behind: an idle head, a queued row. */
+/** The state after a lost dispatch: an idle head and a queued row. */
 async function lostDispatch(agentId: string, created = 0): Promise<string> {
   await t.agents(agentId)
   const turn = t.ids.next()
@@ -145,7 +145,7 @@ it('[W2.8] leases nothing from the queue of a busy agent', async () => {
 })
 
 it('[W2.8] a long queue that cannot be leased does not hide the others', async () => {
-  // Its output box is held by another agent's turn (T5.3).
+  // Another agent's turn uses its output box (T5.3).
   await t.agents('aa-holder')
   const holder = await t.running('aa-holder')
   await t.agents('aa-blocked')

@@ -1,6 +1,6 @@
 /**
- * W5.1: turns are left at random points, then everyone is dead but the PMO (and, in half of the runs, a worker's watchdog
- * that claims nothing). Every turn ends in time, and the database alone tells what happened, when and why.
+ * W5.1: turns are abandoned at random points; then only the PMO lives (and, in half of the runs, a worker's watchdog
+ * that claims nothing). Every turn ends in time, and the database records what happened, when and why.
  */
 import { expect, it } from 'vitest'
 import { project, testKernel, type TestKernel } from '../support/kernel.js'

@@ -11,7 +11,7 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
   await t.agents('silent')
   const turn = await t.running('silent')
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half done' } }] })
-  // What an earlier life may have left on the row is cleared with it.
+  // The reclaim also clears columns that an earlier attempt left on the row.
   await t.all('update state.agent_inbox set archived_at = state.now() where agent_turn_id = $1', turn.agentTurnId)
   const watcher = workerOn(t)
   await pass(t, 25, watcher)

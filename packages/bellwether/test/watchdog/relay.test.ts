@@ -1,4 +1,4 @@
-/** The relay on a real nats-server (hazard 10): each event once, in cursor order, whatever is lost in between. */
+/** The relay on a real nats-server (hazard 10): it publishes each event once and in cursor order, also after losses. */
 import { deferred, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
 import type { StoredMsg } from '@nats-io/jetstream'
@@ -40,7 +40,7 @@ describe('on NATS', () => {
     streams.push(stream)
     return stream
   }
-  async function held(): Promise<StoredMsg[]> {
+  async function storedMessages(): Promise<StoredMsg[]> {
     const manager = await jetstreamManager(observer, { timeout: 5_000 })
     const { state } = await manager.streams.info(eventStream)
     const messages: StoredMsg[] = []
@@ -50,9 +50,9 @@ describe('on NATS', () => {
     }
     return messages
   }
-  /** What the stream holds, and what it must hold: the outbox's events, in order, once. */
+  /** The stored events, and the events of the outbox, which must be equal. */
   const whole = async () =>
-    (await held()).map((message) => [
+    (await storedMessages()).map((message) => [
       message.header.get('Bw-Cursor'),
       message.header.get('Nats-Msg-Id'),
       message.subject,
@@ -65,7 +65,7 @@ describe('on NATS', () => {
         event.kind === 'task' ? `task:${event.agent_turn_id}` : String(event.event_id),
         event.subject,
       ])
-  /** Short, so that an outage is longer than it: JetStream then remembers no message id. */
+  /** Shorter than the outage, so that JetStream has forgotten the message ids. */
   const forgetful = async (windowMs: number) => {
     const manager = await jetstreamManager(observer)
     await manager.streams.add({ name: eventStream, subjects: ['bw.v1.*.*.evt.>'], duplicate_window: windowMs * 1e6 })
@@ -164,7 +164,7 @@ describe('on NATS', () => {
     const relay = openRelay({ db: t.db, log: quietLog, stream: lossy })
     await produce(t, 4)
     await relayed(relay, 8)
-    // These are stored, but the relay never learns it, and soon the server remembers no ids of theirs either.
+    // The server stores these events, but the relay gets no acknowledgement, and the server soon forgets their ids.
     await produce(t, 4)
     await relayable(t)
     loseAnswer = true
@@ -173,7 +173,7 @@ describe('on NATS', () => {
     await after(150)
     await relayed(relay, 0)
     expect(await whole()).toEqual(await expected())
-    // The same, and then the server is gone for longer than it remembers.
+    // The same, followed by an outage that is longer than the duplicate window.
     await produce(t, 4)
     await relayable(t)
     loseAnswer = true

@@ -17,7 +17,7 @@ const ledger = (turn: string) =>
 const resultCards = async (boxId: string | null) =>
   (await t.kernel.readBoxes([boxId])).filter((card) => card.type === 'tool.result').map((card) => card.content)
 
-/** Delivers the results it is handed, and counts how often it was called. */
+/** An agent that delivers its results and records its calls. */
 function counting() {
   const calls: unknown[] = []
   const agent: AgentFunction = async ({ results }) => {
@@ -70,7 +70,7 @@ it('[W2.3b] gives the results to another worker once if a worker is killed betwe
   expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
     { kind: 'resume_replay', before: { claimed_by: 'worker-1' }, after: { claimed_by: 'alive' } },
   ])
-  // The dead one wakes up.
+  // The dead worker continues.
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('stale')
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'mine' } })).toEqual({ what: 'already' })
   expect(await tasksOf(t, turn.agentTurnId)).toHaveLength(1)

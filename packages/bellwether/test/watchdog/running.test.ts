@@ -53,7 +53,7 @@ it('[W2.6] [W3.1] [W3.2] ends a running turn without beats, and leases the next'
     },
   ])
   expect(await headOf(t, 'quiet')).toMatchObject({ status: 'dispatched', active_agent_turn_id: next.agentTurnId })
-  // The dead one comes back: nothing of it is taken.
+  // The dead worker returns, and the kernel accepts none of its writes.
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'late' } })).toEqual({ what: 'stale' })
   expect(await tasksOf(t, turn.agentTurnId)).toHaveLength(1)
 })

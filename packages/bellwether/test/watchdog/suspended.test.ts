@@ -78,7 +78,7 @@ it('[W2.2a] [W2.2b] [W2.2c] reports one timeout for each wait, rings, clears the
     },
   ])
 
-  // The normal path takes it from here; a result that comes late changes nothing.
+  // The turn resumes normally, and a late result changes nothing.
   expect(await reportSuccess(t, 'a1')).toEqual(['ignored'])
   const [again] = await t.claim()
   expect(again).toMatchObject({ kind: 'resume', agentTurnId: turn.agentTurnId })
@@ -129,7 +129,7 @@ it('[W2.2c] [W2.2d] [W2.2f] skips a wait without its card, sets the deadline aga
     waiting_tool_count: 1,
     resume_deadline: expect.any(Date) as Date,
   })
-  // Still retryable: an answer would be taken now, and also after the second deadline.
+  // A result would still be accepted now, and also after the second deadline.
   await pass(t, 40, watcher, guard)
   expect(await reports(turn.agentTurnId)).toHaveLength(1)
   expect((await headOf(t, 'cat')).resume_deadline).toBeNull()
@@ -166,14 +166,14 @@ it('[W2.2f] does not end a turn whose deadline is ahead, nor one whose receipts 
   await t.kernel.suspend({ ...turn, stepId: 'e', calls: [{ toolCallId: 'e1', toolName: 'slow', args: {} }] }, 30)
   await suspendedTurn(t, 'fay', grepCalls('f1'))
   await reportSuccess(t, 'f1')
-  await t.all(`update state.agent_inbox set worker_target = 'held' where correlation_id = 'f1'`)
+  await t.all(`update state.agent_inbox set worker_target = 'elsewhere' where correlation_id = 'f1'`)
   await t.all(`select state.sign_in('busy', $1, 1)`, target)
   const busy = { step: () => t.all(`update state.workers set last_claim_at = state.now() where worker_id = 'busy'`) }
   const guard = guardOn(t)
   await pass(t, 600, guard, busy)
   expect((await headOf(t, 'eve')).status).toBe('suspended')
   expect((await headOf(t, 'fay')).status).toBe('suspended')
-  // The fleet dies: one more timeout, and the receipt that no worker claims does not save the turn.
+  // The fleet is dead: after one more timeout the turn ends, although an unclaimed receipt exists.
   await pass(t, 310, guard)
   expect((await headOf(t, 'fay')).status).toBe('idle')
   expect((await headOf(t, 'eve')).status).toBe('suspended')
