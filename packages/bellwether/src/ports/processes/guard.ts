@@ -36,6 +36,8 @@ interface Switch {
   root?: number
   /** Its processes are stopped, because the switch was not renewed. */
   frozen: boolean
+  /** Some of its processes may be stopped: one was reported after or during a freeze. */
+  partlyFrozen?: boolean
   /** A freeze or its end is under way. */
   changing?: boolean
   ending?: Promise<void>
@@ -99,8 +101,9 @@ export function openGuard(options: GuardOptions): Guard {
     const { root } = one
     await (frozen ? freeze : thaw)({ clock, ...selectorOf(token, one) })
     one.changing = false
-    // A process that started in between may run.
+    // A process that started in between may run, while others are stopped.
     one.frozen = frozen && one.root === root
+    one.partlyFrozen = frozen && !one.frozen
     if (frozen) onFrozen(token)
     // A renewal or the release may have arrived in between.
     if (switches.get(token) === one) adjust(token, one)
@@ -112,7 +115,7 @@ export function openGuard(options: GuardOptions): Guard {
     if (one.ending !== undefined || one.changing === true) return
     const isOver = nowMs() >= one.until
     if (nowMs() - one.until > frozenMaxMs) kill(token, one)
-    else if (isOver !== one.frozen) void setFrozen(token, one, isOver)
+    else if (isOver ? !one.frozen : one.frozen || one.partlyFrozen === true) void setFrozen(token, one, isOver)
   }
 
   function check(): void {
@@ -133,7 +136,10 @@ export function openGuard(options: GuardOptions): Guard {
         else if (command.do === 'root') known.root = command.pid
         else switches.delete(command.token)
         // The process may have started after a freeze.
-        if (command.do === 'root') known.frozen = false
+        if (command.do === 'root' && known.frozen) {
+          known.frozen = false
+          known.partlyFrozen = true
+        }
       }
       const now = switches.get(command.token)
       if (now !== undefined) adjust(command.token, now)
