@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemClock } from '@bellwether/base'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { cgroupHome } from '../../src/ports/processes/cgroup.js'
 import { killTree } from '../../src/ports/processes/kill-tree.js'
 import { openGuardian } from '../../src/ports/processes/guardian.js'
 import { readProcess, readSelf } from '../../src/ports/processes/proc.js'
@@ -19,6 +20,10 @@ const gone = (pid: number) =>
 
 const stopped = (pid: number, wanted: boolean) =>
   until(`process ${pid} is stopped: ${wanted}`, async () => readProcess(pid)?.stopped === wanted || undefined, 10_000)
+
+/** The cgroups of turns of this process that were not removed. */
+const cgroupNames = () =>
+  cgroupHome() === undefined ? [] : readdirSync(cgroupHome()!).filter((name) => name.includes(`.${process.pid}.`))
 
 /** Starts a process with this token that ignores SIGTERM. */
 function sleeper(token: string): number {
@@ -169,15 +174,17 @@ describe('a turn whose worker does not beat', () => {
       status: 'running',
     })
     expect(readFileSync(join(b.folder, 'ticks'), 'utf8')).toBe(ticks)
-    await b.worker.beat()
-    await until('it runs again', async () => !carriers(turn).some((one) => one.stopped) || undefined)
     await b.write('go', '')
+    await until('it runs again and ends', async () => {
+      await b.worker.beat()
+      return carriers(turn).length === 0 || undefined
+    })
     expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 0, taskEvents: 1 })
     expect(carriers(turn)).toEqual([])
   })
 
   it('loses its frozen processes, which do not run again, if the next beat finds that its fence is lost', async () => {
-    await rm(join(b.folder, 'go'))
+    await rm(join(b.folder, 'go'), { force: true })
     const turn = await b.begin({ command: `trap 'date >> ../ticks' TERM; ${ticking}`, cwd: 'work' })
     await frozen(turn)
     const ticks = readFileSync(join(b.folder, 'ticks'), 'utf8')
@@ -209,6 +216,22 @@ describe('a turn whose worker does not beat', () => {
     expect(carriers(turn)).not.toEqual([])
     await b.write('enough', '')
     expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine' })
+  })
+
+  it('leaves no child that cleared its environment, started a session and lost its parent', async () => {
+    const name = `hidden-${process.pid}`
+    const hide = `env -i /bin/sh -c 'setsid sh -c "echo \\$\\$ > ../${name}; exec sleep 1000" & exit'`
+    const turn = await b.begin({
+      command: `${hide}; until [ -s ../${name} ]; do sleep 0.01; done; echo out`,
+      cwd: 'work',
+    })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'out' })
+    const hidden = Number(readFileSync(join(b.folder, name), 'utf8'))
+    const alive = readProcess(hidden)?.zombie === false
+    if (alive) process.kill(hidden, 'SIGKILL')
+    // Without a writable cgroup, such a process is not found: docs/executors.md says so.
+    expect(alive).toBe(cgroupHome() === undefined)
+    expect(cgroupNames()).toEqual([])
   })
 
   it('[T1.2] starts no process if its fence was lost before the start', async () => {

@@ -131,7 +131,7 @@ it.concurrent(
 )
 
 it.concurrent(
-  'what a worker and its guardian left, killed together, is ended by the next worker on the machine',
+  'a worker and its guardian, killed together with SIGKILL, leave no process after 10 s, and its turn ends once by another',
   { timeout: 90_000 },
   async ({ onTestFinished }) => {
     const processes = await openOwn(onTestFinished, ['unguarded'])
@@ -142,9 +142,9 @@ it.concurrent(
     worker.signal('SIGKILL')
     await worker.ended
     expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
-    const heir = await processes.add('worker')
-    expect(carriers(turn)).toEqual([])
-    expect(heir.stderr()).toContain('ended orphaned processes of dead workers')
+    // 10 s on an idle machine: the watcher waits 4 s for the guardian.
+    await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 20_000)
+    await processes.add('worker')
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
       text: 'attempt 2 is noted',

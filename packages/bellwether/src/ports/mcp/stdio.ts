@@ -8,6 +8,7 @@ import { type Clock, defined, onAbort } from '@bellwether/base'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { JSONRPCMessageSchema, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import { keepTail } from '../processes/capture.js'
+import { inCgroup, leaveCgroup } from '../processes/cgroup.js'
 import { killTree } from '../processes/kill-tree.js'
 import type { Guardian, Watch } from '../processes/guardian.js'
 import { messageLines } from './lines.js'
@@ -61,7 +62,7 @@ class StdioTransport implements Transport {
     const watch = await guardian.watch(token, clock.monotonicMs())
     this.#watch = watch
     try {
-      const [program, ...args] = command
+      const [program, ...args] = inCgroup(token, command, { cwd, path: env['PATH'] })
       this.#child = spawn(program, args, { cwd, env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] })
       await spawned(this.#child)
     } catch (error) {
@@ -114,6 +115,7 @@ class StdioTransport implements Transport {
       wanted: (other) => other === token,
       ...defined({ root: child?.pid }),
     })
+    leaveCgroup(token)
     for (const stream of [child?.stdout, child?.stderr]) stream?.destroy()
     if (left.length === 0) this.#watch?.release()
     else onTrouble(`cannot end processes of the server: ${left.join(', ')}`)

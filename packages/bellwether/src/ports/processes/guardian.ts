@@ -11,6 +11,7 @@ import { Retryable } from '@bellwether/protocol'
 import { splitLines } from './capture.js'
 import type { GuardCommand } from './guard.js'
 import { systemMachine } from '../disk/machine.js'
+import { startWatcher } from './watcher.js'
 
 export type LossReason = 'expired' | 'guardian_lost'
 
@@ -46,6 +47,8 @@ export interface GuardianOptions {
   readonly graceMs: number
   /** A guardian that does not respond within this time is replaced. */
   readonly answerMaxMs?: number
+  /** The beginning of all tokens of this worker. With it, a watcher kills its processes if worker and guardian are killed at once. */
+  readonly workerTokens?: string
   /** The arguments of node that start the guardian. */
   readonly program?: readonly string[]
 }
@@ -76,6 +79,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   const program = options.program ?? ownProgram()
   const watched = new Map<string, WatchedTurn>()
   let current: GuardianProcess | undefined
+  let watcher: ChildProcess | undefined
   let starts: number[] = []
   let closed = false
   let sequence = 0
@@ -206,6 +210,11 @@ export function openGuardian(options: GuardianOptions): Guardian {
         released: new AbortController(),
       }
       watched.set(token, one)
+      if (
+        options.workerTokens !== undefined &&
+        (watcher === undefined || watcher.exitCode !== null || watcher.signalCode !== null)
+      )
+        watcher = startWatcher(options.workerTokens)
       const release = () => {
         if (watched.get(token) !== one) return
         watched.delete(token)
@@ -240,6 +249,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     close() {
       closed = true
       current?.child.stdin?.end()
+      watcher?.stdin?.end()
     },
   }
 }

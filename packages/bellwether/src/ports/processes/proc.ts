@@ -3,6 +3,7 @@
  * ended, or belongs to another user) is left out; without /proc the list is empty.
  */
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs'
+import { cgroupHome, tokenInCgroup } from './cgroup.js'
 import { tokenName } from './token.js'
 
 export interface Process {
@@ -16,6 +17,7 @@ export interface Process {
   readonly zombie: boolean
   /** A signal has stopped it. */
   readonly stopped: boolean
+  /** From its environment, or from the name of its cgroup. */
   readonly token: string | undefined
 }
 
@@ -37,7 +39,7 @@ export function readProcess(pid: number): Process | undefined {
     start: fields[19] ?? '',
     zombie,
     stopped: fields[0] === 'T',
-    token: zombie ? undefined : tokenOf(pid),
+    token: zombie ? undefined : (tokenOf(pid) ?? cgroupTokenOf(pid)),
   }
 }
 
@@ -64,6 +66,16 @@ function tokenOf(pid: number): string | undefined {
   const from = at + marker.length
   const to = environment.indexOf('\0', from)
   return environment.slice(from, to === -1 ? undefined : to)
+}
+
+/** The token of a process that has none in its environment, but is in the cgroup of a turn. */
+function cgroupTokenOf(pid: number): string | undefined {
+  if (cgroupHome() === undefined) return undefined
+  try {
+    return tokenInCgroup(readFileSync(`/proc/${pid}/cgroup`, 'latin1'))
+  } catch {
+    return undefined // the process has ended
+  }
 }
 
 export function readProcesses(): Process[] {

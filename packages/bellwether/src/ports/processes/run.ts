@@ -7,12 +7,15 @@ import { closeSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, errorMessage } from '@bellwether/base'
+import { inCgroup } from './cgroup.js'
 
 export interface Launch {
   readonly command: readonly string[]
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly stdin: string
+  /** The turn's token, which names its cgroup. */
+  readonly token: string
   /** Part of the name of the temporary file for stdin. */
   readonly name: string
   readonly onOutput: (stream: 'stdout' | 'stderr', chunk: Buffer) => void
@@ -30,7 +33,7 @@ export interface Launched {
   drain(clock: Clock, maxMs: number): Promise<void>
 }
 
-export function launch({ command, cwd, env, stdin, name, onOutput }: Launch): Launched {
+export function launch({ command, cwd, env, stdin, token, name, onOutput }: Launch): Launched {
   const [program, ...args] = command
   const failed = (why: unknown): Launched => ({
     pid: undefined,
@@ -42,7 +45,8 @@ export function launch({ command, cwd, env, stdin, name, onOutput }: Launch): La
   let prompt: number | undefined
   try {
     prompt = spool(stdin, name)
-    child = spawn(program, args, { cwd, env, detached: true, stdio: [prompt, 'pipe', 'pipe'] })
+    const [first, ...rest] = inCgroup(token, [program, ...args], { cwd, path: env['PATH'] })
+    child = spawn(first, rest, { cwd, env, detached: true, stdio: [prompt, 'pipe', 'pipe'] })
   } catch (error) {
     return failed(error)
   } finally {

@@ -4,6 +4,7 @@
  * newer epoch, because the caller itself may be outdated.
  */
 import type { Clock } from '@bellwether/base'
+import { removeEmptyCgroups } from './cgroup.js'
 import { killTree } from './kill-tree.js'
 import { readProcess, readProcesses, type Self } from './proc.js'
 import { readToken, type TurnToken } from './token.js'
@@ -25,12 +26,14 @@ async function sweep({ clock, graceMs }: SweepOptions, outdated: (token: TurnTok
   return found
 }
 
-export function sweepOrphans(options: SweepOptions, self: Self): Promise<number> {
-  return sweep(options, (token) => {
+export async function sweepOrphans(options: SweepOptions, self: Self): Promise<number> {
+  const swept = await sweep(options, (token) => {
     if (token.installation !== options.installation || token.namespace !== self.namespace) return false
     const worker = readProcess(token.workerPid)
     return worker === undefined || worker.zombie || worker.start !== token.workerStart
   })
+  removeEmptyCgroups()
+  return swept
 }
 
 export function sweepOlder(

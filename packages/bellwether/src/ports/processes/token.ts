@@ -34,6 +34,13 @@ export function writeToken(token: TurnToken): string {
   return order.map((part) => String(token[part])).join('.')
 }
 
+/** The beginning of all tokens of one worker. */
+export const workerTokens = (worker: Pick<TurnToken, 'installation' | 'namespace' | 'workerPid' | 'workerStart'>) =>
+  `${order
+    .slice(0, 4)
+    .map((part) => String(worker[part as keyof typeof worker]))
+    .join('.')}.`
+
 /** Undefined if writeToken did not write the text. */
 export function readToken(written: string): TurnToken | undefined {
   const parts = written.split('.')

@@ -14,6 +14,7 @@ import type { Chunks } from '../../ports/chunks/chunks.js'
 import { loop, makeWake } from '../../ports/loop.js'
 import { openGuardian } from '../../ports/processes/guardian.js'
 import { readSelf } from '../../ports/processes/proc.js'
+import { workerTokens } from '../../ports/processes/token.js'
 import { watchFolder } from '../../ports/disk/watch-folder.js'
 import type { Settings } from '../../settings/schema.js'
 import { openCommandExecutor, type CommandExecutorOptions } from '../../worker/executors/command.js'
@@ -74,9 +75,10 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
       { beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs },
       'worker.beat_seconds is too long: one late beat freezes commands',
     )
-  const guardian = openGuardian({ clock, log, ttlMs, graceMs })
   const installation = installationId(settings.database.url ?? '')
-  const guarded = { clock, log, guardian, root, installation, self: readSelf(), graceMs }
+  const self = readSelf()
+  const guardian = openGuardian({ clock, log, ttlMs, graceMs, workerTokens: workerTokens({ installation, ...self }) })
+  const guarded = { clock, log, guardian, root, installation, self, graceMs }
   const { chunks } = options
   const onChunk: CommandExecutorOptions['onChunk'] = (turn, kind, text) => chunks?.send(turn, { kind, text })
   const commands = openCommandExecutor({ ...guarded, ...defined({ onChunk: chunks && onChunk }) })

@@ -5,6 +5,7 @@
 import { StringDecoder } from 'node:string_decoder'
 import { defined, onAbort, type Clock } from '@bellwether/base'
 import { keepTail, splitLines } from '../../ports/processes/capture.js'
+import { leaveCgroup } from '../../ports/processes/cgroup.js'
 import { killTree } from '../../ports/processes/kill-tree.js'
 import type { Watch } from '../../ports/processes/guardian.js'
 import { launch, type Exit } from '../../ports/processes/run.js'
@@ -81,6 +82,7 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
     cwd: options.cwd,
     env: options.env,
     stdin: options.prompt,
+    token,
     name: options.name,
     onOutput(stream, chunk) {
       if (stream === 'stdout') {
@@ -118,6 +120,7 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
     wanted: (other) => other === token,
     ...defined({ root: run.pid }),
   })
+  leaveCgroup(token)
   const exit = ended ?? (survivors.length === 0 ? await run.exit : { how: 'signalled' as const, signal: 'none' })
   const durationMs = Math.round(clock.monotonicMs() - startedMs)
   await run.drain(clock, drainMs)

@@ -1,0 +1,103 @@
+/**
+ * Puts the processes of a turn into a cgroup of their own, if this process may create one (cgroup v2, Linux). No process can leave its
+ * cgroup by clearing its environment, starting a session or losing its parent, so the turn's processes are found exactly. The name of
+ * the cgroup contains the turn's token. Without a writable cgroup the token in the environment has to do.
+ */
+import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+
+export const cgroupPrefix = 'bellwether.'
+// The limit of a file name. Only tokens with very long agent names exceed it.
+const nameMaxChars = 255
+
+// The shell sets these variables; the program must not see them.
+const enter = 'echo 0 2> /dev/null > "$0"; unset PWD OLDPWD; exec "$@"'
+
+let home: string | null | undefined
+
+/** The cgroup of this process, in which it creates those of its turns. Undefined if there is none, or it is not writable. */
+export function cgroupHome(): string | undefined {
+  if (home === undefined) home = findHome() ?? null
+  return home ?? undefined
+}
+
+function findHome(): string | undefined {
+  try {
+    const mount = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m.exec(readFileSync('/proc/self/mountinfo', 'utf8'))?.[1]
+    const own = /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1]
+    if (mount === undefined || own === undefined) return undefined
+    const folder = join(mount, own)
+    const probe = join(folder, `${cgroupPrefix}probe-${process.pid}`)
+    mkdirSync(probe)
+    rmdirSync(probe)
+    return folder
+  } catch {
+    return undefined // no /proc, a read-only mount, or no permission: the documented fallback is the token
+  }
+}
+
+/**
+ * The command that runs `command` inside the turn's cgroup: it enters before it runs, so that no child can be outside. Unchanged if
+ * there is no cgroup, or if the program cannot be run, so that the error is that of the program itself.
+ */
+export function inCgroup(
+  token: string,
+  command: readonly [string, ...string[]],
+  { cwd, path = '' }: { readonly cwd: string; readonly path?: string | undefined },
+): readonly [string, ...string[]] {
+  const folder = cgroupOf(token)
+  if (folder === undefined || !isRunnable(command[0], cwd, path)) return command
+  try {
+    mkdirSync(folder, { recursive: true })
+  } catch {
+    return command // the kernel refuses another cgroup: the token in the environment has to do
+  }
+  return ['/bin/sh', '-c', enter, join(folder, 'cgroup.procs'), ...command]
+}
+
+function isRunnable(program: string, cwd: string, path: string): boolean {
+  const folders = program.includes('/') ? [''] : path.split(':')
+  return folders.some((folder) => {
+    try {
+      const file = resolve(cwd, folder, program)
+      accessSync(file, constants.X_OK)
+      return statSync(file).isFile()
+    } catch {
+      return false // not in this folder
+    }
+  })
+}
+
+/** Removes the cgroup of a turn if no process is left in it. */
+export function leaveCgroup(token: string): void {
+  const folder = cgroupOf(token)
+  if (folder !== undefined) removeEmpty(folder)
+}
+
+/** Removes the empty cgroups that killed workers left. */
+export function removeEmptyCgroups(): void {
+  const folder = cgroupHome()
+  if (folder === undefined) return
+  for (const name of readdirSync(folder)) if (name.startsWith(cgroupPrefix)) removeEmpty(join(folder, name))
+}
+
+function removeEmpty(folder: string): void {
+  try {
+    rmdirSync(folder)
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    // Processes are left in it, or another worker has removed it.
+    if (code !== 'EBUSY' && code !== 'ENOENT') throw error
+  }
+}
+
+function cgroupOf(token: string): string | undefined {
+  const folder = cgroupHome()
+  const name = `${cgroupPrefix}${token}`
+  return folder === undefined || name.length > nameMaxChars ? undefined : join(folder, name)
+}
+
+/** The token in the text of /proc/PID/cgroup. */
+export function tokenInCgroup(text: string): string | undefined {
+  return /^0::\S*\/bellwether\.([^\s/]+)/m.exec(text)?.[1]
+}
