@@ -134,7 +134,10 @@ export function openGuard(options: GuardOptions): Guard {
       } else if (known !== undefined && known.ending === undefined) {
         if (command.do === 'renew') known.until = Math.max(known.until, command.until)
         else if (command.do === 'root') known.root = command.pid
-        else switches.delete(command.token)
+        else {
+          switches.delete(command.token)
+          if (known.frozen) void thaw({ clock, ...selectorOf(command.token, known) })
+        }
         // The process may have started after a freeze.
         if (command.do === 'root' && known.frozen) {
           known.frozen = false

@@ -6,6 +6,7 @@
 import { type Clock, defined, errorMessage, linkAbort } from '@bellwether/base'
 import type { Ids } from '../ids.js'
 import { keepTail } from './capture.js'
+import { leaveCgroup } from './cgroup.js'
 import { inheritedEnvironment } from './environment.js'
 import { folderInside } from './folder.js'
 import { killTree } from './kill-tree.js'
@@ -68,6 +69,7 @@ export async function runCommand(
       cwd: folderInside(request.root, request.cwd ?? '.'),
       env: { ...inheritedEnvironment(request.environment ?? []), [tokenName]: token },
       stdin: '',
+      token,
       name: token,
       onOutput: (_stream, chunk) => tail.add(chunk),
     })
@@ -83,6 +85,7 @@ export async function runCommand(
   // Remaining descendants keep the outputs open and could still change files that are about to be checked.
   if (child.pid !== undefined)
     await killTree({ clock, graceMs: isOver ? graceMs : 0, root: child.pid, wanted: (other) => other === token })
+  leaveCgroup(token)
   const exit = await child.exit
   await child.drain(clock, graceMs)
   const failure = exit.how === 'not_started' ? exit.message : wasAborted ? 'the command was aborted' : undefined
