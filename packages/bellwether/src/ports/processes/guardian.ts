@@ -70,8 +70,8 @@ interface WatchedTurn {
 interface GuardianProcess {
   readonly child: ChildProcess
   readonly unanswered: Map<number, (confirmed: boolean) => void>
-  /** Whether the guardian confirmed the command within the time. */
-  send(order: GuardCommand, maxMs?: number): Promise<boolean>
+  /** Whether the guardian confirmed the command. */
+  send(order: GuardCommand): Promise<boolean>
 }
 
 export function openGuardian(options: GuardianOptions): Guardian {
@@ -120,7 +120,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     const born: GuardianProcess = {
       child,
       unanswered,
-      send(order, maxMs = answerMaxMs) {
+      send(order) {
         sequence += 1
         const seq = sequence
         child.stdin?.write(`${JSON.stringify({ ...order, seq })}\n`)
@@ -130,7 +130,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
             over.abort()
             resolve(confirmed)
           })
-          void clock.sleep(maxMs, over.signal).then(() => {
+          void clock.sleep(answerMaxMs, over.signal).then(() => {
             if (!unanswered.delete(seq)) return
             log.warn({ guardian_pid: child.pid }, 'guardian does not respond, replacing it')
             child.kill('SIGKILL')
@@ -193,7 +193,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     const { signal } = one.released
     while (!signal.aborted && !one.lost.signal.aborted) {
       const leftMs = one.untilMs - clock.monotonicMs()
-      if (leftMs <= 0) await current?.send({ do: 'ping' }, Math.min(answerMaxMs, ttlMs / 3))
+      if (leftMs <= 0) await current?.send({ do: 'ping' })
       await clock.sleep(leftMs > 0 ? leftMs : ttlMs, signal)
     }
   }
