@@ -75,7 +75,8 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const { command, format } = commandLine(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
     const token = writeToken({ installation, ...self, ...fenceOf(turn) })
-    const attempt = turn.attempts + 1
+    // A takeover that charged no attempt is a later run all the same: the command must know.
+    const attempt = Math.max(turn.attempts + 1, turn.takenOver ? 2 : 1)
     const variables = {
       BELLWETHER_PROJECT: turn.projectId,
       BELLWETHER_AGENT: turn.agentId,
