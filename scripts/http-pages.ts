@@ -45,10 +45,10 @@ function typeOf(json: Json): string {
   const { minimum: min, maximum: max, maxLength } = one
   // The limits of safe integers say nothing.
   const bounds = [min, max].filter((bound) => bound !== undefined && Math.abs(bound) < Number.MAX_SAFE_INTEGER)
-  if (bounds.length > 0)
-    return `${one.type} ${bounds.length === 2 ? `${count(min!)} to ${count(max!)}` : min === bounds[0] ? `from ${count(min!)}` : `up to ${count(max!)}`}`
-  if (maxLength !== undefined) return `${one.type}, at most ${count(maxLength)} characters`
-  return String(one.type ?? 'any value')
+  const name = String(one.type ?? 'any value')
+  if (bounds.length === 2) return `${name} ${count(min!)} to ${count(max!)}`
+  if (bounds.length === 1) return `${name} ${min === bounds[0] ? 'from' : 'up to'} ${count(bounds[0]!)}`
+  return maxLength === undefined ? name : `${name}, at most ${count(maxLength)} characters`
 }
 
 const code = (value: unknown) => `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
@@ -128,7 +128,7 @@ const groups = Object.entries(routeGroups) as [string, Readonly<Record<string, R
 
 export function httpPage(): string {
   const codes = Object.entries(problemStatuses)
-  const statuses = [...new Set(codes.map(([, status]) => status))].toSorted()
+  const statuses = [...new Set(codes.map(([, status]) => status))].toSorted((one, other) => one - other)
   return page(
     '# HTTP reference',
     '',

@@ -301,7 +301,9 @@ describe('the whole tree', () => {
   }
 
   it('keeps one definition of the database clock, state.now()', () => {
-    const definitions = tree.filter((file) => /\.sql$/.test(file.path) && clockDefinition.test(viewSql(file.text).text))
+    const definitions = tree.filter(
+      (file) => file.path.endsWith('.sql') && clockDefinition.test(viewSql(file.text).text),
+    )
     expect(definitions.map((file) => file.path)).toHaveLength(1)
   })
 })

@@ -9,7 +9,7 @@ import {
 } from '@tanstack/react-router'
 import { listProjects, type TurnFilter } from './api/queries.js'
 import type { Me } from './api/types.js'
-import { turnFilters } from './model/status.js'
+import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { FleetPage } from './pages/fleet/fleet.js'
 import { NotFound, PageFailed } from './pages/not-found.js'
 import { Shell } from './frame/shell.js'
@@ -78,7 +78,7 @@ const turns = createRoute({
   getParentRoute: () => projectRoute,
   path: '/turns',
   validateSearch: (search): TurnFilter => ({
-    status: turnFilters.find((status) => status === search['status']),
+    status: turnStatuses.find((status) => status === search['status']),
     ...some({ agent: text(search['agent']) }),
   }),
   component: lazyRouteComponent(() => import('./pages/turns/turns.js'), 'TurnsPage'),

@@ -18,14 +18,15 @@ it('[W2.5] keeps turns that are leased behind a full live worker, and when it is
     await new Promise<void>((resolve) => ends.push(resolve))
     return { deliver: { text: 'done' } }
   }
-  const { worker, step } = workerOn(t, { agent, concurrency: 1 })
+  const watching = workerOn(t, { agent, concurrency: 1 })
+  const { worker } = watching
   await t.kernel.enqueue({ projectId: project, agentId: 'ann' })
   await worker.step()
   await t.kernel.enqueue({ projectId: project, agentId: 'bob' })
   for (let second = 0; second < 120; second += 5) {
     await t.advance(5)
     await worker.beat()
-    await step()
+    await watching.step()
     await guard.step()
   }
   expect(await status('bob')).toBe('dispatched')

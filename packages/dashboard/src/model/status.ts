@@ -2,7 +2,7 @@
  * Every status of the API with its colour, shape and meaning: the only place in the dashboard that knows them. An
  * unknown status is shown as it is, in grey. Colour is never the only signal: shape and word accompany it.
  */
-import type { HeadStatus, TaskStatus, TurnStatus } from '@bellwether/protocol'
+import type { HeadStatus, TaskStatus } from '@bellwether/protocol'
 import { own } from './own.js'
 
 export type Tone = 'go' | 'wait' | 'start' | 'rest' | 'bad' | 'person' | 'done'
@@ -105,18 +105,6 @@ export const headOf = (status: string): Rest =>
 export const headWords: readonly string[] = Object.keys(heads)
 /** The status of an agent without a turn. */
 export const restWord: string = headWords.find((word) => headOf(word).isAtRest) ?? ''
-
-/** Filters of the turn list, in the order of a turn's life. */
-export const turnFilters: readonly TurnStatus[] = [
-  'queued',
-  'dispatched',
-  'running',
-  'suspended',
-  'success',
-  'failed',
-  'timeout',
-  'canceled',
-]
 
 export const boardColumns: readonly TaskStatus[] = [
   'pending',

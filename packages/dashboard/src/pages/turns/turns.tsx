@@ -4,7 +4,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { memo } from 'react'
 import { turnsQuery } from '../../api/queries.js'
 import type { Turn } from '../../api/types.js'
-import { turnFilters } from '../../model/status.js'
+import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
@@ -42,12 +42,12 @@ export function TurnsPage() {
             value={status ?? ''}
             onChange={(event) =>
               void navigate({
-                search: (old) => ({ ...old, status: turnFilters.find((word) => word === event.target.value) }),
+                search: (old) => ({ ...old, status: turnStatuses.find((word) => word === event.target.value) }),
               })
             }
           >
             <option value="">any status</option>
-            {turnFilters.map((word) => (
+            {turnStatuses.map((word) => (
               <option key={word} value={word}>
                 {word}
               </option>
