@@ -21,7 +21,7 @@ interface Row {
   readonly agent_turn_id: string
   readonly known: boolean
   readonly outcome: string | null
-  readonly attempts: number | null
+  readonly taken_over: boolean
   readonly task_events: number
   readonly deliverables: number
 }
@@ -35,7 +35,9 @@ export async function checkTurns(
   after = 0,
 ): Promise<TurnCheck> {
   const rows = await db.query<Row>({
-    text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome, t.attempts,
+    text: `select w.agent_turn_id, t.agent_turn_id is not null as known, t.outcome,
+        exists (select from state.interventions i where i.agent_turn_id = w.agent_turn_id and i.kind = 'reclaim'
+          and i.before ->> 'status' = 'running') as taken_over,
         (select count(*)::int from state.events e where e.agent_turn_id = w.agent_turn_id and e.kind = 'task') as task_events,
         (select count(*)::int from cards.box_cards b join cards.cards c on c.card_id = b.card_id
           where b.box_id = h.output_box_id and c.type = 'task.deliverable' and c.metadata ->> 'agent_turn_id' = w.agent_turn_id
@@ -63,7 +65,7 @@ export async function checkTurns(
     turns: rows.length,
     outcomes: tally(rows.flatMap((row) => row.outcome ?? [])),
     interventions: Object.fromEntries(kinds.map(({ kind, times }) => [kind, times])),
-    takenOver: rows.filter((row) => (row.attempts ?? 0) > 0).length,
+    takenOver: rows.filter((row) => row.taken_over).length,
     taskEvents: rows.reduce((sum, row) => sum + row.task_events, 0),
     stuck: rows.filter((row) => row.known && row.outcome === null).map((row) => row.agent_turn_id),
     lost: [
