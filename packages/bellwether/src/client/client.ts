@@ -70,7 +70,7 @@ export interface Client {
   follow<Key extends StreamKey>(key: Key, request: StreamRequest<Key>): AsyncGenerator<StreamEvent<Key>>
 }
 
-/** Long enough for a busy server; a person still waits. */
+/** Long enough for a busy server, and short enough for a person who waits. */
 export const answerMs = 30_000
 // A larger tree is read in parts.
 const answerBytesMax = 64 * 1024 * 1024

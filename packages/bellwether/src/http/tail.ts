@@ -43,7 +43,7 @@ export interface TailOptions {
 // A few megabytes: a follower that is a few seconds behind costs no query.
 const cachedMax = 5_000
 const pageMax = 1_000
-// Immediate for a person, and each read uses an index.
+// Short enough to seem immediate to a person; each read uses an index.
 const pollDefaultMs = 200
 
 interface Position {

@@ -41,7 +41,7 @@ export async function runPmo({ kernel, bell, stream, clock, log, signal, setting
   ])
 }
 
-/** Logs once when the turns of a target wait for a worker, and once when they do not any more. */
+/** Logs once when turns of a target begin to wait for a worker, and once when none waits any more. */
 export function watchTargets(db: Queryable, log: Log): () => Promise<void> {
   let before = new Set<string>()
   return async () => {

@@ -76,11 +76,11 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
       },
     })
     let uncaught = false
-    /** An error without a caller: its turn fails, and the worker drains, because the state of the process is unknown. */
+    /** Nothing caught the error: its turn fails, and the worker drains, because the state of the process is unknown. */
     function onUncaught(error: unknown): void {
       const culprit = culprits.current()
       log.error({ err: error, agent_turn_id: culprit?.agentTurnId }, 'uncaught error; worker shuts down')
-      // Without a culprit the process ends at once, as it would without this handler; the kernel finds the turn by isolation.
+      // If no turn is known, the process ends at once, as it would without this handler; the kernel isolates the turn (W2.1).
       if (culprit === undefined) process.exit(1)
       uncaught = true
       void failAndDrain(culprit, error)

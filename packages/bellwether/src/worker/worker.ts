@@ -17,7 +17,7 @@ export interface Worker {
   start(turns: readonly ClaimedTurn[]): void
   /** Sends one beat for all running turns and cancels those whose fence is lost. */
   beat(): Promise<void>
-  /** Ends a running turn as failed, because an error of its function reached no caller. */
+  /** Ends a running turn as failed, because its function caused an uncaught error. */
   fail(turn: ClaimedTurn, error: unknown): Promise<void>
   /** Resolves when there is room for another turn, or when the worker stops claiming. */
   room(): Promise<void>

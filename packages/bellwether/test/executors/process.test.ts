@@ -142,7 +142,7 @@ it.concurrent(
     worker.signal('SIGKILL')
     await worker.ended
     expect(carriers(turn).length).toBeGreaterThanOrEqual(4)
-    // 10 s on an idle machine: the watcher waits 4 s for the guardian.
+    // 10 s on an idle machine: the cleaner waits 4 s for the guardian.
     await until('nothing is left', async () => (carriers(turn).length === 0 ? true : undefined), 20_000)
     await processes.add('worker')
     expect(await processes.ended(turn)).toMatchObject({

@@ -97,7 +97,7 @@ type JsonAnswers<Key extends RouteKey> = Extract<Routes[Key]['answers'][keyof Ro
 export type ParamsOf<Key extends RouteKey> = OutputOf<Part<Key, 'params'>>
 export type QueryOf<Key extends RouteKey> = OutputOf<Part<Key, 'query'>>
 export type BodyOf<Key extends RouteKey> = OutputOf<Part<Key, 'body'>>
-/** What a client sends. A number or a flag of a query may be written as such. */
+/** What a client sends. It may pass query values as numbers and booleans instead of text. */
 export type ParamsFor<Key extends RouteKey> = InputOf<Part<Key, 'params'>>
 export type QueryFor<Key extends RouteKey> = Writable<InputOf<Part<Key, 'query'>>, QueryOf<Key>>
 export type BodyFor<Key extends RouteKey> = InputOf<Part<Key, 'body'>>

@@ -78,7 +78,9 @@ const claimedTurn = fence.extend({
   output: list(card).describe(
     'the cards of the output box, this turn included: thoughts, tool calls, results, earlier deliverables',
   ),
-  output_truncated: z.boolean().describe('as above; the route of the box’s cards returns all'),
+  output_truncated: z
+    .boolean()
+    .describe('as `context_truncated`; `GET /projects/{project}/boxes/{box}/cards` returns all cards'),
   results: list(toolResult).describe('in the order of the calls'),
 })
 

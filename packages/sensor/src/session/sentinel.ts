@@ -15,7 +15,7 @@ export async function runSentinel(context: PipeContext, session: Session, progre
   const tasks = sentinelTasks.parse(await sender.send('GET', ask, undefined, options))
   const paths = tasks.paths ?? []
   for (let from = 0, to = 0; from < paths.length; from = to) {
-    // In JSON a path takes up to six times its length.
+    // JSON may escape each character of a path as six.
     for (let length = 0; to < paths.length && to < from + context.batchRows && length < batchLength; to += 1)
       length += paths[to]!.length * 6
     const stats = await scanner.statPaths(paths.slice(from, to), progress.signal)

@@ -22,7 +22,7 @@ export interface Progress {
   readonly signal: AbortSignal
   /** The step made progress. */
   moved(): void
-  /** The step did its work, although it goes on: earlier failures are over. */
+  /** The step works, although it has not ended: resets the count of failures. */
   succeeded(): void
   /** The step waits for a promise; the wait does not count as a lack of progress. */
   idle<T>(promise: Promise<T>): Promise<T>

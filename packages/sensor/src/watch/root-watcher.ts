@@ -73,7 +73,7 @@ export function openRootWatcher(options: RootWatcherOptions): RootWatcher {
   const waiting: (() => void)[] = []
   let pinned: RootIdentity | undefined
   let drift = 0
-  /** Seconds on the file server's clock: directories that changed before were known when the watches were chosen. */
+  /** When the watches were chosen, in seconds of the file server's clock. Directories that changed earlier were considered then. */
   let watchedSince = 0
   let thread: Worker | undefined
   let isWatching = false

@@ -19,7 +19,7 @@ export interface Gauges {
   readonly openBatches: number
 }
 
-/** A worker target with turns to run and no live worker. The guard keeps these turns up to `pmo.max_queue_seconds`. */
+/** A worker target with turns to run and no live worker. The PMO keeps these turns up to `pmo.max_queue_seconds`. */
 export interface TargetWithoutWorkers {
   readonly worker_target: string
   readonly turns: number

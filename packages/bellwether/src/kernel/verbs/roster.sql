@@ -68,8 +68,8 @@ begin
       x.seconds);
 end $$;
 
--- A worker signs in, or reports that it is still there. A worker that was not seen for p_gap_seconds was dead or
--- frozen: live_since starts again, and turns that waited get a full timeout from now on (W2.5, W2.6).
+-- A worker signs in, or reports that it is still alive. If it was not seen for p_gap_seconds, it was dead or frozen:
+-- live_since is set to now, and waiting turns get a full timeout from now on (W2.5, W2.6).
 create or replace function state.sign_in(p_worker text, p_target text, p_concurrency int,
   p_free int default null, p_gap_seconds double precision default 15) returns void language sql as $$
   insert into state.workers as w (worker_id, worker_target, started_at, seen_at, live_since, concurrency, free)
@@ -80,7 +80,7 @@ create or replace function state.sign_in(p_worker text, p_target text, p_concurr
       else coalesce(w.live_since, excluded.seen_at) end
 $$;
 
--- A worker begins to shut down: turns that it leaves behind are charged with nothing.
+-- A worker begins to shut down: no attempt is charged to the turns that it leaves behind.
 create or replace function state.sign_out(p_worker text) returns void language sql as $$
   update state.workers w set drained_at = state.now(), free = 0 where w.worker_id = p_worker
 $$;

@@ -143,7 +143,7 @@ export async function setLimits(db: Queryable, limits: KernelLimits): Promise<vo
 
 /**
  * Signs a worker in, or records that it is still there. `free` is how many more turns it could take now: a full worker that beats is not
- * dead (W2.5). A worker that was not seen for `gapSeconds` starts a new life: the guard gives it a full timeout to take what waits.
+ * dead (W2.5). If a worker was not seen for `gapSeconds`, it counts as new: the PMO gives it a full timeout to take the waiting turns.
  */
 export async function signIn(
   db: Queryable,
@@ -175,7 +175,7 @@ export async function noteBlocked(db: Queryable, workerId: string, turns: readon
   })
 }
 
-/** Records that a worker begins to shut down: the turns that it leaves behind are charged with no attempt. */
+/** Records that a worker begins to shut down: no attempt is charged to the turns that it leaves behind. */
 export async function signOut(db: Queryable, workerId: string): Promise<void> {
   await db.query({ name: 'bw_sign_out', text: 'select state.sign_out($1)', values: [workerId] })
 }

@@ -1,7 +1,7 @@
 /**
  * Puts the processes of a turn into a cgroup of their own, if this process may create one (cgroup v2, Linux). No process can leave its
  * cgroup by clearing its environment, starting a session or losing its parent, so the turn's processes are found exactly. The name of
- * the cgroup contains the turn's token. Without a writable cgroup the token in the environment has to do.
+ * the cgroup contains the turn's token. Without a writable cgroup, only the token in the environment identifies the processes.
  */
 import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -37,8 +37,8 @@ function findHome(): string | undefined {
 }
 
 /**
- * The command that runs `command` inside the turn's cgroup: it enters before it runs, so that no child can be outside. Unchanged if
- * there is no cgroup, or if the program cannot be run, so that the error is that of the program itself.
+ * Wraps `command` in a shell that enters the turn's cgroup and then becomes the program, so that every child is inside. Returns
+ * `command` unchanged if there is no cgroup, or if the program cannot be run: then the caller gets the program's own error.
  */
 export function inCgroup(
   token: string,
@@ -50,7 +50,7 @@ export function inCgroup(
   try {
     mkdirSync(folder, { recursive: true })
   } catch {
-    return command // the kernel refuses another cgroup: the token in the environment has to do
+    return command // the kernel refuses another cgroup: the token in the environment still identifies the process
   }
   return ['/bin/sh', '-c', enter, join(folder, 'cgroup.procs'), ...command]
 }
@@ -81,7 +81,7 @@ export function removeEmptyCgroups(): void {
   for (const name of readdirSync(folder)) if (name.startsWith(cgroupPrefix)) removeEmpty(join(folder, name))
 }
 
-/** Whether it was removed. If not, processes or cgroups of their own are left in it; the sweep of the next worker tries again. */
+/** Returns whether it was removed. If processes or nested cgroups are left in it, the sweep of the next worker tries again. */
 function removeEmpty(folder: string): boolean {
   try {
     rmdirSync(folder)

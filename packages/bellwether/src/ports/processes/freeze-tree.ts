@@ -1,7 +1,7 @@
 /**
  * Stops every process of a turn with SIGSTOP and continues them later. A stopped process has no effects and starts no children, so
- * the turn may be run elsewhere, and nothing is lost if it is not. Nothing is remembered in between: a guardian that replaced another
- * continues what the other one stopped.
+ * another worker may run the turn; if none does, no work is lost. The module keeps no state: a guardian that replaces another one
+ * continues the processes that the other one stopped.
  */
 import type { Clock } from '@bellwether/base'
 import { signalTo } from './kill-tree.js'
@@ -15,7 +15,7 @@ export interface FreezeOptions extends Omit<TreeSelector, 'self'> {
 // A scan can miss a process in the middle of fork or exec; the next one finds it.
 const emptyScansNeeded = 3
 const scanMs = 10
-// A process that does not stop is waiting for a disk; it has no effects either.
+// A process that does not stop waits for I/O in the kernel; it has no effects either.
 const scansMax = 100
 
 const setTree = async ({ clock, ...selector }: FreezeOptions, stopped: boolean): Promise<void> => {

@@ -4,12 +4,12 @@
  * the worker costs time and no work. If the worker has ended, the guard kills them; once it has started to kill, a renewal has no
  * effect.
  *
- * Why this prevents overlap: another worker runs the turn only after a reclaim, and a reclaim needs `silence` seconds without a beat
- * by the clock of the database, which start no earlier than the last confirmed beat was sent. The switch ends at 60 % of them, counted
- * from the same instant, so the processes are frozen before a reclaim is possible. Whether one happens, only the database knows: it may
- * be paused for everyone (then no one can reclaim, and after a pause every watchdog first watches for another `silence`, W2.10), or
- * be out of reach for this worker alone. So the guard never guesses: it continues the processes only after a later beat has confirmed
- * that the fence still holds, and the worker kills them if a beat finds that it does not.
+ * Why the turn never runs twice at the same time: another worker runs it only after a reclaim, and a reclaim needs `silence` seconds
+ * without a beat, by the clock of the database. They begin no earlier than the moment when the last confirmed beat was sent. The switch
+ * expires after 60 % of that time, counted from the same moment, so the processes are frozen before a reclaim is possible. The guard
+ * cannot know whether a reclaim happens. The database may be paused for everyone: then no one can reclaim, and after the pause every
+ * watchdog first watches for another `silence` (W2.10). Or only this worker cannot reach it. Therefore the guard continues the
+ * processes only after a later beat has confirmed the fence, and the worker kills them if a beat finds that the fence is lost.
  */
 import type { Clock } from '@bellwether/base'
 import { makeWake } from '../loop.js'
@@ -38,7 +38,7 @@ interface Switch {
   frozen: boolean
   /** Some of its processes may be stopped: one was reported after or during a freeze. */
   partlyFrozen?: boolean
-  /** A freeze or its end is under way. */
+  /** The guard is freezing or continuing them now. */
   changing?: boolean
   ending?: Promise<void>
 }
@@ -81,7 +81,7 @@ export function openGuard(options: GuardOptions): Guard {
 
   async function killTurn(token: string, one: Switch): Promise<void> {
     for (let tries = 1; switches.get(token) === one && tries <= triesMax; tries += 1) {
-      // Another worker may run a turn whose switch has ended: then there is no time for SIGTERM.
+      // If the switch has expired, another worker may run the turn: kill without SIGTERM first.
       const graceMs = tries === 1 && nowMs() < one.until ? one.grace : 0
       const left = await end({ clock, graceMs, ...selectorOf(token, one) })
       if (left.length === 0) break
@@ -110,7 +110,7 @@ export function openGuard(options: GuardOptions): Guard {
     else if (frozen && one.ending === undefined) await thaw({ clock, ...selectorOf(token, one) })
   }
 
-  /** Freezes, continues or kills the processes of a turn, as its switch demands now. */
+  /** Freezes, continues or kills the processes of a turn, depending on when its switch was last renewed. */
   function adjust(token: string, one: Switch): void {
     if (one.ending !== undefined || one.changing === true) return
     const isOver = nowMs() >= one.until

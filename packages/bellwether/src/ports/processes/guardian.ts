@@ -1,8 +1,8 @@
 /**
  * The worker's side of the guardian, a separate process that freezes a turn's processes while the worker cannot confirm its fence
- * (stopped, cut off from the database), and kills them if the worker ends. A turn is watched before its command starts, and only a
+ * (because it is stopped or cannot reach the database), and kills them if the worker ends. A turn is watched before its command starts, and only a
  * successful fenced beat renews it. A guardian that dies or does not respond is replaced at once and receives every watch again; if
- * that fails, the turns are given up.
+ * that fails, the turns end with `guardian_lost`.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
@@ -11,7 +11,7 @@ import { Retryable } from '@bellwether/protocol'
 import { splitLines } from './capture.js'
 import type { GuardCommand } from './guard.js'
 import { systemMachine } from '../disk/machine.js'
-import { startWatcher } from './watcher.js'
+import { startCleaner } from './cleaner.js'
 
 export type LossReason = 'expired' | 'guardian_lost'
 
@@ -22,7 +22,7 @@ export interface Watch {
   renew(sinceMs: number): void
   /** Ends the watch: no process of the turn is left. */
   release(): void
-  /** Whether the time of the last renewal is over: the processes are frozen, and another worker may run the turn. */
+  /** Whether the last renewal has expired: the processes are frozen, and another worker may run the turn. */
   expired(): boolean
   /** How long the processes were frozen so far. */
   frozenMs(): number
@@ -47,7 +47,7 @@ export interface GuardianOptions {
   readonly graceMs: number
   /** A guardian that does not respond within this time is replaced. */
   readonly answerMaxMs?: number
-  /** The beginning of all tokens of this worker. With it, a watcher kills its processes if worker and guardian are killed at once. */
+  /** The prefix of this worker's tokens. If it is set, a cleaner kills the processes with such a token when worker and guardian are killed together. */
   readonly workerTokens?: string
   /** The arguments of node that start the guardian. */
   readonly program?: readonly string[]
@@ -79,7 +79,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   const program = options.program ?? ownProgram()
   const watched = new Map<string, WatchedTurn>()
   let current: GuardianProcess | undefined
-  let watcher: ChildProcess | undefined
+  let cleaner: ChildProcess | undefined
   let starts: number[] = []
   let closed = false
   let sequence = 0
@@ -188,7 +188,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     return current
   }
 
-  /** When a watch expires, checks that there is a guardian to freeze it. One that does not respond is replaced, and its successor does. */
+  /** When a watch expires, pings the guardian. If it does not respond, a new guardian replaces it and freezes the processes. */
   async function checkExpiry(one: WatchedTurn): Promise<void> {
     const { signal } = one.released
     while (!signal.aborted && !one.lost.signal.aborted) {
@@ -212,9 +212,9 @@ export function openGuardian(options: GuardianOptions): Guardian {
       watched.set(token, one)
       if (
         options.workerTokens !== undefined &&
-        (watcher === undefined || watcher.exitCode !== null || watcher.signalCode !== null)
+        (cleaner === undefined || cleaner.exitCode !== null || cleaner.signalCode !== null)
       )
-        watcher = startWatcher(options.workerTokens)
+        cleaner = startCleaner(options.workerTokens)
       const release = () => {
         if (watched.get(token) !== one) return
         watched.delete(token)
@@ -222,8 +222,8 @@ export function openGuardian(options: GuardianOptions): Guardian {
         void current?.send({ do: 'release', token })
       }
       let confirmed = false
-      for (let living = running(); living !== undefined; living = confirmed ? undefined : running())
-        confirmed = await watchOn(living, token, one)
+      for (let candidate = running(); candidate !== undefined; candidate = confirmed ? undefined : running())
+        confirmed = await watchOn(candidate, token, one)
       if (!confirmed || one.lost.signal.aborted) {
         release()
         throw new Retryable('Cannot start a command: the guardian is not running', { code: 'guardian_lost' })
@@ -249,7 +249,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
     close() {
       closed = true
       current?.child.stdin?.end()
-      watcher?.stdin?.end()
+      cleaner?.stdin?.end()
     },
   }
 }

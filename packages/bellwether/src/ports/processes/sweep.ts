@@ -1,7 +1,7 @@
 /**
- * Ends processes that earlier attempts left on this machine: those whose worker and guardian have ended, and those of older
- * attempts of an agent before a newer one starts in the same folder. Only tokens of the same installation count, and never a
- * newer epoch, because the caller itself may be outdated.
+ * Kills processes that earlier turns left on this machine: those whose worker has ended, and, before a command of an agent starts,
+ * those of earlier epochs of the same agent. It kills only processes with a token of the same installation, and never those of a newer
+ * epoch, because the caller itself may be outdated.
  */
 import type { Clock } from '@bellwether/base'
 import { removeEmptyCgroups } from './cgroup.js'

@@ -34,7 +34,7 @@ export function writeToken(token: TurnToken): string {
   return order.map((part) => String(token[part])).join('.')
 }
 
-/** The beginning of all tokens of one worker. */
+/** The prefix of all tokens of one worker. */
 export const workerTokens = (worker: Pick<TurnToken, 'installation' | 'namespace' | 'workerPid' | 'workerStart'>) =>
   `${order
     .slice(0, 4)

@@ -154,8 +154,8 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
 }
 
 /**
- * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. Of that time, a beat renews
- * 60 %; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
+ * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. A beat renews the
+ * switch for 60 % of that time; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
  */
 function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
   const silenceMs = Math.min(worker.inbox_processing_timeout_seconds, pmo.active_reap_seconds) * 1_000

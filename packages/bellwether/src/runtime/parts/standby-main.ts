@@ -1,13 +1,13 @@
 /**
- * The thread behind standby.ts. It has a database connection of its own and uses nothing of the main thread except its clock. It loads
- * what it needs only when the event loop is blocked, so that a healthy worker pays little for it.
+ * The standby thread, which standby.ts starts. It has a database connection of its own and needs nothing from the main thread except its counter and
+ * its list of turns. It loads the database modules only when the event loop is blocked, to save memory in a healthy worker.
  */
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '@bellwether/base'
 import type { Fence } from '../../kernel/verdict.js'
 import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
 
-const { url, workerId, beatMs, blockedMaxMs = Infinity, turned, role } = workerData as StandbyData
+const { url, workerId, beatMs, blockedMaxMs = Infinity, ticks, role } = workerData as StandbyData
 const turns = new Map<string, Fence>()
 parentPort?.on('message', (order: StandbyOrder) => {
   if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
@@ -41,7 +41,7 @@ let count = 0
 let countedAtMs = systemClock.monotonicMs()
 
 async function step(): Promise<void> {
-  const now = Atomics.load(turned, 0)
+  const now = Atomics.load(ticks, 0)
   if (now !== count) countedAtMs = systemClock.monotonicMs()
   count = now
   const quietMs = systemClock.monotonicMs() - countedAtMs
@@ -52,11 +52,11 @@ async function step(): Promise<void> {
   }
   const isNew = blockedMs === 0
   blockedMs = quietMs
-  const facts = { blocked_seconds: Math.round(quietMs / 1_000), turns: turns.size }
+  const fields = { blocked_seconds: Math.round(quietMs / 1_000), turns: turns.size }
   const { beat, noteBlocked, open, log } = await (loaded ??= load())
-  if (isNew) log?.warn(facts, 'event loop is blocked')
+  if (isNew) log?.warn(fields, 'event loop is blocked')
   if (quietMs > blockedMaxMs) {
-    log?.error(facts, 'event loop blocked for too long; ending the process')
+    log?.error(fields, 'event loop blocked for too long; ending the process')
     process.kill(process.pid, 'SIGKILL')
   }
   try {

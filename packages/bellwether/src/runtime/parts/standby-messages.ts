@@ -1,15 +1,15 @@
-/** What the main thread and the standby thread exchange. */
+/** The messages and the shared data of the main thread and the standby thread. */
 import type { Fence } from '../../kernel/verdict.js'
 
 export interface StandbyData {
   readonly url: string
   readonly workerId: string
   readonly beatMs: number
-  /** Ends the process after this time. Absent in the library, where the process is not ours. */
+  /** The thread ends the process if it is blocked for this long. Absent in the library, where the process belongs to the caller. */
   readonly blockedMaxMs?: number
-  /** Counts while the event loop of the main thread turns. */
-  readonly turned: Int32Array
-  /** The name of the process in log lines that the thread writes; absent: only the main thread logs, afterwards. */
+  /** A counter that the main thread increments while its event loop runs. */
+  readonly ticks: Int32Array
+  /** The name of the process in log lines that the thread writes; absent: only the main thread logs, after it was blocked. */
   readonly role?: string
 }
 

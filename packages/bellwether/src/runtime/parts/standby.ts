@@ -1,7 +1,7 @@
 /**
- * A thread that beats for a worker whose event loop is blocked by agent code, so that its turns are not started elsewhere while they
- * still run. The thread does nothing as long as the event loop turns. It records the blocked worker, and ends a process that stays
- * blocked too long: its turns are then taken over, and its commands are killed by the guardian.
+ * Starts a thread that beats while agent code blocks the event loop of a worker, so that no other worker starts the turns that still
+ * run there. While the event loop runs, the thread only checks a counter. It records a blocked worker, and ends the process if it stays
+ * blocked too long: then other workers take over its turns, and the guardian kills its commands.
  */
 import type { Worker } from 'node:worker_threads'
 import { type Log, systemClock } from '@bellwether/base'
@@ -9,7 +9,7 @@ import { startThread } from '@bellwether/base/thread'
 import type { WorkerOptions } from '../../worker/scope.js'
 import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
 
-export interface StandbyOptions extends Omit<StandbyData, 'turned'> {
+export interface StandbyOptions extends Omit<StandbyData, 'ticks'> {
   readonly log: Log
 }
 
@@ -17,9 +17,9 @@ export interface Standby extends NonNullable<WorkerOptions['standby']> {
   close(): Promise<void>
 }
 
-/** The thread starts with the first turn: an idle worker does not pay for it. */
+/** The thread starts with the first turn: an idle worker needs none. */
 export function openStandby({ log, ...data }: StandbyOptions): Standby {
-  const turned = new Int32Array(new SharedArrayBuffer(4))
+  const ticks = new Int32Array(new SharedArrayBuffer(4))
   let thread: Worker | undefined
   const closing = new AbortController()
   const { signal } = closing
@@ -27,21 +27,21 @@ export function openStandby({ log, ...data }: StandbyOptions): Standby {
 
   async function count(): Promise<void> {
     while (!signal.aborted) {
-      Atomics.add(turned, 0, 1)
+      Atomics.add(ticks, 0, 1)
       await systemClock.sleep(data.beatMs / 4, signal)
     }
   }
 
   function start(): Worker {
     void count()
-    const born = startThread('./standby-main', import.meta.url, { ...data, turned } satisfies StandbyData)
-    born.unref()
-    born.on('message', ({ blockedMs }: { readonly blockedMs: number }) =>
+    const started = startThread('./standby-main', import.meta.url, { ...data, ticks } satisfies StandbyData)
+    started.unref()
+    started.on('message', ({ blockedMs }: { readonly blockedMs: number }) =>
       log.warn({ blocked_seconds: Math.round(blockedMs / 1_000) }, 'event loop was blocked'),
     )
-    // Without the thread the worker still beats as long as its loop turns.
-    born.on('error', (error) => log.error({ err: error }, 'standby beat thread failed'))
-    return born
+    // Without the thread, the worker still beats while its event loop runs.
+    started.on('error', (error) => log.error({ err: error }, 'standby beat thread failed'))
+    return started
   }
 
   const post = (order: StandbyOrder) => (thread ??= start()).postMessage(order, [])
@@ -60,7 +60,7 @@ export function openStandby({ log, ...data }: StandbyOptions): Standby {
       })
     },
     remove(turn) {
-      // With the next turn, or when there are many: a beat for an ended turn has no effect.
+      // Sent with the next turn, or when there are many: a beat for an ended turn has no effect.
       ended.push(fenceKey(turn))
       if (ended.length >= endedMax && !signal.aborted) post({ remove: ended.splice(0) })
     },

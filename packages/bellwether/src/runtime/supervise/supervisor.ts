@@ -11,7 +11,7 @@ export interface Part {
   readonly name: string
   /** Starts the process and resolves when it is ready for work. */
   start(): Promise<Child>
-  /** Whether something that is contained elsewhere ended this process, for example a turn that kills its worker: no crash loop. */
+  /** Whether this end does not count as a crash of the part, for example because a turn may have killed its worker. */
   excuse?(child: Child, exit: ChildExit): Promise<boolean>
 }
 
@@ -140,7 +140,7 @@ export function openSupervisor(options: SupervisorOptions): Supervisor {
       try {
         return await this.part.excuse(child, await child.ended)
       } catch (error) {
-        log.warn({ err: error, part: this.part.name }, 'cannot tell why the part ended')
+        log.warn({ err: error, part: this.part.name }, 'cannot find out why the part ended')
         return false
       }
     }

@@ -51,7 +51,7 @@ const jsonMaxBytes = 1_048_576
 const stderrMaxBytes = 16_384
 // How long to wait for the output pipes to close after the last process has ended.
 const drainMs = 2_000
-// While the command is frozen, the rest of its time stays the same: this keeps the check cheap.
+// The shortest pause between two checks: while a command is frozen, its remaining time may stay close to zero.
 const wallCheckMs = 50
 // Node fires a longer timer at once; the turn's deadline ends a run that takes this long.
 const timerMaxMs = 2_147_483_647
@@ -100,7 +100,7 @@ export async function runCommand(options: CommandRunOptions): Promise<CommandRun
   ]
   if (maxWallMs !== undefined) void limitWallTime(maxWallMs)
 
-  /** A frozen command does not work: that time does not count. */
+  /** The time in which the command was frozen does not count. */
   async function limitWallTime(maxMs: number): Promise<void> {
     for (let leftMs = maxMs; leftMs > 0 && !over.signal.aborted;) {
       await clock.sleep(Math.min(Math.max(leftMs, wallCheckMs), timerMaxMs), over.signal)

@@ -50,7 +50,7 @@ export interface CommandExecutor {
   agent(spec: CommandSpec): AgentFunction
   /** Renews the guardian's switch: a beat that was sent at `askedMs` confirmed the fence. */
   renew(turn: Fence, askedMs: number): void
-  /** Whether the guardian watches this turn: then its processes stop by themselves while no beat confirms the fence. */
+  /** Whether the guardian watches this turn: then it freezes the turn's processes while no beat confirms the fence. */
   guards(turn: Fence): boolean
   /** Kills processes that dead workers left on this machine. */
   sweep(): Promise<number>
@@ -62,7 +62,7 @@ const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
 export function openCommandExecutor(options: CommandExecutorOptions): CommandExecutor {
   const { clock, log, guardian, installation, self, graceMs } = options
   const watches = new Map<string, Watch>()
-  /** The turns from their watch until their result is stored. */
+  /** The turns that the guardian watches, until their result is stored. */
   const guarded = new Set<string>()
 
   async function run(context: TurnContext, spec: CommandSpec): Promise<Delivered> {
@@ -75,7 +75,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const { command, format } = commandLine(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
     const token = writeToken({ installation, ...self, ...fenceOf(turn) })
-    // A takeover that charged no attempt is a later run all the same: the command must know.
+    // After a takeover the command runs again, even if no attempt was charged, and the variable must say so.
     const attempt = Math.max(turn.attempts + 1, turn.takenOver ? 2 : 1)
     const variables = {
       BELLWETHER_PROJECT: turn.projectId,

@@ -5,9 +5,9 @@
 --   any other row         its turn or epoch is not its agent's: it becomes 'error' or 'skipped'     → 'refused'
 -- The verb locks heads first, without waiting (hazard 8), and reads the rows after that, so that they are as fresh as
 -- the lock (hazard 1). 'again' means that more rows are pending or that another session holds a head: claim again.
--- A turn that shared n worker deaths runs in a worker that takes only 1/2^n of its turns, at the end alone, so that the
--- turn that kills workers is found and its neighbours survive. 'held_back' means that such a turn leaves no room now:
--- claim again when a turn of this worker has ended.
+-- A worker with a turn that shared n deaths uses only 1/2^n of its slots, at least one, so that the turn that kills
+-- workers is finally alone and the others survive. 'held_back' means that such a turn leaves no room now: claim again
+-- when a turn of this worker has ended.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
   worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
@@ -127,7 +127,7 @@ begin
   end if;
 end $$;
 
--- How many turns a worker runs at once beside a turn that shared worker deaths.
+-- How many turns a worker may run at once if one of them shared worker deaths, that one included.
 create or replace function state.slots_beside(p_slots int, p_shared_deaths int) returns int
 language sql immutable as 'select greatest(1, p_slots >> least(p_shared_deaths, 30))';
 

@@ -16,12 +16,12 @@ begin
   -- A cheap bound for all rules, computed once: a healthy head costs one comparison.
   v_quiet := p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
     s.suspended_reap_seconds, s.inbox_processing_timeout_seconds));
-  -- A live worker was seen since then. It signs in three times as often.
+  -- A worker that was seen after this time is live: workers sign in three times as often.
   v_live := p_now - make_interval(secs => s.dispatched_timeout_seconds / 2);
 
   return query
   with targets as materialized (
-    -- claimed_at: the last claim, or sign of life of a full worker: the queue is long and not dead (hazard 6).
+    -- claimed_at: the last claim, or the last sign of life of a full worker. Until then the queue moved (hazard 6).
     select w.worker_target, min(coalesce(w.live_since, w.started_at)) filter (where w.seen_at > v_live) as live_since,
       max(greatest(w.last_claim_at, case when w.free <= 0 and w.concurrency > 0 then w.seen_at end)) as claimed_at
     from state.workers w group by 1

@@ -1,9 +1,9 @@
 -- W2.1: the rows of a silent worker return to pending with a new epoch: the next worker takes the turn over from its
 -- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. Silence
 -- counts only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
--- An attempt is charged to the culprit: a turn that was alone in its worker. Turns that shared the worker are not
--- charged; each has one shared death more, and claim gives it fewer neighbours until the culprit is alone. A worker
--- that was shutting down charges nothing. A turn with p_max_attempts charged attempts is left for the PMO to reap.
+-- An attempt is charged only to a turn that was alone in its worker. If several turns shared the worker, none is
+-- charged: the shared deaths of each grow by one, and claim runs it beside fewer turns, until the culprit is alone. If
+-- the worker was shutting down, nothing is charged. The PMO reaps a turn with p_max_attempts charged attempts.
 create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
@@ -26,12 +26,12 @@ begin
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
       and not (i.attempts >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
-      -- A worker that dies leaves turns with different last beats. They are judged together, when its own last sign of
-      -- life is old enough; unless the worker lived on without this turn.
+      -- The turns of a dead worker have different last beats. Reclaim them together, when the worker's own last sign
+      -- of life is old enough. If the worker is alive and only stopped beating for this turn, do not wait for it.
       and (w.seen_at is null or w.seen_at < v_cutoff
         or w.seen_at > i.processed_at + make_interval(secs => p_timeout_seconds / 3))
     limit p_limit for no key update of h skip locked
-  ), company as (
+  ), neighbours as (
     select i.claimed_by, count(*) as turns from state.agent_inbox i
     cross join lateral state.head(i.project_id, i.agent_id) h
     where i.worker_target = p_target and i.status = 'processing'
@@ -41,9 +41,9 @@ begin
   ), judged as (
     select s.*, s.drained_at is null and (coalesce(c.turns, 1) <= 1
         and coalesce(s.shared_death_at < s.processed_at, true)
-      -- After this many shared deaths a turn is alone in any worker: the limit only bounds the retries after a fault.
+      -- After this many shared deaths a turn is alone in any worker. The limit only bounds the retries if it is not.
       or s.shared_deaths >= 10) as charged
-    from silent s left join company c on c.claimed_by = s.claimed_by
+    from silent s left join neighbours c on c.claimed_by = s.claimed_by
   )
   select array_agg(j.inbox_id), coalesce(array_agg(j.inbox_id) filter (where j.charged), '{}'),
     coalesce(array_agg(j.inbox_id) filter (where not j.charged and j.drained_at is null), '{}'), bool_or(j.holds)

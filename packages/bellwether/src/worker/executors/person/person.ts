@@ -113,7 +113,7 @@ async function recordEnded(context: TurnContext, last: Ask | undefined): Promise
   })
 }
 
-/** The time of the turn's newest card. Cards of other turns may lie in the future, if the clock has been set back since. */
+/** The time of the turn's newest card. Cards of other turns may have later times if the clock was set back since. */
 function latest({ context, output }: Hydrated, agentTurnId: string): Date | undefined {
   const own = output.filter((card) => card.metadata['agent_turn_id'] === agentTurnId)
   return (own.at(-1) ?? context.findLast((card) => card.type === 'task.instruction'))?.created_at

@@ -1,7 +1,7 @@
 /**
- * A small process that outlives the worker and its guardian, in case both are killed at once. It waits until the worker has ended and
- * the guardian had time to act; then it kills every process that is left with a token of this worker. It is a shell script, because it
- * must be small: nothing else runs in it while the worker lives.
+ * Starts the cleaner: a process that kills the processes of a worker's turns if the worker and its guardian are killed together. It
+ * waits until the worker has ended, gives the guardian time to act, and then kills every process that still has a token of this
+ * worker. It is a shell script to save memory, because it does nothing but wait while the worker runs.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -33,17 +33,17 @@ done
 [ -z "$2" ] || rmdir "$2/${cgroupPrefix}$1"* 2> /dev/null
 `
 
-/** `tokens`: the beginning of all tokens of this worker. Undefined on systems without /proc. */
-export function startWatcher(tokens: string): ChildProcess | undefined {
+/** `tokens`: the prefix of this worker's tokens. Returns undefined on systems without /proc. */
+export function startCleaner(tokens: string): ChildProcess | undefined {
   if (!existsSync('/proc/self/environ')) return undefined
-  const child = spawn('/bin/sh', ['-c', script, 'bellwether-watcher', tokens, cgroupHome() ?? ''], {
+  const child = spawn('/bin/sh', ['-c', script, 'bellwether-cleaner', tokens, cgroupHome() ?? ''], {
     // Its own session, so that signals to the worker's group do not reach it.
     detached: true,
     env: { PATH: environment()['PATH'] ?? '/usr/bin:/bin' },
     cwd: '/',
     stdio: ['pipe', 'ignore', 'ignore'],
   })
-  child.stdin?.on('error', () => undefined) // EPIPE after it was killed; the next watch starts another
+  child.stdin?.on('error', () => undefined) // EPIPE if it was killed; the next watched turn starts another
   child.unref()
   ;(child.stdin as { unref?: () => void } | null)?.unref?.()
   return child
