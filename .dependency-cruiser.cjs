@@ -32,7 +32,9 @@ const arrows = {
 /** A part is a directory or one file: `runtime/…` or `index.ts`. */
 const packages = ['base', 'protocol', 'sensor']
 const place = (part) =>
-  packages.includes(part) ? `^packages/${part}/src/((http/)?index|thread)\\.ts$` : `${src}${part}(/|\\.ts$)`
+  packages.includes(part)
+    ? `^packages/${part}/src/((http/)?index|request-line|thread)\\.ts$`
+    : `${src}${part}(/|\\.ts$)`
 
 const arrowRules = Object.entries(arrows).map(([part, targets]) => ({
   name: `arrows-of-${part}`,

@@ -1,6 +1,6 @@
 /**
  * The import rules of this package, because the cruiser of the other packages cannot parse JSX: declared packages only, of ours only
- * types and the vocabulary of the protocol, nothing outside src, no cycles; and no code that turns text into markup.
+ * types and the parts of the protocol without schemas, nothing outside src, no cycles; and no code that turns text into markup.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'

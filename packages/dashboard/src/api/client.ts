@@ -4,10 +4,10 @@
  * tracks the server's clock, because deadlines are in server time.
  */
 import type { AnswerOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
+import { requestLine } from '@bellwether/protocol/request-line'
 import { clock } from '../ports/clock.js'
 import { session } from './session.js'
 
-const base = '/api/v1'
 // Longer than any response takes; the dashboard makes no long polls.
 const timeoutMs = 20_000
 // A Date header has whole seconds: a smaller difference is noise.
@@ -44,23 +44,7 @@ export function headersFor(key = session.key()): Record<string, string> {
 
 /** The URL of a route; undefined values of the query are left out. */
 export function urlOf<Key extends RouteKey>(route: Key, params?: ParamsFor<Key>, query?: QueryFor<Key>): string {
-  const values = (params ?? {}) as Readonly<Record<string, string>>
-  const path = route.slice(route.indexOf('/')).replace(/:(\w+)/g, (_, name: string) => encodePath(values[name] ?? ''))
-  const text = Object.entries(query ?? {})
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => `${encodeURIComponent(name)}=${encodePath(String(value))}`)
-  return `${base}${path}${text.length === 0 ? '' : `?${text.join('&')}`}`
-}
-
-/** File names may contain bytes that are not UTF-8, represented as lone surrogates; these are sent as bytes. */
-export function encodePath(text: string): string {
-  let out = ''
-  for (const letter of text) {
-    const point = letter.codePointAt(0) ?? 0
-    if (point >= 0xdc80 && point <= 0xdcff) out += `%${(point - 0xdc00).toString(16).toUpperCase()}`
-    else out += encodeURIComponent(letter.isWellFormed() ? letter : '\ufffd')
-  }
-  return out
+  return requestLine(route, params as Readonly<Record<string, string>> | undefined, query).path
 }
 
 export async function ask<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<AnswerOf<Key>> {

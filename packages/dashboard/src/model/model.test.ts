@@ -1,7 +1,6 @@
 /** The models behind the pages. */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodePath } from '../api/client.js'
 import {
   agentOf,
   cardOf,
@@ -73,10 +72,6 @@ describe('hostile text', () => {
         expect(visible(String.fromCharCode(...units))).not.toMatch(/[\u202a-\u202e\u2066-\u2069\u200b\0]/)
       }),
     )
-  })
-
-  it('encodes a file name in a URL as its original bytes', () => {
-    expect(encodePath('/a b/\udcff?é')).toBe('%2Fa%20b%2F%FF%3F%C3%A9')
   })
 })
 
