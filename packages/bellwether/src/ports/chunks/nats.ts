@@ -3,12 +3,11 @@
  * counted instead of buffered. Subscriptions are renewed after every reconnection.
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
 import type { Subscription } from '@nats-io/transport-node'
-import { checkPattern, isSubject, parseJson } from '../bell/ring.js'
+import { isSubject, parseJson } from '../bell/ring.js'
 import { keepNatsConnected, type NatsSession } from '../connections/nats.js'
-import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openChunkBuffer } from './chunk-buffer.js'
+import { openChunkStream, type Subscriber } from './chunk-stream.js'
+import { readChunk, type Chunks } from './chunks.js'
 
 export interface NatsChunksOptions {
   readonly servers: string | readonly string[]
@@ -27,16 +26,10 @@ const flushMs = 5_000
 // Our messages are smaller; a larger one is forged and is not parsed.
 const parseMaxBytes = 64 * 1_024
 
-interface Subscriber {
-  readonly pattern: string
-  readonly onChunk: (chunk: Chunk, subject: string) => void
-  subscription?: Subscription
-}
-
 export function natsChunks(options: NatsChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom, name = 'bellwether chunks' } = options
   const subscribers = new Set<Subscriber>()
-  let closed = false
+  const subscriptions = new Map<Subscriber, Subscription>()
   const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
 
   function onOpen(session: NatsSession): void {
@@ -44,25 +37,21 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
   }
 
   function subscribe(session: NatsSession, subscriber: Subscriber): void {
-    subscriber.subscription = session.nats.subscribe(subscriber.pattern, {
+    const { pattern } = subscriber
+    const subscription = session.nats.subscribe(pattern, {
       callback(error, message) {
-        if (error !== null) return log.warn({ err: error, pattern: subscriber.pattern }, 'chunk subscription failed')
+        if (error !== null) return log.warn({ err: error, pattern }, 'chunk subscription failed')
         const small = message.data.length <= parseMaxBytes
         const chunk = small ? readChunk(parseJson(Buffer.from(message.data).toString())) : undefined
-        if (chunk !== undefined) deliver(subscriber, chunk, message.subject)
+        if (chunk !== undefined) subscriber.onChunk(chunk, message.subject)
       },
     })
+    subscriptions.set(subscriber, subscription)
   }
 
-  function deliver(subscriber: Subscriber, chunk: Chunk, subject: string): void {
-    try {
-      subscriber.onChunk(chunk, subject)
-    } catch (error) {
-      log.error({ err: error, pattern: subscriber.pattern }, 'chunk listener threw an error')
-    }
-  }
-
-  const buffer = openChunkBuffer({
+  return openChunkStream({
+    kind: 'nats',
+    subscribers,
     clock,
     log,
     waitMs,
@@ -78,35 +67,18 @@ export function natsChunks(options: NatsChunksOptions): Chunks {
       await session.flush(flushMs)
       return true
     },
-  })
-
-  return {
-    kind: 'nats',
-    send: (turn, piece) => buffer.add(turn, piece),
-    counts: () => buffer.counts(),
-    async listen(pattern, onChunk) {
-      checkPattern(pattern)
-      if (closed) throw new InvalidInput('The chunk stream is closed', { code: 'chunks_closed' })
-      const subscriber: Subscriber = { pattern, onChunk }
-      subscribers.add(subscriber)
+    async start(subscriber) {
       await keeper.settled()
       const session = keeper.current()
-      if (session !== undefined) {
-        if (subscriber.subscription === undefined || subscriber.subscription.isClosed()) subscribe(session, subscriber)
-        await session.flush(flushMs).catch((error: unknown) => log.warn({ err: error }, 'NATS did not confirm in time'))
-      }
-      return {
-        async stop() {
-          subscribers.delete(subscriber)
-          if (subscriber.subscription?.isClosed() === false) subscriber.subscription.unsubscribe()
-        },
-      }
+      if (session === undefined) return
+      if (subscriptions.get(subscriber)?.isClosed() !== false) subscribe(session, subscriber)
+      await session.flush(flushMs).catch((error: unknown) => log.warn({ err: error }, 'NATS did not confirm in time'))
     },
-    async close() {
-      closed = true
-      await buffer.close()
-      subscribers.clear()
-      await keeper.close()
+    stop(subscriber) {
+      const subscription = subscriptions.get(subscriber)
+      subscriptions.delete(subscriber)
+      if (subscription?.isClosed() === false) subscription.unsubscribe()
     },
-  }
+    disconnect: () => keeper.close(),
+  })
 }

@@ -4,12 +4,12 @@
  * 6 kB per second; the rest is dropped and counted.
  */
 import { type Clock, type Log, type Random, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput, matches } from '@bellwether/protocol'
-import { checkPattern, isSubject, messageMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
+import { matches } from '@bellwether/protocol'
+import { isSubject, messageMaxBytes, parseJson, payloadFrom } from '../bell/ring.js'
 import { keepConnected, type ConnectionKeeper } from '../connections/connection-keeper.js'
 import { openDedicatedClient, type DedicatedClient } from '../connections/postgres.js'
-import { readChunk, type Chunk, type Chunks } from './chunks.js'
-import { openChunkBuffer } from './chunk-buffer.js'
+import { openChunkStream, type Subscriber } from './chunk-stream.js'
+import { readChunk, type Chunks } from './chunks.js'
 
 export interface NotifyChunksOptions {
   readonly url: string
@@ -26,15 +26,9 @@ const waitMs = 250
 const textMaxBytes = 6_000
 const batchMax = 20
 
-interface Subscriber {
-  readonly pattern: string
-  readonly onChunk: (chunk: Chunk, subject: string) => void
-}
-
 export function notifyChunks(options: NotifyChunksOptions): Chunks {
   const { log, clock = systemClock, random = systemRandom } = options
   const subscribers = new Set<Subscriber>()
-  let closed = false
   let sender: ConnectionKeeper<DedicatedClient> | undefined
   let listener: ConnectionKeeper<DedicatedClient> | undefined
 
@@ -61,17 +55,12 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
     const { s: subject, c } = payloadFrom(parseJson(message))
     const chunk = readChunk(c)
     if (typeof subject !== 'string' || chunk === undefined) return
-    for (const subscriber of subscribers) {
-      if (!matches(subscriber.pattern, subject)) continue
-      try {
-        subscriber.onChunk(chunk, subject)
-      } catch (error) {
-        log.error({ err: error, pattern: subscriber.pattern }, 'chunk listener threw an error')
-      }
-    }
+    for (const { pattern, onChunk } of subscribers) if (matches(pattern, subject)) onChunk(chunk, subject)
   }
 
-  const buffer = openChunkBuffer({
+  return openChunkStream({
+    kind: 'notify',
+    subscribers,
     clock,
     log,
     waitMs,
@@ -90,33 +79,13 @@ export function notifyChunks(options: NotifyChunksOptions): Chunks {
       await client.query(`select pg_notify('${channel}', x) from unnest($1::text[]) x`, [messages])
       return true
     },
-  })
-
-  return {
-    kind: 'notify',
-    send: (turn, piece) => buffer.add(turn, piece),
-    counts: () => buffer.counts(),
-    async listen(pattern, onChunk) {
-      checkPattern(pattern)
-      if (closed) throw new InvalidInput('The chunk stream is closed', { code: 'chunks_closed' })
-      const subscriber = { pattern, onChunk }
-      subscribers.add(subscriber)
+    async start() {
       listener ??= connect('chunk listener (PostgreSQL)', options.directUrl ?? options.url, async (client) => {
         client.onNotification(receive)
         await client.query(`listen ${channel}`)
       })
       await listener.settled()
-      return {
-        async stop() {
-          subscribers.delete(subscriber)
-        },
-      }
     },
-    async close() {
-      closed = true
-      await buffer.close()
-      subscribers.clear()
-      await Promise.all([sender?.close(), listener?.close()])
-    },
-  }
+    disconnect: () => Promise.all([sender?.close(), listener?.close()]),
+  })
 }
