@@ -168,14 +168,15 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   }
 }
 
-/** Instants instead of milliseconds, as HTTP responses carry them. */
+/** The names of HTTP responses, and instants instead of milliseconds. */
 function partFacts(parts: () => readonly PartState[]) {
   const instant = (ms: number | null) => (ms === null ? null : new Date(ms).toISOString())
   return () =>
-    parts().map(({ sinceMs, nextStartMs, ...part }) => ({
+    parts().map(({ lastEnd, sinceMs, nextStartMs, ...part }) => ({
       ...part,
+      last_end: lastEnd,
       since: instant(sinceMs),
-      nextStartAt: instant(nextStartMs),
+      next_start_at: instant(nextStartMs),
     }))
 }
 

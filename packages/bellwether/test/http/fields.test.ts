@@ -334,8 +334,15 @@ describe('tasks', () => {
 describe('health', () => {
   it('health lists supervised parts with their errors, only to keys without a limit', async () => {
     parts = [
-      { name: 'pmo', status: 'ready', pid: 5, restarts: 0, lastEnd: null },
-      { name: 'worker py', status: 'quarantined', pid: null, restarts: 7, lastEnd: 'exit code 1', nextStartAt: 'soon' },
+      { name: 'pmo', status: 'ready', pid: 5, restarts: 0, last_end: null },
+      {
+        name: 'worker py',
+        status: 'quarantined',
+        pid: null,
+        restarts: 7,
+        last_end: 'exit code 1',
+        next_start_at: 'soon',
+      },
     ]
     const { body } = await server.get('/health/components')
     expect(body['summary']).toMatchObject({ status: 'failed', troubled: { 'part:worker py': 'failed' } })

@@ -65,7 +65,7 @@ async function openFullServer(): Promise<FullServer> {
   const server = await openTestServer(async (world) => ({
     board: await boardPart(world),
     pages: dashboardPages(join(folder, 'dist')),
-    parts: () => [{ name: secret, status: 'ready', pid: 1, restarts: 0, lastEnd: null }],
+    parts: () => [{ name: secret, status: 'ready', pid: 1, restarts: 0, last_end: null }],
   }))
   const ids = await addRecords(server)
   return {

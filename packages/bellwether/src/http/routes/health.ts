@@ -1,6 +1,6 @@
 /** Liveness, readiness, metrics, and the health of supervised processes and units of views. */
 import type { HealthState } from '@bellwether/protocol'
-import type { HealthSummary } from '@bellwether/protocol/http'
+import type { Component, HealthSummary } from '@bellwether/protocol/http'
 import type { TargetWithoutWorkers } from '../../kernel/reads/gauges.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Api } from '../api.js'
@@ -31,16 +31,8 @@ export interface HealthParts {
 }
 
 /** A supervised process, as its supervisor knows it. */
-export interface PartHealth {
-  readonly name: string
-  readonly status: 'starting' | 'ready' | 'waiting' | 'quarantined' | 'stopped'
-  readonly pid: number | null
-  readonly restarts: number
-  /** Why it ended the last time. */
-  readonly lastEnd: string | null
-  /** When it reached this status, and when it will be started again: ISO. */
-  readonly since?: string | null
-  readonly nextStartAt?: string | null
+export type PartHealth = Pick<Component, 'since' | 'next_start_at'> & {
+  readonly [Name in 'name' | 'status' | 'pid' | 'restarts' | 'last_end']: Exclude<Component[Name], undefined>
 }
 
 const partStates = {
@@ -60,13 +52,13 @@ function partComponent(part: PartHealth) {
     own_state: state,
     because,
     restarts: part.restarts,
-    error: state === 'ok' ? null : part.lastEnd,
+    error: state === 'ok' ? null : part.last_end,
     depends_on: [] as readonly string[],
     status: part.status,
     pid: part.pid,
-    last_end: part.lastEnd,
+    last_end: part.last_end,
     since: part.since ?? null,
-    next_start_at: part.nextStartAt ?? null,
+    next_start_at: part.next_start_at ?? null,
   }
 }
 
