@@ -46,7 +46,8 @@ function describe(command: Command, path: string): string[] {
 function optionLine(option: Option): string {
   const fallback: unknown = option.defaultValue
   const isShown = fallback !== undefined && !(Array.isArray(fallback) && fallback.length === 0) && !option.negate
-  return `| \`${option.flags.replaceAll('|', '\\|')}\` | ${option.description.replaceAll('|', '\\|')} | ${isShown ? `\`${JSON.stringify(fallback)}\`` : ''} |`
+  const meaning = [option.description, ...(option.argChoices === undefined ? [] : [option.argChoices.join(', ')])]
+  return `| \`${option.flags.replaceAll('|', '\\|')}\` | ${meaning.join(': ').replaceAll('|', '\\|')} | ${isShown ? `\`${JSON.stringify(fallback)}\`` : ''} |`
 }
 
 function sentence(text: string): string {

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { BoardTaskDetail, EventOf } from '@bellwether/protocol/http'
-import { InvalidArgumentError, type Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { openFeed } from '../../../board/log/feed.js'
 import { defaultRecovery } from '../../../board/policies/recovery.js'
 import type { ReadyRules } from '../../../board/tasks/ready.js'
@@ -16,6 +16,7 @@ import { block, plain } from '../../../client/sanitize.js'
 import { systemDisk } from '../../../ports/disk/disk.js'
 import { printLine, printOutage, print as answer } from '../../shared/output.js'
 import { untilInterrupted } from '../../shared/interrupt.js'
+import { wholeUpTo } from '../../shared/options.js'
 import { facts, table } from '../../shared/terminal.js'
 import { boardServer, onRoot, withCommon, type CommonFlags, type Opened } from './root.js'
 
@@ -32,7 +33,7 @@ async function rulesOf({ policies, settings }: Opened): Promise<ReadyRules> {
 export function listCommand(task: Command): void {
   withCommon(task.command('list'))
     .description('list the tasks, most urgent first')
-    .option('--status <status>', `only tasks with this status: ${taskStatuses.join(', ')}`, statusName)
+    .addOption(new Option('--status <status>', 'only tasks with this status').choices(taskStatuses))
     .option('--all', 'include done tasks')
     .option('--limit <n>', 'how many tasks at most', wholeNumber, 50)
     .action(async (flags: CommonFlags & { status?: TaskStatus; all?: boolean; limit: number }) => {
@@ -198,14 +199,5 @@ export function synthesizeCommand(task: Command): void {
     })
 }
 
-function statusName(text: string): TaskStatus {
-  const found = taskStatuses.find((status) => status === text)
-  if (found !== undefined) return found
-  throw new InvalidArgumentError(`Use one of ${taskStatuses.join(', ')}.`)
-}
-
-export function wholeNumber(text: string): number {
-  const number = Number(text)
-  if (/^\d{1,15}$/.test(text)) return number
-  throw new InvalidArgumentError('Use a whole number.')
-}
+/** Any number of up to 15 digits. */
+export const wholeNumber = wholeUpTo(999_999_999_999_999)
