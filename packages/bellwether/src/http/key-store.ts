@@ -1,5 +1,5 @@
 /**
- * Caches the database's API keys in memory. It holds every live key, so that an unknown key costs no query; a revoked or
+ * Caches the database's API keys in memory. It holds every live key, and unknown keys share a query; a revoked or
  * rotated key works for at most `refreshMs` longer; while the database is unavailable, known keys keep working. Hashes are
  * compared in constant time.
  */
@@ -28,7 +28,7 @@ export interface KeyStoreOptions {
 
 // How long a revoked key may still work; costs one small query every two seconds.
 const refreshMs = 2_000
-// A new key must work at once, but a flood of unknown keys must not become a flood of queries.
+// A new key must work at once, but a flood of unknown keys must not become a flood of queries: unknown keys wait for a common one.
 const unknownPauseMs = 250
 // "Last used" is for people: one minute is precise enough.
 const touchMs = 60_000
@@ -38,6 +38,7 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
   let ids = new Map<string, Grant>()
   let readAtMs = Number.NEGATIVE_INFINITY
   let reading: Promise<void> | undefined
+  let nextRead: Promise<void> | undefined
   const used = new Set<string>()
   let touchedAtMs = clock.monotonicMs()
 
@@ -59,6 +60,17 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
   function refresh(): Promise<void> {
     reading ??= read().finally(() => (reading = undefined))
     return reading
+  }
+
+  /** A query that starts after this call, so that it sees a key that was created before. Callers share it until it starts. */
+  function readAgain(): Promise<void> {
+    nextRead ??= (async () => {
+      await clock.sleep(Math.max(0, readAtMs + unknownPauseMs - clock.monotonicMs()))
+      while (reading !== undefined) await reading.catch(() => undefined) // its own caller reports the error
+      nextRead = undefined
+      await refresh()
+    })()
+    return nextRead
   }
 
   function find(hash: Buffer): Grant | undefined {
@@ -85,8 +97,8 @@ export function openKeyStore({ db, clock, log, onlyView }: KeyStoreOptions): Key
     async grant(key) {
       const hash = hashKey(key)
       let grant = find(hash)
-      if (grant === undefined && clock.monotonicMs() - readAtMs >= unknownPauseMs) {
-        await refresh().catch((error: unknown) => {
+      if (grant === undefined) {
+        await readAgain().catch((error: unknown) => {
           log.warn({ err: error }, 'cannot read API keys; known keys stay valid')
           if (byHash.size === 0) throw error
         })

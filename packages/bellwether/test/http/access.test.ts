@@ -3,7 +3,7 @@ import { systemRandom } from '@bellwether/base'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { pruneResponses } from '../../src/kernel/access/idempotency.js'
 import { pruneAudit } from '../../src/kernel/access/audit-log.js'
-import { revokeKey, rotateKey } from '../../src/kernel/access/api-keys.js'
+import { createKey, revokeKey, rotateKey } from '../../src/kernel/access/api-keys.js'
 import { project, target } from '../support/kernel.js'
 import { until } from '../support/until.js'
 import { addAgent, addTurn, openTestServer, serverPerFile, view } from './test-server.js'
@@ -25,6 +25,13 @@ describe('keys', () => {
     expect(await with_({ authorization: `Basic ${key}` })).toBe(401)
     expect(await with_({ 'x-api-key': 'x'.repeat(5_000) })).toBe(401)
     expect((await server.get(`${p}/agents?key=${key}`, { key: null })).status).toBe(401)
+  })
+
+  it('a new key works at once, also if the server has read the keys just before', async () => {
+    await server.key('reader') // the server reads the keys
+    const ports = { ids: server.t.ids, random: systemRandom }
+    const { key } = await createKey(server.t.db, ports, { role: 'reader', by: 'test' })
+    expect((await server.get(`${p}/agents`, { key })).status).toBe(200)
   })
 
   it('a key that is limited to a project or a view reaches nothing else', async () => {
