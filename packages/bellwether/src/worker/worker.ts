@@ -25,7 +25,7 @@ export interface Worker {
   free(): number
   /** Claims nothing more and resolves everything that waits for room. */
   stopClaiming(): void
-  /** Stops claiming, waits for running turns, cancels the rest and hands back those that stop. Others take over what is left. */
+  /** Stops claiming, waits for running turns, then cancels the others and hands back those that stop. Other workers take over the rest. */
   drain(graceMs: number): Promise<void>
 }
 

@@ -41,7 +41,7 @@ export interface WatchSetup {
 export type ToWatchThread =
   /** Oldest first. `report`: report their entries; otherwise only those of directories whose mtime has changed. */
   | { readonly type: 'watch'; readonly directories: readonly DirectoryTime[]; readonly report: boolean }
-  /** Watch these too if there is room; list those that have changed since `mtime`. In a full set only those newer than `since`. */
+  /** Watch these too, and list those that changed since `mtime`. If the watch set is full, only those newer than `since`. */
   | { readonly type: 'follow'; readonly directories: readonly DirectoryTime[]; readonly since: number }
   | { readonly type: 'sync'; readonly id: number }
   /** Report the entries of all watched directories again. */

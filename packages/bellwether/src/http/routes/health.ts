@@ -17,7 +17,7 @@ export interface HealthParts {
     | (() => Promise<{
         readonly database: boolean
         readonly draining: boolean
-        /** Targets whose turns wait for a worker: reported, but the server itself is ready. */
+        /** Targets whose turns wait for a worker. The server is ready even if there are some. */
         readonly targets_without_workers: string[]
       }>)
     | undefined

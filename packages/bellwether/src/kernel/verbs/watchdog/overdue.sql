@@ -35,7 +35,7 @@ begin
     where h.turn_deadline < p_now
       and p_now - s.watching_since > least(h.turn_deadline - h.leased_at, make_interval(secs => s.active_reap_seconds))
     union all
-    -- W2.5: live workers of its target have room and do not start it.
+    -- W2.5: live workers of the turn's target have room and do not start the turn.
     select 'timeout', 'dispatch_timeout'
     where h.status = 'dispatched'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.dispatched_timeout_seconds)
@@ -43,7 +43,7 @@ begin
         or p_now - greatest(t.live_since, t.claimed_at) > make_interval(secs => s.dispatched_timeout_seconds)
           and t.live_since is not null)
     union all
-    -- W2.6: started, its worker stopped beating, and the live workers do not take it over.
+    -- W2.6: the turn's worker stopped beating, and no live worker takes the turn over.
     select 'failed', 'timeout_reaped_by_watchdog'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.active_reap_seconds)
@@ -53,7 +53,7 @@ begin
           and not (p_now - t.claimed_at <= make_interval(secs => s.active_reap_seconds) is true
             and exists (select from state.turn_row(h.active_agent_turn_id) i where i.status = 'pending')))
     union all
-    -- W2.1: charged with as many attempts as allowed.
+    -- W2.1: the turn was charged with the maximum number of attempts.
     select 'failed', 'max_attempts'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)

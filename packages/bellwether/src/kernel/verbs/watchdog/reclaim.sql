@@ -50,7 +50,7 @@ begin
   into v_silent, v_charged, v_sharing, v_holds from judged j;
   if v_silent is null then return; end if;
 
-  -- The last attempt: the row stays as it is, and the PMO ends the turn.
+  -- The last attempt: only count it. The row does not return to pending, and the PMO ends the turn.
   update state.agent_inbox i set attempts = i.attempts + 1
   from unnest(v_charged) s cross join lateral state.inbox_row(s) r
   where i.inbox_id = s and r.attempts + 1 >= p_max_attempts and r.message_type in ('turn', 'ui_action');
