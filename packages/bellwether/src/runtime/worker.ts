@@ -9,6 +9,7 @@ import { runWorker } from '../worker/loop.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/file-agents.js'
+import { openProcessGuard } from './parts/process-guard.js'
 import { openStandby } from './parts/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
@@ -39,10 +40,20 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     const workerId = `${hostname()}-${process.pid}-${kernel.ids.next().slice(-6)}`
     const concurrency = options.concurrency ?? worker.concurrency
     const common = { kernel, bell, clock: systemClock, log, signal, workerId }
+    const guard = openProcessGuard(systemClock, log, settings)
     const files =
       projectId === undefined
         ? undefined
-        : await openFileAgents({ ...common, settings, projectId, folder, functions, env, chunks: runtime.chunks() })
+        : await openFileAgents({
+            ...common,
+            settings,
+            guard,
+            projectId,
+            folder,
+            functions,
+            env,
+            chunks: runtime.chunks(),
+          })
     // Only functions run in this process: commands, models and people cannot block its event loop.
     const { url } = settings.database
     const standby =
@@ -113,6 +124,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     await telemetry.close()
     await standby?.close()
     await files?.close()
+    guard.guardian.close()
     process.off('uncaughtException', onUncaught)
     process.off('unhandledRejection', onUncaught)
     const left = running.worker.running.size

@@ -161,7 +161,7 @@ export async function openCommandSetup({
     async close() {
       for (const scope of worker.running.values()) scope.cancellation.cancel('draining')
       await turnsDone(worker)
-      executor.close()
+      guardian.close()
       const wanted = (token: string) => turns.some((turn) => token.includes(turn))
       await killTree({ clock: systemClock, graceMs: 0, wanted })
       await t.drop()

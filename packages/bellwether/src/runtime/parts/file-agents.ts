@@ -1,8 +1,6 @@
 /**
- * Opens what a worker needs to run agents from files: the agents folder and its roster, the executors, their guardian, and the
- * tools. A changed file takes effect without a restart.
+ * Opens what a worker needs to run agents from files: the agents folder and its roster, the executors, and the tools. A changed file takes effect without a restart.
  */
-import { createHash } from 'node:crypto'
 import { existsSync, realpathSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
@@ -12,9 +10,6 @@ import type { Kernel } from '../../kernel/kernel.js'
 import type { Bell } from '../../ports/bell/bell.js'
 import type { Chunks } from '../../ports/chunks/chunks.js'
 import { loop, makeWake } from '../../ports/loop.js'
-import { openGuardian } from '../../ports/processes/guardian.js'
-import { readSelf } from '../../ports/processes/proc.js'
-import { workerTokens } from '../../ports/processes/token.js'
 import { watchFolder } from '../../ports/disk/watch-folder.js'
 import type { Settings } from '../../settings/schema.js'
 import { openCommandExecutor, type CommandExecutorOptions } from '../../worker/executors/command.js'
@@ -27,6 +22,7 @@ import { openRoster, type Roster } from '../../worker/roster/roster.js'
 import type { WorkerOptions } from '../../worker/scope.js'
 import type { HostedTool } from '../../worker/tools/tool.js'
 import { agentsFolder } from '../paths.js'
+import type { ProcessGuard } from './process-guard.js'
 import { openTools } from './tools.js'
 
 export interface FileAgentsOptions {
@@ -38,6 +34,7 @@ export interface FileAgentsOptions {
   readonly log: Log
   readonly signal: AbortSignal
   readonly settings: Settings
+  readonly guard: ProcessGuard
   readonly projectId: string
   /** The project folder; commands run inside it. */
   readonly folder: string
@@ -69,16 +66,13 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
       hint: 'create it, with one file NAME.md per agent; see docs/agents.md',
     })
   }
-  const { ttlMs, graceMs } = guardianTimes(settings)
+  const { ttlMs, ...processGuard } = options.guard
   if (settings.worker.beat_seconds * 1_000 > ttlMs / 2)
     log.warn(
       { beat_seconds: settings.worker.beat_seconds, guardian_ttl_ms: ttlMs },
       'worker.beat_seconds is too long: one late beat freezes commands',
     )
-  const installation = installationId(settings.database.url ?? '')
-  const self = readSelf()
-  const guardian = openGuardian({ clock, log, ttlMs, graceMs, workerTokens: workerTokens({ installation, ...self }) })
-  const guarded = { clock, log, guardian, root, installation, self, graceMs }
+  const guarded = { clock, log, root, ...processGuard }
   const { chunks } = options
   const onChunk: CommandExecutorOptions['onChunk'] = (turn, kind, text) => chunks?.send(turn, { kind, text })
   const commands = openCommandExecutor({ ...guarded, ...defined({ onChunk: chunks && onChunk }) })
@@ -148,23 +142,6 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     guarded: (turn) => commands.guards(turn),
     async close() {
       await tools.close()
-      commands.close()
     },
   }
-}
-
-/**
- * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. A beat renews the
- * switch for 60 % of that time; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
- */
-function guardianTimes({ worker, pmo }: Pick<Settings, 'worker' | 'pmo'>): { ttlMs: number; graceMs: number } {
-  const silenceMs = Math.min(worker.inbox_processing_timeout_seconds, pmo.active_reap_seconds) * 1_000
-  return { ttlMs: silenceMs * 0.6, graceMs: Math.min(2_000, silenceMs * 0.15) }
-}
-
-/** The same for every process on the same database; does not contain the password. */
-function installationId(url: string): string {
-  const parsed = URL.canParse(url) ? new URL(url) : undefined
-  const address = parsed === undefined ? url : `${parsed.hostname}:${parsed.port || '5432'}${parsed.pathname}`
-  return createHash('sha256').update(address).digest('hex').slice(0, 12)
 }

@@ -54,7 +54,6 @@ export interface CommandExecutor {
   guards(turn: Fence): boolean
   /** Kills processes that dead workers left on this machine. */
   sweep(): Promise<number>
-  close(): void
 }
 
 const keyOf = (turn: Fence) => `${turn.agentTurnId}:${turn.turnEpoch}`
@@ -177,7 +176,6 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     renew: (turn, askedMs) => watches.get(keyOf(turn))?.renew(askedMs),
     guards: (turn) => guarded.has(keyOf(turn)),
     sweep: () => sweepOrphans({ clock, graceMs, installation }, self),
-    close: () => guardian.close(),
   }
 }
 
