@@ -3,12 +3,13 @@
  * so that its process tree can be found. The guardian watches before it starts and ends it if this process cannot. After the
  * connection has closed, no process of the tree is left.
  */
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { type Clock, defined, onAbort } from '@bellwether/base'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { JSONRPCMessageSchema, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import { keepTail } from '../processes/capture.js'
-import { inCgroup, leaveCgroup } from '../processes/cgroup.js'
+import { leaveCgroup } from '../processes/cgroup.js'
+import { spawnContained } from '../processes/contain.js'
 import { killTree } from '../processes/kill-tree.js'
 import type { Guardian, Watch } from '../processes/guardian.js'
 import { messageLines } from './lines.js'
@@ -62,9 +63,11 @@ class StdioTransport implements Transport {
     const watch = await guardian.watch(token, clock.monotonicMs())
     this.#watch = watch
     try {
-      const [program, ...args] = inCgroup(token, command, { cwd, path: env['PATH'] })
-      this.#child = spawn(program, args, { cwd, env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] })
+      const started = spawnContained(command, { cwd, env, stdin: 'pipe', token })
+      this.#child = started.child
       await spawned(this.#child)
+      // Not `close` of the child: descendants may keep the outputs open.
+      void started.exit.then(() => this.close())
     } catch (error) {
       watch.release()
       throw error
@@ -83,8 +86,6 @@ class StdioTransport implements Transport {
     for (const stream of [child.stdin, child.stdout, child.stderr])
       stream?.on('error', (error: Error) => this.onerror?.(error))
     child.on('error', (error) => this.onerror?.(error))
-    // Not `close`: descendants may keep the outputs open.
-    child.once('exit', () => void this.close())
   }
 
   async send(message: JSONRPCMessage): Promise<void> {

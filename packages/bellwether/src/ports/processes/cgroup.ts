@@ -1,10 +1,11 @@
 /**
  * Puts the processes of a turn into a cgroup of their own, if this process may create one (cgroup v2, Linux). No process can leave its
  * cgroup by clearing its environment, starting a session or losing its parent, so the turn's processes are found exactly. The name of
- * the cgroup contains the turn's token. Without a writable cgroup, only the token in the environment identifies the processes.
+ * the cgroup contains the turn's token. contain.ts decides what to do without a writable cgroup.
  */
-import { accessSync, constants, mkdirSync, readdirSync, readFileSync, rmdirSync, statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { environment } from '@bellwether/base'
 
 export const cgroupPrefix = 'bellwether.'
 // The limit of a file name. Only tokens with very long agent names exceed it.
@@ -22,6 +23,7 @@ export function cgroupHome(): string | undefined {
 }
 
 function findHome(): string | undefined {
+  if (environment()['BELLWETHER_CGROUPS'] === 'off') return undefined
   try {
     const mount = /^(?:\S+ ){4}(\S+) .* - cgroup2 /m.exec(readFileSync('/proc/self/mountinfo', 'utf8'))?.[1]
     const own = /^0::(.*)$/m.exec(readFileSync('/proc/self/cgroup', 'utf8'))?.[1]
@@ -32,40 +34,20 @@ function findHome(): string | undefined {
     rmdirSync(probe)
     return folder
   } catch {
-    return undefined // no /proc, a read-only mount, or no permission: the documented fallback is the token
+    return undefined // no /proc, a read-only mount, or no permission
   }
 }
 
-/**
- * Wraps `command` in a shell that enters the turn's cgroup and then becomes the program, so that every child is inside. Returns
- * `command` unchanged if there is no cgroup, or if the program cannot be run: then the caller gets the program's own error.
- */
-export function inCgroup(
-  token: string,
-  command: readonly [string, ...string[]],
-  { cwd, path = '' }: { readonly cwd: string; readonly path?: string | undefined },
-): readonly [string, ...string[]] {
+/** Wraps `command` in a shell that enters the turn's cgroup and then becomes the program. Undefined if there is no cgroup. */
+export function inCgroup(token: string, command: readonly string[]): readonly [string, ...string[]] | undefined {
   const folder = cgroupOf(token)
-  if (folder === undefined || !isRunnable(command[0], cwd, path)) return command
+  if (folder === undefined) return undefined
   try {
     mkdirSync(folder, { recursive: true })
   } catch {
-    return command // the kernel refuses another cgroup: the token in the environment still identifies the process
+    return undefined // the kernel refuses another cgroup
   }
   return ['/bin/sh', '-c', enter, join(folder, 'cgroup.procs'), ...command]
-}
-
-function isRunnable(program: string, cwd: string, path: string): boolean {
-  const folders = program.includes('/') ? [''] : path.split(':')
-  return folders.some((folder) => {
-    try {
-      const file = resolve(cwd, folder, program)
-      accessSync(file, constants.X_OK)
-      return statSync(file).isFile()
-    } catch {
-      return false // not in this folder
-    }
-  })
 }
 
 /** Removes the cgroup of a turn if no process is left in it. */

@@ -1,7 +1,7 @@
 /**
  * Starts the cleaner: a process that kills the processes of a worker's turns if the worker and its guardian are killed together. It
  * waits until the worker has ended, gives the guardian time to act, and then kills every process that still has a token of this
- * worker. It is a shell script to save memory, because it does nothing but wait while the worker runs.
+ * worker. It stops them first, so that none can start a child in between. It is a shell script to save memory, because it does nothing but wait while the worker runs.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -18,15 +18,18 @@ sleep ${guardianSeconds}
 tree() { for pid in "$@"; do echo "$pid"; tree $(cat /proc/$pid/task/*/children 2> /dev/null); done; }
 quiet=0
 rounds=0
+stopped=
 while [ $quiet -lt 3 ] && [ $rounds -lt 100 ]; do
   found=$(grep -lszF "${tokenName}=$1" /proc/[0-9]*/environ | cut -d/ -f3)
   [ -z "$2" ] || found="$found $(cat "$2/${cgroupPrefix}$1"*/cgroup.procs 2> /dev/null)"
-  quiet=$((quiet + 1))
-  for pid in $(tree $found); do
-    quiet=0
-    kill -9 "-$pid" 2> /dev/null
-    kill -9 "$pid" 2> /dev/null
-  done
+  pids=$(tree $found)
+  if [ -z "$pids" ]; then quiet=$((quiet + 1)); else quiet=0; fi
+  if [ "$pids" = "$stopped" ]; then
+    for pid in $pids; do kill -9 "-$pid" "$pid" 2> /dev/null; done
+  else
+    kill -STOP $pids 2> /dev/null
+    stopped=$pids
+  fi
   rounds=$((rounds + 1))
   sleep 0.1
 done

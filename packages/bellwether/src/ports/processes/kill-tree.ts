@@ -1,6 +1,7 @@
 /**
  * Ends every process of a turn: SIGTERM, a grace period, then SIGKILL, with repeated scans. A process that starts during a scan is
- * found by the next one; the work is done after several consecutive scans without a process.
+ * found by the next one; the work is done after several consecutive scans without a process. All processes are stopped before the first
+ * is killed: otherwise one could start a child that no longer has a living parent when the next scan looks for it.
  */
 import type { Clock } from '@bellwether/base'
 import { backoffMs } from '../retry.js'
@@ -18,6 +19,8 @@ const emptyScansNeeded = 3
 const lookBackoff = { mode: 'exponential', baseMs: 10, multiplier: 2, maxMs: 100, jitterPct: 0 } as const
 // A process that survives longer is stuck in the kernel (for example on a dead disk): it is reported, not waited for.
 const killMaxMs = 10_000
+// A program that forks without end is killed while it runs.
+const stopScansMax = 20
 
 /** Returns the pids that did not end: usually none. */
 export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Promise<readonly number[]> {
@@ -26,16 +29,25 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
   const groups = new Set(ties.root === undefined ? [] : [ties.root])
   const killAtMs = clock.monotonicMs() + graceMs
   const terminated = new Set<number>()
+  const stopped = new Set<number>()
+  let stopScans = 0
   let attempt = 1
   let empty = 0
   for (;;) {
     const living = findMembers({ ...ties, known }, groups)
-    const kill = clock.monotonicMs() >= killAtMs
+    const isOver = clock.monotonicMs() >= killAtMs
+    const running = isOver && stopScans < stopScansMax ? living.filter((pid) => !stopped.has(pid)) : []
+    for (const pid of running) {
+      stopped.add(pid)
+      signalTo(pid, 'SIGSTOP')
+    }
+    if (running.length > 0) stopScans += 1
+    const kill = isOver && running.length === 0
     empty = living.length === 0 ? empty + 1 : 0
     if (kill || empty === emptyScansNeeded) for (const group of groups) signalTo(-group, 'SIGKILL')
     for (const pid of living) {
       if (kill) signalTo(pid, 'SIGKILL')
-      else if (!terminated.has(pid)) {
+      else if (!isOver && !terminated.has(pid)) {
         terminated.add(pid)
         signalTo(pid, 'SIGTERM')
         // A stopped process handles SIGTERM only after SIGCONT.
@@ -45,7 +57,7 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
     if (empty === emptyScansNeeded) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
     await clock.sleep(backoffMs({ backoff: lookBackoff }, attempt))
-    attempt = empty > 0 || kill ? 1 : attempt + 1
+    attempt = empty > 0 || isOver ? 1 : attempt + 1
   }
 }
 

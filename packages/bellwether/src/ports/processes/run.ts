@@ -2,12 +2,11 @@
  * Starts a program as the leader of its own session, with its prompt on stdin, and reports how it ended. Output goes to the
  * caller as it arrives. A program that cannot start is a result, not an error. killTree ends the program and its descendants.
  */
-import { spawn } from 'node:child_process'
 import { closeSync, openSync, unlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Clock, errorMessage } from '@bellwether/base'
-import { inCgroup } from './cgroup.js'
+import type { Clock } from '@bellwether/base'
+import { notStarted, spawnContained, type Contained, type Exit } from './contain.js'
 
 export interface Launch {
   readonly command: readonly string[]
@@ -20,11 +19,6 @@ export interface Launch {
   readonly name: string
   readonly onOutput: (stream: 'stdout' | 'stderr', chunk: Buffer) => void
 }
-
-export type Exit =
-  | { readonly how: 'exited'; readonly code: number }
-  | { readonly how: 'signalled'; readonly signal: string }
-  | { readonly how: 'not_started'; readonly code: string; readonly message: string }
 
 export interface Launched {
   readonly pid: number | undefined
@@ -41,28 +35,19 @@ export function launch({ command, cwd, env, stdin, token, name, onOutput }: Laun
     drain: () => Promise.resolve(),
   })
   if (program === undefined || program === '') return failed(new Error('The command is empty'))
-  let child
+  let started: Contained
   let prompt: number | undefined
   try {
     prompt = spool(stdin, name)
-    const [first, ...rest] = inCgroup(token, [program, ...args], { cwd, path: env['PATH'] })
-    child = spawn(first, rest, { cwd, env, detached: true, stdio: [prompt, 'pipe', 'pipe'] })
+    started = spawnContained([program, ...args], { cwd, env, stdin: prompt, token })
   } catch (error) {
     return failed(error)
   } finally {
     if (prompt !== undefined) closeSync(prompt)
   }
+  const { child, exit } = started
   child.stdout?.on('data', (chunk: Buffer) => onOutput('stdout', chunk))
   child.stderr?.on('data', (chunk: Buffer) => onOutput('stderr', chunk))
-  const exit = new Promise<Exit>((resolve) => {
-    // Not `once`: a second error event without a listener would end this process.
-    child.on('error', (error) => {
-      if (child.pid === undefined) resolve(notStarted(error))
-    })
-    child.once('exit', (code, signal) => {
-      resolve(code === null ? { how: 'signalled', signal: signal ?? 'unknown' } : { how: 'exited', code })
-    })
-  })
   const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
   return {
     pid: child.pid,
@@ -85,9 +70,4 @@ function spool(text: string, name: string): number {
   } finally {
     unlinkSync(path)
   }
-}
-
-function notStarted(error: unknown): Exit {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
-  return { how: 'not_started', code, message: errorMessage(error) }
 }
