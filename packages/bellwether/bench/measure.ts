@@ -4,6 +4,8 @@
  * left, so that no number can be made up; every wait is bounded. Leaves to others: what a contender is (peers/*.mjs,
  * turns.ts) and which figures are compared (turns.ts).
  */
+import { openCostMeter, type CostMeter } from './cost.js'
+
 export interface Contender {
   /** Whether its worker can be stopped and started; without that, filling and draining are measured together. */
   readonly pausable: boolean
@@ -85,18 +87,44 @@ export async function within<T>(ms: number, what: string, work: Promise<T>): Pro
   }
 }
 
-export function measure(scenario: Scenario, contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
-  return within(scenarioMaxMs, `the ${scenario} scenario`, measured(scenario, contender, ledger, n))
+interface Course {
+  readonly contender: Contender
+  readonly ledger: Ledger
+  readonly meter: CostMeter
 }
 
-async function measured(scenario: Scenario, contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
+/** Opens a contender, runs the scenario and closes the contender; row versions are counted over everything that it ran. */
+export async function measure(
+  scenario: Scenario,
+  databaseUrl: string,
+  open: (ledger: Ledger) => Promise<Contender>,
+  n: number,
+): Promise<Figures> {
+  const ledger = new Ledger()
+  const contender = await open(ledger)
+  const meter = await openCostMeter(databaseUrl)
+  try {
+    let figures: Figures
+    try {
+      const course = { contender, ledger, meter }
+      figures = await within(scenarioMaxMs, `the ${scenario} scenario`, measured(scenario, course, n))
+    } finally {
+      await contender.close()
+    }
+    return { ...figures, ...(await meter.rowVersions(ledger.issued)) }
+  } finally {
+    await meter.close()
+  }
+}
+
+async function measured(scenario: Scenario, { contender, ledger, meter }: Course, n: number): Promise<Figures> {
   await contender.startWorker()
   const warming = performance.now()
   await enqueueAll(contender, ledger, warmUpJobs, 'bulk')
   await drained(contender, ledger)
   const affordable = Math.ceil((warmUpJobs * passAimMs) / (performance.now() - warming))
   await contender.settle()
-  const figures = await run[scenario](contender, ledger, scenario === 'bulk' ? Math.min(n, affordable) : n)
+  const figures = await run[scenario]({ contender, ledger, meter }, scenario === 'bulk' ? Math.min(n, affordable) : n)
   await contender.verify(ledger.issued)
   return figures
 }
@@ -104,15 +132,17 @@ async function measured(scenario: Scenario, contender: Contender, ledger: Ledger
 const run = { bulk, single, idle }
 
 /** Twice: once apart (fill, then drain: the two rates), once with the worker running. The better overall counts. */
-async function bulk(contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
+async function bulk({ contender, ledger, meter }: Course, n: number): Promise<Figures> {
   const apart = contender.pausable ? await fillThenDrain(contender, ledger, n) : {}
   await contender.settle()
+  const costPerJob = await meter.start()
   const starting = performance.now()
   const count = await enqueueAll(contender, ledger, n, 'bulk')
   const enqueueMs = performance.now() - starting
   await drained(contender, ledger)
   const overlapped = perSecond(count, performance.now() - starting)
   return {
+    ...(await costPerJob(count)),
     n: count,
     overlapped_per_s: overlapped,
     enqueue_per_s: perSecond(count, enqueueMs),
@@ -138,17 +168,18 @@ async function fillThenDrain(contender: Contender, ledger: Ledger, n: number): P
   }
 }
 
-async function single(contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
+async function single({ contender, ledger, meter }: Course, n: number): Promise<Figures> {
+  const costPerJob = await meter.start()
   const starting = performance.now()
   const count = await enqueueAll(contender, ledger, n, 'single')
   const enqueueMs = performance.now() - starting
   await drained(contender, ledger)
   const overall = perSecond(count, performance.now() - starting)
-  return { n: count, overall_per_s: overall, enqueue_per_s: perSecond(count, enqueueMs) }
+  return { n: count, overall_per_s: overall, enqueue_per_s: perSecond(count, enqueueMs), ...(await costPerJob(count)) }
 }
 
 /** From the call to the handler, on a system with nothing else to do: each trip begins when the one before is finished in the store. */
-async function idle(contender: Contender, ledger: Ledger, n: number): Promise<Figures> {
+async function idle({ contender, ledger }: Course, n: number): Promise<Figures> {
   const trips: number[] = []
   for (let trip = 0; trip < n + warmUpTrips; trip += 1) {
     await drained(contender, ledger)

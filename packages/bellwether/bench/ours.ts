@@ -40,16 +40,18 @@ export interface Ours extends Contender {
 }
 
 export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSize): Promise<Ours> {
-  const db = await openDatabase({ url: databaseUrl, poolSize: 8 })
-  await migrate(db)
-  const bell = inProcessBell(notifyBell({ url: databaseUrl, log: quiet }), systemRandom)
-  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  const setUp = await open(databaseUrl)
+  await migrate(setUp.kernel.db)
   for (let from = 0; from < agents; from += 2_000) {
     const count = Math.min(2_000, agents - from)
-    await kernel.putAgents(
+    await setUp.kernel.putAgents(
       Array.from({ length: count }, (_, at) => ({ projectId, agentId: `a${from + at}`, workerTarget })),
     )
   }
+  // Closing its sessions adds these rows to the statistics, so that a cost meter opened now does not count them.
+  await setUp.close()
+  const { kernel, bell, close } = await open(databaseUrl)
+  const { db } = kernel
   const turnOf = (job: number) => ({ projectId, agentId: `a${job % agents}`, payload: { job } })
   const count = async (text: string): Promise<number> => {
     const [row] = await db.query<{ count: number }>({ text })
@@ -132,8 +134,18 @@ export async function ours(databaseUrl: string, ledger: Ledger, agents = fleetSi
     },
     async close() {
       await stopWorker()
-      await bell.close()
-      await db.close()
+      await close()
     },
   }
+}
+
+async function open(databaseUrl: string) {
+  const db = await openDatabase({ url: databaseUrl, poolSize: 8 })
+  const bell = inProcessBell(notifyBell({ url: databaseUrl, log: quiet }), systemRandom)
+  const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
+  const close = async (): Promise<void> => {
+    await bell.close()
+    await db.close()
+  }
+  return { kernel, bell, close }
 }

@@ -68,13 +68,16 @@ export async function benchTurns({ onProgress, quick }: TurnsOptions): Promise<o
 async function contend(cluster: OwnCluster, name: PeerName | 'bellwether', scenario: Scenario): Promise<Figures> {
   const databaseUrl = await cluster.database()
   if (name !== 'bellwether') return runPeer(name, scenario, { databaseUrl, n: jobs[scenario] })
-  const ledger = new Ledger()
-  const contender = await ours(databaseUrl, ledger)
-  try {
-    return await measure(scenario, contender, ledger, jobs[scenario])
-  } finally {
-    await contender.close()
+  return measureOurs(databaseUrl, scenario)
+}
+
+function measureOurs(url: string, scenario: Scenario, prepare?: (contender: Ours) => Promise<void>) {
+  const open = async (ledger: Ledger) => {
+    const contender = await ours(url, ledger)
+    await prepare?.(contender)
+    return contender
   }
+  return measure(scenario, url, open, jobs[scenario])
 }
 
 function ratios(
@@ -91,6 +94,8 @@ function ratios(
     overall_vs_dbos: against('dbos', 'bulk', 'overall_per_s'),
     overall_vs_graphile: against('graphile', 'bulk', 'overall_per_s'),
     overall_vs_pgboss: against('pgboss', 'bulk', 'overall_per_s'),
+    pg_cpu_vs_graphile: against('graphile', 'bulk', 'pg_cpu_us'),
+    wal_vs_graphile: against('graphile', 'bulk', 'wal_bytes'),
     single_vs_graphile: against('graphile', 'single', 'overall_per_s'),
     single_vs_pgboss: against('pgboss', 'single', 'overall_per_s'),
     p50_vs_graphile: against('graphile', 'idle', 'p50_ms'),
@@ -106,19 +111,13 @@ async function withHistory(
   rounds: number,
   onProgress: (line: string) => void,
 ): Promise<{ turns: number; empty_per_s: number; full_per_s: number; ratio: number }> {
-  const overall = async (url: string, prepare: (contender: Ours) => Promise<void>): Promise<Figures> => {
-    const ledger = new Ledger()
-    const contender = await ours(url, ledger)
-    try {
-      await prepare(contender)
+  const overall = async (url: string, fill: (contender: Ours) => Promise<void>): Promise<Figures> =>
+    measureOurs(url, 'bulk', async (contender) => {
+      await fill(contender)
       await contender.settle()
       // A checkpoint in the middle of one side, and not of the other, would be what is measured.
       await contender.kernel.db.query({ text: 'checkpoint' })
-      return await measure('bulk', contender, ledger, jobs.bulk)
-    } finally {
-      await contender.close()
-    }
-  }
+    })
   const empties: Figures[] = []
   const fulls: Figures[] = []
   for (let round = 1; round <= rounds; round += 1) {

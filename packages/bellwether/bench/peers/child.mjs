@@ -4,7 +4,7 @@
  * a failure ends with a non-zero code, and so does the death of the bench (stdin closes). Leaves to others: databases
  * and deadlines (peers.ts).
  */
-import { Ledger, measure } from '../measure.ts'
+import { measure } from '../measure.ts'
 
 /**
  * @typedef {{ databaseUrl: string, scenario: import('../measure.ts').Scenario, folder: string }} Order
@@ -15,14 +15,8 @@ export async function measurePeer(open) {
   const print = process.stdout.write.bind(process.stdout)
   process.stdout.write = process.stderr.write.bind(process.stderr)
   process.stdin.resume().on('end', () => process.exit(1))
-  const ledger = new Ledger()
-  const contender = await open({ ...order, ran: ledger.ran })
-  let figures
-  try {
-    figures = await measure(order.scenario, contender, ledger, n)
-  } finally {
-    await contender.close()
-  }
+  const openPeer = (ledger) => open({ ...order, ran: ledger.ran })
+  const figures = await measure(order.scenario, order.databaseUrl, openPeer, n)
   await new Promise((resolve) => print(`${JSON.stringify(figures)}\n`, resolve))
   // Peers leave timers and listeners behind; the work is done and asserted, so nothing is lost by leaving.
   process.exit(0)

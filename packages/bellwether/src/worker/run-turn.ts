@@ -21,12 +21,15 @@ import {
   type Submission,
 } from './submit-result.js'
 
-type Run = WorkerOptions & Pick<Scope, 'turn' | 'cancellation'>
+/** Hot path: holds the options instead of copying them, because a copy per turn costs more than the lookup. */
+interface Run extends Pick<Scope, 'turn' | 'cancellation'> {
+  readonly options: WorkerOptions
+}
 
 export async function runTurn(options: WorkerOptions, scope: Scope): Promise<void> {
   const { kernel, log } = options
   const { turn, cancellation } = scope
-  const run: Run = { ...options, turn, cancellation }
+  const run: Run = { options, turn, cancellation }
   try {
     // A takeover continues with the results that the dead worker had resumed with (W2.3b).
     const results = turn.kind === 'resume' || turn.takenOver ? await kernel.readResults(turn.agentTurnId) : []
@@ -56,7 +59,7 @@ async function endFailed(run: Run, error: unknown): Promise<boolean> {
     await settle(run, failure(error))
     return true
   } catch (again) {
-    run.log.error({ err: again, agent_turn_id: run.turn.agentTurnId }, 'failed turn not ended')
+    run.options.log.error({ err: again, agent_turn_id: run.turn.agentTurnId }, 'failed turn not ended')
     return false
   }
 }
@@ -79,7 +82,7 @@ async function actUntilSubmitted(run: Run, results: readonly ToolResult[]): Prom
     const rejected: ToolResult = {
       tool_call_id: call.toolCallId,
       tool_name: submitResultName,
-      step_id: ('suspend' in action ? action.suspend.stepId : undefined) ?? run.kernel.ids.next(),
+      step_id: ('suspend' in action ? action.suspend.stepId : undefined) ?? run.options.kernel.ids.next(),
       wait_status: 'applied',
       after_execution: 'suspend',
       status: 'failed',
@@ -93,14 +96,15 @@ async function actUntilSubmitted(run: Run, results: readonly ToolResult[]): Prom
 async function submissionIn(run: Run, action: TurnAction): Promise<Submission | undefined> {
   if (!('suspend' in action) || !action.suspend.calls.some((call) => call.toolName === submitResultName))
     return undefined
-  const known = await retried(run, () => hydrate(run.kernel.db, run.turn, run.settings.hydrateMaxBytes))
+  const { kernel, settings } = run.options
+  const known = await retried(run, () => hydrate(kernel.db, run.turn, settings.hydrateMaxBytes))
   if (known === 'stale') throw new FenceLost(run.turn.agentTurnId)
   return decideSubmission(action.suspend.calls, wantedFields(known.context))
 }
 
 async function act(run: Run, results: readonly ToolResult[]): Promise<TurnAction> {
   const { turn, cancellation } = run
-  const agent = run.agent(turn)
+  const agent = run.options.agent(turn)
   if (agent === undefined) {
     const text = `This worker has no function for agent "${turn.agentId}".`
     return { deliver: { text }, status: 'failed', error: 'no_executor' }
@@ -114,7 +118,8 @@ async function act(run: Run, results: readonly ToolResult[]): Promise<TurnAction
 }
 
 function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
-  const { kernel, turn, cancellation } = run
+  const { options, turn, cancellation } = run
+  const { kernel } = options
   const fenced = <T>(verdict: T | 'stale'): T => {
     if (verdict === 'stale' || cancellation.requested) throw new FenceLost(turn.agentTurnId)
     return verdict
@@ -128,7 +133,7 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
     },
     results,
     newId: () => kernel.ids.next(),
-    hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, run.settings.hydrateMaxBytes))),
+    hydrate: async () => fenced(await verb(() => hydrate(kernel.db, turn, options.settings.hydrateMaxBytes))),
     async record({ cards, step }) {
       const named = cards?.map((card) => ({ cardId: kernel.ids.next(), ...card }))
       const writing = { ...turn, ...defined({ cards: named, step }) }
@@ -136,10 +141,10 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
     },
     async activity(activity, currentTool) {
       const beat = { ...turn, activity, ...defined({ currentTool }) }
-      const askedMs = run.clock.monotonicMs()
-      const alive = await verb(() => kernel.beat([beat], run.workerId))
+      const askedMs = options.clock.monotonicMs()
+      const alive = await verb(() => kernel.beat([beat], options.workerId))
       fenced(alive.has(beat) ? 'alive' : 'stale')
-      run.onBeat?.(turn, askedMs)
+      options.onBeat?.(turn, askedMs)
     },
     async reserve(ask) {
       const reserved = await verb(() => kernel.reserve(turn, ask))
@@ -161,7 +166,8 @@ function contextOf(run: Run, results: readonly ToolResult[]): TurnContext {
 }
 
 async function settle(run: Run, action: TurnAction): Promise<void> {
-  const { kernel, settings, turn } = run
+  const { turn } = run
+  const { kernel, settings } = run.options
   try {
     if ('suspend' in action) {
       const { calls, stepId = kernel.ids.next() } = action.suspend
@@ -193,9 +199,9 @@ const patience = {
 } as const
 
 /** Repeats a verb while the database is unavailable. The fence makes the repetition harmless (hazard 12). */
-async function retried<T>({ clock, cancellation }: Run, verb: () => Promise<T>): Promise<T> {
+async function retried<T>({ options, cancellation }: Run, verb: () => Promise<T>): Promise<T> {
   return retryUntil(patience, verb, {
-    clock,
+    clock: options.clock,
     get signal() {
       return cancellation.signal
     },

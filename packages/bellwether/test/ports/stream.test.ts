@@ -35,15 +35,21 @@ const event = (n: number): StreamEvent => ({
 const command = (n: number): StreamEvent => ({ ...event(n), subject: call, durable: false })
 const events = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => event(from + index))
 
-/** Goes on from where the stream stands until it holds the whole outbox. */
+/** Continues at the stream's position until the stream holds the complete outbox. */
 async function relay(stream: EventStream, outbox: readonly StreamEvent[], batch = 100): Promise<void> {
   let at = await stream.lastCursor()
   for (;;) {
     const start = outbox.findIndex((one) => one.cursor === at) + 1
     const some = outbox.slice(start, start + batch)
     if (some.length === 0) return
-    at = (await stream.publish(some)) === 'ok' ? some.at(-1)?.cursor : await stream.lastCursor()
+    at = (await stream.publish(some).catch(unavailable)) === 'ok' ? some.at(-1)?.cursor : await stream.lastCursor()
   }
+}
+
+/** A stream that another client has just created can be visible before the server accepts messages for it. */
+function unavailable(error: unknown): 'unavailable' {
+  if (error instanceof Retryable) return 'unavailable'
+  throw error
 }
 
 /** A proxy that pauses once, before the second `mark` of a burst, and awaits `betweenWrites`. */
