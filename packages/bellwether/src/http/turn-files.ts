@@ -1,5 +1,5 @@
 /**
- * Lists the files that a turn may have changed. `claimed`: the deliverable names the file. `changed_meanwhile`: a view saw
+ * Lists the files that a turn may have changed. `claimed`: the deliverable names the file. `changed`: a view saw
  * it modified while the turn ran, perhaps by another process. The search is bounded, and asks only views that the key can
  * reach.
  */
@@ -43,7 +43,7 @@ export function filesOf(
         truncated = true
         break
       }
-      files.push({ path, how: 'changed_meanwhile', ...attributesOf(view, source, node) })
+      files.push({ path, how: 'changed', ...attributesOf(view, source, node) })
     }
   }
   return { files, truncated: truncated || visits.left <= 0 }

@@ -42,7 +42,7 @@ const pmo = z.object({
   suspended_reap_seconds: seconds(300, 'The guard ends a suspended turn this long after its resume deadline.'),
   max_queue_seconds: seconds(
     3_600,
-    'How long a leased turn or a receipt may wait while all workers of its target are busy.',
+    'How long a leased turn or a receipt may wait while its target has no free worker, or no worker at all.',
     { max: 30 * daySeconds },
   ),
   turn_deadline_seconds: seconds(3_600, 'The maximum duration of a turn, from lease to end.', { max: 30 * daySeconds }),
@@ -59,7 +59,9 @@ const worker = z.object({
   suspend_timeout_seconds: seconds(30, 'How long a suspended turn waits for a tool call. A tool may override it.'),
   resume_lease_seconds: seconds(30, 'How long a worker may take to apply a tool result that it claimed.'),
   beat_seconds: seconds(5, 'How often a worker sends a beat for its running turns.'),
-  poll_seconds: seconds(5, 'How often workers and relays poll for work when the bell does not ring.', { max: 3_600 }),
+  poll_seconds: seconds(5, 'How often workers and tool hosts poll for work when the bell does not ring.', {
+    max: 3_600,
+  }),
   max_attempts: count(3, 'How many workers may die while a turn is alone in them, before the turn fails.', {
     max: 100,
   }),
@@ -106,7 +108,10 @@ const board = z.object({
     .default('coder')
     .describe('The agent of a task that names no agent and no role.'),
   max_concurrent_spawns: count(4, 'How many turns of the board run at the same time.', { max: 10_000 }),
-  autopilot_interval_seconds: seconds(5, 'How often the autopilot checks the board when no change wakes it.'),
+  autopilot_interval_seconds: seconds(
+    5,
+    'How often the autopilot checks the board. The end of a turn wakes it earlier.',
+  ),
   claim_lease_seconds: seconds(60, 'How long a dispatcher may take to start a task that it claimed.'),
   spawn_grace_seconds: seconds(60, 'The board gives up a started run that the kernel does not know after this time.'),
   lock_check_seconds: seconds(900, 'How often maintenance checks for stale locks, without changing anything.'),

@@ -1,6 +1,7 @@
-/** The documentation is executable: its shell blocks run, and every `bellwether` command in it exists. */
+/** The documentation is executable: its shell blocks run, every `bellwether` command in it exists, and its links lead somewhere. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Command } from 'commander'
@@ -8,7 +9,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { commands } from '../../src/cli/commands.js'
 import { testFolder } from '../support/postgres.js'
 import { programFor, runCli } from '../support/process.js'
-import { blocksOf, commandsIn, pages } from './pages.js'
+import { anchorsOf, blocksOf, commandsIn, linksOf, pages, repository } from './pages.js'
 
 /** Pages whose plain `sh` blocks another test runs. */
 const runElsewhere = new Set(['docs/tutorial.md'])
@@ -23,6 +24,31 @@ it('every shell block of the documentation is run by a test or says why not', ()
     shells.filter(({ mode }) => !modes.test(mode)).map(({ page, line, mode }) => `${page}:${line} ${mode}`),
   ).toEqual([])
   expect(shells.filter(({ page, mode }) => mode === 'run' && page !== 'docs/http.md')).toEqual([])
+})
+
+it('every block of commands is a shell block', () => {
+  // The reference shows synopses; docs/cli.md shows sessions, which test/cli/commands.test.ts repeats.
+  const others = blocks.filter(({ page, language }) => language === '' && page !== 'docs/reference/cli.md')
+  const command = /^(?:[A-Z_]+=\S+ )*(?:sudo )?(?:bellwether|npx|npm|node|curl|psql|python3|sysctl|systemctl) /m
+  expect(others.filter(({ text }) => command.test(text)).map(({ page, line }) => `${page}:${line}`)).toEqual([])
+})
+
+it('every link of the documentation leads to a file, and to a heading if it names one', () => {
+  const wrong = pages()
+    .flatMap(linksOf)
+    .filter(({ path, anchor }) => {
+      if (!existsSync(join(repository, path))) return true
+      return anchor !== '' && path.endsWith('.md') && !anchorsOf(path).includes(anchor)
+    })
+  expect(wrong.map(({ page, line, path, anchor }) => `${page}:${line} ${path}#${anchor}`)).toEqual([])
+})
+
+it('every page can be reached from docs/index.md', () => {
+  const reached = new Set(['README.md', 'docs/index.md'])
+  // A set that grows while it is iterated also visits the new pages.
+  for (const page of reached)
+    for (const { path } of linksOf(page)) if (path.endsWith('.md') && path !== page) reached.add(path)
+  expect(pages().filter((page) => !reached.has(page))).toEqual([])
 })
 
 it('every bellwether command in the documentation exists, with every option that it shows', async () => {

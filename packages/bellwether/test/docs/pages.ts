@@ -1,7 +1,7 @@
-/** Finds the shell blocks and the `bellwether` commands of the documentation. Pure except for reading the files. */
+/** Finds the shell blocks, links and `bellwether` commands of the documentation. Pure except for reading the files. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const repository = fileURLToPath(new URL('../../../..', import.meta.url))
@@ -38,6 +38,53 @@ export function blocksOf(page: string): Block[] {
     at = end
   }
   return blocks
+}
+
+export interface Link {
+  readonly page: string
+  readonly line: number
+  /** The linked file, as a path from the root of the repository. */
+  readonly path: string
+  /** The heading after `#`, or empty. */
+  readonly anchor: string
+}
+
+/** The links of a page to files of the repository. */
+export function linksOf(page: string): Link[] {
+  return proseOf(page).flatMap(({ line, text }) =>
+    [...text.matchAll(/\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]*))?\)/g)].map(([, path = '', anchor = '']) => ({
+      page,
+      line,
+      path: path === '' ? page : posix.join(posix.dirname(page), path),
+      anchor,
+    })),
+  )
+}
+
+/** The anchors of a page's headings, as GitHub derives them. */
+export function anchorsOf(page: string): string[] {
+  return proseOf(page).flatMap(({ text }) => {
+    const [, heading] = /^#+ (.+)$/.exec(text) ?? []
+    if (heading === undefined) return []
+    return [
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+        .replaceAll(' ', '-'),
+    ]
+  })
+}
+
+/** The lines of a page outside its fenced blocks. */
+function proseOf(page: string): { readonly line: number; readonly text: string }[] {
+  let isFenced = false
+  return readFileSync(join(repository, page), 'utf8')
+    .split('\n')
+    .flatMap((text, index) => {
+      const isFence = /^\s*```/.test(text)
+      if (isFence) isFenced = !isFenced
+      return isFence || isFenced ? [] : [{ line: index + 1, text }]
+    })
 }
 
 /** The `bellwether` commands in a block, each as its words. Synopses (`[--view NAME]`, `…`) lose their brackets. */

@@ -191,7 +191,7 @@ describe('a turn', () => {
       ['../../etc/passwd', 'claimed', false, null],
       ['a\n\u001b[2Jb', 'claimed', false, null],
       ['/not-there', 'claimed', false, null],
-      ['/new/made', 'changed_meanwhile', true, view],
+      ['/new/made', 'changed', true, view],
     ])
     const limited = await server.key('reader', { project })
     const seen = (await server.get(`${p}/turns/${turnId}`, { key: limited })).body['files'] as Body[]

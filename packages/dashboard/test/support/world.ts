@@ -241,7 +241,7 @@ function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
     files: [
       sample.fileOf({ path: say('/src/login.test.ts'), size: 2_048, integrity_suspect: false }),
       sample.fileOf({ path: '/docs/report.md', found: false }),
-      sample.fileOf({ path: '/src/login.ts', how: 'changed_meanwhile', size: 2_048, integrity_suspect: true }),
+      sample.fileOf({ path: '/src/login.ts', how: 'changed', size: 2_048, integrity_suspect: true }),
     ],
     files_truncated: false,
     usage: { steps: 3, total_tokens: 7_200, input_tokens: 6_000, output_tokens: 1_200, cost_micros: 12_600 },

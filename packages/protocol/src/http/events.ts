@@ -18,15 +18,17 @@ import { intervention } from './turns.js'
 
 const projectEvent = z.object({
   event_id: z.number(),
-  subject: z.string(),
+  subject: z.string().describe('the subject under which the relay publishes it'),
   kind: z.enum(eventKinds),
-  payload: record,
+  payload: record.describe(
+    '`agent_turn_id`, `agent_id`, and by kind: task `status`, `output_box_id`, `deliverable_card_id`, `error`; state `status`, `turn_epoch`, `metadata`; step `step_id`, `phase`; command `tool_call_id`, `tool_name`',
+  ),
   agent_turn_id: z.string().nullable(),
   created_at: time,
 })
 export type ProjectEvent = z.output<typeof projectEvent>
 export type EventRow = Row<z.input<typeof projectEvent>>
-const position = z.object({ cursor: z.string() })
+const position = z.object({ cursor: z.string().describe('the position from which the stream continues') })
 
 const projectIntervention = intervention.extend({ project_id: z.string().nullable(), agent_id: z.string().nullable() })
 

@@ -49,17 +49,20 @@ export const limit = (max: number, fallback: number) =>
     .default(String(fallback))
     .transform(Number)
     .pipe(z.number().min(1).max(max))
+    .describe(`a whole number, 1 to ${max}: how many entries the page has`)
 export const numberCursor = z
   .string()
   .regex(/^\d{1,15}$/, 'must be a cursor from an earlier answer')
   .transform(Number)
   .optional()
+  .describe('the cursor of an earlier answer')
 /** A flag in a query: `1`, `true`, `yes`, `on` or the bare name; or `0`, `false`, `no`, `off`. */
 export const flag = z
   .string()
   .regex(/^(?:1|true|yes|on|0|false|no|off|)$/i, 'must be true or false')
   .transform((value) => /^(?:1|true|yes|on|)$/i.test(value))
   .optional()
+  .describe('true or false')
 export const integer = (min: number, max: number) =>
   z
     .string()
@@ -67,6 +70,7 @@ export const integer = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min).max(max))
     .optional()
+    .describe(`a whole number, ${min} to ${max}`)
 /** A larger value is lowered to `max`. */
 export const secondsUpTo = (max: number) =>
   z
@@ -74,6 +78,7 @@ export const secondsUpTo = (max: number) =>
     .regex(/^\d{1,9}(?:\.\d{1,9})?$/, 'must be a number of seconds')
     .transform((value) => Math.min(Number(value), max))
     .optional()
+    .describe(`seconds, at most ${max}`)
 
 export const fieldSpec = z.strictObject({
   name: text(200),

@@ -139,7 +139,7 @@ const used = z.object({ used: z.number(), limit: z.number().nullable() })
 const turnFile = z.object({
   path: z.string(),
   how: z
-    .enum(['claimed', 'changed_meanwhile'])
+    .enum(['claimed', 'changed'])
     .describe('the deliverable names the file, or a view saw it change while the turn ran, perhaps by another process'),
   kind: z.literal('file'),
   view: z.string().nullable(),

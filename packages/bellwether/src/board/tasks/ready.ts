@@ -74,7 +74,8 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (task.status === 'blocked') {
     const code = textField(task, 'reasonCode')
     const decided = code === null ? undefined : recoveryOf(task, code)
-    if (decided?.action !== 'retry') return no('person', task.reason ?? 'it needs a person')
+    if (decided?.action !== 'retry')
+      return no('person', `it needs a person${task.reason === null ? '' : `: ${task.reason}`}`)
     const until = coolingUntil(decided.cooldownUntilTs, ruleFor(rules.recovery, decided.reasonCode).cooldownSec, nowMs)
     if (until !== null) return no('cooldown', `${decided.nextAssignee} may retry it at ${until}`, until)
     return unmet === null ? { ready: true, assignee: decided.nextAssignee } : no('dependency', unmet)

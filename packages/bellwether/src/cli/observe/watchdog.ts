@@ -23,8 +23,8 @@ const limitMax = 10_000
 const everyMs = 1_000
 
 export function watchdogCommand(): Command {
-  return toServer(new Command('watchdog'))
-    .description('list interventions, newest first, of all projects that the key can read, or of --project')
+  return toServer(new Command('watchdog'), 'all projects that the key can read')
+    .description('list the interventions of the watchdogs, newest first')
     .option('--kind <kind>', 'only interventions of this kind')
     .option('--limit <n>', 'the maximum number of interventions', wholeUpTo(limitMax, 1), 50)
     .option('--counts', 'count the newest 10000 (or --limit) by kind')

@@ -19,9 +19,12 @@ export interface ServerFlags {
 }
 
 /** Adds the options of commands that call a server. */
-export function toServer(command: Command): Command {
+export function toServer(
+  command: Command,
+  projectDefault = 'the project of the `up` of this folder, else `default`',
+): Command {
   return serverOptions(command)
-    .option('--project <name>', 'the project (default: the project of the `up` of this folder, else `default`)')
+    .option('--project <name>', `the project (default: ${projectDefault})`)
     .option('--json', 'print one JSON object per line')
 }
 

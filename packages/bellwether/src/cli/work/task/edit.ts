@@ -82,7 +82,7 @@ export function addCommand(task: Command): void {
         const made = await server.ask('POST /board/tasks', { body: input })
         return answer(flags, { taskId: made.taskId, status: made.status }, () => `added ${plain(made.taskId)}`)
       }
-      return onRoot(flags, 'write', async ({ operator }) => {
+      return onRoot(flags, 'create', async ({ operator }) => {
         const taskId = await addTask(operator, checked(newTask, input, 'task'), whoAmI(flags))
         answer(flags, { taskId, status: 'pending' }, () => `added ${taskId}`)
       })
@@ -146,7 +146,7 @@ export function moveCommands(task: Command): void {
         const server = boardServer(flags)
         if (server !== undefined)
           return show(await changed(server, id, { action: name.replace('-', '_') as TaskAction, ...why }))
-        return onRoot(flags, 'look', async (opened) => {
+        return onRoot(flags, 'existing', async (opened) => {
           await move(opened.operator, id, { by: whoAmI(flags), ...why }, opened)
           show(opened.board.state.tasks.get(id)!)
         })
@@ -170,7 +170,7 @@ export function doneCommand(task: Command): void {
         const evidence = fields['evidence'] ?? null
         return answer(flags, { taskId: id, status: 'done', evidence }, () => `${plain(id)} is done`)
       }
-      return onRoot(flags, 'look', async (opened) => {
+      return onRoot(flags, 'existing', async (opened) => {
         const { board, ids } = opened
         const dispatcher = openDispatcher(opened, {
           spawner: noSpawner,
@@ -208,7 +208,7 @@ export function retryCommand(task: Command): void {
         answer(flags, { taskId: id, status, reason }, () => plain(`${id} will be retried: ${reason ?? ''}`))
       const server = boardServer(flags)
       if (server !== undefined) return print(await changed(server, id, { action: 'retry', ...input }))
-      return onRoot(flags, 'look', async ({ operator, settings, board }) => {
+      return onRoot(flags, 'existing', async ({ operator, settings, board }) => {
         await retryTask({ ...operator, firstAgent: settings.first_agent }, id, { by: whoAmI(flags), ...input })
         print(board.state.tasks.get(id)!)
       })
@@ -232,7 +232,7 @@ export function boardCommands(task: Command): void {
           await server.ask('POST /board/control', { body: { paused, ...reason } })
           return answer(flags, { paused }, () => words)
         }
-        return onRoot(flags, 'write', async ({ operator }) => {
+        return onRoot(flags, 'create', async ({ operator }) => {
           await act(operator, { by: whoAmI(flags), ...reason })
           answer(flags, { paused }, () => words)
         })

@@ -45,7 +45,7 @@ export function listCommand(task: Command): void {
         const query = { status, done, limit: Math.max(1, Math.min(limit, pageMax)) }
         return print(await server.ask('GET /board/tasks', { query }))
       }
-      return onRoot(flags, 'look', async (opened) => {
+      return onRoot(flags, 'existing', async (opened) => {
         const query = { ...(status === undefined ? {} : { status }), done, limit }
         print(listTasks(opened.board.state, systemClock.wallMs(), await rulesOf(opened), query))
       })
@@ -76,7 +76,7 @@ export function showCommand(task: Command): void {
       const print = (view: TaskView | BoardTaskDetail) => answer(flags, view, () => taskText(view))
       const server = boardServer(flags)
       if (server !== undefined) return print(await server.ask('GET /board/tasks/:task', { params: { task: id } }))
-      return onRoot(flags, 'look', async (opened) =>
+      return onRoot(flags, 'existing', async (opened) =>
         print(taskView(opened.board.state, id, systemClock.wallMs(), await rulesOf(opened))),
       )
     })
@@ -86,6 +86,7 @@ function taskText(view: TaskView | BoardTaskDetail): string {
   const details = facts([
     ['status', `${view.status}${view.reason === null ? '' : ` (${view.reason})`}`],
     ['waits for', view.waitsFor ?? (view.status === 'done' ? '– (done)' : '– (ready)')],
+    ...problemOf(view),
     ['assignee', view.assignee ?? '–'],
     ['priority', `${view.priority}, impact ${view.impact}`],
     ['depends on', view.dependencies.join(', ') || '–'],
@@ -107,6 +108,12 @@ function taskText(view: TaskView | BoardTaskDetail): string {
   return `${plain(view.taskId)}  ${plain(view.title)}\n${details}${text}${runTable}`
 }
 
+/** Why the board did not accept the last run. */
+function problemOf({ status, fields: { spawn } }: TaskView | BoardTaskDetail): [string, string][] {
+  const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : null
+  return status !== 'done' && typeof error === 'string' ? [['problem', error]] : []
+}
+
 export function watchCommand(task: Command): void {
   withCommon(task.command('watch'))
     .description('follow the events of the board; with --json one JSON object per line')
@@ -119,7 +126,7 @@ export function watchCommand(task: Command): void {
       for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stop.abort())
       // The reader closed the pipe.
       process.stdout.on('error', () => stop.abort())
-      return onRoot(flags, 'look', async ({ board }) => {
+      return onRoot(flags, 'existing', async ({ board }) => {
         const feed = await openFeed(join(board.root, 'state', 'tasks.jsonl'), systemDisk)
         try {
           let cursor: number | null = flags.since ?? (flags.once === true ? 0 : null)
@@ -127,7 +134,7 @@ export function watchCommand(task: Command): void {
             const page = await feed.since(cursor)
             if (page.reset) process.stderr.write('the log was replaced; showing it from the start:\n')
             const first = page.cursor - page.events.length
-            page.events.forEach((event, at) => tell(flags, event, first + at + 1))
+            page.events.forEach((event, at) => printEvent(flags, event, first + at + 1))
             cursor = page.cursor
             if (page.more) continue
             if (flags.once === true) break
@@ -154,7 +161,7 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
       onOutage: printOutage,
     })) {
       if (event === 'reset') process.stderr.write('the log was replaced; showing it from the start:\n')
-      else if ('eventId' in data) tell(flags, data, Number(id ?? 0))
+      else if ('eventId' in data) printEvent(flags, data, Number(id ?? 0))
     }
   })
 }
@@ -162,7 +169,7 @@ async function watchServer(server: Client, flags: CommonFlags & { since?: number
 // Fast enough for a person; each poll costs one stat of the log.
 const pollMs = 250
 
-function tell(flags: CommonFlags, event: TaskEvent | EventOf<'GET /board/events', '*'>, cursor: number): void {
+function printEvent(flags: CommonFlags, event: TaskEvent | EventOf<'GET /board/events', '*'>, cursor: number): void {
   if (flags.json === true) return printLine({ cursor, ...event })
   const { payload } = event
   const word = [payload['reason'], payload['title']].find((value) => typeof value === 'string')
@@ -183,7 +190,7 @@ export function synthesizeCommand(task: Command): void {
           code: 'contradicting_options',
           hint: 'Omit --server.',
         })
-      await onRoot(flags, 'look', async (opened) => {
+      await onRoot(flags, 'existing', async (opened) => {
         const { markdown, summary } = markdownReport(opened.board.state, systemClock.wallMs(), await rulesOf(opened))
         if (flags.out !== undefined) {
           await writeFile(flags.out, markdown).catch((error: unknown) => {

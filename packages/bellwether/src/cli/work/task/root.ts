@@ -76,21 +76,21 @@ export interface Opened extends OpenRoot {
   readonly operator: OperatorPorts
 }
 
-/** Opens the root, runs `work` and closes the root. `look`: the root must exist. */
+/** Opens the root, runs `work` and closes the root. `existing`: the root must have tasks. */
 export async function onRoot<T>(
   flags: CommonFlags,
-  use: 'look' | 'write',
+  use: 'existing' | 'create',
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const { root, settings } = rootSettings(flags)
-  if (use === 'look' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
+  if (use === 'existing' && (await systemDisk.stat(join(root, 'state', 'tasks.jsonl'))) === 'missing') {
     throw new InvalidInput(`There are no tasks in ${root}.`, {
       code: 'no_such_root',
       hint: 'Add the first with bellwether task add "…", or name another folder with --root DIR.',
     })
   }
   const owner = `task:${whoAmI(flags)}`
-  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'look' })
+  const opened = await openTaskRoot({ root, owner, settings, log: commandLog, readOnly: use === 'existing' })
   try {
     return await work({ ...opened, operator: { board: opened.board, nowMs: () => systemClock.wallMs() } })
   } finally {
