@@ -65,7 +65,17 @@ async function openFullServer(): Promise<FullServer> {
   const server = await openTestServer(async (world) => ({
     board: await boardPart(world),
     pages: dashboardPages(join(folder, 'dist')),
-    parts: () => [{ name: secret, status: 'ready', pid: 1, restarts: 0, last_end: null }],
+    parts: () => [
+      { name: secret, status: 'ready', pid: 1, restarts: 0, last_end: null },
+      {
+        name: 'worker py',
+        status: 'quarantined',
+        pid: null,
+        restarts: 7,
+        last_end: 'exit code 1',
+        next_start_at: 'soon',
+      },
+    ],
   }))
   const ids = await addRecords(server)
   return {
@@ -124,18 +134,26 @@ async function addRecords(server: TestServer): Promise<Ids> {
   return { turn, epoch, call, card, box, batch, task, ...(await addView(server)) }
 }
 
-/** A view with one file and a requested scan. */
-async function addView(server: TestServer): Promise<Pick<Ids, 'session' | 'job' | 'source'>> {
+/** A sensor's session that has reported these files as its snapshot. */
+export async function snapshotOf(
+  server: TestServer,
+  client_info: { readonly agent_id: string; readonly source_id: string; readonly source_uri?: string },
+  rows: readonly object[],
+): Promise<string> {
   const key = server.keys.sensor
-  const client_info = { agent_id: 'host', source_id: 's1', source_uri: '/mnt' }
-  const session = String(
-    (await server.post('/pipe/session', { task_id: 'host:s1', client_info }, { key })).body['session_id'],
-  )
-  const name = 'SECRET<b>\n\u001b[2J'
-  const row = { path: `/d/${name}`, file_name: name, size: 7, modified_time: 5, is_directory: false }
-  const event = { event_type: 'insert', event_schema: 'fs', table: 'files', fields: [], rows: [row], index: 0 }
+  const task_id = `${client_info.agent_id}:${client_info.source_id}`
+  const session = String((await server.post('/pipe/session', { task_id, client_info }, { key })).body['session_id'])
+  const event = { event_type: 'insert', event_schema: 'fs', table: 'files', fields: [], rows, index: 0 }
   const events = [{ ...event, message_source: 'snapshot' }]
   await server.post(`/pipe/ingest/${session}/events`, { events, source_type: 'snapshot', is_end: true }, { key })
+  return session
+}
+
+/** A view with one file and a requested scan. */
+async function addView(server: TestServer): Promise<Pick<Ids, 'session' | 'job' | 'source'>> {
+  const name = 'SECRET<b>\n\u001b[2J'
+  const row = { path: `/d/${name}`, file_name: name, size: 7, modified_time: 5, is_directory: false }
+  const session = await snapshotOf(server, { agent_id: 'host', source_id: 's1', source_uri: '/mnt' }, [row])
   const { body } = await server.get(`/views/${view}/tree?path=/d&force-real-time=1`)
   return { session, job: String(body['job_id']), source: 's1' }
 }
