@@ -29,7 +29,7 @@ export const workerSettings = {
   resumeLeaseSeconds: 30,
   inboxProcessingTimeoutSeconds: 30,
   watchdogIntervalSeconds: 5,
-  maxAttempts: 3,
+  maxDeaths: 3,
   pollSeconds: 5,
   beatSeconds: 5,
   drainSeconds: 10,

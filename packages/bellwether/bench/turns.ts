@@ -161,7 +161,7 @@ async function sweepOfAgents(cluster: OwnCluster, agents: number) {
       suspendedReapSeconds: 300,
       maxQueueSeconds: 3_600,
       inboxProcessingTimeoutSeconds: 30,
-      maxAttempts: 3,
+      maxDeaths: 3,
     }
     // The rules of one guard step, by a guard that has watched all the time.
     const watch = { since: new Date(0), validUntil: new Date('9999-01-01'), clockSetBack: false }

@@ -30,7 +30,7 @@ export const timing = {
   suspendedReapSeconds: 240,
   maxQueueSeconds: 3_600,
   inboxProcessingTimeoutSeconds: 90,
-  maxAttempts: 3,
+  maxDeaths: 3,
   suspendTimeoutSeconds: 60,
   resumeLeaseSeconds: 60,
   pollSeconds: 20,
@@ -122,7 +122,7 @@ function forking({ fork = [], failFast = false }: Script, toolCallId: string): T
   }
 }
 
-export function worker(options: { concurrency?: number; maxAttempts?: number } = {}): Body {
+export function worker(options: { concurrency?: number; maxDeaths?: number } = {}): Body {
   return async (fibre) => {
     const running = await runWorker({
       kernel: kernelOf(fibre),
@@ -133,7 +133,7 @@ export function worker(options: { concurrency?: number; maxAttempts?: number } =
       workerId: fibre.name,
       workerTarget: target,
       settings: { ...timing, concurrency: options.concurrency ?? 2 },
-      loop: { ...timing, ...(options.maxAttempts === undefined ? {} : { maxAttempts: options.maxAttempts }) },
+      loop: { ...timing, ...(options.maxDeaths === undefined ? {} : { maxDeaths: options.maxDeaths }) },
       agent: () => scripted(fibre),
     })
     await running.ended

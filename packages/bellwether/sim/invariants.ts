@@ -179,8 +179,8 @@ export const settledHoldings: readonly Invariant[] = [
 /** For stories in which some turns kill their workers: only these turns may fail, and they must. */
 export const culpritsFail: Invariant = {
   name: 'a turn that kills its workers fails, and no other turn does',
-  sql: `select agent_id, outcome, error, attempts from state.agent_inbox
-    where ${turns} and (agent_id like 'poison%') <> (outcome = 'failed' and error = 'max_attempts')`,
+  sql: `select agent_id, outcome, error, deaths from state.agent_inbox
+    where ${turns} and (agent_id like 'poison%') <> (outcome = 'failed' and error = 'max_deaths')`,
 }
 
 /** For stories in which workers are away and nothing is wrong with the turns. */

@@ -55,7 +55,7 @@ suspend_timeout_seconds = 4
 resume_lease_seconds = 8
 beat_seconds = 1
 poll_seconds = 1
-max_attempts = 10
+max_deaths = 10
 
 [pmo]
 watchdog_interval_seconds = 1

@@ -196,7 +196,7 @@ async function enterPressed(signal: AbortSignal): Promise<boolean> {
 }
 
 function maximumCost(name: string, maxTokens: number, turns: number): string {
-  // The column is one more turn, with up to three attempts.
+  // The column is one more turn, with up to three runs.
   const most = (turns + 3) * maxTokens
   return `${name} does the writing, with at most ${most.toLocaleString('en')} tokens in total`
 }

@@ -56,14 +56,13 @@ export function openServer({ folder, program, env, clock, signal }: ServerOption
 
   async function start(): Promise<UpInfo> {
     const args = ['--port', port, '--data', folder.dataDir, '--project', projectId]
-    for (let attempt = 1; ; attempt += 1) {
+    for (let tries = 1; ; tries += 1) {
       try {
         up = await startUp({ program, args, env, cwd: folder.project, logFile: folder.logFile })
         break
       } catch (error) {
         const cause = reportedCause(folder.logFile, error)
-        if (signal.aborted || attempt >= startTries || (cause instanceof Terminal && lasting.has(cause.code)))
-          throw cause
+        if (signal.aborted || tries >= startTries || (cause instanceof Terminal && lasting.has(cause.code))) throw cause
         await clock.sleep(retryMs, signal)
       }
     }

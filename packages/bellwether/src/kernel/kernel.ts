@@ -76,7 +76,7 @@ export interface Kernel {
   reconcile(claimant: Claimant): Promise<readonly ClaimedTurn[]>
   /** Returns the beats whose fence is still valid. */
   beat<One extends Beat>(beats: readonly One[], workerId: string | null): Promise<Set<One>>
-  /** Returns turns that a worker stopped during its shutdown to the queue, without charging an attempt. */
+  /** Returns turns that a worker stopped during its shutdown to the queue, without charging a death. */
   handBack(fences: readonly Fence[], workerId: string): Promise<void>
   record(writing: Writing): Promise<'recorded' | 'stale'>
   /** Compaction: creates a new output box for a running turn and returns its id. */

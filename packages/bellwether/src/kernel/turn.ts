@@ -44,7 +44,7 @@ export const TURN = {
     to: 'running',
     bumpsEpoch: true,
     verb: 'reclaim',
-    with: 'the row of a silent worker, or of one that shuts down (hand_back), returns to pending with the new epoch; attempts + 1 if the turn was alone in a worker that died; its reservations are charged',
+    with: 'the row of a silent worker, or of one that shuts down (hand_back), returns to pending with the new epoch; deaths + 1 if the turn was alone in a worker that died; its reservations are charged',
   },
   takeover: {
     from: ['running'],

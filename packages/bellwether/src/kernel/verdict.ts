@@ -6,7 +6,7 @@ import { subjects, type Place } from '@bellwether/protocol'
 import type { Ring } from '../ports/bell/bell.js'
 import type { Queryable } from '../ports/database/database.js'
 
-/** Identifies one attempt at one turn. Every write names its fence; the database ignores a write whose fence is not the head's. */
+/** Identifies one epoch of one turn. Every write names its fence; the database ignores a write whose fence is not the head's. */
 export interface Fence {
   readonly projectId: string
   readonly agentId: string
@@ -53,16 +53,16 @@ export async function call<Row extends Verdict<string>>(
     text: `select * from state.${verb}(${rows}${more})`,
     values: [JSON.stringify(items), ...rest],
   }
-  for (let attempt = 1; ; attempt += 1) {
+  for (let tries = 1; ; tries += 1) {
     try {
       return await db.query<Row>(statement)
     } catch (error) {
-      if (attempt === boxRacesMax || !isBoxRace(error)) throw error
+      if (tries === boxRacesMax || !isBoxRace(error)) throw error
     }
   }
 }
 
-// Each lost race means that another turn took the output box. The next attempt sees that and leaves the turn queued (T5.3).
+// Each lost race means that another turn took the output box. The next try sees that and leaves the turn queued (T5.3).
 const boxRacesMax = 10
 
 /** Two calls leased agents that share an output box at the same time; the unique index let one commit and rolled back the other. */

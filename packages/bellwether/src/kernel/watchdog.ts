@@ -60,7 +60,7 @@ async function runRule<Row extends Ringable>({ run, fullAt = Infinity }: Watchdo
 export interface TargetSettings {
   readonly watchdogIntervalSeconds: number
   readonly inboxProcessingTimeoutSeconds: number
-  readonly maxAttempts: number
+  readonly maxDeaths: number
 }
 
 /** W2.1, W2.2 and hazard 11 for the turns of one worker target. These rules never end a turn. */
@@ -70,9 +70,9 @@ export function targetRules(
   settings: TargetSettings,
   watch: Watch,
 ): WatchdogRule<Ringable>[] {
-  const { inboxProcessingTimeoutSeconds, maxAttempts, watchdogIntervalSeconds } = settings
+  const { inboxProcessingTimeoutSeconds, maxDeaths, watchdogIntervalSeconds } = settings
   return [
-    { run: () => reclaim(db, target, inboxProcessingTimeoutSeconds, maxAttempts, watch) },
+    { run: () => reclaim(db, target, inboxProcessingTimeoutSeconds, maxDeaths, watch) },
     { run: () => expireWaits(db, ids, target, watch) },
     { run: () => resendCommands(db, target, watchdogIntervalSeconds) },
   ]

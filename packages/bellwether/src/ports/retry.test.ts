@@ -78,7 +78,7 @@ describe('timeouts and retries', () => {
 
   it('[H1.2] tries three times with 500 ms and 1 s between, spread by a fifth to both sides', () => {
     const { retry } = defaultCallPolicy
-    expect([1, 2].map((attempt) => backoffMs(retry, attempt, 0.5))).toEqual([500, 1_000])
+    expect([1, 2].map((tries) => backoffMs(retry, tries, 0.5))).toEqual([500, 1_000])
     expect([0, 0.25, 0.75].map((chance) => backoffMs(retry, 1, chance))).toEqual([400, 450, 550])
     const busy = classify(errno('ETIMEDOUT'))
     expect(decideRetry(retry, 2, busy, 0.5)).toEqual({ retry: true, waitMs: 1_000 })
@@ -248,7 +248,7 @@ describe('timeouts and retries', () => {
       throw new Retryable(`away ${tries}`, { code: 'away', afterMs: tries === 2 ? 3_000 : 0 })
     }
     const patience = { backoff: reconnectBackoff, maxMs: 10_000 }
-    const onTrouble = (_: unknown, attempt: number, leftMs: number) => reported.push([attempt, leftMs])
+    const onTrouble = (_: unknown, tries: number, leftMs: number) => reported.push([tries, leftMs])
     const { signal } = new AbortController()
     await expect(retryUntil(patience, away, { clock, random: middle, signal, onRetry: onTrouble })).rejects.toThrow(
       'away 6',

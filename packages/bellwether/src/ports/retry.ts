@@ -1,6 +1,6 @@
 /**
- * Decides for the whole product whether a failed call is retried, when, and how long each attempt may take. The decision is
- * pure. Every attempt has a timeout and an abort signal, and attempts are limited by number, by time or by a signal. Every
+ * Decides for the whole product whether a failed call is retried, when, and how long each try may take. The decision is
+ * pure. Every try has a timeout and an abort signal, and tries are limited by number, by time or by a signal. Every
  * growing pause comes from `backoffMs`; a tidy rule finds others.
  */
 import { type Clock, linkAbort, type Log, onAbort, type Random } from '@bellwether/base'
@@ -118,39 +118,39 @@ const doublingsMax = 64
 /** The jitter value that leaves the wait unchanged. */
 const middle = 0.5
 
-/** The pause after failed attempt number `attempt` (the first is 1); `chance` is in [0, 1). */
-export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, attempt: number, chance = middle): number {
+/** The pause after failed try number `tries` (the first is 1); `chance` is in [0, 1). */
+export function backoffMs({ backoff }: Pick<RetryPolicy, 'backoff'>, tries: number, chance = middle): number {
   const { mode, baseMs, multiplier, maxMs, jitterPct } = backoff
   const grown =
     mode === 'fixed'
       ? baseMs
       : mode === 'linear'
-        ? baseMs * attempt
-        : baseMs * multiplier ** Math.min(Math.max(0, attempt - 1), doublingsMax)
+        ? baseMs * tries
+        : baseMs * multiplier ** Math.min(Math.max(0, tries - 1), doublingsMax)
   return Math.min(grown, maxMs) * (1 + (jitterPct / 100) * (2 * chance - 1))
 }
 
 export type RetryDecision = { readonly retry: true; readonly waitMs: number } | { readonly retry: false }
 
-/** Decides whether a call is retried after failed attempt number `attempt`, and after which wait. */
+/** Decides whether a call is retried after failed try number `tries`, and after which wait. */
 export function decideRetry(
   policy: RetryPolicy,
-  attempt: number,
+  tries: number,
   failure: Failure,
   chance: number,
   idempotent = true,
 ): RetryDecision {
-  if (!failure.retryable || attempt >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { retry: false }
+  if (!failure.retryable || tries >= policy.maxAttempts || (failure.inDoubt && !idempotent)) return { retry: false }
   // A long requested wait is left to the caller's loop.
   if (failure.afterMs > policy.backoff.maxMs) return { retry: false }
-  return { retry: true, waitMs: Math.max(failure.afterMs, backoffMs(policy, attempt, chance)) }
+  return { retry: true, waitMs: Math.max(failure.afterMs, backoffMs(policy, tries, chance)) }
 }
 
 export interface Call {
   readonly kind: CallKind
   /** Names the call in errors and the log. */
   readonly name: string
-  /** False: an attempt that may have taken effect (a timeout, a lost connection) is not retried. Default: true. */
+  /** False: a try that may have taken effect (a timeout, a lost connection) is not retried. Default: true. */
   readonly idempotent?: boolean
 }
 
@@ -161,24 +161,24 @@ export interface RetryPorts {
   readonly log?: Log
 }
 
-/** Calls until it succeeds, must not be retried, or has used its attempts; then throws the last error. */
+/** Calls until it succeeds, must not be retried, or has used its tries; then throws the last error. */
 export async function retryCall<T>(
   policy: CallPolicy,
   what: Call,
-  call: (signal: AbortSignal, attempt: number) => Promise<T>,
+  call: (signal: AbortSignal, tries: number) => Promise<T>,
   ports: RetryPorts,
 ): Promise<T> {
   const { clock, random, log, signal } = ports
   const isAborted = () => signal?.aborted === true
-  for (let attempt = 1; ; attempt += 1) {
+  for (let tries = 1; ; tries += 1) {
     if (isAborted()) throw abortedCall(what, signal?.reason)
     try {
-      return await attemptOnce(policy.timeoutMs[what.kind], what, call, attempt, ports)
+      return await tryOnce(policy.timeoutMs[what.kind], what, call, tries, ports)
     } catch (error) {
       if (isAborted()) throw abortedCall(what, error)
-      const next = decideRetry(policy.retry, attempt, classify(error), random.next(), what.idempotent)
+      const next = decideRetry(policy.retry, tries, classify(error), random.next(), what.idempotent)
       if (!next.retry) throw error
-      log?.warn({ err: error, call: what.name, attempt, waitMs: next.waitMs }, 'call failed and will be retried')
+      log?.warn({ err: error, call: what.name, tries, waitMs: next.waitMs }, 'call failed and will be retried')
       await clock.sleep(next.waitMs, signal)
     }
   }
@@ -186,7 +186,7 @@ export async function retryCall<T>(
 
 export interface RetryWindow {
   readonly backoff: Backoff
-  /** For all attempts together, on the monotonic clock. */
+  /** For all tries together, on the monotonic clock. */
   readonly maxMs: number
 }
 
@@ -196,12 +196,12 @@ export interface RetryUntilPorts {
   readonly random?: Pick<Random, 'next'>
   readonly signal: AbortSignal
   /** Called before each retry. */
-  readonly onRetry?: (error: unknown, attempt: number, leftMs: number) => void
+  readonly onRetry?: (error: unknown, tries: number, leftMs: number) => void
 }
 
 /**
  * Retries a call while its failure is temporary, the time is not used up and the signal has not aborted; then throws the
- * last error. Each attempt must have its own timeout.
+ * last error. Each try must have its own timeout.
  */
 export async function retryUntil<T>(
   { backoff, maxMs }: RetryWindow,
@@ -210,7 +210,7 @@ export async function retryUntil<T>(
 ): Promise<T> {
   const { clock, random, onRetry: onTrouble } = ports
   const startedMs = clock.monotonicMs()
-  for (let attempt = 1; ; attempt += 1) {
+  for (let tries = 1; ; tries += 1) {
     try {
       return await call()
     } catch (error) {
@@ -219,8 +219,8 @@ export async function retryUntil<T>(
       const { retryable, afterMs } = classify(error)
       const leftMs = startedMs + maxMs - clock.monotonicMs()
       if (!retryable || leftMs <= 0 || signal.aborted) throw error
-      onTrouble?.(error, attempt, leftMs)
-      const waitMs = Math.max(afterMs, backoffMs({ backoff }, attempt, random?.next()))
+      onTrouble?.(error, tries, leftMs)
+      const waitMs = Math.max(afterMs, backoffMs({ backoff }, tries, random?.next()))
       await clock.sleep(Math.min(leftMs, waitMs), signal)
     }
   }
@@ -243,12 +243,12 @@ function abortedCall(what: Call, cause: unknown): Terminal {
   return new Terminal(`${what.name} was aborted`, { code: 'aborted', cause })
 }
 
-/** One attempt. At the timeout its signal aborts, and a call that ignores the signal is abandoned. */
-async function attemptOnce<T>(
+/** One try. At the timeout its signal aborts, and a call that ignores the signal is abandoned. */
+async function tryOnce<T>(
   timeoutMs: number,
   what: Call,
-  call: (signal: AbortSignal, attempt: number) => Promise<T>,
-  attempt: number,
+  call: (signal: AbortSignal, tries: number) => Promise<T>,
+  tries: number,
   { clock, signal: outer }: RetryPorts,
 ): Promise<T> {
   const stop = linkAbort(outer)
@@ -266,7 +266,7 @@ async function attemptOnce<T>(
       stop.abort(new Retryable(`${what.name} took longer than ${timeoutMs} ms`, { code: 'timeout' }))
   })
   try {
-    return await Promise.race([call(stop.signal, attempt), stopped])
+    return await Promise.race([call(stop.signal, tries), stopped])
   } finally {
     settled.abort()
     stop.release()

@@ -101,9 +101,9 @@ async function natsAdapters() {
 
 async function waitForDatabase(options: RuntimeOptions & { readonly url: string }): Promise<Database> {
   const { log, clock, random, signal } = options
-  const onTrouble = (error: unknown, attempt: number, leftMs: number) =>
+  const onTrouble = (error: unknown, tries: number, leftMs: number) =>
     log.warn(
-      { err: error, attempt, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
+      { err: error, tries, giving_up_in_seconds: Math.ceil(leftMs / 1_000) },
       'database is unavailable; retrying',
     )
   try {

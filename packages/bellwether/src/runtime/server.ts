@@ -97,7 +97,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     settings: {
       watchdogIntervalSeconds: worker.watchdog_interval_seconds,
       inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-      maxAttempts: worker.max_attempts,
+      maxDeaths: worker.max_deaths,
     },
     onFreed: () => claims.wakeAll(),
   })

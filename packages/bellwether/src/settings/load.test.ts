@@ -50,7 +50,7 @@ describe('settings', () => {
       resume_lease_seconds: 30,
       beat_seconds: 5,
       poll_seconds: 5,
-      max_attempts: 3,
+      max_deaths: 3,
       concurrency: 16,
       blocked_max_seconds: 300,
       hydrate_max_bytes: 4_194_304,

@@ -62,9 +62,7 @@ const worker = z.object({
   poll_seconds: seconds(5, 'How often workers and tool hosts poll for work when the bell does not ring.', {
     max: 3_600,
   }),
-  max_attempts: count(3, 'How many workers may die while a turn is alone in them, before the turn fails.', {
-    max: 100,
-  }),
+  max_deaths: count(3, 'How many workers may die while a turn is alone in them, before the turn fails.', { max: 100 }),
   concurrency: count(16, 'How many turns one worker runs at the same time.', { max: 10_000 }),
   blocked_max_seconds: seconds(
     300,

@@ -108,7 +108,7 @@ function turnAttributes(turn: EndedTurnRow): Attributes {
     'bellwether.channel_id': turn.channel_id,
     'bellwether.message_type': turn.message_type,
     'bellwether.recursion_depth': turn.recursion_depth,
-    'bellwether.takeovers': turn.attempts,
+    'bellwether.deaths': turn.deaths,
     'bellwether.worker_id': turn.claimed_by,
     'bellwether.outcome': turn.outcome,
     'bellwether.error': turn.error,

@@ -91,7 +91,7 @@ function hire(signal: AbortSignal) {
       beatSeconds: 5,
       watchdogIntervalSeconds: 5,
       inboxProcessingTimeoutSeconds: 30,
-      maxAttempts: 3,
+      maxDeaths: 3,
       resumeLeaseSeconds: 30,
       drainSeconds: 5,
     },

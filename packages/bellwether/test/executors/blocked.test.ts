@@ -101,7 +101,7 @@ it(
   async ({ onTestFinished }) => {
     const b = await openBlocked(600_000, {
       BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
-      BELLWETHER__WORKER__MAX_ATTEMPTS: '9',
+      BELLWETHER__WORKER__MAX_DEATHS: '9',
       NEIGHBOUR_UNTIL: '0',
     })
     onTestFinished(() => b.stop())

@@ -61,7 +61,7 @@ describe('the command executor', () => {
     expect(text).not.toContain('secret')
     const names = text.split('\n').map((line) => line.split('=')[0])
     const usual = 'PATH HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TERM'.split(' ')
-    const ours = ['TOKEN', 'PROJECT', 'AGENT', 'TURN', 'ATTEMPT', 'TURN_TOKEN'].map((name) => `BELLWETHER_${name}`)
+    const ours = ['TOKEN', 'PROJECT', 'AGENT', 'TURN', 'TAKEN_OVER', 'TURN_TOKEN'].map((name) => `BELLWETHER_${name}`)
     expect(names.filter((name) => name !== '' && ![...usual, ...ours, 'TEST_ALLOWED'].includes(name!))).toEqual([])
     expect(await b.run({ command: ['env'], env: ['BELLWETHER__DATABASE__URL'] })).toMatchObject({
       outcome: 'failed',
@@ -134,7 +134,7 @@ describe('the command executor', () => {
     await b.t.advance(60)
     await b.t.kernel.ring(await reclaim(b.t.db, target, 30, 3, fullWatchWindow))
     await b.worker.step()
-    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 1, taskEvents: 1 })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', deaths: 1, taskEvents: 1 })
     expect(await readFile(join(b.folder, 'work', 'counted'), 'utf8')).toBe('run\n')
   })
 

@@ -135,7 +135,7 @@ describe('a sweep', () => {
     for (const pid of others) expect(readProcess(pid)?.zombie).toBe(false)
   })
 
-  it("a sweep kills processes of an agent's older attempts, never of a newer one", async () => {
+  it("a sweep kills processes of an agent's older epochs, never of a newer one", async () => {
     const older = sleeper(writeToken({ ...mine, turnEpoch: 4 }))
     const others = [mine, { ...mine, turnEpoch: 6 }, { ...mine, turnEpoch: 4, agentId: 'b' }].map((token) =>
       sleeper(writeToken(token)),
@@ -179,7 +179,7 @@ describe('a turn whose worker does not beat', () => {
       await b.worker.beat()
       return carriers(turn).length === 0 || undefined
     })
-    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', attempts: 0, taskEvents: 1 })
+    expect(await b.ended(turn)).toMatchObject({ outcome: 'success', text: 'fine', deaths: 0, taskEvents: 1 })
     expect(carriers(turn)).toEqual([])
   })
 

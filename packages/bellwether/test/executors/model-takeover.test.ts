@@ -173,7 +173,7 @@ it('[T8.1] a worker that dies during a model call: the next worker makes the sam
   await b.reclaimed()
   const ended = await b.ended(turn)
   expect(ended).toMatchObject({ outcome: 'success', text: 'thought after all' })
-  expect(ended.steps).toMatchObject([{ metadata: { attempt: 2 }, status: 'success' }])
+  expect(ended.steps).toMatchObject([{ metadata: { taken_over: true }, status: 'success' }])
   // What the dead one had reserved it may have spent.
   const rows = await b.t.all<{ status: string }>(
     'select status from state.reservations where agent_turn_id = $1 order by created_at',

@@ -64,7 +64,7 @@ it('[T6.1] calls the model and tools, reads the results from the cards, and deli
       step_id: `${ended.agent_turn_id}-s000${step}`,
       phase: 'model',
       status: 'success',
-      metadata: { model, usage, attempt: 1, tries: 1, finish_reason: step === 3 ? 'stop' : 'tool_calls' },
+      metadata: { model, usage, taken_over: false, tries: 1, finish_reason: step === 3 ? 'stop' : 'tool_calls' },
     })),
   )
   const head = await headOf(b.t, ended.agent_id)

@@ -16,7 +16,7 @@ it(
     const server = await startOwnPostgres()
     onTestFinished(() => server.stop())
     const agent = `---
-command: 'until [ -e ../go ]; do sleep 0.05; done; echo "attempt $BELLWETHER_ATTEMPT"'
+command: 'until [ -e ../go ]; do sleep 0.05; done; echo "taken over: $BELLWETHER_TAKEN_OVER"'
 cwd: work
 on_takeover: fail
 ---
@@ -58,7 +58,7 @@ on_takeover: fail
     await processes.write('go', '')
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
-      text: 'attempt 1',
+      text: 'taken over: false',
       turn_epoch: 1,
       task_events: 1,
     })

@@ -151,7 +151,7 @@ it('lets the fallback agent answer, with the task and the report of all question
 it('fails the turn with the full report if the fallback fails or does not exist', async () => {
   const turn = await asked({ people: ['alice'], fallback: 'agent not-there', answer_within_seconds: hourSeconds })
   await turn.answer('', 'failed', 'not mine')
-  for (let attempt = 0; attempt < 6; attempt += 1) {
+  for (let tries = 0; tries < 6; tries += 1) {
     await t.advance(20)
     await join(t)
   }

@@ -4,7 +4,7 @@ import { until } from '../support/until.js'
 import { carriers } from './command-setup.js'
 import { openWorkerProcesses, type WorkerProcesses } from './worker-processes.js'
 
-/** The first attempt never ends, has hard children, and writes as long as it lives; a later one says so and ends. */
+/** The first run never ends, has hard children, and writes as long as it lives; a later one says so and ends. */
 const hard = (more: string) => `---
 command: [/bin/sh, ../hard.sh]
 cwd: work
@@ -12,14 +12,14 @@ ${more}
 ---
 `
 
-const script = `if [ "$BELLWETHER_ATTEMPT" = 1 ]; then
+const script = `if [ "$BELLWETHER_TAKEN_OVER" = false ]; then
   trap '' TERM HUP INT
   setsid sh -c 'trap "" TERM; while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done' &
   (setsid sh -c 'setsid sleep 1000 & sleep 1000' &)
   while :; do echo 1 >> "$BELLWETHER_AGENT"; sleep 0.1; done
 fi
-echo "$BELLWETHER_ATTEMPT" >> "$BELLWETHER_AGENT"
-grep -q "This is attempt $BELLWETHER_ATTEMPT" && echo "attempt $BELLWETHER_ATTEMPT is noted"
+echo "$BELLWETHER_TAKEN_OVER" >> "$BELLWETHER_AGENT"
+grep -q "This turn was interrupted before" && echo "the takeover is noted"
 `
 
 /** A project of its own for each test, so that they can wait at the same time. No PMO is needed: workers take over from workers. */
@@ -42,11 +42,11 @@ async function thinking(processes: WorkerProcesses, agentId: string, worker: Cli
   return turn
 }
 
-/** The takeover began after the last sign of the first attempt. */
+/** The takeover began after the last sign of the first run. */
 function expectNoOverlap(processes: WorkerProcesses, agentId: string): void {
   const signs = processes.read(`work/${agentId}`).trim().split('\n')
-  expect(signs[0]).toBe('1')
-  expect(signs.indexOf('2')).toBe(signs.length - 1)
+  expect(signs[0]).toBe('false')
+  expect(signs.indexOf('true')).toBe(signs.length - 1)
 }
 
 it.concurrent(
@@ -61,7 +61,7 @@ it.concurrent(
     await processes.add('worker').then(async (heir) => {
       expect(await processes.ended(turn)).toMatchObject({
         outcome: 'success',
-        text: 'attempt 2 is noted',
+        text: 'the takeover is noted',
         task_events: 1,
       })
       expectNoOverlap(processes, 'killed')
@@ -84,7 +84,7 @@ it.concurrent(
     frozen.signal('SIGSTOP')
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
-      text: 'attempt 2 is noted',
+      text: 'the takeover is noted',
       task_events: 1,
     })
     expectNoOverlap(processes, 'frozen')
@@ -122,7 +122,7 @@ it.concurrent(
     const heir = await processes.add('worker')
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
-      text: 'attempt 2 is noted',
+      text: 'the takeover is noted',
       task_events: 1,
     })
     heir.signal('SIGKILL')
@@ -147,7 +147,7 @@ it.concurrent(
     await processes.add('worker')
     expect(await processes.ended(turn)).toMatchObject({
       outcome: 'success',
-      text: 'attempt 2 is noted',
+      text: 'the takeover is noted',
       task_events: 1,
     })
     expectNoOverlap(processes, 'unguarded')

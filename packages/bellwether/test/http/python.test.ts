@@ -61,7 +61,7 @@ it('[T3.2a] [T8.1] a Python worker runs turns with and without a tool, and after
   first.child.kill('SIGKILL')
   const second = await worker()
   const taken = await ask('GET', `/projects/demo/turns/${long}?wait=40`)
-  expect(taken.body).toMatchObject({ status: 'success', attempts: 1 })
+  expect(taken.body).toMatchObject({ status: 'success', deaths: 1 })
   expect(second.lines()).toContainEqual({ turn: long, kind: 'turn', taken_over: true })
   expect(taken.body['interventions']).toMatchObject([{ kind: 'reclaim' }])
   const { body } = await ask('GET', '/projects/demo/agents/ann')

@@ -101,7 +101,7 @@ export async function openTestServer(
     kernel,
     clock,
     log,
-    settings: { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3 },
+    settings: { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxDeaths: 3 },
     onFreed: () => claims.wakeAll(),
   })
   const claims = openClaims({

@@ -172,7 +172,7 @@ describe('the fence', () => {
     const [turn] = await claim({ worker_id: 'one' })
     await pass(40)
     const [other] = await claim({ worker_id: 'two' })
-    expect(other).toMatchObject({ agent_turn_id: turnId, taken_over: true, attempts: 1 })
+    expect(other).toMatchObject({ agent_turn_id: turnId, taken_over: true, deaths: 1 })
     expect(other!.turn_epoch).toBe(turn!.turn_epoch! + 1)
     const before = await counts()
     const answers = [
@@ -364,7 +364,7 @@ describe('claims', () => {
     const fresh = await import('../../src/http/remote/watch.js')
     const { t, kernel } = server
     const log = { info: () => undefined, warn: () => undefined, error: () => undefined }
-    const settings = { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxAttempts: 3 }
+    const settings = { watchdogIntervalSeconds: 5, inboxProcessingTimeoutSeconds: 30, maxDeaths: 3 }
     const watch = fresh.openRemoteWatch({ kernel, clock: t.clock, log, settings, onFreed: () => undefined })
     await watch.step()
     for (let seconds = 0; seconds < 40; seconds += 5) {

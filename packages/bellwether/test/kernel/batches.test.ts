@@ -242,19 +242,19 @@ it('retries a task with a missing target after growing pauses, and fails it in t
   const parent = await t.running('i-boss')
   const batchId = await forkFrom(t, parent, 'i-call', [reuse('i-late'), reuse('i-never')])
   expect((await batchOf(t, batchId)).tasks).toMatchObject([
-    { status: 'waiting', attempts: 1, error: 'unknown_agent' },
-    { status: 'waiting', attempts: 1, error: 'unknown_agent' },
+    { status: 'waiting', tries: 1, error: 'unknown_agent' },
+    { status: 'waiting', tries: 1, error: 'unknown_agent' },
   ])
   await join(t)
-  expect((await batchOf(t, batchId)).tasks[0]).toMatchObject({ attempts: 1 })
+  expect((await batchOf(t, batchId)).tasks[0]).toMatchObject({ tries: 1 })
   await t.agents('i-late')
   for (const pause of [1, 2, 4, 8]) {
     await t.advance(pause)
     await join(t)
   }
   expect((await batchOf(t, batchId)).tasks).toMatchObject([
-    { status: 'dispatched', attempts: 2, error: null },
-    { status: 'failed', attempts: 5, error: 'unknown_agent' },
+    { status: 'dispatched', tries: 2, error: null },
+    { status: 'failed', tries: 5, error: 'unknown_agent' },
   ])
   await deliverAll(
     t,
@@ -298,7 +298,7 @@ it('hazard 17: the PMO enqueues the children of a process that died after the fo
   // As if the process had died right after its commit.
   await t.kernel.stop({ projectId: project, agentTurnId: (await batchOf(t, batchId)).tasks[0]!.agent_turn_id })
   await t.all(
-    "update state.batch_tasks set status = 'waiting', inbox_id = 'l-in', agent_turn_id = 'l-turn', target_ref = 'l2', next_attempt_at = state.now() where batch_id = $1",
+    "update state.batch_tasks set status = 'waiting', inbox_id = 'l-in', agent_turn_id = 'l-turn', target_ref = 'l2', next_try_at = state.now() where batch_id = $1",
     batchId,
   )
   await join(t)
@@ -336,7 +336,7 @@ it('two PMOs and the forking process together enqueue each task once and answer 
     names.map((name) => reuse(name)),
   )
   const all = names.map((_, at) => at)
-  await t.all('update state.batch_tasks set next_attempt_at = state.now() where batch_id = $1', batchId)
+  await t.all('update state.batch_tasks set next_try_at = state.now() where batch_id = $1', batchId)
   const joiners = [openJoiner({ kernel: t.kernel }), openJoiner({ kernel: t.kernel })]
   await Promise.all([
     ...joiners.map((one) => one.step()),

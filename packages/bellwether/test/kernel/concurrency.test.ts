@@ -145,7 +145,7 @@ const hasty = {
   activeReapSeconds: 0.3,
   suspendedReapSeconds: 0.3,
   inboxProcessingTimeoutSeconds: 0.1,
-  maxAttempts: 3,
+  maxDeaths: 3,
 }
 
 it(

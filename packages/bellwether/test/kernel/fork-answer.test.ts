@@ -51,7 +51,7 @@ it('[T3.1d] the answer contains each task in order: its deliverable, or why it f
   await t.kernel.deliver({ ...childOf('a0'), status: 'success', content: { fields } })
   await t.kernel.deliver({ ...childOf('a1'), status: 'failed', error: 'broken', content: { text: 'it "broke"' } })
   await t.kernel.stop({ projectId: project, agentTurnId: childOf('a2').agentTurnId, reason: 'enough' })
-  for (let attempt = 0; attempt < 6; attempt += 1) {
+  for (let tries = 0; tries < 6; tries += 1) {
     await t.advance(20)
     await join(t)
   }

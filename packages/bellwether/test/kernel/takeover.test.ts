@@ -95,7 +95,7 @@ describe('a worker that fell silent', () => {
       agentTurnId: old.agentTurnId,
       turnEpoch: old.turnEpoch + 1,
       takenOver: true,
-      attempts: 1,
+      deaths: 1,
     })
     await nothingMoves(old)
     expect((await cardsIn(t, next!.outputBoxId)).map((card) => card.content)).toEqual([{ text: 'half done' }])

@@ -21,16 +21,16 @@ it.each(['timer', 'rejection'])(
     expect(await fleet.workers[0]!.ended).toBe(75)
     await fleet.add('worker')
     const turns = () =>
-      kernel.db.query<{ agent_id: string; outcome: string | null; error: string | null; attempts: number }>({
-        text: 'select agent_id, outcome, error, attempts from state.agent_inbox order by agent_id',
+      kernel.db.query<{ agent_id: string; outcome: string | null; error: string | null; deaths: number }>({
+        text: 'select agent_id, outcome, error, deaths from state.agent_inbox order by agent_id',
       })
     await until('every turn ends', async () =>
       (await turns()).every((turn) => turn.outcome !== null) ? true : undefined,
     )
     expect(await turns()).toEqual([
-      { agent_id: 'slow-one', outcome: 'success', error: null, attempts: 0 },
-      { agent_id: 'slow-two', outcome: 'success', error: null, attempts: 0 },
-      { agent_id: culprit, outcome: 'failed', error: 'agent_failed', attempts: 0 },
+      { agent_id: 'slow-one', outcome: 'success', error: null, deaths: 0 },
+      { agent_id: 'slow-two', outcome: 'success', error: null, deaths: 0 },
+      { agent_id: culprit, outcome: 'failed', error: 'agent_failed', deaths: 0 },
     ])
   },
 )

@@ -1,4 +1,4 @@
-/** Agents of the process tests: plain turns, turns with tools, and slow turns. Each records one note per attempt, which tests count. */
+/** Agents of the process tests: plain turns, turns with tools, and slow turns. Each records one note per epoch, which tests count. */
 import { systemClock } from '@bellwether/base'
 import type { AgentFunction, TurnContext } from '../../src/worker/agent.js'
 import { defineAgents } from '../../src/worker/agents.js'

@@ -30,7 +30,7 @@ export interface InboxRow {
   readonly agent_turn_id: string | null
   readonly turn_epoch: number | null
   readonly payload: Readonly<Record<string, unknown>>
-  readonly attempts: number
+  readonly deaths: number
   readonly claimed_by: string | null
   readonly outcome: string | null
   readonly error: string | null

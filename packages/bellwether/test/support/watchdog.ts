@@ -19,7 +19,7 @@ export const guardSettings: GuardSettings = {
   suspendedReapSeconds: 300,
   maxQueueSeconds: 3600,
   inboxProcessingTimeoutSeconds: 30,
-  maxAttempts: 3,
+  maxDeaths: 3,
 }
 
 export const intervalSeconds = guardSettings.watchdogIntervalSeconds
@@ -65,7 +65,7 @@ export function workerOn(
     watchdog: {
       watchdogIntervalSeconds: intervalSeconds,
       inboxProcessingTimeoutSeconds: 30,
-      maxAttempts: 3,
+      maxDeaths: 3,
       resumeLeaseSeconds: 30,
     },
   })

@@ -126,7 +126,7 @@ it(
       active_reap_seconds: 300,
       suspended_reap_seconds: 300,
       inbox_processing_timeout_seconds: 30,
-      max_attempts: 3,
+      max_deaths: 3,
       watching_since: '2000-01-01T00:00:00Z',
       valid_until: '2100-01-01T00:00:00Z',
     }

@@ -1,4 +1,4 @@
-/** W2.1: an attempt is charged to the turn that kills its worker, and not to the turns beside it. */
+/** W2.1: a worker's death is charged to the turn that kills its worker, and not to the turns beside it. */
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { signIn, signOut } from '../../src/kernel/verbs/roster.js'
 import type { ClaimedTurn } from '../../src/kernel/verbs/turn/claim.js'
@@ -16,8 +16,8 @@ const concurrency = 8
 const claimAs = (workerId: string, max = concurrency) =>
   t.kernel.claim({ workerTarget: target, workerId, max, resumeLeaseSeconds: 30 })
 const turnOf = (agentId: string) =>
-  t.one<{ outcome: string | null; error: string | null; attempts: number }>(
-    'select outcome, error, attempts from state.agent_inbox where agent_id = $1',
+  t.one<{ outcome: string | null; error: string | null; deaths: number }>(
+    'select outcome, error, deaths from state.agent_inbox where agent_id = $1',
     agentId,
   )
 
@@ -67,8 +67,8 @@ it('[W2.1] ends a turn that kills its worker, and every turn beside it succeeds'
     for (const turn of turns) await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'slept' } })
     await pass(t, intervalSeconds, ...watchers)
   }
-  expect(await turnRow(t, poison)).toMatchObject({ outcome: 'failed', error: 'max_attempts', attempts: 3 })
-  for (const agentId of sleepers) expect(await turnOf(agentId)).toMatchObject({ outcome: 'success', attempts: 0 })
+  expect(await turnRow(t, poison)).toMatchObject({ outcome: 'failed', error: 'max_deaths', deaths: 3 })
+  for (const agentId of sleepers) expect(await turnOf(agentId)).toMatchObject({ outcome: 'success', deaths: 0 })
   // Three shared deaths (8, 4, 2 turns at once), then three alone.
   expect(deaths).toBeLessThanOrEqual(7)
 })
@@ -81,12 +81,12 @@ it('[W2.1] charges a turn that was alone in its worker, and none of several', as
   await t.kernel.enqueue({ projectId: project, agentId: 'alone' })
   expect((await claimAs('quiet')).turns).toHaveLength(1)
   await pass(t, 40, workerOn(t))
-  expect((await turnOf('alone')).attempts).toBe(1)
-  expect((await turnOf('one')).attempts).toBe(0)
+  expect((await turnOf('alone')).deaths).toBe(1)
+  expect((await turnOf('one')).deaths).toBe(0)
   const [{ agent_turn_id: turn }] = (await t.all<{ agent_turn_id: string }>(
     "select agent_turn_id from state.agent_inbox where agent_id = 'two'",
   )) as [{ agent_turn_id: string }]
-  expect(await interventionsOf(t, turn)).toMatchObject([{ kind: 'reclaim', after: { attempts: 0, shared_deaths: 1 } }])
+  expect(await interventionsOf(t, turn)).toMatchObject([{ kind: 'reclaim', after: { deaths: 0, shared_deaths: 1 } }])
 })
 
 it('[W2.1] judges the turns of a dead worker together, though their last beats differ', async () => {
@@ -101,7 +101,7 @@ it('[W2.1] judges the turns of a dead worker together, though their last beats d
   expect((await claimAs('dying')).turns).toMatchObject([{ agentId: 'new' }])
   await pass(t, 45, watcher)
   for (const agentId of ['old', 'new']) {
-    expect(await turnOf(agentId)).toMatchObject({ attempts: 0 })
+    expect(await turnOf(agentId)).toMatchObject({ deaths: 0 })
     expect(await headOf(t, agentId)).toMatchObject({ shared_deaths: 1 })
   }
 })
@@ -144,7 +144,7 @@ it('[W2.1] charges nothing for a worker that shuts down, in as many restarts as 
     if (restart % 2 === 0) await t.kernel.handBack(turns, workerId)
     else await pass(t, 40, watcher)
   }
-  expect(await turnRow(t, agentTurnId)).toMatchObject({ status: 'pending', attempts: 0 })
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ status: 'pending', deaths: 0 })
   expect(await headOf(t, 'long')).toMatchObject({ status: 'running', shared_deaths: 0 })
 })
 
@@ -160,11 +160,11 @@ it('[W2.1] hands turns back at once when a worker drains, and only those that ha
   })
   expect(await worker.step()).toMatchObject({ started: 2 })
   await worker.drain(0)
-  const rows = await t.all<{ agent_id: string; status: string; attempts: number; turn_epoch: number }>(
-    'select agent_id, status, attempts, turn_epoch from state.agent_inbox order by agent_id',
+  const rows = await t.all<{ agent_id: string; status: string; deaths: number; turn_epoch: number }>(
+    'select agent_id, status, deaths, turn_epoch from state.agent_inbox order by agent_id',
   )
   expect(rows).toEqual([
-    { agent_id: 'ignores', status: 'processing', attempts: 0, turn_epoch: 1 },
-    { agent_id: 'stops', status: 'pending', attempts: 0, turn_epoch: 2 },
+    { agent_id: 'ignores', status: 'processing', deaths: 0, turn_epoch: 1 },
+    { agent_id: 'stops', status: 'pending', deaths: 0, turn_epoch: 2 },
   ])
 })

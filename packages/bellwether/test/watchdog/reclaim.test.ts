@@ -11,7 +11,7 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
   await t.agents('silent')
   const turn = await t.running('silent')
   await t.kernel.record({ ...turn, cards: [{ type: 'agent.thought', content: { text: 'half done' } }] })
-  // The reclaim also clears columns that an earlier attempt left on the row.
+  // The reclaim also clears columns that an earlier epoch left on the row.
   await t.all('update state.agent_inbox set archived_at = state.now() where agent_turn_id = $1', turn.agentTurnId)
   const watcher = workerOn(t)
   await pass(t, 25, watcher)
@@ -22,7 +22,7 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
   expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     status: 'pending',
     turn_epoch: turn.turnEpoch + 1,
-    attempts: 1,
+    deaths: 1,
     processed_at: null,
     archived_at: null,
     claimed_by: null,
@@ -33,7 +33,7 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
     {
       kind: 'reclaim',
       before: { status: 'running', claimed_by: 'worker-1', turn_epoch: turn.turnEpoch },
-      after: { inbox: 'pending', turn_epoch: turn.turnEpoch + 1, attempts: 1 },
+      after: { inbox: 'pending', turn_epoch: turn.turnEpoch + 1, deaths: 1 },
     },
   ])
 
@@ -56,7 +56,7 @@ it('[W2.1] [W3.2] returns a silent worker’s row to pending with a new epoch, a
     agentTurnId: turn.agentTurnId,
     turnEpoch: turn.turnEpoch + 1,
     takenOver: true,
-    attempts: 1,
+    deaths: 1,
   })
   const output = await t.kernel.readBoxes([taken!.outputBoxId])
   expect(output.map((card) => card.content)).toEqual([{ text: 'half done' }])
@@ -70,7 +70,7 @@ it('[W2.1] [W2.6] keeps the turn of a worker that beats', async () => {
   const beating = { step: () => t.kernel.beat([turn], 'worker-1') }
   await pass(t, 400, beating, workerOn(t), guardOn(t))
   expect(await headOf(t, 'beating')).toMatchObject({ status: 'running', turn_epoch: turn.turnEpoch })
-  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing', attempts: 0 })
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ status: 'processing', deaths: 0 })
   expect(await interventionsOf(t, turn.agentTurnId)).toEqual([])
   expect(await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })).toEqual({ what: 'ended' })
 })
@@ -88,15 +88,15 @@ it('[W2.1] reclaims neither the row of a suspended turn nor rows of another targ
   expect(await turnRow(t, turn.agentTurnId)).toMatchObject({
     status: 'processing',
     turn_epoch: turn.turnEpoch,
-    attempts: 0,
+    deaths: 0,
   })
   expect(await headOf(t, 'asleep')).toMatchObject({ status: 'suspended', turn_epoch: turn.turnEpoch })
   await t.all(`delete from resource.tools where tool_name = 'grep'`)
 })
 
-it('[W2.1] reaps a turn that max_attempts workers have tried, and not sooner', async () => {
+it('[W2.1] reaps a turn that max_deaths workers have tried, and not sooner', async () => {
   await t.agents('poison')
-  // A turn beside it would share the deaths, and no attempt would be charged.
+  // A turn beside it would share the deaths, and no death would be charged.
   const others = await t.all<{ turn: string }>(
     'select active_agent_turn_id as turn from state.agent_state_head where active_agent_turn_id is not null',
   )
@@ -112,8 +112,8 @@ it('[W2.1] reaps a turn that max_attempts workers have tried, and not sooner', a
   await pass(t, 25, watcher, guard)
   expect((await headOf(t, 'poison')).status).toBe('running')
   await pass(t, 10, watcher, guard)
-  expect(await turnRow(t, first.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'max_attempts' })
-  expect(await tasksOf(t, first.agentTurnId)).toMatchObject([{ status: 'failed', error: 'max_attempts' }])
+  expect(await turnRow(t, first.agentTurnId)).toMatchObject({ outcome: 'failed', error: 'max_deaths' })
+  expect(await tasksOf(t, first.agentTurnId)).toMatchObject([{ status: 'failed', error: 'max_deaths' }])
   expect((await interventionsOf(t, first.agentTurnId)).map((one) => one.kind)).toEqual(['reclaim', 'reclaim', 'reap'])
 })
 

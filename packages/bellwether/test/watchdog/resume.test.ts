@@ -10,8 +10,8 @@ import { turnsDone } from '../support/worker.js'
 const t = kernelPerFile()
 
 const ledger = (turn: string) =>
-  t.all<{ status: string; attempts: number }>(
-    'select status, attempts from state.turn_resume_ledger where agent_turn_id = $1 order by tool_call_id',
+  t.all<{ status: string; tries: number }>(
+    'select status, tries from state.turn_resume_ledger where agent_turn_id = $1 order by tool_call_id',
     turn,
   )
 const resultCards = async (boxId: string | null) =>
@@ -36,8 +36,8 @@ it('[W2.3a] returns an expired resume lease to pending, and keeps a valid one', 
   await reportSuccess(t, 'l2')
   expect(await t.claim()).toMatchObject([{ kind: 'resume' }])
   expect(await ledger(turn.agentTurnId)).toEqual([
-    { status: 'processing', attempts: 1 },
-    { status: 'processing', attempts: 1 },
+    { status: 'processing', tries: 1 },
+    { status: 'processing', tries: 1 },
   ])
   const watcher = workerOn(t)
   await pass(t, 25, watcher)
@@ -63,8 +63,8 @@ it('[W2.3b] gives the results to another worker once if a worker is killed betwe
   expect(calls).toEqual([[{ n: 1 }, { n: 2 }]])
   expect(await resultCards(turn.outputBoxId)).toMatchObject([{ tool_call_id: 'r1' }, { tool_call_id: 'r2' }])
   expect(await ledger(turn.agentTurnId)).toEqual([
-    { status: 'applied', attempts: 2 },
-    { status: 'applied', attempts: 2 },
+    { status: 'applied', tries: 2 },
+    { status: 'applied', tries: 2 },
   ])
   expect(await tasksOf(t, turn.agentTurnId)).toMatchObject([{ status: 'success' }])
   expect(await interventionsOf(t, turn.agentTurnId)).toMatchObject([
@@ -83,7 +83,7 @@ it('[W2.3b] a worker killed between resume and deliver is taken over with its re
   await t.claim()
   expect(await t.kernel.resume(turn, 'worker-1')).toBe('resumed')
   const before = { cards: await resultCards(turn.outputBoxId), ledger: await ledger(turn.agentTurnId) }
-  expect(before.ledger).toEqual([{ status: 'applied', attempts: 1 }])
+  expect(before.ledger).toEqual([{ status: 'applied', tries: 1 }])
   const { calls, agent } = counting()
   const alive = workerOn(t, { workerId: 'alive-2', agent })
   await pass(t, 40, alive)

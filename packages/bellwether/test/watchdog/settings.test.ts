@@ -38,7 +38,7 @@ const timings = {
     resume_lease_seconds: 30,
     beat_seconds: 5,
     poll_seconds: 5,
-    max_attempts: 3,
+    max_deaths: 3,
   },
 } as const
 

@@ -1,6 +1,6 @@
 /**
  * An event stream that reconnects. It resumes after the last event seen; silence longer than three server pings
- * counts as a lost connection; pauses between attempts grow to a bound with jitter, so that a thousand tabs do not
+ * counts as a lost connection; pauses between tries grow to a bound with jitter, so that a thousand tabs do not
  * reconnect at once; after a rejection (401, 403, 404) it retries slowly, because keys and servers change.
  */
 import { headersFor, Problem, problemOf } from '../api/client.js'

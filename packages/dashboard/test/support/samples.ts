@@ -53,7 +53,7 @@ export const turnOf = (more: Partial<Turn> = {}): Turn => ({
   correlation_id: null,
   status: 'running',
   turn_epoch: 5,
-  attempts: 1,
+  deaths: 1,
   claimed_by: null,
   recursion_depth: 0,
   traceparent: null,

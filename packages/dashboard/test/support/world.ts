@@ -121,7 +121,7 @@ function makeTurn(agent: Agent, number: number, at: At, say: Say): Turn {
     agent_turn_id: turnId(number),
     agent_id: agent.agent_id,
     turn_epoch: 3,
-    attempts: 1 + (number % 3 === 0 ? 1 : 0),
+    deaths: 1 + (number % 3 === 0 ? 1 : 0),
     claimed_by: say('worker-7f3a'),
     correlation_id: say(`order-${number}`),
     traceparent: `00-4bf92f3577b34da6a3ce929d0e0e${String(number).padStart(4, '0')}-00f067aa0ba902b7-01`,

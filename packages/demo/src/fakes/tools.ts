@@ -9,7 +9,7 @@ import { tools } from '../actors.js'
 
 export interface ToolRequest {
   readonly args: Readonly<Record<string, unknown>>
-  /** The same for every attempt at one call. */
+  /** The same for every try of one call. */
   readonly toolCallId: string
   /** Aborts when the caller disconnects. */
   readonly signal: AbortSignal

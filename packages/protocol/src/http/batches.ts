@@ -57,7 +57,7 @@ const batchTask = z.object({
   agent_id: z.string().nullable(),
   agent_turn_id: z.string(),
   status: z.string(),
-  attempts: z.number(),
+  tries: z.number(),
   outcome: z.enum(outcomes).nullable(),
   error: z.string().nullable(),
   deliverable_card_id: z.string().nullable(),

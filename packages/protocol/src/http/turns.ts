@@ -47,7 +47,7 @@ export const turn = z.object({
   correlation_id: z.string().nullable(),
   status: z.string().describe('queued, pending, dispatched, running, suspended, or the outcome'),
   turn_epoch: z.number().nullable(),
-  attempts: z.number(),
+  deaths: z.number(),
   claimed_by: z.string().nullable(),
   recursion_depth: z.number(),
   traceparent: z.string().nullable(),

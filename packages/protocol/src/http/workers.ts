@@ -52,7 +52,7 @@ const claimedTurn = fence.extend({
   inbox_id: z.string(),
   channel_id: z.string().nullable(),
   payload: record,
-  attempts: z.number(),
+  deaths: z.number(),
   recursion_depth: z.number(),
   traceparent: z.string().nullable(),
   correlation_id: z.string().nullable(),

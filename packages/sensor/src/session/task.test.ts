@@ -26,37 +26,37 @@ const judgedMs = 1_000
 describe('a task', () => {
   const hang = () => new Promise<never>(() => undefined)
 
-  async function run(step: (progress: Progress, attempt: number) => Promise<number | undefined>, jumps: number[] = []) {
+  async function run(step: (progress: Progress, count: number) => Promise<number | undefined>, jumps: number[] = []) {
     const stepped = steppedClock()
     stepped.jumps.push(...jumps)
     const over = new AbortController()
-    let attempts = 0
+    let tries = 0
     const task = startTask(
       { name: 't', clock: stepped.clock, log: silent, signal: over.signal, stuckMs: 60_000 },
-      (progress) => step(progress, (attempts += 1)),
+      (progress) => step(progress, (tries += 1)),
     )
     await task.ended
-    return { health: task.health, attempts, elapsedMs: stepped.clock.monotonicMs() }
+    return { health: task.health, tries, elapsedMs: stepped.clock.monotonicMs() }
   }
 
   it('[V5.1] a crashed task is counted and started again after a pause', async () => {
-    const { health, attempts, elapsedMs } = await run(async (_, attempt) => {
-      if (attempt < 3) throw new Error('broken')
+    const { health, tries, elapsedMs } = await run(async (_, count) => {
+      if (count < 3) throw new Error('broken')
       return undefined
     })
-    expect(attempts).toBe(3)
+    expect(tries).toBe(3)
     expect(health).toMatchObject({ restarts: 2, consecutive: 0 })
     expect(elapsedMs).toBeGreaterThanOrEqual(15_000)
   })
 
   it('[V5.5] a task without progress for 60 s is cancelled and started again, even if it ignores the cancellation', async () => {
     let cancelled = false
-    const { health, attempts } = await run(async (progress, attempt) => {
-      if (attempt > 1) return undefined
+    const { health, tries } = await run(async (progress, count) => {
+      if (count > 1) return undefined
       progress.signal.addEventListener('abort', () => (cancelled = true))
       return hang()
     })
-    expect(attempts).toBe(2)
+    expect(tries).toBe(2)
     expect(cancelled).toBe(true)
     expect(health).toMatchObject({ stuck: 1, restarts: 1 })
   })
@@ -83,11 +83,11 @@ describe('a task', () => {
   })
 
   it('[V1.6] a task whose step was cancelled continues unless it is stopping', async () => {
-    const { attempts, health } = await run(async (_, attempt) => {
-      if (attempt === 1) throw new DOMException('cancelled', 'AbortError')
+    const { tries, health } = await run(async (_, count) => {
+      if (count === 1) throw new DOMException('cancelled', 'AbortError')
       return undefined
     })
-    expect(attempts).toBe(2)
+    expect(tries).toBe(2)
     expect(health.consecutive).toBe(0)
   })
 
@@ -96,14 +96,14 @@ describe('a task', () => {
     const loud: string[] = []
     const over = new AbortController()
     const log = { ...silent, fatal: (_: object, message: string) => void loud.push(message) }
-    let attempts = 0
+    let tries = 0
     const task = startTask({ name: 't', clock, log, signal: over.signal, stuckMs: 60_000 }, async () => {
-      attempts += 1
-      if (attempts === 20) over.abort()
+      tries += 1
+      if (tries === 20) over.abort()
       throw new Error('broken')
     })
     await task.ended
-    expect(attempts).toBe(20)
+    expect(tries).toBe(20)
     expect(loud).toHaveLength(15)
   })
 })

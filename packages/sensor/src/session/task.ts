@@ -51,7 +51,7 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
   const health: TaskHealth = { name, restarts: 0, consecutive: 0, stuck: 0, error: undefined }
   const over = linkAbort(options.signal)
 
-  async function attempt(): Promise<number | undefined> {
+  async function runOnce(): Promise<number | undefined> {
     const run = linkAbort(over.signal)
     let [silentMs, resting] = [0, 0]
     const progress: Progress = {
@@ -92,7 +92,7 @@ export function startTask(options: TaskOptions, step: (progress: Progress) => Pr
     while (!over.signal.aborted) {
       let pauseMs: number | undefined
       try {
-        pauseMs = await attempt()
+        pauseMs = await runOnce()
         health.consecutive = 0
         health.error = undefined
         if (pauseMs === undefined) return

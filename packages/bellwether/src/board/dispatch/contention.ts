@@ -1,7 +1,7 @@
 /**
  * Counts writes that did not get the lock in time and raises one alert per window with three or more of them (H4.2). The
  * window uses monotonic time. Such a write is retried as the policy says (H1.3), which is safe because nothing is decided or
- * written without the lock; after the last attempt the caller gets the error.
+ * written without the lock; after the last try the caller gets the error.
  */
 import type { Clock, Random } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
@@ -53,13 +53,13 @@ export function countingContention(
     },
     sync: () => inner.sync(),
     async write(decide) {
-      for (let attempt = 1; ; attempt += 1) {
+      for (let tries = 1; ; tries += 1) {
         try {
           return await inner.write(decide)
         } catch (error) {
           if (!(error instanceof Retryable) || error.code !== 'lock_contention') throw error
           contention.timedOut()
-          const next = decideRetry(retry, attempt, classify(error), random.next())
+          const next = decideRetry(retry, tries, classify(error), random.next())
           if (!next.retry) throw error
           await clock.sleep(next.waitMs)
         }

@@ -37,7 +37,7 @@ export function promptFor({ task, policy, hints, reduced }: PromptParts): string
     ...(reduced || last === null || last.reasonCode === null
       ? []
       : [
-          `The last attempt (${last.agent}) was not accepted: ${[last.reasonCode, last.error].filter(Boolean).join(': ').slice(0, reasonMax)}`,
+          `The last run (${last.agent}) was not accepted: ${[last.reasonCode, last.error].filter(Boolean).join(': ').slice(0, reasonMax)}`,
         ]),
     ...(reduced || hints === '' ? [] : [hints]),
   ]

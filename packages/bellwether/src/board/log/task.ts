@@ -85,7 +85,7 @@ export interface Draft {
 }
 
 /**
- * One attempt at a task. task_started with `payload.run` opens it; the event that carries its outcome closes it. `runId` is the eventId of
+ * One agent's work on a task. task_started with `payload.run` opens it; the event that carries its outcome closes it. `runId` is the eventId of
  * the intent line, which is also the idempotency key of the spawn.
  */
 export type Run = Readonly<TaskRun>

@@ -268,7 +268,7 @@ function howFailed(result: CommandResult): string {
   return result.exitCode === null ? `was killed by ${result.signal ?? 'a signal'}` : `exited with ${result.exitCode}`
 }
 
-/** The last line of the output: usually the reason, for the next attempt. */
+/** The last line of the output: usually the reason, for the next run. */
 function lastLine(output: string): string {
   const line = output.trimEnd().split('\n').at(-1)?.trim() ?? ''
   return line === '' ? '' : ` (${line.slice(-200).toWellFormed()})`

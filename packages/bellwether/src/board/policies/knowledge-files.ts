@@ -46,7 +46,7 @@ async function readSource(root: string, path: string, maxItems: number): Promise
   return { hints: hintsOf(parsed.value, maxItems) }
 }
 
-// Between two attempts at one source: long enough for a writer to finish, short compared to the timeout.
+// Between two tries of one source: long enough for a writer to finish, short compared to the timeout.
 const pauseMs = 10
 
 async function search(
@@ -56,7 +56,7 @@ async function search(
 ): Promise<Knowledge> {
   const failures: string[] = []
   for (const path of policy.sourceCandidates) {
-    for (let attempt = 0; attempt <= policy.maxRetries && !signal.aborted; attempt += 1) {
+    for (let tries = 0; tries <= policy.maxRetries && !signal.aborted; tries += 1) {
       const found = await readSource(root, path, policy.maxItems)
       if (found === 'absent') break
       if ('hints' in found) {
@@ -73,7 +73,7 @@ async function search(
           source: path,
         }
       }
-      const last = !found.again || attempt === policy.maxRetries
+      const last = !found.again || tries === policy.maxRetries
       if (last) failures.push(found.why)
       if (last) break
       await clock.sleep(pauseMs, signal)

@@ -17,7 +17,7 @@ const policyShape = z.strictObject({
   /** For all sources together. */
   timeoutMs: bounds.number(1, 60_000),
   maxItems: bounds.count(1, 20),
-  /** Attempts per source: 1 + maxRetries. */
+  /** Tries per source: 1 + maxRetries. */
   maxRetries: bounds.count(0, 10),
   /** Relative to the task root. */
   sourceCandidates: z.array(z.string().min(1).max(4_096)).max(32),

@@ -72,7 +72,7 @@ export function workerRoutes(api: Api, parts: WorkerParts): void {
     inbox_id: turn.inboxId,
     channel_id: turn.channelId,
     payload: turn.payload,
-    attempts: turn.attempts,
+    deaths: turn.deaths,
     recursion_depth: turn.recursionDepth,
     traceparent: turn.traceparent,
     correlation_id: turn.correlationId,

@@ -33,7 +33,7 @@ export async function readBatch(db: Queryable, projectId: string, batchId: strin
   if (batch === undefined) return undefined
   const tasks = await db.query<BatchRow['tasks'][number]>({
     name: 'bw_read_batch_tasks',
-    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, attempts, outcome, error,
+    text: `select position, target_strategy, target_ref, agent_id, agent_turn_id, status, tries, outcome, error,
         deliverable_card_id,
         case when before < ${pageBytesMax} then content end as content,
         coalesce(before >= ${pageBytesMax}, false) as content_truncated

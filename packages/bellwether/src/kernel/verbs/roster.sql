@@ -80,7 +80,7 @@ create or replace function state.sign_in(p_worker text, p_target text, p_concurr
       else coalesce(w.live_since, excluded.seen_at) end
 $$;
 
--- A worker begins to shut down: no attempt is charged to the turns that it leaves behind.
+-- A worker begins to shut down: no death is charged to the turns that it leaves behind.
 create or replace function state.sign_out(p_worker text) returns void language sql as $$
   update state.workers w set drained_at = state.now(), free = 0 where w.worker_id = p_worker
 $$;

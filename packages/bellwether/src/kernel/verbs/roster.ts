@@ -175,7 +175,7 @@ export async function noteBlocked(db: Queryable, workerId: string, turns: readon
   })
 }
 
-/** Records that a worker begins to shut down: no attempt is charged to the turns that it leaves behind. */
+/** Records that a worker begins to shut down: no death is charged to the turns that it leaves behind. */
 export async function signOut(db: Queryable, workerId: string): Promise<void> {
   await db.query({ name: 'bw_sign_out', text: 'select state.sign_out($1)', values: [workerId] })
 }

@@ -43,8 +43,8 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   let announced = Promise.resolve()
   let closed = false
   const keeper = keepNatsConnected({ servers: options.servers, name, log, clock, random, onOpen })
-  // Rings sent before the first connection attempt has ended wait for its end.
-  const firstAttempt = keeper.settled()
+  // Rings sent before the first try to connect has ended wait for its end.
+  const firstTry = keeper.settled()
 
   function receive(listener: Listener, message: Msg): void {
     const payload = message.data.length <= parseMaxBytes ? parseJson(Buffer.from(message.data).toString()) : undefined
@@ -123,7 +123,7 @@ export function natsBell(options: NatsBellOptions): MonitoredBell {
   return {
     kind: 'nats',
     async ring(rings) {
-      await firstAttempt
+      await firstTry
       if (outgoing === undefined || keeper.current() !== outgoing.session) counts.dropped += rings.length
       else send(outgoing, rings)
     },

@@ -11,7 +11,7 @@ import { openDedicatedClient } from '../connections/postgres.js'
 const waitingMax = 5_000
 
 export interface Sender {
-  /** Resolves after the attempt to send; at once if there is no connection (the messages then wait for one). */
+  /** Resolves after one try to send; at once if there is no connection (the messages then wait for one). */
   send(messages: readonly string[]): Promise<void>
   /** Sends one message that is not a ring; true if the server accepted it. */
   sendProbe(message: string): Promise<boolean>

@@ -13,7 +13,7 @@ export interface Connection {
 
 export interface ConnectionKeeper<C extends Connection> {
   current(): C | undefined
-  /** Resolves when connected, or when the current attempt has failed. Never rejects. */
+  /** Resolves when connected, or when the current try has failed. Never rejects. */
   settled(): Promise<void>
   close(): Promise<void>
 }
@@ -38,7 +38,7 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
   let current: C | undefined
   let settled = Promise.resolve()
 
-  async function attempt(quiet: boolean): Promise<C | undefined> {
+  async function connectOnce(quiet: boolean): Promise<C | undefined> {
     try {
       return await options.open()
     } catch (error) {
@@ -64,7 +64,7 @@ export function keepConnected<C extends Connection>(options: ConnectionKeeperOpt
     while (!stop.signal.aborted) {
       const outcome = deferred<void>()
       settled = outcome.promise
-      const connection = await attempt(failures > 0)
+      const connection = await connectOnce(failures > 0)
       if (stop.signal.aborted) await connection?.close()
       else if (connection !== undefined) {
         if (failures > 0) log.info({ what, failures }, 'connected')

@@ -33,7 +33,7 @@ export async function launchPostmaster(launch: Launch): Promise<Postmaster> {
   const startMs = systemClock.monotonicMs()
   for (let tries = 1; ;) {
     const port = await choosePort(launch, tries)
-    const started = await attempt(launch, port)
+    const started = await startOn(launch, port)
     if (typeof started !== 'string') return started
     const portTaken = /could not bind|could not create any TCP\/IP sockets/.test(started)
     const orphans = /pre-existing shared memory block/.test(started)
@@ -51,7 +51,7 @@ export async function savePort({ layout, account }: Launch, port: number): Promi
 }
 
 /** A running postmaster, or the log's explanation of the failed start. */
-async function attempt({ layout, account, binaries }: Launch, port: number): Promise<Postmaster | string> {
+async function startOn({ layout, account, binaries }: Launch, port: number): Promise<Postmaster | string> {
   const socketDir = await freshSocketDir(layout, account)
   const stale = await readPidFile(layout.cluster)
   const log = await openServerLog(layout.log, account)

@@ -37,7 +37,7 @@ export interface McpServer {
     args: Readonly<Record<string, unknown>>,
     limits: { readonly timeoutMs: number; readonly signal: AbortSignal },
   ): Promise<McpResult>
-  /** Resolves when connected, or when the current attempt has failed. */
+  /** Resolves when connected, or when the current try has failed. */
   settled(): Promise<void>
   close(): Promise<void>
 }
@@ -92,8 +92,8 @@ export function openMcpServer(options: McpServerOptions): McpServer {
   const { name, clock, random, log } = options
   let listed: readonly McpTool[] = []
 
-  /** The current connection attempt: closed by `close`, which would otherwise wait for a server that never responds. */
-  let attempt: Transport | undefined
+  /** The transport that is being connected: closed by `close`, which would otherwise wait for a server that never responds. */
+  let connecting: Transport | undefined
 
   async function open(): Promise<Session> {
     let overflown = false
@@ -132,7 +132,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       disconnect: lose,
       overflowed: () => overflown,
     }
-    attempt = made.transport
+    connecting = made.transport
     try {
       await client.connect(made.transport, { timeout: connectMs })
       listed = await list(session)
@@ -142,7 +142,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
       const stderr = made.lastError()
       throw stderr === '' ? error : new Error(`${errorMessage(error)}; stderr: ${stderr}`)
     }
-    attempt = undefined
+    connecting = undefined
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => void refresh(session))
     return session
   }
@@ -228,7 +228,7 @@ export function openMcpServer(options: McpServerOptions): McpServer {
     settled: () => keeper.settled(),
     async close() {
       const closing = keeper.close()
-      await attempt?.close()
+      await connecting?.close()
       await closing
     },
   }

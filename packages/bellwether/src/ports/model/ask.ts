@@ -1,6 +1,6 @@
 /**
- * Calls a model: waits for a permit of the account's limiter, enforces timeouts and retries by the policy. `beforeAttempt` and
- * `afterAttempt` let the caller reserve and charge a budget per attempt. A failure is a value with a code. The signal aborts the
+ * Calls a model: waits for a permit of the account's limiter, enforces timeouts and retries by the policy. `beforeTry` and
+ * `afterTry` let the caller reserve and charge a budget per try. A failure is a value with a code. The signal aborts the
  * request.
  */
 import { aborted, type Clock, linkAbort, type Log, type Random } from '@bellwether/base'
@@ -15,7 +15,7 @@ export interface ModelTimeouts {
   readonly firstMs: number
   /** Between two parts. */
   readonly stallMs: number
-  /** The complete response of one attempt. */
+  /** The complete response of one try. */
   readonly totalMs: number
 }
 
@@ -27,7 +27,7 @@ export const modelRetryPolicy: RetryPolicy = {
   backoff: { mode: 'exponential', baseMs: 1_000, multiplier: 2, maxMs: 120_000, jitterPct: 20 },
 }
 
-/** The cost of one attempt: its usage, nothing, or unknown. */
+/** The cost of one try: its usage, nothing, or unknown. */
 export type Charge = TokenUsage | 'nothing' | 'unknown'
 
 export interface ModelCall {
@@ -37,54 +37,54 @@ export interface ModelCall {
   readonly limiter: Limiter
   readonly retry: RetryPolicy
   readonly timeouts: ModelTimeouts
-  /** How long all attempts together wait for a busy provider. */
+  /** How long all tries together wait for a busy provider. */
   readonly busyTimeoutMs: number
   readonly signal: AbortSignal
-  /** Called before each attempt; false forbids it. */
-  beforeAttempt(attempt: number): Promise<boolean>
-  /** Called after each attempt. */
-  afterAttempt(attempt: number, bill: Charge): Promise<void>
-  /** Called per part as it arrives, also for an attempt that later fails. */
+  /** Called before each try; false forbids it. */
+  beforeTry(tries: number): Promise<boolean>
+  /** Called after each try. */
+  afterTry(tries: number, bill: Charge): Promise<void>
+  /** Called per part as it arrives, also for a try that later fails. */
   onPart?(part: ModelPart): void
 }
 
 export type ModelCallResult =
-  | { readonly what: 'answered'; readonly answer: ModelResponse; readonly attempts: number }
-  | { readonly what: 'failed'; readonly failure: ModelFailure; readonly attempts: number }
-  | { readonly what: 'refused'; readonly attempts: number }
+  | { readonly what: 'answered'; readonly answer: ModelResponse; readonly tries: number }
+  | { readonly what: 'failed'; readonly failure: ModelFailure; readonly tries: number }
+  | { readonly what: 'refused'; readonly tries: number }
   | { readonly what: 'halted' }
 
 export async function callModel(model: Model, request: ModelRequest, call: ModelCall): Promise<ModelCallResult> {
   const { clock, signal, log } = call
   const startedMs = clock.monotonicMs()
-  for (let attempt = 1; ; attempt += 1) {
+  for (let tries = 1; ; tries += 1) {
     const pass = await acquirePermit(call, call.busyTimeoutMs - (clock.monotonicMs() - startedMs))
     if (pass === undefined)
-      return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyTooLong, attempts: attempt - 1 }
+      return signal.aborted ? { what: 'halted' } : { what: 'failed', failure: busyTooLong, tries: tries - 1 }
     let failure: ModelFailure
     try {
-      if (!(await call.beforeAttempt(attempt))) {
+      if (!(await call.beforeTry(tries))) {
         pass.release('failed')
-        return { what: 'refused', attempts: attempt - 1 }
+        return { what: 'refused', tries: tries - 1 }
       }
-      const tried = await attemptOnce(model, request, call)
+      const tried = await tryOnce(model, request, call)
       if (signal.aborted) return { what: 'halted' }
       if ('answer' in tried) {
         pass.release('ok')
-        await call.afterAttempt(attempt, tried.answer.usage ?? 'unknown')
-        return { what: 'answered', answer: tried.answer, attempts: attempt }
+        await call.afterTry(tries, tried.answer.usage ?? 'unknown')
+        return { what: 'answered', answer: tried.answer, tries }
       }
       const raw = modelFailure(tried.error, clock.wallMs())
       failure = { ...raw, message: model.redact?.(raw.message) ?? raw.message }
       pass.release(failure.busy ? 'busy' : 'failed', failure.afterMs)
-      await call.afterAttempt(attempt, failure.unbilled ? 'nothing' : 'unknown')
+      await call.afterTry(tries, failure.unbilled ? 'nothing' : 'unknown')
     } finally {
       pass.release('failed')
     }
-    const next = decideRetry(call.retry, attempt, failure, call.random.next())
-    if (!next.retry) return { what: 'failed', failure, attempts: attempt }
+    const next = decideRetry(call.retry, tries, failure, call.random.next())
+    if (!next.retry) return { what: 'failed', failure, tries }
     log.warn(
-      { model: model.name, attempt, code: failure.code, waitMs: next.waitMs, reason: failure.message },
+      { model: model.name, tries, code: failure.code, waitMs: next.waitMs, reason: failure.message },
       'model call failed and will be retried',
     )
     // For a busy provider the limiter makes all callers wait.
@@ -127,8 +127,8 @@ const waitMaxMs = 2_147_483_647
 const answerMaxChars = 200_000
 const callsMax = 100
 
-/** One attempt. Returns errors as values, because only the caller knows whether it was aborted. */
-async function attemptOnce(
+/** One try. Returns errors as values, because only the caller knows whether it was aborted. */
+async function tryOnce(
   model: Model,
   request: ModelRequest,
   asking: ModelCall,

@@ -111,13 +111,13 @@ it('gives up on a provider that stays busy when the time limit is reached', asyn
       timeouts: defaultModelTimeouts,
       busyTimeoutMs: 120_000,
       signal: going,
-      beforeAttempt: async () => true,
-      afterAttempt: async () => undefined,
+      beforeTry: async () => true,
+      afterTry: async () => undefined,
     },
   )
   await settle()
   await clock.advance(130_000)
-  expect(await asked).toMatchObject({ what: 'failed', failure: { code: 'model_busy' }, attempts: 3 })
+  expect(await asked).toMatchObject({ what: 'failed', failure: { code: 'model_busy' }, tries: 3 })
   expect({ tries, sleepers: clock.sleepers }).toEqual({ tries: 3, sleepers: 0 })
 })
 

@@ -58,7 +58,7 @@ export interface Guard {
   apply(command: GuardCommand): void
   /** Checks once and freezes the processes of turns that were not renewed. */
   check(): void
-  /** The worker has ended: kills all turns and resolves when no process is left or the attempts are used up. */
+  /** The worker has ended: kills all turns and resolves when no process is left or the tries are used up. */
   killAll(): Promise<void>
   /** Checks until the signal aborts. */
   run(signal: AbortSignal): Promise<void>

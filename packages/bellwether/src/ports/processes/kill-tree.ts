@@ -31,7 +31,7 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
   const terminated = new Set<number>()
   const stopped = new Set<number>()
   let stopScans = 0
-  let attempt = 1
+  let scans = 1
   let empty = 0
   for (;;) {
     const living = findMembers({ ...ties, known }, groups)
@@ -56,8 +56,8 @@ export async function killTree({ clock, graceMs, ...ties }: KillTreeOptions): Pr
     }
     if (empty === emptyScansNeeded) return []
     if (clock.monotonicMs() >= killAtMs + killMaxMs) return living
-    await clock.sleep(backoffMs({ backoff: lookBackoff }, attempt))
-    attempt = empty > 0 || isOver ? 1 : attempt + 1
+    await clock.sleep(backoffMs({ backoff: lookBackoff }, scans))
+    scans = empty > 0 || isOver ? 1 : scans + 1
   }
 }
 

@@ -27,7 +27,7 @@ export function workerLoopSettings({ worker }: Settings): Omit<LoopSettings, 'dr
     beatSeconds: worker.beat_seconds,
     watchdogIntervalSeconds: worker.watchdog_interval_seconds,
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-    maxAttempts: worker.max_attempts,
+    maxDeaths: worker.max_deaths,
     resumeLeaseSeconds: worker.resume_lease_seconds,
   }
 }
@@ -52,7 +52,7 @@ export function pmoSettings({ pmo, worker }: Settings): PmoOptions['settings'] {
     suspendedReapSeconds: pmo.suspended_reap_seconds,
     maxQueueSeconds: pmo.max_queue_seconds,
     inboxProcessingTimeoutSeconds: worker.inbox_processing_timeout_seconds,
-    maxAttempts: worker.max_attempts,
+    maxDeaths: worker.max_deaths,
     retentionDays: pmo.retention_days,
     relayPollMs,
   }

@@ -74,13 +74,11 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     const { command, format } = commandLine(spec)
     const cwd = folderInside(options.root, spec.cwd ?? '.')
     const token = writeToken({ installation, ...self, ...fenceOf(turn) })
-    // After a takeover the command runs again, even if no attempt was charged, and the variable must say so.
-    const attempt = Math.max(turn.attempts + 1, turn.takenOver ? 2 : 1)
     const variables = {
       BELLWETHER_PROJECT: turn.projectId,
       BELLWETHER_AGENT: turn.agentId,
       BELLWETHER_TURN: turn.agentTurnId,
-      BELLWETHER_ATTEMPT: String(attempt),
+      BELLWETHER_TAKEN_OVER: String(turn.takenOver),
     }
     const env = commandEnvironment(spec.env ?? [], variables, token)
     const prompt = renderPrompt({
@@ -89,7 +87,7 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
       truncated: known.truncated,
       output: known.output.filter((card) => card.metadata[resultMark] === undefined),
       wanted,
-      attempt,
+      takenOver: turn.takenOver,
     })
 
     const name = command[0] ?? ''
@@ -98,10 +96,10 @@ export function openCommandExecutor(options: CommandExecutorOptions): CommandExe
     guarded.add(keyOf(turn))
     let ended: CommandRun | undefined
     try {
-      // Processes of an older attempt of this agent must not work on the same files any more.
+      // Processes of an older epoch of this agent must not work on the same files any more.
       const older = await sweepOlder({ clock, graceMs, installation }, turn)
       if (older > 0) {
-        log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older attempt killed')
+        log.warn({ agent_turn_id: turn.agentTurnId, processes: older }, 'processes of an older epoch killed')
         await context.activity('executing_tool', name.slice(0, 100))
       }
       if (context.signal.aborted) throw new FenceLost(turn.agentTurnId)

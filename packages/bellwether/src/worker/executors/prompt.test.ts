@@ -2,17 +2,17 @@ import { describe, expect, it } from 'vitest'
 import { renderPrompt } from './prompt.js'
 
 const task = { type: 'task.instruction', role: 'user', content: { text: 'Fix it.' } } as const
-const nothing = { instructions: '', context: [task], output: [], wanted: [], attempt: 1 }
+const nothing = { instructions: '', context: [task], output: [], wanted: [], takenOver: false }
 
 describe('renderPrompt', () => {
-  it('renders instructions, context, memory, task, answer form and a note about an earlier attempt', () => {
+  it('renders instructions, context, memory, task, answer form and a note about interrupted work', () => {
     const prompt = renderPrompt({
       ...nothing,
       instructions: 'Be careful.',
       context: [task, { type: 'tool.result', role: 'tool', content: { status: 'ok' } }],
       output: [{ type: 'task.deliverable', role: 'assistant', content: { text: 'Earlier work.' } }],
       wanted: [{ name: 'verdict', type: 'string', required: true, description: 'how it went' }],
-      attempt: 2,
+      takenOver: true,
     })
     const titles = prompt.split('\n').filter((line) => line.startsWith('# '))
     expect(titles).toEqual([
@@ -21,10 +21,10 @@ describe('renderPrompt', () => {
       '# What you did earlier',
       '# Task',
       '# Answer',
-      '# Earlier attempt',
+      '# Interrupted work',
     ])
     expect(prompt).toContain('- verdict (string, required): how it went')
-    expect(prompt).toContain('This is attempt 2')
+    expect(prompt).toContain('This turn was interrupted before')
   })
 
   it('omits empty sections of the prompt', () => {

@@ -12,15 +12,15 @@ export interface PromptParts {
   /** Whether the boxes hold older cards that were not read. */
   readonly truncated?: { readonly context: boolean; readonly output: boolean }
   readonly wanted: readonly FieldSpec[]
-  /** The number of this attempt. More than 1: an earlier attempt was interrupted. */
-  readonly attempt: number
+  /** Whether an earlier worker was interrupted in this turn. */
+  readonly takenOver: boolean
 }
 
 // About 60,000 tokens: every coding agent accepts them and has room left to work.
 const contextMaxChars = 200_000
 const memoryMaxChars = 40_000
 
-export function renderPrompt({ instructions, context, output, truncated, wanted, attempt }: PromptParts): string {
+export function renderPrompt({ instructions, context, output, truncated, wanted, takenOver }: PromptParts): string {
   const tasks = context.filter((card) => card.type === 'task.instruction')
   const others = context.filter((card) => !['task.instruction', 'task.result_fields'].includes(card.type))
   const parts = [
@@ -29,15 +29,13 @@ export function renderPrompt({ instructions, context, output, truncated, wanted,
     section('What you did earlier', newest(output, memoryMaxChars, truncated?.output)),
     section('Task', tasks.map((card) => textOf(card.content)).join('\n\n')),
     section('Answer', answerForm(wanted)),
-    section('Earlier attempt', attempt > 1 ? laterAttempt(attempt) : ''),
+    section('Interrupted work', takenOver ? takeoverNote : ''),
   ]
   return `${parts.filter((part) => part !== '').join('\n\n')}\n`
 }
 
-function laterAttempt(attempt: number): string {
-  return `This is attempt ${attempt}. An earlier attempt was interrupted, and its changes were not undone.
+const takeoverNote = `This turn was interrupted before, and what was changed until then was not undone.
 Check the current state before you continue, and do not repeat work that is already done.`
-}
 
 function answerForm(wanted: readonly FieldSpec[]): string {
   if (wanted.length === 0) return ''

@@ -94,8 +94,8 @@ function Summary({ project, turn }: { readonly project: string; readonly turn: T
         {tokens === 0 ? '–' : compact(tokens)}, {micros === null ? '–' : cost(micros)}
       </Fact>
       <Fact name="Budget">{use === null ? 'no limit' : <BudgetBar use={use} />}</Fact>
-      <Fact name="Epoch, attempts">
-        {turn.turn_epoch ?? '–'}, {turn.attempts ?? '–'}
+      <Fact name="Epoch, worker deaths">
+        {turn.turn_epoch ?? '–'}, {turn.deaths ?? '–'}
       </Fact>
       <Fact name="Worker">
         <Line text={turn.claimed_by ?? '–'} most={60} />

@@ -87,7 +87,7 @@ export async function readLock(disk: Disk, path: string): Promise<LockFile | 'mi
 export async function acquire(folder: string, floor: number, options: LockOptions, ports: LockPorts): Promise<Lease> {
   const { clock } = ports
   const startedMs = clock.monotonicMs()
-  for (let attempt = 1; ; attempt += 1) {
+  for (let tries = 1; ; tries += 1) {
     const lease = await tryAcquire(folder, floor, options, ports)
     if (typeof lease !== 'string') return lease
     const waitedMs = clock.monotonicMs() - startedMs
@@ -98,7 +98,7 @@ export async function acquire(folder: string, floor: number, options: LockOption
         hint: 'Retry. If no other process uses the board, run bellwether recover-stale-locks --root DIR.',
       })
     }
-    await clock.sleep(Math.min(backoffMs({ backoff: polls }, attempt), options.waitMs - waitedMs))
+    await clock.sleep(Math.min(backoffMs({ backoff: polls }, tries), options.waitMs - waitedMs))
   }
 }
 

@@ -5,7 +5,7 @@
 
 -- Returns the leases, and one row for each task that could not be enqueued: 'put_off' or 'failed', with the reason.
 create or replace function state.dispatch_tasks(p_batch_id text, p_positions int[], p_retry_seconds double precision,
-  p_max_attempts int)
+  p_max_tries int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -113,21 +113,21 @@ begin
   end if;
   -- All tasks that still wait and could be enqueued. A task never returns to waiting, so all of them were among the
   -- turns above.
-  update state.batch_tasks t set status = 'dispatched', attempts = t.attempts + 1, error = null, next_attempt_at = null
+  update state.batch_tasks t set status = 'dispatched', tries = t.tries + 1, error = null, next_try_at = null
   where t.batch_id = p_batch_id and t.position = any (p_positions) and t.status = 'waiting'
     and t.position <> all (coalesce(v_bad_positions, '{}'));
   return query select * from unnest(v_verdicts) v where v.what = 'leased';
 
   if v_bad_positions is not null then
     return query select * from state.put_off_tasks(p_batch_id, v_bad_positions, v_bad_reasons, p_retry_seconds,
-      p_max_attempts);
+      p_max_tries);
   end if;
 end $$;
 
 -- Tasks that could not be enqueued: retried after a growing pause if that may help (the roster may still be loading),
 -- otherwise failed.
 create or replace function state.put_off_tasks(p_batch_id text, p_positions int[], p_reasons text[],
-  p_retry_seconds double precision, p_max_attempts int)
+  p_retry_seconds double precision, p_max_tries int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -137,10 +137,10 @@ begin
   perform from state.batches b where b.batch_id = p_batch_id and b.status = 'open' for no key update;
   if not found then return; end if;
   return query
-  update state.batch_tasks t set attempts = t.attempts + 1, error = p.reason,
-    status = case when t.attempts + 1 >= p_max_attempts
+  update state.batch_tasks t set tries = t.tries + 1, error = p.reason,
+    status = case when t.tries + 1 >= p_max_tries
       or p.reason not in ('unknown_agent', 'unknown_profile', 'dispatch_failed') then 'failed' else 'waiting' end,
-    next_attempt_at = v_now + make_interval(secs => p_retry_seconds * 2 ^ least(t.attempts, 10))
+    next_try_at = v_now + make_interval(secs => p_retry_seconds * 2 ^ least(t.tries, 10))
   from unnest(p_positions, p_reasons) as p (position, reason)
   where t.batch_id = p_batch_id and t.position = p.position and t.status = 'waiting'
   returning case t.status when 'failed' then 'failed' else 'put_off' end, null::text, t.agent_id, t.agent_turn_id,

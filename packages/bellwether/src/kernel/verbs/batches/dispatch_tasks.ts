@@ -13,7 +13,7 @@ const chunkMax = 250
 const lanes = 2
 // 1, 2, 4, 8 s: enough for a roster that is still loading.
 const dispatchRetrySeconds = 1
-const dispatchAttemptsMax = 5
+const dispatchTriesMax = 5
 
 /** Enqueues tasks of a batch. A task that cannot be enqueued is put off or fails; it does not block the others. */
 export async function dispatchTasks(
@@ -45,7 +45,7 @@ async function dispatchChunk(db: Queryable, batchId: string, positions: readonly
       batchId,
       positions,
       dispatchRetrySeconds,
-      dispatchAttemptsMax,
+      dispatchTriesMax,
     )
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined
@@ -55,7 +55,7 @@ async function dispatchChunk(db: Queryable, batchId: string, positions: readonly
     if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) throw error
     if (positions.length === 1) {
       const reasons = ['dispatch_failed']
-      return callWith(db, 'put_off_tasks', batchId, positions, reasons, dispatchRetrySeconds, dispatchAttemptsMax)
+      return callWith(db, 'put_off_tasks', batchId, positions, reasons, dispatchRetrySeconds, dispatchTriesMax)
     }
     const all: DispatchVerdict[] = []
     for (const position of positions) all.push(...(await dispatchChunk(db, batchId, [position])))
@@ -68,7 +68,7 @@ export async function dueTasks(db: Queryable, batchId: string): Promise<number[]
   const rows = await db.query<{ position: number }>({
     name: 'bw_due_tasks',
     text: `select position from state.batch_tasks
-      where batch_id = $1 and status = 'waiting' and next_attempt_at <= state.now() order by position`,
+      where batch_id = $1 and status = 'waiting' and next_try_at <= state.now() order by position`,
     values: [batchId],
   })
   return rows.map((row) => row.position)

@@ -77,7 +77,7 @@ begin
       v_now from tasks t where t.card_id is not null
   )
   insert into state.batch_tasks (batch_id, position, agent_id, agent_turn_id, inbox_id, output_box_id, context_box_id,
-    target_strategy, target_ref, status, next_attempt_at)
+    target_strategy, target_ref, status, next_try_at)
   select t.batch_id, t.position, t.agent_id, t.agent_turn_id, t.inbox_id, t.output_box_id, t.context_box_id,
     t.target_strategy, t.target_ref,
     -- The process that forked the batch enqueues its tasks at once; after this time the PMO takes over.

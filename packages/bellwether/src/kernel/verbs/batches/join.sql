@@ -111,7 +111,7 @@ begin
     select 'dispatch', b.batch_id, b.project_id, null::text[], null::double precision
     from unnest(v_ids) as v (id) join state.batches b on b.batch_id = v.id
     where b.status = 'open' and exists (select from state.batch_tasks t
-      where t.batch_id = v.id and t.status = 'waiting' and t.next_attempt_at <= v_now offset 0);
+      where t.batch_id = v.id and t.status = 'waiting' and t.next_try_at <= v_now offset 0);
 
     return query
     update state.batches b set next_look_at = v_now + case when b.status <> 'open' then interval '200 milliseconds'

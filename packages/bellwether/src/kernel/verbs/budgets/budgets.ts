@@ -17,7 +17,7 @@ export interface Limits {
   readonly wallMs?: number
 }
 
-/** A budget that outlives turns, for example one for all attempts at a task. */
+/** A budget that outlives turns, for example one for all runs of a task. */
 export interface Purse extends Limits {
   readonly projectId: string
   /** The caller's id for the purse: opening it again changes nothing. */

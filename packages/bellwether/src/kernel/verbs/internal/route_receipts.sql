@@ -31,7 +31,7 @@ begin
       returning w.project_id, w.agent_id, w.agent_turn_id, w.turn_epoch, w.tool_call_id, w.tool_result_card_id
     ), ledgered as (
       insert into state.turn_resume_ledger (project_id, agent_turn_id, turn_epoch, tool_call_id, status,
-        lease_expires_at, attempts)
+        lease_expires_at, tries)
       select project_id, agent_turn_id, turn_epoch, tool_call_id, 'processing',
         v_now + make_interval(secs => p_lease_seconds), 1 from settled
     ), boxed as (

@@ -10,7 +10,7 @@
 -- when a turn of this worker has ended.
 create or replace function state.claim(p_target text, p_worker text, p_max int, p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
-  worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
+  worker_target text, channel_id text, message_type state.message_type, payload state.payload, deaths int,
   recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
   turn_deadline timestamptz, detail jsonb)
 language plpgsql as $$
@@ -91,7 +91,7 @@ begin
       started_at = coalesce(i.started_at, v_now)
     from rows r where i.inbox_id = r.inbox_id
     returning 'turn', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
-      i.channel_id, i.message_type, i.payload, i.attempts, i.recursion_depth, i.traceparent, i.correlation_id,
+      i.channel_id, i.message_type, i.payload, i.deaths, i.recursion_depth, i.traceparent, i.correlation_id,
       r.profile_id, r.context_box_id, r.output_box_id, r.turn_deadline,
       case when r.head_status = 'running' then '{"taken_over": true}'::jsonb end;
 
@@ -104,7 +104,7 @@ begin
         where i.status = 'pending');
       if v_others <> '{}' then
         return query select r.what, r.project_id, r.agent_id, r.agent_turn_id, r.turn_epoch, r.inbox_id,
-          r.worker_target, r.channel_id, h.message_type, h.payload, h.attempts, h.recursion_depth, h.traceparent,
+          r.worker_target, r.channel_id, h.message_type, h.payload, h.deaths, h.recursion_depth, h.traceparent,
           h.correlation_id, s.profile_id, s.context_box_id, s.output_box_id, s.turn_deadline, r.detail
         from state.route_receipts(v_others, p_worker, p_resume_lease_seconds) r
         left join state.agent_inbox h on r.what = 'resume' and h.inbox_id = r.inbox_id
@@ -135,7 +135,7 @@ language sql immutable as 'select greatest(1, p_slots >> least(p_shared_deaths, 
 create or replace function state.reconcile(p_target text, p_worker text, p_max int,
   p_resume_lease_seconds double precision)
 returns table (what text, project_id text, agent_id text, agent_turn_id text, turn_epoch bigint, inbox_id text,
-  worker_target text, channel_id text, message_type state.message_type, payload state.payload, attempts int,
+  worker_target text, channel_id text, message_type state.message_type, payload state.payload, deaths int,
   recursion_depth int, traceparent text, correlation_id text, profile_id text, context_box_id text, output_box_id text,
   turn_deadline timestamptz, detail jsonb)
 language plpgsql as $$
@@ -155,7 +155,7 @@ begin
   v_now := state.now();
 
   update state.turn_resume_ledger l set status = 'processing',
-    lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), attempts = l.attempts + 1
+    lease_expires_at = v_now + make_interval(secs => p_resume_lease_seconds), tries = l.tries + 1
   from unnest(v_turns) t where l.agent_turn_id = t and l.status = 'pending';
 
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
@@ -166,7 +166,7 @@ begin
 
   return query
   select distinct 'resume', i.project_id, i.agent_id, i.agent_turn_id, h.turn_epoch, i.inbox_id, null::text,
-    h.active_channel_id, i.message_type, i.payload, i.attempts, i.recursion_depth, i.traceparent, i.correlation_id,
+    h.active_channel_id, i.message_type, i.payload, i.deaths, i.recursion_depth, i.traceparent, i.correlation_id,
     h.profile_id, h.context_box_id, h.output_box_id, h.turn_deadline, null::jsonb
   from unnest(v_turns) t join state.agent_inbox i on i.agent_turn_id = t and i.message_type in ('turn', 'ui_action')
   join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id

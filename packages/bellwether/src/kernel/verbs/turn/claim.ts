@@ -14,7 +14,7 @@ export interface ClaimedTurn extends Fence {
   readonly messageType: MessageType
   readonly channelId: string
   readonly payload: Readonly<Record<string, unknown>>
-  readonly attempts: number
+  readonly deaths: number
   readonly recursionDepth: number
   readonly traceparent: string | null
   readonly correlationId: string | null
@@ -28,7 +28,7 @@ export interface ClaimedTurn extends Fence {
 interface ClaimRow extends Verdict<ClaimWhat, { readonly taken_over?: boolean } | null> {
   readonly message_type: MessageType
   readonly payload: Readonly<Record<string, unknown>>
-  readonly attempts: number
+  readonly deaths: number
   readonly recursion_depth: number
   readonly traceparent: string | null
   readonly correlation_id: string | null
@@ -95,7 +95,7 @@ function claimedTurn(row: ClaimRow, kind: 'turn' | 'resume'): ClaimedTurn {
     messageType: row.message_type,
     channelId: row.channel_id ?? 'public',
     payload: row.payload,
-    attempts: row.attempts,
+    deaths: row.deaths,
     recursionDepth: row.recursion_depth,
     traceparent: row.traceparent,
     correlationId: row.correlation_id,

@@ -1,7 +1,7 @@
 -- Rules of the PMO that end nothing. Each returns where to ring.
 
 -- W2.4: dispatched and not started. Restores the turn's inbox row from the head (same turn, same epoch) and rings
--- again. Status and updated_at of the head stay unchanged: this is not a new attempt.
+-- again. Status and updated_at of the head stay unchanged: the turn was not taken over.
 create or replace function state.retry_dispatched(p_retry_seconds double precision, p_limit int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

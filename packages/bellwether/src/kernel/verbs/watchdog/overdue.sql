@@ -12,7 +12,7 @@ declare
 begin
   select * into s from json_to_record(p_settings) as x (dispatched_timeout_seconds double precision,
     max_queue_seconds double precision, active_reap_seconds double precision, suspended_reap_seconds double precision,
-    inbox_processing_timeout_seconds double precision, max_attempts int, watching_since timestamptz);
+    inbox_processing_timeout_seconds double precision, max_deaths int, watching_since timestamptz);
   -- A cheap bound for all rules, computed once: a healthy head costs one comparison.
   v_quiet := p_now - make_interval(secs => least(s.dispatched_timeout_seconds, s.active_reap_seconds,
     s.suspended_reap_seconds, s.inbox_processing_timeout_seconds));
@@ -53,13 +53,13 @@ begin
           and not (p_now - t.claimed_at <= make_interval(secs => s.active_reap_seconds) is true
             and exists (select from state.turn_row(h.active_agent_turn_id) i where i.status = 'pending')))
     union all
-    -- W2.1: the turn was charged with the maximum number of attempts.
-    select 'failed', 'max_attempts'
+    -- W2.1: the turn was charged with the maximum number of deaths.
+    select 'failed', 'max_deaths'
     where h.status = 'running'
       and p_now - greatest(h.updated_at, s.watching_since) > make_interval(secs => s.inbox_processing_timeout_seconds)
       and exists (select from state.agent_inbox i where i.agent_turn_id = h.active_agent_turn_id
         and i.message_type in ('turn', 'ui_action')
-        and i.status = 'processing' and i.attempts >= s.max_attempts offset 0)
+        and i.status = 'processing' and i.deaths >= s.max_deaths offset 0)
     union all
     -- W2.2f: it waits without a deadline ahead, and no worker claims its receipts, if there are any.
     select 'failed', 'suspended_unresumable'

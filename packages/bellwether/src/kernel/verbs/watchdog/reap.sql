@@ -3,7 +3,7 @@
 -- Locked heads are skipped, because another session works on them. A call that arrives after valid_until was made
 -- before a pause and does nothing (W2.10). The length of p_card_ids limits how many turns are ended at once.
 -- Settings: {dispatched_timeout_seconds, max_queue_seconds, active_reap_seconds, suspended_reap_seconds,
--- inbox_processing_timeout_seconds, max_attempts, watching_since, valid_until}.
+-- inbox_processing_timeout_seconds, max_deaths, watching_since, valid_until}.
 create or replace function state.reap(p_settings json, p_card_ids text[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

@@ -1,10 +1,10 @@
 -- W2.1: the rows of a silent worker return to pending with a new epoch: the next worker takes the turn over from its
 -- cards, and the old worker is fenced out (hazard 2). Suspended turns are exempt, because no worker runs them. Silence
 -- counts only since p_watching_since; a call that arrives after p_valid_until does nothing (W2.10).
--- An attempt is charged only to a turn that was alone in its worker. If several turns shared the worker, none is
+-- A death is charged only to a turn that was alone in its worker. If several turns shared the worker, none is
 -- charged: the shared deaths of each grow by one, and claim runs it beside fewer turns, until the culprit is alone. If
--- the worker was shutting down, nothing is charged. The PMO reaps a turn with p_max_attempts charged attempts.
-create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_attempts int,
+-- the worker was shutting down, nothing is charged. The PMO reaps a turn with p_max_deaths charged deaths.
+create or replace function state.reclaim(p_target text, p_timeout_seconds double precision, p_max_deaths int,
   p_watching_since timestamptz, p_valid_until timestamptz, p_limit int)
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -25,7 +25,7 @@ begin
     left join state.workers w on w.worker_id = i.claimed_by
     where i.worker_target = p_target and i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and not (h.active_agent_turn_id is not distinct from i.agent_turn_id and h.status in ('suspended', 'dispatched'))
-      and not (i.attempts >= p_max_attempts and h.active_agent_turn_id is not distinct from i.agent_turn_id)
+      and not (i.deaths >= p_max_deaths and h.active_agent_turn_id is not distinct from i.agent_turn_id)
       -- The turns of a dead worker have different last beats. Reclaim them together, when the worker's own last sign
       -- of life is old enough. If the worker is alive and only stopped beating for this turn, do not wait for it.
       and (w.seen_at is null or w.seen_at < v_cutoff
@@ -50,21 +50,21 @@ begin
   into v_silent, v_charged, v_sharing, v_holds from judged j;
   if v_silent is null then return; end if;
 
-  -- The last attempt: only count it. The row does not return to pending, and the PMO ends the turn.
-  update state.agent_inbox i set attempts = i.attempts + 1
+  -- The last death: only count it. The row does not return to pending, and the PMO ends the turn.
+  update state.agent_inbox i set deaths = i.deaths + 1
   from unnest(v_charged) s cross join lateral state.inbox_row(s) r
-  where i.inbox_id = s and r.attempts + 1 >= p_max_attempts and r.message_type in ('turn', 'ui_action');
+  where i.inbox_id = s and r.deaths + 1 >= p_max_deaths and r.message_type in ('turn', 'ui_action');
 
   return query
   with silent as materialized (
     select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.claimed_by, i.processed_at,
-      i.attempts + (i.inbox_id = any (v_charged))::int as attempts, h.turn_epoch,
+      i.deaths + (i.inbox_id = any (v_charged))::int as deaths, h.turn_epoch,
       h.shared_deaths + (i.inbox_id = any (v_sharing))::int as shared_deaths
     from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
     join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
     where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
       and i.message_type in ('turn', 'ui_action') and h.status = 'running' and h.active_agent_turn_id = i.agent_turn_id
-      and h.turn_epoch = i.turn_epoch and i.attempts < p_max_attempts
+      and h.turn_epoch = i.turn_epoch and i.deaths < p_max_deaths
   ), bumped as (
     -- Not updated_at: only a worker's sign of life counts, so that W2.6 ends a turn that no worker takes over.
     update state.agent_state_head h set turn_epoch = h.turn_epoch + 1, shared_deaths = s.shared_deaths
@@ -81,9 +81,9 @@ begin
       jsonb_build_object('status', 'running', 'claimed_by', claimed_by, 'turn_epoch', turn_epoch,
       'processed_at', processed_at),
       jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1,
-      'attempts', attempts, 'shared_deaths', shared_deaths), v_now from silent
+      'deaths', deaths, 'shared_deaths', shared_deaths), v_now from silent
   )
-  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, attempts = s.attempts,
+  update state.agent_inbox i set status = 'pending', turn_epoch = s.turn_epoch + 1, deaths = s.deaths,
     processed_at = null, archived_at = null, claimed_by = null
   from silent s where i.inbox_id = s.inbox_id
   returning 'reclaimed', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target,
@@ -100,7 +100,7 @@ begin
   v_silent := array(
     select i.inbox_id from unnest(v_silent) s join state.agent_inbox i on i.inbox_id = s
     where i.status = 'processing' and coalesce(i.processed_at, i.created_at) < v_cutoff
-      and not (i.message_type in ('turn', 'ui_action') and i.attempts >= p_max_attempts));
+      and not (i.message_type in ('turn', 'ui_action') and i.deaths >= p_max_deaths));
   insert into state.interventions (kind, project_id, agent_id, agent_turn_id, turn_epoch, reason, before, after,
     created_at)
   select 'reclaim', i.project_id, i.agent_id, i.agent_turn_id, i.turn_epoch,
@@ -120,7 +120,7 @@ begin
     i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
 end $$;
 
--- A worker that shuts down hands its turns back: the same move as a reclaim, at once, and no attempt is charged. A lost
+-- A worker that shuts down hands its turns back: the same move as a reclaim, at once, and no death is charged. A lost
 -- fence is skipped. Items: {project_id, agent_id, agent_turn_id, turn_epoch}.
 create or replace function state.hand_back(p_items json, p_worker text)
 returns setof state.verdict language plpgsql as $$
@@ -139,7 +139,7 @@ begin
 
   return query
   with given as materialized (
-    select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.attempts, h.turn_epoch
+    select i.inbox_id, i.project_id, i.agent_id, i.agent_turn_id, i.deaths, h.turn_epoch
     from unnest(v_turns) t cross join lateral state.turn_row(t) i
     cross join lateral state.head(i.project_id, i.agent_id) h
     where i.status = 'processing'
@@ -151,7 +151,7 @@ begin
       created_at)
     select 'reclaim', project_id, agent_id, agent_turn_id, turn_epoch + 1, 'worker shut down',
       jsonb_build_object('status', 'running', 'claimed_by', p_worker, 'turn_epoch', turn_epoch),
-      jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'attempts', attempts),
+      jsonb_build_object('status', 'running', 'inbox', 'pending', 'turn_epoch', turn_epoch + 1, 'deaths', deaths),
       v_now from given
   )
   update state.agent_inbox i set status = 'pending', turn_epoch = g.turn_epoch + 1, processed_at = null,

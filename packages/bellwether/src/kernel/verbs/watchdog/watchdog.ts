@@ -21,10 +21,10 @@ export interface ReapSettings {
   readonly activeReapSeconds: number
   readonly suspendedReapSeconds: number
   readonly inboxProcessingTimeoutSeconds: number
-  readonly maxAttempts: number
+  readonly maxDeaths: number
 }
 
-/** W2.2f, W2.5, W2.6, W2.9 and the last attempt of W2.1: ends the turns that no worker will end. */
+/** W2.2f, W2.5, W2.6, W2.9 and the last death of W2.1: ends the turns that no worker will end. */
 export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watch: Watch): Promise<EndingVerdict[]> {
   return db.query<EndingVerdict>({
     name: 'bw_reap',
@@ -36,7 +36,7 @@ export async function reap(db: Queryable, ids: Ids, settings: ReapSettings, watc
         active_reap_seconds: settings.activeReapSeconds,
         suspended_reap_seconds: settings.suspendedReapSeconds,
         inbox_processing_timeout_seconds: settings.inboxProcessingTimeoutSeconds,
-        max_attempts: settings.maxAttempts,
+        max_deaths: settings.maxDeaths,
         watching_since: watch.since.toISOString(),
         valid_until: watch.validUntil.toISOString(),
       }),
@@ -72,13 +72,13 @@ export const sweepQueued = (db: Queryable, olderThanSeconds: number) =>
   callWith<Verdict<'leased'>>(db, 'sweep_queued', olderThanSeconds, sweepMax)
 
 /** W2.1 */
-export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxAttempts: number, watch: Watch) =>
+export const reclaim = (db: Queryable, target: string, timeoutSeconds: number, maxDeaths: number, watch: Watch) =>
   callWith<Verdict<'reclaimed' | 'refused'>>(
     db,
     'reclaim',
     target,
     timeoutSeconds,
-    maxAttempts,
+    maxDeaths,
     watch.since,
     watch.validUntil,
     sweepMax,

@@ -62,8 +62,8 @@ export async function callWithinBudget(call: ModelCall, request: ModelRequest, r
       return Math.min(patienceMs, budget.timeLeftMs)
     },
     signal: context.signal,
-    beforeAttempt: (attempt) => budget.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${attempt}`, limit),
-    afterAttempt: (_attempt, bill) => budget.settle(bill),
+    beforeTry: (tries) => budget.begin(`${stepId}:${context.turn.turnEpoch}:${round}.${tries}`, limit),
+    afterTry: (_tries, bill) => budget.settle(bill),
     ...defined({ onPart: call.onPart }),
   })
   return { asked, budget, estimated }

@@ -110,7 +110,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
     const { asked, budget } = outcome
     if (asked.what === 'halted') throw new FenceLost(context.turn.agentTurnId)
     if (asked.what === 'answered') {
-      const { answer, attempts } = asked
+      const { answer, tries } = asked
       const feedback = feedbackOf(answer, transcript, mustEndWith, request.maxOutputTokens)
       const note = noteOf(call, transcript, outcome, answer.calls, answer.finish, feedback)
       const failedBy = feedback?.code ?? (budget.exceeded ? 'budget_exceeded' : undefined)
@@ -122,7 +122,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
           status: failedBy === undefined ? 'success' : 'failed',
           ...defined({ error: failedBy }),
           toolCallIds: note.calls.map((call) => call.id),
-          metadata: { ...stepFacts(options), ...usageMetadata(budget), finish_reason: answer.finish, tries: attempts },
+          metadata: { ...stepFacts(options), ...usageMetadata(budget), finish_reason: answer.finish, tries },
         },
       })
       continue
@@ -135,7 +135,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
         phase: 'model',
         status: 'failed',
         error: code,
-        metadata: { ...stepFacts(options), ...usageMetadata(budget), tries: asked.attempts, message },
+        metadata: { ...stepFacts(options), ...usageMetadata(budget), tries: asked.tries, message },
       },
     })
     if (code === 'model_context_exceeded' && compacted <= transcript.last) {
@@ -152,7 +152,7 @@ export async function react(options: ReactOptions): Promise<TurnAction> {
   }
 }
 
-const stepFacts = ({ model, context }: ReactOptions) => ({ model: model.name, attempt: context.turn.attempts + 1 })
+const stepFacts = ({ model, context }: ReactOptions) => ({ model: model.name, taken_over: context.turn.takenOver })
 
 function noteOf(
   { stepId, context }: ModelCall,
@@ -205,9 +205,9 @@ function reduced(
 
 function problemOf({ asked, budget }: CallOutcome): { readonly code: string; readonly message: string } {
   if (asked.what === 'failed' && budget.timeLeftMs > 0) {
-    const { failure, attempts } = asked
-    const tries = attempts === 1 ? '' : ` (tried ${attempts} times)`
-    return { code: failure.code, message: `The model call failed: ${failure.message}${tries}` }
+    const { failure, tries } = asked
+    const times = tries === 1 ? '' : ` (tried ${tries} times)`
+    return { code: failure.code, message: `The model call failed: ${failure.message}${times}` }
   }
   const outOfTime = budget.shortage?.outOfTime === true || asked.what === 'failed'
   return { code: 'budget_exceeded', message: `The ${outOfTime ? 'time' : 'budget'} of this turn is used up` }
