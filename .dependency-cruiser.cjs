@@ -23,7 +23,8 @@ const arrows = {
   client: ['base', 'protocol', 'ports'],
   mcp: ['base', 'protocol', 'ports', 'client'],
   http: [...below, ...middle, 'telemetry'],
-  runtime: [...below, ...middle, 'telemetry', 'http', 'sensor'],
+  // The client reads evidence from a view on another host.
+  runtime: [...below, ...middle, 'telemetry', 'http', 'sensor', 'client'],
   cli: [...below, ...middle, 'http', 'runtime', 'sensor', 'client', 'mcp'],
   library: [...below, ...middle, 'http', 'runtime'],
   index: [...below, 'kernel', 'worker', 'library'],

@@ -137,7 +137,7 @@ it('hazard 21: claimed files are checked in the view: a missing file is found, a
     files: [{ path: 'report.txt', size: 10, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) }],
   })
 
-  // The view stops during a turn: the file does not count as missing, and after the maximum wait a person is options.
+  // The view stops during a turn: the file does not count as missing, and after the maximum wait a person decides.
   expect(await add(root, 'Nobody can see it')).toBe(0)
   await agentWorks('unseen.txt', async () => {
     view.signal('SIGKILL')
@@ -166,9 +166,9 @@ it('a view without sensors and a wrong key never make a file count as missing', 
     code: 'view_refused',
   })
   const unreachable = remoteEvidence({ ...options, url: 'http://127.0.0.1:9' })
-  await expect(unreachable.inspect(['a.txt'], null)).rejects.toThrow('fetch failed')
+  await expect(unreachable.inspect(['a.txt'], null)).rejects.toMatchObject({ code: 'server_away' })
   const stop = AbortSignal.abort(new Error('late'))
-  await expect(remoteEvidence(options).inspect(['a.txt'], null, stop)).rejects.toThrow('late')
+  await expect(remoteEvidence(options).inspect(['a.txt'], null, stop)).rejects.toMatchObject({ code: 'aborted' })
 })
 
 it('incomplete view settings are rejected before anything starts', async () => {

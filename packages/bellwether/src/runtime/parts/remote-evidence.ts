@@ -4,11 +4,11 @@
  * the same size. The board decides what the evidence means.
  */
 import { posix } from 'node:path'
-import { defined } from '@bellwether/base'
-import { InvalidInput, Retryable, Terminal } from '@bellwether/protocol'
-import { z } from 'zod'
+import { defined, systemClock } from '@bellwether/base'
+import { InvalidInput, Terminal } from '@bellwether/protocol'
 import { localEvidence } from '../../board/dispatch/local-evidence.js'
 import type { Evidence, FileEvidence } from '../../board/ports.js'
+import { openClient } from '../../client/client.js'
 import type { Ids } from '../../ports/ids.js'
 import type { Settings } from '../../settings/schema.js'
 
@@ -27,18 +27,6 @@ export interface RemoteViewOptions {
 
 // Shorter than the timeout of a call (15 s), because the view's "not ready" says more than a timeout.
 const waitSeconds = 10
-
-const tokenShape = z.object({ token: z.string().min(1) })
-const filesShape = z.object({
-  files: z.array(
-    z.object({
-      path: z.string(),
-      found: z.enum(['present', 'missing', 'not_ready']),
-      size: z.number().optional(),
-      changed_since: z.boolean().optional(),
-    }),
-  ),
-})
 
 /** The evidence that the settings choose: a view if `view_url` is set, else the local disk. */
 export function openEvidence(board: Settings['board'], root: string, ids: Ids): Evidence {
@@ -61,30 +49,12 @@ function checkedViewUrl(text: string): string {
 }
 
 export function remoteEvidence(options: RemoteViewOptions): Evidence {
-  const { key, view, source, root, ids } = options
-  const address = new URL(`api/v1/views/${encodeURIComponent(view)}/evidence`, options.url.replace(/\/*$/, '/'))
+  const { url, key, view, source, root, ids } = options
+  const awayHint = 'check that the view runs and that view_url in [board] of bellwether.toml is its address'
+  // Routes of views have no project.
+  const client = openClient({ url, key, project: '', awayHint }, systemClock)
   const local = localEvidence(root, ids)
   const pathIn = (path: string) => posix.join('/', options.path, path)
-
-  async function request<T>(shape: z.ZodType<T>, signal: AbortSignal | undefined, question?: object): Promise<T> {
-    const url = new URL(address)
-    if (question === undefined && source !== undefined) url.searchParams.set('source', source)
-    const response = await fetch(url, {
-      method: question === undefined ? 'GET' : 'POST',
-      headers: { 'x-api-key': key, 'content-type': 'application/json' },
-      redirect: 'error',
-      signal: signal ?? null,
-      ...(question === undefined ? {} : { body: JSON.stringify(question) }),
-    })
-    const body: unknown = await response.json().catch(() => undefined)
-    if (!response.ok) throw failure(response.status, body)
-    const found = shape.safeParse(body)
-    if (found.success) return found.data
-    throw new Terminal(`Unexpected response from ${url.origin}`, {
-      code: 'unexpected_response',
-      hint: 'check that [board] view_url is the URL of a Bellwether server',
-    })
-  }
 
   /** Adds the hash if this machine sees the same file. */
   async function withHash(file: FileEvidence, signal: AbortSignal | undefined): Promise<FileEvidence> {
@@ -94,11 +64,15 @@ export function remoteEvidence(options: RemoteViewOptions): Evidence {
   }
 
   return {
-    changeToken: async (signal) => (await request(tokenShape, signal)).token,
+    async changeToken(signal) {
+      const request = { params: { view }, query: { source }, signal }
+      return (await client.ask('GET /views/:view/evidence', request).catch(refused)).token
+    },
     async inspect(paths, since, signal) {
       const wanted = paths.map(pathIn)
-      const question = { paths: wanted, since, wait: waitSeconds, ...defined({ source }) }
-      const { files } = await request(filesShape, signal, question)
+      const body = { paths: wanted, since, wait: waitSeconds, ...defined({ source }) }
+      const request = { params: { view }, body, signal }
+      const { files } = await client.ask('POST /views/:view/evidence', request).catch(refused)
       const found: FileEvidence[] = []
       for (const [at, path] of paths.entries()) {
         const seen = files.find((file) => file.path === wanted[at])
@@ -115,13 +89,12 @@ export function remoteEvidence(options: RemoteViewOptions): Evidence {
   }
 }
 
-/** A wrong key or address is permanent; everything else may be retried. */
-function failure(status: number, body: unknown): Error {
-  const detail = z.object({ detail: z.string() }).safeParse(body).data?.detail ?? 'no details'
-  const text = `The view returned status ${status}: ${detail.slice(0, 500)}`
-  if (status === 401 || status === 403)
-    return new Terminal(text, { code: 'view_refused', hint: 'correct view and view_key in [board] of bellwether.toml' })
-  if (status === 404 || status === 400)
-    return new Terminal(text, { code: 'view_refused', hint: 'correct view_url and view in [board] of bellwether.toml' })
-  return Object.assign(new Retryable(text, { code: 'view_away' }), { status })
+/** Says which settings to correct if the view will refuse every repetition: a wrong key, name or address. */
+function refused(error: unknown): never {
+  if (!(error instanceof Terminal) || error.code === 'aborted') throw error
+  throw new Terminal(`The view refused the request: ${error.message}`, {
+    code: 'view_refused',
+    cause: error,
+    hint: 'correct view_url, view and view_key in [board] of bellwether.toml',
+  })
 }
