@@ -51,6 +51,14 @@ need() {
   command -v "$command" >/dev/null || die "$package is installed, but $command is not on the PATH"
 }
 
+# want COMMAND PACKAGE USE: the same, once; the tests run without it.
+want() {
+  command -v "$1" >/dev/null && return 0
+  say "installing $2 (for $1)"
+  can_install && as_root timeout 120 env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "$2" ||
+    echo "!! continuing without $1: $3" >&2
+}
+
 say 'set-up'
 command -v node >/dev/null || die 'Node 20 or newer is missing: https://nodejs.org'
 node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' ||
@@ -58,6 +66,7 @@ node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)
 need flock util-linux
 need nats-server nats-server
 need chromium chromium
+want bindfs bindfs 'the fuzz on several mounts uses one directory instead, where every host sees every change'
 if [ ! -x node_modules/.bin/vitest ]; then
   say 'npm ci'
   npm ci || die 'npm ci failed'

@@ -51,10 +51,14 @@ const rowFields = z.object({
   modified_time: fileTime,
   created_time: fileTime.nullish(),
   is_directory: flag,
+  is_symlink: flag.describe('the entry is a symbolic link; sensors do not follow links'),
   parent_path: z.string().nullish(),
   parent_mtime: fileTime.nullish(),
   audit_skipped: flag.describe(
     'the directory did not change, and its children were not scanned: nothing is concluded about them',
+  ),
+  unreadable: flag.describe(
+    'a later row of a directory: the sensor could not list it, or could not read some of its entries',
   ),
   scan_complete: flag.describe('the second row of a directory: all its children were reported before it'),
   is_atomic_write: flag.describe(
@@ -64,7 +68,8 @@ const rowFields = z.object({
 /**
  * One file or directory, of an insert or update. In an audit or an on-demand scan a directory has two rows: the first, before its
  * children, reports that it exists; the second, after the last child, has `scan_complete: true` and reports that there are no other
- * children (hazard 22). A directory that was skipped because it did not change has one row, with `audit_skipped: true`.
+ * children (hazard 22). A directory that was skipped because it did not change has one row, with `audit_skipped: true`. A row
+ * with `unreadable: true` or `scan_complete: true` sets or clears the mark `unreadable` of a known directory, and changes nothing else.
  */
 export const fileRow = rowFields.refine(({ size, is_directory }) => typeof size === 'number' || is_directory === true, {
   error: 'a file needs "size"',

@@ -82,7 +82,10 @@ export function workspaceTools(defaultView: string): readonly Tool[] {
   ]
 }
 
-type Found = Pick<Entry, 'path' | 'content_type' | 'size' | 'modified_time' | 'integrity_suspect' | 'agent_missing'>
+type Found = Pick<
+  Entry,
+  'path' | 'content_type' | 'size' | 'modified_time' | 'integrity_suspect' | 'agent_missing' | 'unreadable'
+>
 
 function entryOf({
   path,
@@ -91,13 +94,18 @@ function entryOf({
   modified_time: at,
   integrity_suspect,
   agent_missing,
+  unreadable,
 }: Found): object {
   return {
     path,
     type,
     size,
     modified_at: at !== undefined && Math.abs(at) < timeMax ? new Date(at * 1_000).toISOString() : at,
-    ...defined({ may_be_incomplete: integrity_suspect || undefined, blind_spot: agent_missing || undefined }),
+    ...defined({
+      may_be_incomplete: integrity_suspect || undefined,
+      blind_spot: agent_missing || undefined,
+      unreadable,
+    }),
   }
 }
 

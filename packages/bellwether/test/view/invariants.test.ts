@@ -55,6 +55,8 @@ const path = fc.constantFrom(...paths)
 const row = fc.record({
   path,
   is_directory: fc.boolean(),
+  is_symlink: fc.boolean(),
+  unreadable: fc.oneof({ weight: 5, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
   size: fc.integer({ min: 0, max: 3 }),
   modified_time: fc.integer({ min: 1, max: 6 }),
   is_atomic_write: fc.boolean(),

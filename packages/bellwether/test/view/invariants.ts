@@ -38,6 +38,8 @@ export function treeProblems(tree: Tree): string[] {
     if (depth > depthMax) problems.push(`the parents of entry ${node} form a loop`)
     else if (tree.find(tree.pathOf(node)) !== node) problems.push(`a lookup does not find entry ${node}`)
     if (tree.has(node, flag.placeholder) && !tree.isDirectory(node)) problems.push(`placeholder ${node} is a file`)
+    if (tree.isSymlink(node) && tree.isDirectory(node)) problems.push(`symlink ${node} is a directory`)
+    if (tree.has(node, flag.unreadable) && !tree.isDirectory(node)) problems.push(`unreadable ${node} is a file`)
   }
   return [...problems, ...freeListProblems(tree)]
 }

@@ -83,6 +83,43 @@ describe('trees', () => {
     expect((await server.get('/views/v/tree?path=/nobody')).body).toMatchObject({ status: 404, code: 'unknown_path' })
   })
 
+  it('[V6.1] [V6.2] shows a symbolic link as one in tree, search and changes, and a change between link and file as a change', async () => {
+    const link = (more: object = {}) => file('/d/link', old, { is_symlink: true, ...more })
+    await sensor.snapshot(directory('/d'), file('/d/file'), link())
+    const kinds = async () =>
+      (await server.get('/views/v/tree?path=/d')).body.children?.map((one) => one['content_type'])
+    expect(await kinds()).toEqual(['file', 'symlink'])
+    expect((await server.get('/views/v/tree?path=/d/link&only_path=1')).body['content_type']).toBe('symlink')
+    expect((await server.get('/views/v/search?pattern=link')).body.results?.[0]?.['content_type']).toBe('symlink')
+    const { token } = (await server.get('/views/v/changes')).body
+    // The same size and mtime: only the kind differs, and the scan that was requested later decides.
+    const { body } = await server.get('/views/v/tree?path=/d/link&force-real-time=1')
+    await sensor.send('on_demand_job', [link({ is_symlink: false })], { metadata: { job_id: body.job_id } })
+    expect(await kinds()).toEqual(['file', 'file'])
+    await sensor.realtime(link({ modified_time: Date.now() / 1_000, is_atomic_write: false }))
+    const { changes } = (await server.get(`/views/v/changes?since=${token}`)).body
+    expect(changes?.at(-1)).toMatchObject({ path: '/d/link', kind: 'put', is_directory: false, is_symlink: true })
+    // A link is written in one step, so it is never incomplete.
+    expect((await server.get('/views/v/suspect-list')).body['count']).toBe(0)
+    await sensor.deleted('/d/link')
+    const last = (await server.get(`/views/v/changes?since=${token}`)).body.changes?.at(-1)
+    expect(last).toMatchObject({ kind: 'removed', is_symlink: true })
+  })
+
+  it('[V6.6] marks a directory that a scan could not read, keeps its entries, and clears the mark after a complete listing', async () => {
+    await sensor.snapshot(directory('/locked'), file('/locked/inside'), directory('/open'))
+    const locked = async () => (await server.get('/views/v/tree?path=/locked')).body
+    expect(await locked()).not.toHaveProperty('unreadable')
+    await sensor.startAudit('one')
+    await sensor.audit('one', directory('/'), directory('/locked'), directory('/open'))
+    await sensor.audit('one', directory('/locked', old, { unreadable: true }), scanned('/open'), scanned('/'))
+    await sensor.endAudit('one')
+    expect(await locked()).toMatchObject({ unreadable: true, children: [{ path: '/locked/inside' }] })
+    expect((await server.get('/views/v/tree?path=/open')).body).not.toHaveProperty('unreadable')
+    await sensor.completeAudit('two', ['/', '/locked', '/open'], file('/locked/inside'))
+    expect(await locked()).not.toHaveProperty('unreadable')
+  })
+
   it('[V6.8] returns a large tree completely, even while it changes', async () => {
     const rows = Array.from({ length: 12_000 }, (_, i) => file(`/d${i % 40}/file-with-a-name-${i}`))
     await sensor.snapshot(...rows)

@@ -10,7 +10,7 @@ const uriOf = (agent: string | undefined) => (agent === 'known' ? '/mnt/"quoted"
 /** The response as objects. */
 function shown(tree: Tree, node: NodeId, depth: number, onlyPath: boolean): Record<string, unknown> {
   const isDirectory = tree.isDirectory(node)
-  const kind = isDirectory ? 'directory' : 'file'
+  const kind = isDirectory ? 'directory' : tree.isSymlink(node) ? 'symlink' : 'file'
   const agent = tree.agentOf(node)
   const children = isDirectory && depth > 0 ? { children: [...tree.children(node)].map(below) } : {}
   function below(child: NodeId) {
@@ -26,6 +26,7 @@ function shown(tree: Tree, node: NodeId, depth: number, onlyPath: boolean): Reco
     created_time: tree.createdTime(node) === 0 ? null : tree.createdTime(node),
     integrity_suspect: tree.has(node, flag.integritySuspect),
     ...(isDirectory ? { audit_skipped: tree.has(node, flag.auditSkipped) } : {}),
+    ...(tree.has(node, flag.unreadable) ? { unreadable: true } : {}),
     last_agent_id: agent ?? null,
     source_uri: uriOf(agent) ?? null,
     agent_missing: !tree.has(node, flag.knownByAgent) && agent !== undefined,
@@ -68,7 +69,7 @@ const row = fc.record({
   modifiedTime: seconds,
   createdTime: fc.option(seconds, { nil: undefined }),
   agent: fc.constantFrom(undefined, 'known', 'unkn"own'),
-  set: fc.integer({ min: 0, max: 15 }),
+  set: fc.integer({ min: 0, max: 127 }),
 })
 
 describe('a rendered tree', () => {

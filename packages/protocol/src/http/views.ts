@@ -26,13 +26,14 @@ const scanState = { job_id: z.string().nullable(), job_pending: z.boolean() }
 
 const entryFields = z.object({
   name: z.string(),
-  content_type: z.enum(['file', 'directory']),
+  content_type: z.enum(['file', 'directory', 'symlink']),
   path: z.string(),
   size: z.number(),
   modified_time: z.number(),
   created_time: z.number().nullable(),
   integrity_suspect: z.boolean(),
   audit_skipped: z.boolean().optional(),
+  unreadable: z.literal(true).optional().describe('the last scan could not read this directory or some of its entries'),
   agent_missing: z.boolean(),
   last_agent_id: z.string().nullable(),
   source_uri: z.string().nullable(),
@@ -117,6 +118,7 @@ const viewChange = z.object({
   path: z.string(),
   kind: z.enum(['put', 'removed']),
   is_directory: z.boolean(),
+  is_symlink: z.boolean(),
   source_id: z.string(),
 })
 export type ViewChange = z.infer<typeof viewChange>

@@ -10,6 +10,7 @@ export interface DiskEntry {
   name: string
   isDirectory: boolean
   isRegular: boolean
+  isSymlink: boolean
   size: number
   mtime: number
   /** 0 if the filesystem does not report it. */
@@ -57,6 +58,7 @@ export const newDiskEntry = (): DiskEntry => ({
   name: '',
   isDirectory: false,
   isRegular: false,
+  isSymlink: false,
   size: 0,
   mtime: 0,
   createdTime: 0,

@@ -46,6 +46,7 @@ export function nativeDisk(root: Uint8Array, libc: Libc): Disk {
     const type = stat[7]! & typeMask
     found.isDirectory = type === 0o040000
     found.isRegular = type === 0o100000
+    found.isSymlink = type === 0o120000
     found.links = stat[4]!
     found.size = stat[11]! * 4_294_967_296 + stat[10]!
     found.mtime = time(28)

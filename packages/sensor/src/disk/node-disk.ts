@@ -26,6 +26,7 @@ export function nodeDisk(root: Uint8Array): Disk {
   function fill(from: BigIntStats): void {
     found.isDirectory = from.isDirectory()
     found.isRegular = from.isFile()
+    found.isSymlink = from.isSymbolicLink()
     found.links = Number(from.nlink)
     found.size = Number(from.size)
     found.mtime = seconds(from.mtimeNs)

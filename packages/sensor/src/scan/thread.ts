@@ -134,6 +134,8 @@ function readOnce({ path, isListed }: DirectoryTask): DirectoryResult {
     if (rowsWanted) add(rowText(childOf(path, found.name), found, extras))
   }
   const outcome: Listing | Miss = disk.list(path, each)
+  const isUnreadable = typeof outcome === 'string' ? outcome !== 'gone' : outcome.denied > 0
+  if (rowsWanted && isUnreadable) addUnreadable(path)
   if (typeof outcome === 'string') return missed(path, outcome)
   // Without the closing marker the server deletes nothing in this directory.
   if ((auditing || settings.mode === 'job') && isListedInFull(outcome)) {
@@ -143,6 +145,12 @@ function readOnce({ path, isListed }: DirectoryTask): DirectoryResult {
   const base = { path, mtime, mtimeAfter, unchanged: false, subdirectories, vanished, denied }
   if (settings.mode === 'directories') return { ...base, subdirectoryTimes }
   return hotFiles.length > hotFilesMax ? base : { ...base, hotFiles }
+}
+
+/** Reports that the directory could not be read completely, so that it does not look empty. */
+function addUnreadable(path: string): void {
+  const self = disk.stat(path)
+  if (typeof self !== 'string' && self.isDirectory) add(rowText(path, self, { unreadable: true }))
 }
 
 /** Paths behind a symbolic link are not part of the tree. */

@@ -201,7 +201,7 @@ export class InotifyWatcher implements Watcher {
       this.#rows.add('insert', rowText(child, found, { atomic }))
     })
     if (listed === 'gone') this.#unwatch(path)
-    else if (typeof listed === 'string') this.stats.denied += 1
+    else if (typeof listed === 'string') this.#reportUnreadable(path)
     else this.stats.vanished += listed.vanished
     this.#touched.add(path)
     return count
@@ -250,6 +250,12 @@ export class InotifyWatcher implements Watcher {
   #timeOf(path: string): number | undefined {
     const found = this.#options.disk.stat(path)
     return typeof found === 'string' ? undefined : found.mtime
+  }
+
+  #reportUnreadable(path: string): void {
+    this.stats.denied += 1
+    const found = this.#options.disk.stat(path)
+    if (typeof found !== 'string') this.#rows.add('update', rowText(path, found, { unreadable: true }))
   }
 
   #reportDirectory(path: string): void {

@@ -88,7 +88,7 @@ export class PollingWatcher implements Watcher {
     const hotSince = serverNow() - hotSeconds
     const found: string[] = []
     const listed = disk.list(path, (entry) => {
-      const mark = `${entry.isDirectory ? 'd' : 'f'}${entry.mtime}:${entry.size}`
+      const mark = `${entry.isDirectory ? 'd' : entry.isSymlink ? 'l' : 'f'}${entry.mtime}:${entry.size}`
       now.set(entry.name, mark)
       const child = childOf(path, entry.name)
       if (entry.isDirectory && !this.#known.has(child)) found.push(child)

@@ -72,7 +72,8 @@ export function onDisk(root: string): Map<string, string> {
       const full = Buffer.concat([bytes, Buffer.from('/'), name])
       const child = `${path}/${decodeFileName(name)}`
       const stat = lstatSync(full)
-      found.set(child, stat.isDirectory() ? 'directory' : `file ${stat.size} ${(stat.mtimeMs / 1_000).toFixed(2)}`)
+      const kind = stat.isSymbolicLink() ? 'symlink' : 'file'
+      found.set(child, stat.isDirectory() ? 'directory' : `${kind} ${stat.size} ${(stat.mtimeMs / 1_000).toFixed(2)}`)
       if (stat.isDirectory()) walk(full, child)
     }
   }
@@ -85,7 +86,10 @@ export function inView(server: FakeServer): Map<string, string> {
   for (const [path, row] of server.tree) {
     if (path === '/') continue
     const time = (row.modified_time ?? 0).toFixed(2)
-    found.set(path, row.is_directory === true ? 'directory' : `file ${row.size} ${time}`)
+    found.set(
+      path,
+      row.is_directory === true ? 'directory' : `${row.is_symlink === true ? 'symlink' : 'file'} ${row.size} ${time}`,
+    )
   }
   return found
 }

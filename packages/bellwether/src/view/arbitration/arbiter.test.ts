@@ -18,6 +18,7 @@ const scans = messageSources.filter((origin) => origin !== 'realtime')
 const row = (origin: MessageSource, more: Partial<RowEvent> = {}): RowEvent => ({
   origin,
   isDirectory: false,
+  isSymlink: false,
   size: 10,
   modifiedTime: 100,
   atomic: true,
@@ -40,6 +41,7 @@ const context = (more: Partial<Context> = {}): Context => ({
 
 const known = (more: Partial<KnownEntry> = {}): KnownEntry => ({
   isDirectory: false,
+  isSymlink: false,
   size: 10,
   modifiedTime: 100,
   lastUpdatedAt: 1_000,
@@ -189,6 +191,7 @@ function run(steps: readonly Step[], from: State = { known: undefined, tombstone
     state = {
       known: {
         isDirectory,
+        isSymlink: false,
         size,
         modifiedTime,
         agent,

@@ -9,6 +9,7 @@ import { authority } from './authority.js'
 /** The entry in memory at the row's path. */
 export interface KnownEntry {
   readonly isDirectory: boolean
+  readonly isSymlink: boolean
   readonly size: number
   readonly modifiedTime: number
   /** Server ms of the last realtime row; 0: never. */
@@ -32,6 +33,7 @@ export interface Tombstone {
 export interface RowEvent {
   readonly origin: MessageSource
   readonly isDirectory: boolean
+  readonly isSymlink: boolean
   readonly size: number
   readonly modifiedTime: number
   readonly atomic: boolean
@@ -126,6 +128,7 @@ export function newerMemoryRule(row: RowEvent, context: Context): Keep | undefin
   const same =
     row.modifiedTime === known.modifiedTime &&
     row.isDirectory === known.isDirectory &&
+    row.isSymlink === known.isSymlink &&
     (row.isDirectory || row.size === known.size)
   if (same) return keep('same')
   const later = scannedAfter(context, known.lastUpdatedAt)
@@ -164,7 +167,7 @@ export function suspicion(
   row: RowEvent,
   { watermark, hotSeconds }: Context,
 ): { readonly mark: Take['suspect']; readonly seconds: number } {
-  if (row.isDirectory) return { mark: 'leave', seconds: 0 }
+  if (row.isDirectory || row.isSymlink) return { mark: 'leave', seconds: 0 }
   if (authority[row.origin].marksSuspect === 'partial write') {
     return row.atomic ? { mark: 'clear', seconds: 0 } : { mark: 'mark', seconds: hotSeconds }
   }

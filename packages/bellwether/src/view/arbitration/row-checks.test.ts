@@ -8,7 +8,8 @@ const good = { path: '/a', size: 1, modified_time: 1.5, is_directory: false }
 const notAnObject = 'a row must be an object'
 const wrongSize = '"size" must be a whole number of bytes, 0 or more'
 const wrongTime = '"modified_time" must be a number of seconds since 1970'
-const wrongFlag = '"is_directory", "audit_skipped", "scan_complete" and "is_atomic_write" must be true or false'
+const wrongFlag =
+  '"is_directory", "is_symlink", "unreadable", "audit_skipped", "scan_complete" and "is_atomic_write" must be true or false'
 
 describe('rows', () => {
   it.each<[what: string, row: unknown]>([

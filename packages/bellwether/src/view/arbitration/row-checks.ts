@@ -69,11 +69,13 @@ export function rowProblem(value: unknown): string | undefined {
     return '"parent_path" must be a string'
   if (
     !isOptionalFlag(row.is_directory) ||
+    !isOptionalFlag(row.is_symlink) ||
+    !isOptionalFlag(row.unreadable) ||
     !isOptionalFlag(row.audit_skipped) ||
     !isOptionalFlag(row.scan_complete) ||
     !isOptionalFlag(row.is_atomic_write)
   )
-    return '"is_directory", "audit_skipped", "scan_complete" and "is_atomic_write" must be true or false'
+    return '"is_directory", "is_symlink", "unreadable", "audit_skipped", "scan_complete" and "is_atomic_write" must be true or false'
   return undefined
 }
 

@@ -210,12 +210,14 @@ export class SourceState {
     const path = plain(row.path)
     const node = tree.find(path)
     const isDirectory = row.is_directory === true
+    const isSymlink = !isDirectory && row.is_symlink === true
     const size = isDirectory ? 0 : (row.size ?? 0)
     const modifiedTime = row.modified_time ?? 0
+    // A marker: the directory's own row came earlier.
+    if (row.unreadable === true) return this.#markUnreadable(node, true)
     if (row.scan_complete === true && event.origin !== 'realtime') {
-      // A closing marker: the directory's own row came earlier.
       if (node !== none && tree.isDirectory(node)) scan?.fullyListed(node, modifiedTime)
-      return false
+      return this.#markUnreadable(node, false)
     }
     const known = node === none ? undefined : this.#knownEntry(node)
     const tombstone = this.#tombstoneOver(path, node)
@@ -223,6 +225,7 @@ export class SourceState {
       {
         origin: event.origin,
         isDirectory,
+        isSymlink,
         size,
         modifiedTime,
         atomic: row.is_atomic_write !== false,
@@ -247,11 +250,12 @@ export class SourceState {
     }
     if (decision.samplesClock) this.clock.sample(context.nowMs / 1_000, modifiedTime)
     if (tombstone !== undefined) this.tombstones.lift(path)
-    // An entry that changes between file and directory is removed first: the marks of the old entry end with it.
-    const replaced = known === undefined ? tree.fileAbove(path) : known.isDirectory === isDirectory ? none : node
+    // An entry that changes between file, link and directory is removed first: the marks of the old entry end with it.
+    const isSameKind = known?.isDirectory === isDirectory && known.isSymlink === isSymlink
+    const replaced = known === undefined ? tree.fileAbove(path) : isSameKind ? none : node
     if (replaced > root) this.remove(replaced)
 
-    let set = 0
+    let set = isSymlink ? flag.symlink : 0
     let clear = 0
     if (decision.knownByAgent) set |= flag.knownByAgent
     else clear |= flag.knownByAgent
@@ -278,6 +282,14 @@ export class SourceState {
     if (event.origin !== 'realtime') this.#recordSeen(scan, at, row)
     if (isDirectory && event.origin !== 'snapshot' && (known?.isDirectory !== true || known.placeholder))
       this.#onNewDirectory?.({ path, modifiedTime, agent: context.agent })
+    return true
+  }
+
+  /** Sets or clears the mark of a directory that a scan could not read; returns whether it changed. */
+  #markUnreadable(node: NodeId, isUnreadable: boolean): boolean {
+    const { tree } = this
+    if (node === none || !tree.isDirectory(node) || tree.has(node, flag.unreadable) === isUnreadable) return false
+    tree.setFlags(node, isUnreadable ? flag.unreadable : 0, isUnreadable ? 0 : flag.unreadable)
     return true
   }
 
@@ -356,6 +368,7 @@ export class SourceState {
     const { tree } = this
     return {
       isDirectory: tree.isDirectory(node),
+      isSymlink: tree.isSymlink(node),
       size: tree.size(node),
       modifiedTime: tree.modifiedTime(node),
       lastUpdatedAt: tree.lastUpdatedAt(node),

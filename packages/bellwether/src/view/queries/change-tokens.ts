@@ -58,10 +58,11 @@ export function changesSince(sources: readonly ViewSource[], text: string, nowMs
   return { fresh_instance: false, changes, token: writeToken({ at: nowMs, sources: tokens }), more }
 }
 
-const wire = ({ seq, path, kind, isDirectory }: Change, source_id: string): ViewChange => ({
+const wire = ({ seq, path, kind, isDirectory, isSymlink }: Change, source_id: string): ViewChange => ({
   seq,
   path,
   kind,
   is_directory: isDirectory,
+  is_symlink: isSymlink,
   source_id,
 })

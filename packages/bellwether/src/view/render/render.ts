@@ -39,18 +39,21 @@ const ascii = (text: string) => Buffer.from(text, 'latin1')
 const parts = {
   name: ascii('{"name":"'),
   filePath: ascii('","content_type":"file","path":"'),
+  symlinkPath: ascii('","content_type":"symlink","path":"'),
   directoryPath: ascii('","content_type":"directory","path":"'),
   size: ascii('","size":'),
   modified: ascii(',"modified_time":'),
   created: ascii(',"created_time":'),
   onlyPath: ascii('{"path":"'),
   onlyFile: ascii('","content_type":"file"'),
+  onlySymlink: ascii('","content_type":"symlink"'),
   onlyDirectory: ascii('","content_type":"directory"'),
   children: ascii(',"children":['),
 } as const
 
 const [comma, slash, closeList, close] = [0x2c, 0x2f, 0x5d, 0x7d]
-const skippedOrSuspect = flag.integritySuspect | flag.auditSkipped | flag.knownByAgent
+/** The flags that an entry shows after its numbers; 8 and 16 are free for other uses in the key. */
+const endFlags = flag.integritySuspect | flag.auditSkipped | flag.knownByAgent | flag.unreadable
 
 const quoted = (value: string | undefined) => (value === undefined ? 'null' : JSON.stringify(value))
 
@@ -68,6 +71,8 @@ interface OpenDirectory {
   written: number
   /** The bytes between a file's name and its name in the path; the same for all files of this directory. */
   shared?: Buffer
+  /** The same for symbolic links. */
+  sharedByLinks?: Buffer
 }
 
 /** Writes entries of one tree. */
@@ -126,6 +131,7 @@ export class EntryWriter {
       const nameFrom = (ref & namePageMask) + 1
       const nameTo = nameFrom + names[nameFrom - 1]!
       const end = this.#end(child, page.agent[row]!, flags, false, page.created[row] === 0)
+      const isSymlink = (flags & flag.symlink) !== 0
       out.reserve((nameTo - nameFrom) * 2 * escapeMax + shared.length + end.length + constantBytes)
       if (level.written > 0) out.byte(comma)
       level.written += 1
@@ -133,7 +139,7 @@ export class EntryWriter {
         out.copy(parts.onlyPath)
         out.copy(shared)
         out.name(names, nameFrom, nameTo)
-        out.copy(parts.onlyFile)
+        out.copy(isSymlink ? parts.onlySymlink : parts.onlyFile)
         out.byte(close)
         continue
       }
@@ -141,7 +147,7 @@ export class EntryWriter {
       const written = out.at
       out.name(names, nameFrom, nameTo)
       const writtenTo = out.at
-      out.copy(shared)
+      out.copy(isSymlink ? (level.sharedByLinks ??= Buffer.concat([parts.symlinkPath, level.prefix])) : shared)
       out.repeat(written, writtenTo)
       out.copyShort(parts.size)
       out.number(page.size[row]!)
@@ -177,6 +183,7 @@ export class EntryWriter {
     const nameFrom = (ref & namePageMask) + 1
     const nameTo = nameFrom + names[nameFrom - 1]!
     const isDirectory = store.isDirectory(node)
+    const isSymlink = (page.flags[at]! & flag.symlink) !== 0
     const end = this.#end(node, page.agent[at]!, page.flags[at]!, isDirectory, page.created[at] === 0)
     out.reserve(prefix.length + (nameTo - nameFrom) * 2 * escapeMax + end.length + constantBytes)
     if (this.#options.onlyPath) {
@@ -185,7 +192,7 @@ export class EntryWriter {
       out.copy(prefix)
       out.name(names, nameFrom, nameTo)
       this.#pathTo = out.at
-      out.copy(isDirectory ? parts.onlyDirectory : parts.onlyFile)
+      out.copy(isDirectory ? parts.onlyDirectory : isSymlink ? parts.onlySymlink : parts.onlyFile)
       return
     }
     out.copy(parts.name)
@@ -193,7 +200,7 @@ export class EntryWriter {
     if (node === root) out.byte(slash)
     else out.name(names, nameFrom, nameTo)
     const writtenTo = out.at
-    out.copy(isDirectory ? parts.directoryPath : parts.filePath)
+    out.copy(isDirectory ? parts.directoryPath : isSymlink ? parts.symlinkPath : parts.filePath)
     this.#pathFrom = out.at
     out.copy(prefix)
     if (node !== root) out.repeat(written, writtenTo)
@@ -210,8 +217,8 @@ export class EntryWriter {
   }
 
   #end(node: NodeId, agent: number, flags: number, isDirectory: boolean, isUnborn: boolean): Buffer {
-    const shown = (flags & skippedOrSuspect) | (isDirectory ? 8 : 0) | (isUnborn ? 16 : 0)
-    const key = agent * 32 + shown
+    const shown = (flags & endFlags) | (isDirectory ? 8 : 0) | (isUnborn ? 16 : 0)
+    const key = agent * 128 + shown
     if (key === this.#lastKey) return this.#lastEnd
     this.#lastKey = key
     const known = this.#ends.get(key)
@@ -221,6 +228,7 @@ export class EntryWriter {
       (isUnborn ? ',"created_time":null' : '') +
         `,"integrity_suspect":${(flags & flag.integritySuspect) !== 0}` +
         (isDirectory ? `,"audit_skipped":${(flags & flag.auditSkipped) !== 0}` : '') +
+        ((flags & flag.unreadable) === 0 ? '' : ',"unreadable":true') +
         `,"last_agent_id":${quoted(id)},"source_uri":${quoted(this.#options.uriOf(id))}` +
         `,"agent_missing":${(flags & flag.knownByAgent) === 0 && id !== undefined}`,
     )

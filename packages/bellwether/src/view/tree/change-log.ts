@@ -14,6 +14,7 @@ export interface Change {
   readonly path: string
   readonly kind: 'put' | 'removed'
   readonly isDirectory: boolean
+  readonly isSymlink: boolean
 }
 
 export interface Changes {
@@ -45,11 +46,11 @@ export class ChangeLog {
     return this.seq
   }
 
-  remove(path: string, isDirectory: boolean): void {
+  remove(path: string, isDirectory: boolean, isSymlink: boolean): void {
     this.seq += 1
     // Entry 0 is the root; its stored number differs, so readers skip this slot.
     this.recent[this.seq % recentMax] = 0
-    this.removed.push({ seq: this.seq, path, kind: 'removed', isDirectory })
+    this.removed.push({ seq: this.seq, path, kind: 'removed', isDirectory, isSymlink })
     this.characters += path.length
     while (this.removed.length - this.first > removedMax || this.characters > removedCharactersMax) this.forgetFirst()
   }

@@ -9,7 +9,7 @@ import { sortedChildren } from './sorted-children.js'
 
 export interface Difference {
   readonly path: string
-  /** `type`: a file on one side, a directory on the other. `content`: files with different size or modification time. */
+  /** `type`: of file, directory and symbolic link, the sides have different ones. `content`: files with different size or modification time. */
   readonly kind: 'only_left' | 'only_right' | 'type' | 'content'
   readonly left?: NodeId | undefined
   readonly right?: NodeId | undefined
@@ -58,7 +58,8 @@ function* asTicks<T>(task: Generator<void, T>): Generator<undefined, T> {
 }
 
 function differs(left: TreeReader, one: NodeId, right: TreeReader, other: NodeId): 'type' | 'content' | undefined {
-  if (left.isDirectory(one) !== right.isDirectory(other)) return 'type'
+  if (left.isDirectory(one) !== right.isDirectory(other) || left.isSymlink(one) !== right.isSymlink(other))
+    return 'type'
   const isSame = left.size(one) === right.size(other) && left.modifiedTime(one) === right.modifiedTime(other)
   return isSame ? undefined : 'content'
 }

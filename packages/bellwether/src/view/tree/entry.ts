@@ -22,13 +22,23 @@ export const flag = {
   blindSpot: 8,
   /** A directory created because a child arrived before its own row; that row clears it. */
   placeholder: 16,
+  /** A symbolic link: stored like a file. */
+  symlink: 32,
+  /** A directory that the last scan could not read completely. */
+  unreadable: 64,
   /** The audit whose mark the directory carries has listed all its children. */
   listedInFull: 256,
 } as const
 
 /** Changing one of these is a change of the entry, because readers see them. */
 export const shownFlags =
-  flag.knownByAgent | flag.integritySuspect | flag.auditSkipped | flag.blindSpot | flag.placeholder
+  flag.knownByAgent |
+  flag.integritySuspect |
+  flag.auditSkipped |
+  flag.blindSpot |
+  flag.placeholder |
+  flag.symlink |
+  flag.unreadable
 
 export interface Row {
   readonly isDirectory: boolean

@@ -4,7 +4,7 @@
  * entries.
  */
 import { callerBits, directoryPageBits, entryPageBits, high, inName, inSeq, liveBit } from './columns.js'
-import { none, root, type NodeId, type Stats } from './entry.js'
+import { flag, none, root, type NodeId, type Stats } from './entry.js'
 import { depthMax, ParsedPath, textOf } from './path.js'
 import { brokenTree, Store } from './store.js'
 
@@ -61,6 +61,10 @@ export class TreeReader {
 
   isDirectory(node: NodeId): boolean {
     return this.store.isDirectory(node)
+  }
+
+  isSymlink(node: NodeId): boolean {
+    return this.has(node, flag.symlink)
   }
 
   size(node: NodeId): number {

@@ -85,7 +85,7 @@ export class Tree extends TreeReader {
     this.check(node)
     if (node === root) throw new InvalidInput('Cannot remove the root', { code: 'invalid_path', hint: 'Use clear().' })
     this.resolved = undefined
-    this.log.remove(this.pathOf(node), this.store.isDirectory(node))
+    this.logRemoved(this.pathOf(node), node)
     return this.store.discard(node)
   }
 
@@ -126,10 +126,10 @@ export class Tree extends TreeReader {
       parent = store.make(parent, names[i - known]!, parsed.hashes[i]!, true, 0, 0)
       this.markPlaceholder(parent)
     }
-    this.log.remove(this.pathOf(node), store.isDirectory(node))
+    this.logRemoved(this.pathOf(node), node)
     store.relink(node, parent, name, hash)
     if (replaced !== none) {
-      this.log.remove(path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path, store.isDirectory(replaced))
+      this.logRemoved(path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path, replaced)
       store.discard(replaced)
     }
     this.touch(node)
@@ -209,7 +209,12 @@ export class Tree extends TreeReader {
   }
 
   private changeOf(node: NodeId): Change {
-    return { seq: this.changeSeq(node), path: this.pathOf(node), kind: 'put', isDirectory: this.isDirectory(node) }
+    const kinds = { isDirectory: this.isDirectory(node), isSymlink: this.isSymlink(node) }
+    return { seq: this.changeSeq(node), path: this.pathOf(node), kind: 'put', ...kinds }
+  }
+
+  private logRemoved(path: string, node: NodeId): void {
+    this.log.remove(path, this.isDirectory(node), this.isSymlink(node))
   }
 
   /** The first `max` entries whose latest change is after `seq`, oldest first. */
@@ -258,7 +263,7 @@ export class Tree extends TreeReader {
     let changed = isNew || row.lastUpdatedAt !== undefined
     if (store.isDirectory(node) !== row.isDirectory) {
       // Readers must drop what was below, even if the entry is a directory again at their next call.
-      if (!row.isDirectory) this.log.remove(this.pathOf(node), true)
+      if (!row.isDirectory) this.logRemoved(this.pathOf(node), node)
       this.resolved = undefined
       store.changeType(node, row.isDirectory, row.size)
       changed = true
@@ -287,7 +292,7 @@ export class Tree extends TreeReader {
   }
 
   private markPlaceholder(node: NodeId): void {
-    this.writeFlags(node, flag.placeholder, 0)
+    this.writeFlags(node, flag.placeholder, flag.symlink)
     this.touch(node)
   }
 

@@ -7,11 +7,12 @@ import { decodeFileName } from '@bellwether/protocol'
 
 export interface Node {
   readonly path: string
-  readonly content_type: 'file' | 'directory'
+  readonly content_type: 'file' | 'directory' | 'symlink'
   readonly size: number
   readonly modified_time: number
   readonly integrity_suspect: boolean
   readonly agent_missing: boolean
+  readonly unreadable?: boolean
   readonly children?: readonly Node[]
 }
 
@@ -31,7 +32,7 @@ export function onDisk(root: string): Map<string, Entry> {
     const mtime = Number(stat.mtimeNs / 1_000_000_000n) + Number(stat.mtimeNs % 1_000_000_000n) / 1e9
     const isDirectory = stat.isDirectory()
     found.set(path === '' ? '/' : path, {
-      kind: isDirectory ? 'directory' : 'file',
+      kind: isDirectory ? 'directory' : stat.isSymbolicLink() ? 'symlink' : 'file',
       size: isDirectory ? 0 : Number(stat.size),
       mtime,
     })

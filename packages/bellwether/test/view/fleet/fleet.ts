@@ -19,6 +19,8 @@ export interface FleetOptions {
   readonly tombstones?: number
   readonly views?: readonly string[]
   readonly args?: readonly string[]
+  /** Runs a server that can check its own state; see checked-view.ts. */
+  readonly checked?: boolean
 }
 
 export interface SensorOptions {
@@ -68,6 +70,7 @@ export interface Answer<T> {
 }
 
 const answerMaxMs = 30_000
+const checkedView = fileURLToPath(new URL('checked-view.ts', import.meta.url))
 const skewed = fileURLToPath(new URL('skewed-sensor.ts', import.meta.url))
 
 export class Fleet {
@@ -76,6 +79,8 @@ export class Fleet {
   readonly sensors = new Map<string, Cli>()
   server!: Cli
   url = ''
+  /** Where a checked server reports on itself. */
+  #checks = ''
   readonly #options: FleetOptions
   readonly #all: Cli[] = []
 
@@ -96,10 +101,13 @@ export class Fleet {
     const { session = 3, audit = 1, sentinel = 1, hot = 2, tombstones = 3_600, views = ['v'] } = this.#options
     const port = this.url === '' ? '0' : new URL(this.url).port
     const each = views.flatMap((view) => ['--view', view, '--key', `${view}=${keyOf(view)}`])
+    const args = this.#options.checked
+      ? [views[0]!, keyOf(views[0]!), port]
+      : ['view', '--json', '--parent-pipe', '--port', port, ...each, ...(this.#options.args ?? [])]
     this.server = this.#keep(
-      runCli(['view', '--json', '--parent-pipe', '--port', port, ...each, ...(this.#options.args ?? [])], {
+      runCli(args, {
         cwd: this.folder,
-        program: fleetProgram,
+        program: this.#options.checked ? fleetScript(checkedView) : fleetProgram,
         env: {
           BELLWETHER__VIEW__SESSION_TIMEOUT_SECONDS: String(session),
           BELLWETHER__VIEW__AUDIT_INTERVAL_SECONDS: String(audit),
@@ -109,7 +117,9 @@ export class Fleet {
         },
       }),
     )
-    this.url = String((await this.server.ready())['url'])
+    const ready = await this.server.ready()
+    this.url = String(ready['url'])
+    this.#checks = String(ready['checks'])
   }
 
   sensor(id: string, { args = [], root = this.root, views, skew, uid }: SensorOptions = {}): Cli {
@@ -137,6 +147,12 @@ export class Fleet {
   async good<T>(path: string, view = 'v'): Promise<T | undefined> {
     const answer = await this.ask<T>(path, { view }).catch(() => undefined) // an unavailable server is asked again
     return answer?.status === 200 ? answer.body : undefined
+  }
+
+  /** The answer of a checked server about itself. */
+  async check<T>(question: 'check' | 'audit' | 'quiet'): Promise<T> {
+    const answer = await fetch(`${this.#checks}/${question}`, { signal: AbortSignal.timeout(answerMaxMs) })
+    return (await answer.json()) as T
   }
 
   stats = () => this.good<Stats>('/views/v/stats')
@@ -206,9 +222,11 @@ export class Fleet {
     })
   }
 
-  async end(): Promise<void> {
+  /** `unmount` runs when no process is left and the files still exist. */
+  async end(unmount = () => {}): Promise<void> {
     for (const cli of this.#all) if (cli.alive()) cli.signal('SIGKILL')
     await Promise.all(this.#all.map((cli) => cli.ended))
+    unmount()
     rmSync(this.folder, { recursive: true, force: true })
   }
 

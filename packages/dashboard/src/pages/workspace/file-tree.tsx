@@ -2,11 +2,11 @@
 import { useQueries, useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { blindSpotsQuery, folderQuery } from '../../api/view-queries.js'
-import { bytes, oneLine } from '../../model/text.js'
+import { oneLine } from '../../model/text.js'
 import { agoMs } from '../../model/time.js'
 import { nameOf, rowsOf, type FolderState, type Row } from '../../model/tree.js'
 import { Icon } from '../../parts/glyph.js'
-import { Gone, Marks } from './marks.js'
+import { Gone, Marks, sizeOrLink } from './marks.js'
 import { VirtualRows } from '../../parts/rows.js'
 import { useNow } from '../../parts/time.js'
 
@@ -84,7 +84,7 @@ function TreeRow({ row }: { readonly row: Row }) {
         {oneLine(nameOf(node.path), 255)}
       </bdi>
       <Marks node={node} />
-      <span className="w-16 text-right text-xs text-ink-3">{isFolder ? '' : bytes(node.size)}</span>
+      <span className="w-16 text-right text-xs text-ink-3">{isFolder ? '' : sizeOrLink(node)}</span>
       <span className="hidden w-20 text-right text-xs text-ink-3 sm:inline">
         <Changed at={node.modified_time} />
       </span>

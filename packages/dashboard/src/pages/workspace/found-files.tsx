@@ -1,7 +1,7 @@
 /** The results of a file search, as paths. */
 import type { FoundFiles as Files } from '../../api/types.js'
-import { bytes, count, oneLine } from '../../model/text.js'
-import { Marks } from './marks.js'
+import { count, oneLine } from '../../model/text.js'
+import { Marks, sizeOrLink } from './marks.js'
 import { VirtualRows } from '../../parts/rows.js'
 import { Empty } from '../../parts/query-state.js'
 
@@ -24,7 +24,7 @@ export function FoundFiles({ found }: { readonly found: Files }) {
               </bdi>
               <Marks node={node} />
               <span className="w-16 text-right text-xs text-ink-3">
-                {node.content_type === 'directory' ? 'folder' : bytes(node.size)}
+                {node.content_type === 'directory' ? 'folder' : sizeOrLink(node)}
               </span>
             </div>
           )}

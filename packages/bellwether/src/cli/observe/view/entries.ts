@@ -5,6 +5,8 @@ import { bytes, instant, table } from '../../shared/terminal.js'
 
 const marks = (entry: Entry) =>
   [
+    ...(entry.content_type === 'symlink' ? ['symlink'] : []),
+    ...(entry.unreadable === true ? ['cannot be read'] : []),
     ...(entry.integrity_suspect === true ? ['may be incomplete'] : []),
     ...(entry.agent_missing === true ? ['blind spot'] : []),
   ].join(', ')

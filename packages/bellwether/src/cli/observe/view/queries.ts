@@ -171,8 +171,10 @@ function formatStats(stats: Stats): string {
   ])
 }
 
-const changeLine = ({ kind, path, is_directory: isDirectory }: ViewChange) =>
-  plain(`${kind === 'removed' ? '-' : '+'} ${path}${isDirectory && path !== '/' ? '/' : ''}`)
+const changeLine = ({ kind, path, is_directory: isDirectory, is_symlink: isSymlink }: ViewChange) =>
+  plain(
+    `${kind === 'removed' ? '-' : '+'} ${path}${isDirectory && path !== '/' ? '/' : ''}${isSymlink ? '  (symlink)' : ''}`,
+  )
 
 type Changes = AnswerOf<'GET /views/:view/changes'>
 
