@@ -101,7 +101,7 @@ function rolesOf(method: string, path: string, route: Route): string {
 
 function routeLines(key: string, route: Route): string[] {
   const [method = '', path = ''] = key.split(' ')
-  const answers = Object.entries(route.answers).flatMap(([status, answer]) => {
+  const answers = Object.entries(route.responses).flatMap(([status, answer]) => {
     if (typeof answer === 'string')
       return [
         '',

@@ -130,14 +130,14 @@ export const ingestRequest = z.looseObject({
 })
 export type IngestRequest = Readonly<z.input<typeof ingestRequest>>
 
-export const ingestAnswer = z.looseObject({
+export const ingestResponse = z.looseObject({
   status: z.string(),
   count: z.number(),
   rejected: z.number().optional().describe('malformed rows, which are not in the view'),
   stale: z.boolean().optional().describe('a late or repeated request: nothing was applied'),
   message: z.string().optional(),
 })
-export type IngestAnswer = z.infer<typeof ingestAnswer>
+export type IngestResponse = z.infer<typeof ingestResponse>
 
 export const sessionRequest = z.looseObject({
   task_id: word,
@@ -154,7 +154,7 @@ export const sessionRequest = z.looseObject({
 })
 export type SessionRequest = Readonly<z.input<typeof sessionRequest>>
 
-export const sessionAnswer = z.looseObject({
+export const sessionResponse = z.looseObject({
   session_id: z.string(),
   role: z.enum(pipeRoles),
   session_timeout_seconds: z.number().positive(),
@@ -165,10 +165,10 @@ export const sessionAnswer = z.looseObject({
   source_id: z.string().optional(),
   hot_file_threshold_sec: z.number().optional(),
 })
-export type SessionAnswer = z.infer<typeof sessionAnswer>
+export type SessionResponse = z.infer<typeof sessionResponse>
 
 /**
- * A command in the answer of a heartbeat. The sensor runs it at once, in any state, and skips unknown types.
+ * A command in the response to a heartbeat. The sensor runs it at once, in any state, and skips unknown types.
  *   scan     walk `path`, send its rows as `on_demand_job` with `metadata.job_id`, then `source_type: job_complete`
  *   barrier  after everything seen before this command was sent, send its id in `metadata.barriers`
  *   watch    watch these directories too: other hosts created them, so inotify did not report them here
@@ -209,19 +209,19 @@ export const heartbeatRequest = z.looseObject({
     .nonnegative()
     .max(600)
     .nullish()
-    .describe('how long the answer may wait for a command or a change of role; the session is alive in that time'),
+    .describe('how long the response may wait for a command or a change of role; the session is alive in that time'),
 })
 export type HeartbeatRequest = Readonly<z.input<typeof heartbeatRequest>>
 
 /** A sensor parses each command with `pipeCommand` and skips those that fail. */
-export const heartbeatAnswer = z.looseObject({
+export const heartbeatResponse = z.looseObject({
   status: z.string(),
   role: z.enum(pipeRoles),
   message: z.string().optional(),
   commands: z.array(z.unknown()).optional(),
   health: loose.optional(),
 })
-export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>
+export type HeartbeatResponse = z.infer<typeof heartbeatResponse>
 
 /**
  * Start and end of an audit. With an `audit_id` the view expects `scan_complete` rows, and `complete` at the end; an empty ingest
@@ -234,8 +234,8 @@ export const auditEndRequest = z.looseObject({
   audit_id: word.optional(),
   complete: z.boolean().optional(),
 })
-export const auditAnswer = z.looseObject({ status: z.string(), audit_id: z.string().optional() })
-export type AuditAnswer = z.infer<typeof auditAnswer>
+export const auditResponse = z.looseObject({ status: z.string(), audit_id: z.string().optional() })
+export type AuditResponse = z.infer<typeof auditResponse>
 
 /** Empty (`{}`) if there are no suspects. */
 export const sentinelTasks = z.looseObject({

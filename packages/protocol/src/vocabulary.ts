@@ -46,8 +46,8 @@ const activeHeadStatuses = ['dispatched', 'running', 'suspended'] as const
 export const headStatuses = ['idle', ...activeHeadStatuses] as const
 export type HeadStatus = (typeof headStatuses)[number]
 
-/** Answers to a suspend request; `already` means that it was repeated. */
-export const suspendAnswers = ['suspended', 'already'] as const
+/** What became of a suspend request; `already` means that it was repeated. */
+export const suspendStatuses = ['suspended', 'already'] as const
 
 /** Filters of the turn list: a queued turn, an active turn by its head's status, an ended turn by its outcome. */
 export const turnStatuses = ['queued', ...activeHeadStatuses, ...outcomes] as const

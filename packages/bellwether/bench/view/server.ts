@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 
 export const cli = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 const startMaxMs = 30_000
-const answerMaxMs = 60_000
+const responseMaxMs = 60_000
 
 export interface ViewServer {
   readonly url: string
@@ -64,7 +64,7 @@ function ask(agent: Agent, method: string, url: string, key: string, body?: Buff
       headers['content-type'] = 'application/json'
       headers['content-length'] = Buffer.byteLength(body)
     }
-    const outgoing = request(url, { agent, method, headers, timeout: answerMaxMs }, (response) => {
+    const outgoing = request(url, { agent, method, headers, timeout: responseMaxMs }, (response) => {
       const pieces: Buffer[] = []
       response.on('data', (piece: Buffer) => pieces.push(piece))
       response.on('error', reject)
@@ -75,7 +75,9 @@ function ask(agent: Agent, method: string, url: string, key: string, body?: Buff
       })
     })
     outgoing.on('error', reject)
-    outgoing.on('timeout', () => outgoing.destroy(new Error(`${method} ${url}: no response within ${answerMaxMs} ms`)))
+    outgoing.on('timeout', () =>
+      outgoing.destroy(new Error(`${method} ${url}: no response within ${responseMaxMs} ms`)),
+    )
     outgoing.end(body)
   })
 }

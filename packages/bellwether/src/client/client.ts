@@ -1,12 +1,12 @@
 /**
- * Calls a running server over HTTP, by route key of the HTTP contract, which gives every request and answer its type. Every call has
- * a timeout and an abort signal, every answer a size limit. The key is sent only to the configured address. Answers are not parsed
+ * Calls a running server over HTTP, by route key of the HTTP contract, which gives every request and response its type. Every call has
+ * a timeout and an abort signal, every response a size limit. The key is sent only to the configured address. Responses are not parsed
  * with the schemas: the contract test does that for every route, a newer server may add fields and words, and a tree has up to 64 MiB.
  */
 import { defined, linkAbort, type Clock } from '@bellwether/base'
 import { InvalidInput, requestLine, Retryable, Terminal } from '@bellwether/protocol'
 import type {
-  AnswerOf,
+  ResponseOf,
   ApiKey,
   BodyFor,
   Declared,
@@ -24,7 +24,7 @@ export interface Address {
   readonly key: string
   /** Fills `:project` in routes. */
   readonly project: string
-  /** The hint of the error if the server does not answer. */
+  /** The hint of the error if the server does not respond. */
   readonly awayHint?: string
 }
 
@@ -37,7 +37,7 @@ export type Request<Key extends ApiKey> = Declared<'params', Params<ParamsFor<Ke
   Declared<'query', QueryFor<Key>> &
   Declared<'body', BodyFor<Key>> & {
     readonly signal?: AbortSignal | undefined
-    /** Default: `answerMs`. */
+    /** Default: `responseMs`. */
     readonly timeoutMs?: number
     /** A repeated request with the same key has one effect. */
     readonly idempotencyKey?: string | undefined
@@ -65,15 +65,15 @@ export type StreamEvent<Key extends StreamKey> = {
 export interface Client {
   readonly url: string
   readonly project: string
-  ask<Key extends ApiKey>(key: Key, ...request: Arguments<Request<Key>>): Promise<AnswerOf<Key>>
+  ask<Key extends ApiKey>(key: Key, ...request: Arguments<Request<Key>>): Promise<ResponseOf<Key>>
   /** Reconnects after the last event, until the signal aborts. */
   follow<Key extends StreamKey>(key: Key, request: StreamRequest<Key>): AsyncGenerator<StreamEvent<Key>>
 }
 
 /** Long enough for a busy server, and short enough for a person who waits. */
-export const answerMs = 30_000
+export const responseMs = 30_000
 // A larger tree is read in parts.
-const answerBytesMax = 64 * 1024 * 1024
+const responseBytesMax = 64 * 1024 * 1024
 // A problem has a few lines; a proxy may send a page.
 const problemChars = 2_000
 
@@ -115,7 +115,7 @@ export function openClient({ url, key, project, awayHint }: Address, clock: Cloc
       })
     } catch (error) {
       if (signal.aborted) throw abortedRequest(error)
-      throw new Retryable(`${root} does not answer`, {
+      throw new Retryable(`${root} does not respond`, {
         code: 'server_away',
         cause: error,
         hint: awayHint ?? 'check that it is running; `bellwether up` starts a server in this folder',
@@ -127,11 +127,11 @@ export function openClient({ url, key, project, awayHint }: Address, clock: Cloc
 
   async function ask(route: string, request: AnyRequest = {}): Promise<unknown> {
     const link = linkAbort(request.signal)
-    const answer = send(route, request, {}, link.signal).then(async (response) =>
-      parse(await readText(response, link.signal), root),
+    const response = send(route, request, {}, link.signal).then(async (received) =>
+      parse(await readText(received, link.signal), root),
     )
     try {
-      return await withTimeout(clock, request.timeoutMs ?? answerMs, route, answer)
+      return await withTimeout(clock, request.timeoutMs ?? responseMs, route, response)
     } finally {
       link.abort()
     }
@@ -141,7 +141,7 @@ export function openClient({ url, key, project, awayHint }: Address, clock: Cloc
     const link = linkAbort(request.signal)
     const headers = { accept: 'text/event-stream', ...defined({ 'last-event-id': after }) }
     try {
-      const response = await withTimeout(clock, answerMs, route, send(route, request, headers, link.signal))
+      const response = await withTimeout(clock, responseMs, route, send(route, request, headers, link.signal))
       yield* readEvents(response.body, clock, link.signal)
     } finally {
       link.abort()
@@ -180,9 +180,9 @@ async function readText(response: Response, signal: AbortSignal): Promise<string
     for await (const chunk of response.body ?? []) {
       const piece = chunk as Uint8Array
       bytes += piece.length
-      if (bytes > answerBytesMax)
-        throw new Terminal(`The answer is larger than ${answerBytesMax / 1024 / 1024} MiB`, {
-          code: 'answer_too_large',
+      if (bytes > responseBytesMax)
+        throw new Terminal(`The response is larger than ${responseBytesMax / 1024 / 1024} MiB`, {
+          code: 'response_too_large',
           hint: 'limit the request with a path, a depth or a limit',
         })
       text += decoder.decode(piece, { stream: true })
@@ -190,7 +190,7 @@ async function readText(response: Response, signal: AbortSignal): Promise<string
   } catch (error) {
     if (error instanceof Terminal) throw error
     if (signal.aborted) throw abortedRequest(error)
-    throw new Retryable('The connection was lost during an answer', { code: 'server_away', cause: error })
+    throw new Retryable('The connection was lost during a response', { code: 'server_away', cause: error })
   }
   return text + decoder.decode()
 }
@@ -200,7 +200,7 @@ function parse(text: string, url: string): unknown {
     return JSON.parse(text) as unknown
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    throw new Terminal(`The answer of ${url} is not JSON`, {
+    throw new Terminal(`The response of ${url} is not JSON`, {
       code: 'not_bellwether',
       cause: error,
       hint: 'check that this is the address of a Bellwether server',

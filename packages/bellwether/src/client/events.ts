@@ -41,7 +41,7 @@ export async function* readEvents(
       unfinished += piece.length
       parser.feed(decoder.decode(piece, { stream: true }))
       if (events.length === 0 && unfinished > eventCharsMax)
-        throw new Terminal('An event of the stream is too large', { code: 'answer_too_large' })
+        throw new Terminal('An event of the stream is too large', { code: 'response_too_large' })
       yield* events
       events = []
     }

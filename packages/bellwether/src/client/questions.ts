@@ -1,6 +1,6 @@
 /** Answers a question of an agent to a person. An answer that is none of the choices is rejected before it is sent. */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import type { AnswerOf, Question } from '@bellwether/protocol/http'
+import type { ResponseOf, Question } from '@bellwether/protocol/http'
 import type { Client } from './client.js'
 
 export type Reply = { readonly answer: unknown } | { readonly declined: string }
@@ -18,7 +18,7 @@ export async function answerQuestion(
   id: string,
   reply: Reply,
   signal?: AbortSignal,
-): Promise<AnswerOf<'POST /projects/:project/tool-calls/:call/result'>> {
+): Promise<ResponseOf<'POST /projects/:project/tool-calls/:call/result'>> {
   const { questions } = await client.ask('GET /projects/:project/questions', { query: { limit: questionsMax }, signal })
   const question = questions.find((one) => one.tool_call_id === id)
   // If the page is full, the question may be on a later one, and the server decides.

@@ -1,11 +1,11 @@
 /**
- * Starts a turn, and waits for its end while events report what it does. A lost answer or a restarting server costs time, never a
+ * Starts a turn, and waits for its end while events report what it does. A lost response or a restarting server costs time, never a
  * second turn; a wait ends at its deadline, whatever the server does.
  */
 import { linkAbort, type Clock } from '@bellwether/base'
-import type { AnswerOf, BodyFor, ProjectEvent, TurnDetail } from '@bellwether/protocol/http'
+import type { ResponseOf, BodyFor, ProjectEvent, TurnDetail } from '@bellwether/protocol/http'
 import { reconnectBackoff, retryUntil } from '../ports/retry.js'
-import { answerMs, type Client } from './client.js'
+import { responseMs, type Client } from './client.js'
 
 export type NewTurn = BodyFor<'POST /projects/:project/agents/:agent/turns'>
 
@@ -28,15 +28,15 @@ export function startTurn(
   body: NewTurn,
   idempotencyKey: string,
   ports: WaitPorts,
-): Promise<AnswerOf<'POST /projects/:project/agents/:agent/turns'>> {
+): Promise<ResponseOf<'POST /projects/:project/agents/:agent/turns'>> {
   const request = { params: { agent }, body, idempotencyKey, signal: ports.signal }
   const call = () => client.ask('POST /projects/:project/agents/:agent/turns', request)
-  return retryUntil({ backoff: reconnectBackoff, maxMs: answerMs }, call, ports)
+  return retryUntil({ backoff: reconnectBackoff, maxMs: responseMs }, call, ports)
 }
 
 /** The turn, when it has ended or after `wait` seconds. */
 export function readTurn(client: Client, turn: string, wait = 0, signal?: AbortSignal): Promise<TurnDetail> {
-  const timeoutMs = wait * 1_000 + answerMs
+  const timeoutMs = wait * 1_000 + responseMs
   return client.ask('GET /projects/:project/turns/:turn', { params: { turn }, query: { wait }, timeoutMs, signal })
 }
 

@@ -1,6 +1,6 @@
 /**
  * Registers handlers by their key in the HTTP contract. Method, path, validation, status and types come from the
- * contract; a handler only returns its answer.
+ * contract; a handler only returns its response.
  */
 import type { IncomingMessage } from 'node:http'
 import { linkAbort, type Clock, type LinkedAbort, type Log } from '@bellwether/base'
@@ -8,7 +8,7 @@ import { apiBase, InvalidInput, Terminal } from '@bellwether/protocol'
 import {
   eventStream,
   routes,
-  type AnswerFrom,
+  type ResponseFrom,
   type BodyOf,
   type ParamsOf,
   type QueryOf,
@@ -26,12 +26,12 @@ export type RequestOf<Key extends RouteKey> = FastifyRequest<{
   Querystring: QueryOf<Key>
   Body: BodyOf<Key>
 }>
-/** `reply` is for answers that are not one JSON value in memory: streams, hand-written JSON and stored answers. */
+/** `reply` is for responses that are not one JSON value in memory: streams, hand-written JSON and stored responses. */
 type Handlers = {
   readonly [Key in RouteKey]: (
     request: RequestOf<Key>,
     reply: FastifyReply,
-  ) => AnswerFrom<Key> | FastifyReply | Promise<AnswerFrom<Key> | FastifyReply>
+  ) => ResponseFrom<Key> | FastifyReply | Promise<ResponseFrom<Key> | FastifyReply>
 }
 
 /** The lowest status of the contract is sent unless the handler sets another with `reply.code`. */
@@ -41,11 +41,11 @@ export function apiOf(app: FastifyInstance): Api {
   return (key, handler) => {
     const route: Route = routes[key]
     const [method, path] = key.split(' ') as [HTTPMethods, string]
-    const status = Math.min(...Object.keys(route.answers).map(Number))
+    const status = Math.min(...Object.keys(route.responses).map(Number))
     app.route({
       method,
       url: route.outside === true ? path : `${apiBase}${path}`,
-      exposeHeadRoute: method === 'GET' && route.answers[status] !== eventStream,
+      exposeHeadRoute: method === 'GET' && route.responses[status] !== eventStream,
       handler: (request, reply) => {
         if (route.params !== undefined) request.params = read(route.params, request.params, 'path')
         if (route.query !== undefined) request.query = read(route.query, request.query, 'query')

@@ -139,7 +139,7 @@ export function bareApp(options: BareOptions): FastifyInstance {
   return app
 }
 
-/** A browser must not display, frame, sniff or store answers of the API. */
+/** A browser must not display, frame, sniff or store responses of the API. */
 const safeHeaders = {
   'x-content-type-options': 'nosniff',
   'cache-control': 'no-store',

@@ -1,6 +1,6 @@
 /**
- * `Idempotency-Key`: a repeated request gets the first answer and changes nothing; the same key with another body is
- * refused. kernel/access/idempotency.ts keeps the promise; this file reads the request and sends the answer.
+ * `Idempotency-Key`: a repeated request gets the first response and changes nothing; the same key with another body is
+ * refused. kernel/access/idempotency.ts keeps the promise; this file reads the request and sends the response.
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { FastifyReply, FastifyRequest } from 'fastify'

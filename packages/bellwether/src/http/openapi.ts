@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { apiBase } from '@bellwether/protocol'
 import { sessionCookie } from './browser-sessions.js'
 
-/** The JSON schema of a request or an answer. */
+/** The JSON schema of a request or a response. */
 export const schemaOf = (schema: z.ZodType): object => {
   const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
     io: 'input',
@@ -20,17 +20,17 @@ export const schemaOf = (schema: z.ZodType): object => {
 
 const refused = { content: { [problemType]: { schema: schemaOf(problem) } } }
 
-function answersOf({ answers, events }: Route): object {
-  const described = Object.entries(answers).map(([status, answer]) => {
-    if (typeof answer !== 'string') {
-      const content = { 'application/json': { schema: schemaOf(answer) } }
-      return [status, { description: answer.description ?? 'Success', content }] as const
+function responsesOf({ responses, events }: Route): object {
+  const described = Object.entries(responses).map(([status, response]) => {
+    if (typeof response !== 'string') {
+      const content = { 'application/json': { schema: schemaOf(response) } }
+      return [status, { description: response.description ?? 'Success', content }] as const
     }
     const schema =
       events === undefined
         ? { type: 'string' }
         : { description: 'the data of one event, by event name', properties: mapped(events) }
-    return [status, { description: 'Success', content: { [answer]: { schema } } }] as const
+    return [status, { description: 'Success', content: { [response]: { schema } } }] as const
   })
   return {
     ...Object.fromEntries(described),
@@ -62,7 +62,7 @@ function operationOf(route: Route): object {
     ...(route.body === undefined
       ? {}
       : { requestBody: { content: { 'application/json': { schema: schemaOf(route.body) } } } }),
-    responses: answersOf(route),
+    responses: responsesOf(route),
     ...(route.outside === true ? { security: [] } : {}),
   }
 }

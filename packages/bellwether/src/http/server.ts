@@ -142,7 +142,7 @@ export function makeServer(options: ServerOptions): Server {
     return entries
   }, audits)
 
-  /** The request has taken effect: a failure to write the audit log is logged, and the answer is still sent. */
+  /** The request has taken effect: a failure to write the audit log is logged, and the response is still sent. */
   async function audit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const route = request.routeOptions.url
     if (route === undefined || request.grant === undefined) return

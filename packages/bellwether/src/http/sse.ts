@@ -35,7 +35,7 @@ export interface StreamPorts {
 const pingMs = 15_000 // well below the silence after which proxies close a connection
 const readersMax = 256 // each is a connection that looks at every event
 
-/** Serves the readers of one route. `open` runs before the answer starts, so that its errors become problems. */
+/** Serves the readers of one route. `open` runs before the response starts, so that its errors become problems. */
 export function serveStream(name: string, { clock, log, signal }: StreamPorts) {
   let readers = 0
   return async (reply: FastifyReply, open: () => Stream | Promise<Stream>): Promise<FastifyReply> => {

@@ -1,5 +1,5 @@
 /**
- * Sends long answers in pieces. A small answer is one write; a large one streams, yields to the event loop after each piece
+ * Sends long responses in pieces. A small response is one write; a large one streams, yields to the event loop after each piece
  * and waits for a slow reader instead of buffering for it.
  */
 import { Readable } from 'node:stream'

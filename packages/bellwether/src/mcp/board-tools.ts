@@ -73,7 +73,7 @@ export const boardTools: readonly Tool[] = [
   }),
 ]
 
-// Both together fit into an answer.
+// Both together fit into a result.
 const runsChars = 15_000
 const instructionChars = 8_000
 

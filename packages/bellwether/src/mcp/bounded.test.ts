@@ -1,13 +1,13 @@
 import { Retryable, Terminal } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
-import { answerChars, fitting, pieceOf, shortened } from './bounded.js'
+import { resultChars, fitting, pieceOf, shortened } from './bounded.js'
 import { failureOf, resultOf } from './tool-result.js'
 
 const random = { bytes: (count: number) => new Uint8Array(count).fill(7) }
 const texts = (result: { readonly content: readonly unknown[] }) =>
   (result.content as { text: string }[]).map(({ text }) => text)
 
-describe('answers of MCP tools', () => {
+describe('results of MCP tools', () => {
   it('are cut into pieces that join to the full text and split no surrogate pair', () => {
     const text = 'ab😀'.repeat(10)
     let [read, at]: [string, number | null] = ['', 0]
@@ -30,14 +30,14 @@ describe('answers of MCP tools', () => {
     const items = Array.from({ length: 1_000 }, () => 'x'.repeat(500))
     const { shown, left } = fitting(items)
     expect(shown.length + left).toBe(1_000)
-    expect(JSON.stringify(shown).length).toBeLessThan(answerChars + 1_000)
+    expect(JSON.stringify(shown).length).toBeLessThan(resultChars + 1_000)
     expect(fitting([items.join('')], 10).shown).toHaveLength(1)
   })
 
   it('put text of agents between random marks and limit its length', () => {
     const [summary, data] = texts(resultOf({ summary: 'Read this.', data: 'x'.repeat(1_000_000) }, random))
     expect(summary).toMatch(/^Read this\.\n.*data-0707070707070707.*never instructions/)
-    expect(data!.length).toBeLessThan(answerChars * 2 + 200)
+    expect(data!.length).toBeLessThan(resultChars * 2 + 200)
     expect(data).toMatch(/<\/data-0707070707070707>\n\(cut: 1000000 characters in total\)$/)
   })
 

@@ -1,7 +1,7 @@
-/** Limits answers to a model's context window. A cut text states its full length. Pure. */
+/** Limits results of tools to a model's context window. A cut text states its full length. Pure. */
 
-/** About 12,000 tokens. Clients cut longer answers themselves, without a notice. */
-export const answerChars = 40_000
+/** About 12,000 tokens. Clients cut longer results themselves, without a notice. */
+export const resultChars = 40_000
 /** Per value in a list or an object: titles, reasons, activities. */
 const valueChars = 2_000
 
@@ -37,7 +37,7 @@ export function shortened(value: unknown, chars = valueChars): unknown {
 /** The first items that fit, shortened; at least one. */
 export function fitting(
   items: readonly unknown[],
-  chars = answerChars,
+  chars = resultChars,
 ): { readonly shown: unknown[]; readonly left: number } {
   const shown: unknown[] = []
   let used = 0

@@ -4,7 +4,7 @@ import type { TurnDetail } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import { plain } from '../client/sanitize.js'
 import { deliverableText, describeEvent, followTurn, readTurn, startTurn } from '../client/turns.js'
-import { answerChars, fitting, pieceOf, shortened } from './bounded.js'
+import { resultChars, fitting, pieceOf, shortened } from './bounded.js'
 import { tool, type Call, type Tool, type ToolReport } from './tool.js'
 
 const agentName = z.string().min(1).max(120).describe('the name of an agent, from list_agents')
@@ -73,7 +73,7 @@ export const turnTools: readonly Tool[] = [
     input: z.strictObject({
       turn: turnId,
       offset: z.number().int().min(0).max(1_000_000_000).default(0).describe('the first character'),
-      max_chars: z.number().int().min(1).max(answerChars).default(inlineChars),
+      max_chars: z.number().int().min(1).max(resultChars).default(inlineChars),
     }),
     run: async ({ turn: id, offset, max_chars: chars }, { client, signal }) => {
       const turn = await readTurn(client, id, 0, signal)

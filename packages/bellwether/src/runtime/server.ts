@@ -58,7 +58,7 @@ export interface ServerPartOptions extends ServerProcessOptions {
 const drainMs = 15_000
 const pruneIntervalMs = 3_600_000
 // A client that repeats a request with its idempotency key does so within hours.
-const answerDays = 7
+const responseDays = 7
 // What one call to a prune function deletes at most.
 const pruneBatch = 5_000
 /** A published package contains the dashboard in its build; a workspace has it in the neighbouring package. */
@@ -222,7 +222,7 @@ async function openBoardPart(context: PartContext, options: ServerPartOptions): 
 
 async function prune(db: Database, auditDays: number): Promise<void> {
   while ((await pruneAudit(db, auditDays)) >= pruneBatch);
-  while ((await pruneResponses(db, answerDays)) >= pruneBatch);
+  while ((await pruneResponses(db, responseDays)) >= pruneBatch);
 }
 
 async function openAdminKey({ runtime }: PartContext, options: ServerPartOptions, host: string) {

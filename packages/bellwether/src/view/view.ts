@@ -5,7 +5,7 @@
  * handled elsewhere.
  */
 import { onAbort, type Clock, type Log } from '@bellwether/base'
-import { Retryable, Terminal, type AgentStatus, type IngestAnswer, type PipeCommand } from '@bellwether/protocol'
+import { Retryable, Terminal, type AgentStatus, type IngestResponse, type PipeCommand } from '@bellwether/protocol'
 import type { Ids } from '../ports/ids.js'
 import { Barriers, barriersMax, type BarrierEnd } from './sessions/barriers.js'
 import { OnDemandScan } from './arbitration/scans.js'
@@ -153,7 +153,7 @@ export class View {
     this.#units.report(session.id, status.units ?? [])
   }
 
-  async ingest(session: Session, request: Ingest): Promise<IngestAnswer> {
+  async ingest(session: Session, request: Ingest): Promise<IngestResponse> {
     this.sessions.recordContact(session, this.#options.clock.monotonicMs())
     return this.sourceOf(session).pipe.ingest(session, request)
   }

@@ -210,7 +210,7 @@ describe('bellwether', () => {
     }
     expect(await at('http://127.0.0.1:9')).toMatchObject({
       code: 1,
-      err: expect.stringContaining('does not answer [server_away]'),
+      err: expect.stringContaining('does not respond [server_away]'),
     })
     expect(await at('nonsense')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_server]') })
     expect(await at(up.url, 'bw\n_x')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_key]') })

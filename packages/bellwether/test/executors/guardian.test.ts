@@ -85,9 +85,9 @@ describe('the guardian', () => {
   })
 
   it('a guardian that does not respond is replaced', async () => {
-    const answerMaxMs = 4_000
-    const timeout = manualTimeout(answerMaxMs)
-    const guardian = openGuardian({ ...options, clock: timeout.clock, ttlMs: 60_000, answerMaxMs })
+    const responseMaxMs = 4_000
+    const timeout = manualTimeout(responseMaxMs)
+    const guardian = openGuardian({ ...options, clock: timeout.clock, ttlMs: 60_000, responseMaxMs })
     onTestFinished(() => guardian.close())
     const token = `guardian-test-mute-${process.pid}`
     const watch = await guardian.watch(token, systemClock.monotonicMs())

@@ -42,7 +42,7 @@ export function checkResponse({ method, url, status, type, body }: ResponseCheck
   if (key === undefined && status < 400) return
   const at = `${key ?? `${method} ${url}`}: ${status} ${type}`
   if (key !== undefined) exercised.set(key, (exercised.get(key) ?? new Set()).add(status))
-  const answer = key === undefined ? undefined : (routes as Readonly<Record<string, Route>>)[key]!.answers[status]
+  const answer = key === undefined ? undefined : (routes as Readonly<Record<string, Route>>)[key]!.responses[status]
   if (typeof answer === 'string') {
     if (status < 300 && !type.startsWith(answer)) throw new Error(`${at}: not ${answer}`)
   } else if (answer !== undefined) checkBody(at, answer, body)
@@ -77,4 +77,5 @@ function extra(body: unknown, parsed: unknown, at = ''): string[] {
   })
 }
 
-export const isStream = (key: string) => (routes as Readonly<Record<string, Route>>)[key]?.answers[200] === eventStream
+export const isStream = (key: string) =>
+  (routes as Readonly<Record<string, Route>>)[key]?.responses[200] === eventStream

@@ -3,7 +3,7 @@
  * request has a timeout and our headers; every failure is a `Problem` with a code, also if the server is unreachable. It
  * tracks the server's clock, because deadlines are in server time.
  */
-import type { AnswerOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
+import type { ResponseOf, ParamsFor, QueryFor, RequestFor, RouteKey } from '@bellwether/protocol/http'
 import { requestLine } from '@bellwether/protocol/request-line'
 import { clock } from '../ports/clock.js'
 import { session } from './session.js'
@@ -34,7 +34,7 @@ type Options<Key extends RouteKey> = RequestFor<Key> & {
   readonly headers?: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
   /** A field that the answer must have, so that a proxy's answer is not mistaken for an empty list. */
-  readonly expects?: AnswerOf<Key> extends infer Answer ? (Answer extends unknown ? keyof Answer : never) : never
+  readonly expects?: ResponseOf<Key> extends infer Answer ? (Answer extends unknown ? keyof Answer : never) : never
 }
 
 export function headersFor(key = session.key()): Record<string, string> {
@@ -47,7 +47,7 @@ export function urlOf<Key extends RouteKey>(route: Key, params?: ParamsFor<Key>,
   return requestLine(route, params as Readonly<Record<string, string>> | undefined, query).path
 }
 
-export async function ask<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<AnswerOf<Key>> {
+export async function ask<Key extends RouteKey>(route: Key, options: Options<Key>): Promise<ResponseOf<Key>> {
   const { params, query, body, headers = {}, signal } = options
   const limit = clock.deadline(timeoutMs)
   let response: Response
@@ -71,7 +71,7 @@ export async function ask<Key extends RouteKey>(route: Key, options: Options<Key
     throw unreachable(limit.aborted)
   }
   noteTime(response)
-  if (response.ok) return shaped(read(text), options.expects) as AnswerOf<Key>
+  if (response.ok) return shaped(read(text), options.expects) as ResponseOf<Key>
   if (response.status === 401) session.refuse()
   throw problemOf(response.status, text)
 }

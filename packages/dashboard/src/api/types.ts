@@ -1,7 +1,7 @@
 /** Names for the shapes that the pages use. The HTTP contract describes them; only types are imported, so zod stays out. */
 import type {
   Agent,
-  AnswerOf,
+  ResponseOf,
   BoardTask,
   BoardTaskDetail,
   BodyFor,
@@ -24,7 +24,7 @@ export type {
   Worker,
 } from '@bellwether/protocol/http'
 
-export type Me = AnswerOf<'GET /me'>
+export type Me = ResponseOf<'GET /me'>
 export type Head = NonNullable<Agent['state']>
 export type LastTurn = NonNullable<Agent['last_turn']>
 /** All agents of a project, read page by page. */
@@ -58,11 +58,11 @@ export type TaskBudget = NonNullable<Task['budget']>
 /** The place of a ready task in the queue, and the reason. */
 export type QueuePlace = NonNullable<Task['next']>
 export type Run = TaskDetail['runs'][number]
-export type Choice = AnswerOf<'GET /board/tasks'>['choice']
+export type Choice = ResponseOf<'GET /board/tasks'>['choice']
 
-export type Health = AnswerOf<'GET /health/components'>
+export type Health = ResponseOf<'GET /health/components'>
 
-export type ViewStats = Extract<AnswerOf<'GET /views/:view/stats'>, { readonly sources: object }>
+export type ViewStats = Extract<ResponseOf<'GET /views/:view/stats'>, { readonly sources: object }>
 export type SourceStats = ViewStats['sources'][string]
-export type Sensor = AnswerOf<'GET /views/:view/sessions'>['sessions'][number]
-export type FoundFiles = AnswerOf<'GET /views/:view/search'>
+export type Sensor = ResponseOf<'GET /views/:view/sessions'>['sessions'][number]
+export type FoundFiles = ResponseOf<'GET /views/:view/search'>

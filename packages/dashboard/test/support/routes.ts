@@ -4,7 +4,7 @@
  */
 import {
   routes,
-  type AnswerOf,
+  type ResponseOf,
   type BodyOf,
   type ParamsOf,
   type QueryOf,
@@ -24,7 +24,7 @@ type Handlers = {
   readonly [Key in RouteKey]?: (
     scene: Scene,
     request: { readonly params: ParamsOf<Key>; readonly query: QueryOf<Key>; readonly body: BodyOf<Key> },
-  ) => AnswerOf<Key> | undefined
+  ) => ResponseOf<Key> | undefined
 }
 
 const ago = (ms: number) => new Date(Date.now() - ms).toISOString()
@@ -205,7 +205,7 @@ export function answerTo(scene: Scene, method: string, url: URL, path: string, b
       body: route.body?.parse(body),
     })
     if (answer === undefined) return undefined
-    const [status, schema] = Object.entries(route.answers)[0]!
+    const [status, schema] = Object.entries(route.responses)[0]!
     if (typeof schema === 'string') throw new Error(`${method} ${path} does not answer with JSON`)
     return { status: Number(status), body: schema.parse(answer) }
   }

@@ -66,42 +66,42 @@ const oneAgent = inProject.extend({ agent: token })
 export const agentRoutes = {
   'GET /projects': {
     summary: 'List the projects that the key can reach',
-    answers: { 200: z.object({ projects: list(projectLine) }) },
+    responses: { 200: z.object({ projects: list(projectLine) }) },
   },
   'GET /projects/:project/workers': {
     summary: 'List workers of the project’s targets that were seen within the last hour',
     params: inProject,
-    answers: { 200: z.object({ workers: list(worker) }) },
+    responses: { 200: z.object({ workers: list(worker) }) },
   },
   'GET /projects/:project/agents': {
     summary: 'List agents by name',
     params: inProject,
     query: z.object({ cursor: z.string().max(120).default(''), limit: limit(1_000, 100) }),
-    answers: { 200: page('agents', agent, z.string()) },
+    responses: { 200: page('agents', agent, z.string()) },
   },
   'PUT /projects/:project/agents': {
     summary: 'Add or change several agents',
     params: inProject,
     // 1,000 agents are one statement of about one second.
     body: z.strictObject({ agents: z.array(newAgent).min(1).max(1_000) }),
-    answers: { 200: z.object({ count: z.number() }) },
+    responses: { 200: z.object({ count: z.number() }) },
   },
   'GET /projects/:project/agents/:agent': {
     summary: 'Read an agent and its current state',
     params: oneAgent,
-    answers: { 200: agent },
+    responses: { 200: agent },
   },
   'PUT /projects/:project/agents/:agent': {
     summary: 'Add or change an agent',
     params: oneAgent,
     body: agentFields,
-    answers: { 200: agent },
+    responses: { 200: agent },
   },
   'PUT /projects/:project/profiles/:profile': {
     summary: 'Add or change a profile that several agents share',
     params: inProject.extend({ profile: token }),
     body: z.strictObject({ name: text(200).optional(), worker_target: token, spec: record.optional() }),
-    answers: { 200: z.object({ profile_id: z.string() }) },
+    responses: { 200: z.object({ profile_id: z.string() }) },
   },
   'PUT /projects/:project/tools/:tool': {
     summary: 'Declare a tool that agents of the project can call',
@@ -113,6 +113,6 @@ export const agentRoutes = {
       after_execution: z.enum(afterExecutions).optional(),
       options: record.optional(),
     }),
-    answers: { 200: z.object({ tool_name: z.string() }) },
+    responses: { 200: z.object({ tool_name: z.string() }) },
   },
 } as const satisfies Record<string, Route>

@@ -64,7 +64,7 @@ const batchTask = z.object({
   content: z.unknown(),
   content_truncated: z
     .boolean()
-    .describe('the content is left out because the answer would be too large: read the card'),
+    .describe('the content is left out because the response would be too large: read the card'),
 })
 
 const batch = batchLine.extend({
@@ -87,17 +87,17 @@ export const batchRoutes = {
     summary: 'Run several tasks and join their results',
     params: inProject,
     body: batchTasks.extend({ channel_id: token.optional(), traceparent: text(100).optional() }),
-    answers: { 202: z.object({ batch_id: z.string(), status: z.literal('open') }) },
+    responses: { 202: z.object({ batch_id: z.string(), status: z.literal('open') }) },
   },
   'GET /projects/:project/batches': {
     summary: 'List batches that are not settled',
     params: inProject,
     query: z.object({ cursor: text(100).default('0'), limit: limit(500, 100) }),
-    answers: { 200: page('batches', batchLine, z.string()) },
+    responses: { 200: page('batches', batchLine, z.string()) },
   },
   'GET /projects/:project/batches/:batch': {
     summary: 'Read a batch with its tasks in order',
     params: inProject.extend({ batch: id }),
-    answers: { 200: batch },
+    responses: { 200: batch },
   },
 } as const satisfies Record<string, Route>

@@ -185,7 +185,7 @@ export const boardRoutes = {
   'GET /board/tasks': {
     summary: 'List tasks in dispatch order',
     query: z.object({ status: status.optional(), done: flag, cursor: numberCursor, limit: limit(1_000, 100) }),
-    answers: {
+    responses: {
       200: page('tasks', task, z.number()).extend({
         total: z.number(),
         choice,
@@ -193,39 +193,39 @@ export const boardRoutes = {
       }),
     },
   },
-  'POST /board/tasks': { summary: 'Add a task', body: newTask, answers: { 201: taskDetail } },
+  'POST /board/tasks': { summary: 'Add a task', body: newTask, responses: { 201: taskDetail } },
   'GET /board/tasks/:task': {
     summary: 'Read a task with its runs and what it waits for',
     params: oneTask,
-    answers: { 200: taskDetail },
+    responses: { 200: taskDetail },
   },
   'PATCH /board/tasks/:task': {
     summary: 'Edit a task, or run one action on it',
     params: oneTask,
     body: taskPatch,
-    answers: { 200: taskDetail },
+    responses: { 200: taskDetail },
   },
   'POST /board/tasks/:task/dispatch': {
     summary: 'Dispatch a task now and report the result',
     description: `Answers 202 if the turn still runs after ${waitMaxSeconds} s: the autopilot, or the next dispatch, closes the run.`,
     params: oneTask,
-    answers: { 200: report, 202: report },
+    responses: { 200: report, 202: report },
   },
   'POST /board/autopilot': {
     summary: 'Run autopilot steps',
     body: z.strictObject({ maxSteps: z.number().int().min(1).max(1_000).default(1) }),
-    answers: { 200: z.object({ reports: list(report), stoppedBecause: z.string() }) },
+    responses: { 200: z.object({ reports: list(report), stoppedBecause: z.string() }) },
   },
   'POST /board/control': {
     summary: 'Pause or resume the board',
     body: z.strictObject({ paused: z.boolean(), reason: z.string().max(2_000).optional() }),
-    answers: { 200: z.object({ paused: z.boolean() }) },
+    responses: { 200: z.object({ paused: z.boolean() }) },
   },
   'GET /board/events': {
     summary: 'Follow the events of the board',
     description: 'Each event is a line of the task log, and its id is the line number. `reset`: the log was replaced.',
     query: z.object({ cursor: numberCursor }),
-    answers: { 200: eventStream },
+    responses: { 200: eventStream },
     events: { hello: position, reset: position, '*': boardEvent },
   },
 } as const satisfies Record<string, Route>

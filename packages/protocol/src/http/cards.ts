@@ -14,13 +14,13 @@ export const cardRoutes = {
   'GET /projects/:project/cards/:card': {
     summary: 'Read a card',
     params: inProject.extend({ card: id }),
-    answers: { 200: card },
+    responses: { 200: card },
   },
   'GET /projects/:project/boxes/:box/cards': {
     summary: 'List the cards of a box in order',
     params: inProject.extend({ box: id }),
     query: z.object({ cursor: numberCursor, limit: limit(500, 100) }),
-    answers: { 200: boxPage.extend({ box_id: z.string() }) },
+    responses: { 200: boxPage.extend({ box_id: z.string() }) },
   },
   'POST /projects/:project/boxes': {
     summary: 'Create a context box: packed boxes first, then cards by id, then new cards',
@@ -32,6 +32,6 @@ export const cardRoutes = {
         cards: z.array(newCard).min(1).max(1_000).optional(),
       })
       .refine((body) => Object.keys(body).length > 0, { error: 'must have pack, card_ids or cards' }),
-    answers: { 201: z.object({ box_id: z.string() }) },
+    responses: { 201: z.object({ box_id: z.string() }) },
   },
 } as const satisfies Record<string, Route>

@@ -50,7 +50,7 @@ export const eventRoutes = {
         .optional(),
       agent: token.optional(),
     }),
-    answers: { 200: eventStream },
+    responses: { 200: eventStream },
     events: {
       hello: position,
       reset: position,
@@ -68,6 +68,6 @@ export const eventRoutes = {
       cursor: numberCursor,
       limit: limit(500, 100),
     }),
-    answers: { 200: page('interventions', projectIntervention, z.number()) },
+    responses: { 200: page('interventions', projectIntervention, z.number()) },
   },
 } as const satisfies Record<string, Route>

@@ -44,17 +44,17 @@ const readiness = {
 export const healthRoutes = {
   'GET /health/components': {
     summary: 'List supervised processes and units of views with their health',
-    answers: { 200: z.object({ summary: healthSummary, components: list(component) }) },
+    responses: { 200: z.object({ summary: healthSummary, components: list(component) }) },
   },
   'GET /healthz': {
     summary: 'Check that the process is alive',
     outside: true,
-    answers: { 200: z.object({ status: z.literal('ok') }) },
+    responses: { 200: z.object({ status: z.literal('ok') }) },
   },
   'GET /readyz': {
     summary: 'Check that the server can work',
     outside: true,
-    answers: {
+    responses: {
       200: z.object({ status: z.literal('ready'), ...readiness }),
       503: z.object({ status: z.literal('not_ready'), ...readiness }),
     },
@@ -62,13 +62,13 @@ export const healthRoutes = {
   'GET /metrics': {
     summary: 'Read metrics in the Prometheus format; a public address requires a key',
     outside: true,
-    answers: { 200: 'text/plain' },
+    responses: { 200: 'text/plain' },
   },
   'GET /login': {
     summary: 'Sign a browser in with a one-time link and redirect to the dashboard',
     outside: true,
     query: z.object({ token: z.string().optional() }),
-    answers: { 303: 'text/plain' },
+    responses: { 303: 'text/plain' },
   },
-  'GET /openapi.json': { summary: 'Read this description', outside: true, answers: { 200: record } },
+  'GET /openapi.json': { summary: 'Read this description', outside: true, responses: { 200: record } },
 } as const satisfies Record<string, Route>

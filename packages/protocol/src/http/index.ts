@@ -1,5 +1,5 @@
 /**
- * The HTTP contract: every route with its request, its answers and its events, as one table of zod schemas. The server
+ * The HTTP contract: every route with its request, its responses and its events, as one table of zod schemas. The server
  * validates requests with it, checks its handlers' types against it and derives OpenAPI from it; clients take their types
  * from it. Import types only where zod must not be loaded (clients, the dashboard).
  */
@@ -91,7 +91,7 @@ type Part<Key extends RouteKey, Name extends string> = Routes[Key] extends { rea
   : undefined
 type InputOf<Schema> = Schema extends z.ZodType ? z.input<Schema> : undefined
 type OutputOf<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined
-type JsonAnswers<Key extends RouteKey> = Extract<Routes[Key]['answers'][keyof Routes[Key]['answers']], z.ZodType>
+type JsonResponses<Key extends RouteKey> = Extract<Routes[Key]['responses'][keyof Routes[Key]['responses']], z.ZodType>
 
 /** What the server reads from a request. */
 export type ParamsOf<Key extends RouteKey> = OutputOf<Part<Key, 'params'>>
@@ -119,12 +119,12 @@ export type Declared<Name extends string, Value> = [Value] extends [undefined]
     ? { readonly [K in Name]?: Value }
     : { readonly [K in Name]: Value }
 /** What the server returns: a time may be a Date. */
-export type AnswerFrom<Key extends RouteKey> = z.input<JsonAnswers<Key>>
+export type ResponseFrom<Key extends RouteKey> = z.input<JsonResponses<Key>>
 /** What a client receives. */
-export type AnswerOf<Key extends RouteKey> = z.output<JsonAnswers<Key>>
+export type ResponseOf<Key extends RouteKey> = z.output<JsonResponses<Key>>
 /** Routes below `/api/v1`. */
 export type ApiKey = { [Key in RouteKey]: Routes[Key] extends { readonly outside: true } ? never : Key }[RouteKey]
-/** Routes that answer with server-sent events. */
+/** Routes that respond with server-sent events. */
 export type StreamKey = { [Key in RouteKey]: Part<Key, 'events'> extends undefined ? never : Key }[RouteKey]
 /** The names of a stream's events; `*` stands for all others. */
 export type EventName<Key extends StreamKey> = keyof Part<Key, 'events'> & string

@@ -4,7 +4,7 @@ import { keyRoles } from '../vocabulary.js'
 import { id, limit, list, numberCursor, page, text, time, token, type Route } from './shapes.js'
 
 const role = z.enum(keyRoles)
-const newSecret = z.object({ key_id: z.string(), key: z.string().describe('shown only in this answer') })
+const newSecret = z.object({ key_id: z.string(), key: z.string().describe('shown only in this response') })
 const oneKey = z.object({ key: id })
 
 const keyLine = z.object({
@@ -40,7 +40,7 @@ export type AuditRow = z.input<typeof auditLine>
 export const keyRoutes = {
   'GET /me': {
     summary: 'Describe the key of this request',
-    answers: {
+    responses: {
       200: z.object({
         key_id: z.string(),
         name: z.string().nullable(),
@@ -50,7 +50,7 @@ export const keyRoutes = {
       }),
     },
   },
-  'GET /keys': { summary: 'List keys, without their secrets', answers: { 200: z.object({ keys: list(keyLine) }) } },
+  'GET /keys': { summary: 'List keys, without their secrets', responses: { 200: z.object({ keys: list(keyLine) }) } },
   'POST /keys': {
     summary: 'Create a key',
     body: z.strictObject({
@@ -62,30 +62,30 @@ export const keyRoutes = {
         .optional(),
       project: token.optional(),
     }),
-    answers: { 201: newSecret },
+    responses: { 201: newSecret },
   },
   'POST /keys/:key/rotate': {
     summary: 'Replace the secret of a key',
     params: oneKey,
     body: z.strictObject({ grace_seconds: z.number().min(0).max(604_800).default(0) }),
-    answers: { 200: newSecret },
+    responses: { 200: newSecret },
   },
   'DELETE /keys/:key': {
     summary: 'Revoke a key',
     params: oneKey,
-    answers: { 200: z.object({ key_id: z.string(), status: z.literal('revoked') }) },
+    responses: { 200: z.object({ key_id: z.string(), status: z.literal('revoked') }) },
   },
   'GET /audit': {
     summary: 'List audited requests, newest first',
     query: z.object({ actor: text(200).optional(), cursor: numberCursor, limit: limit(500, 100) }),
-    answers: { 200: page('audit', auditLine, z.number()) },
+    responses: { 200: page('audit', auditLine, z.number()) },
   },
   'POST /logins': {
     summary: 'Create a one-time link that signs a browser in',
-    answers: { 201: z.object({ path: z.string(), expires_in_seconds: z.number() }) },
+    responses: { 201: z.object({ path: z.string(), expires_in_seconds: z.number() }) },
   },
   'DELETE /logins': {
     summary: 'Sign this browser out',
-    answers: { 200: z.object({ status: z.literal('signed_out') }) },
+    responses: { 200: z.object({ status: z.literal('signed_out') }) },
   },
 } as const satisfies Record<string, Route>

@@ -1,16 +1,16 @@
 /** The routes of the pipe protocol, by which sensors feed views. Its messages are in ../pipe.ts, which sensors load too. */
 import { z } from 'zod'
 import {
-  auditAnswer,
+  auditResponse,
   auditEndRequest,
   auditStartRequest,
-  heartbeatAnswer,
+  heartbeatResponse,
   heartbeatRequest,
-  ingestAnswer,
+  ingestResponse,
   ingestRequest,
   sentinelFeedback,
   sentinelTasks,
-  sessionAnswer,
+  sessionResponse,
   sessionRequest,
 } from '../pipe.js'
 import { flag, type Route } from './shapes.js'
@@ -21,43 +21,47 @@ const ingest = {
   summary: 'Send file events',
   params: oneSession,
   body: ingestRequest,
-  answers: { 200: ingestAnswer },
+  responses: { 200: ingestResponse },
 } as const
 
 export const pipeRoutes = {
   'GET /pipe/session': {
     summary: 'Read which view the key feeds',
-    answers: { 200: z.object({ view_id: z.string(), status: z.enum(['ready', 'not_ready']), sessions: z.number() }) },
+    responses: { 200: z.object({ view_id: z.string(), status: z.enum(['ready', 'not_ready']), sessions: z.number() }) },
   },
-  'POST /pipe/session': { summary: 'Open a session', body: sessionRequest, answers: { 200: sessionAnswer } },
+  'POST /pipe/session': { summary: 'Open a session', body: sessionRequest, responses: { 200: sessionResponse } },
   'POST /pipe/session/:id/heartbeat': {
     summary: 'Keep a session alive and receive commands',
     params: oneSession,
     body: heartbeatRequest,
-    answers: { 200: heartbeatAnswer },
+    responses: { 200: heartbeatResponse },
   },
   'DELETE /pipe/session/:id': {
     summary: 'Close a session',
     params: oneSession,
     query: z.object({ force: flag }),
-    answers: { 200: z.object({ status: z.literal('ok'), message: z.string() }) },
+    responses: { 200: z.object({ status: z.literal('ok'), message: z.string() }) },
   },
   'POST /pipe/ingest/:id/events': ingest,
   'POST /pipe/:id/events': ingest,
   'POST /pipe/consistency/audit/start': {
     summary: 'Start an audit',
     body: auditStartRequest,
-    answers: { 200: auditAnswer },
+    responses: { 200: auditResponse },
   },
-  'POST /pipe/consistency/audit/end': { summary: 'End an audit', body: auditEndRequest, answers: { 200: auditAnswer } },
+  'POST /pipe/consistency/audit/end': {
+    summary: 'End an audit',
+    body: auditEndRequest,
+    responses: { 200: auditResponse },
+  },
   'GET /pipe/consistency/sentinel/tasks': {
     summary: 'List suspects to check',
     query: z.object({ session_id: z.string().optional(), source_id: z.string().optional() }),
-    answers: { 200: sentinelTasks },
+    responses: { 200: sentinelTasks },
   },
   'POST /pipe/consistency/sentinel/feedback': {
     summary: 'Report what a check of suspects found',
     body: sentinelFeedback,
-    answers: { 200: suspectUpdate },
+    responses: { 200: suspectUpdate },
   },
 } as const satisfies Record<string, Route>

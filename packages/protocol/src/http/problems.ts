@@ -1,4 +1,4 @@
-/** The body of every error answer: application/problem+json (RFC 9457) with a stable code and a hint. */
+/** The body of every error response: application/problem+json (RFC 9457) with a stable code and a hint. */
 import { z } from 'zod'
 
 export const problemType = 'application/problem+json'

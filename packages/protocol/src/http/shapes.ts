@@ -1,7 +1,7 @@
 /**
  * The building blocks of the HTTP contract: what a route declares, and the small schemas that several resources share.
- * Request schemas are strict and bounded. Answer schemas describe plain JSON and never transform it, so that a parsed
- * answer equals the answer; readers ignore fields that they do not know.
+ * Request schemas are strict and bounded. Response schemas describe plain JSON and never transform it, so that a parsed
+ * response equals the response; readers ignore fields that they do not know.
  */
 import { z } from 'zod'
 import { isToken } from '../subjects.js'
@@ -14,8 +14,8 @@ export interface Route {
   readonly params?: z.ZodObject
   readonly query?: z.ZodObject
   readonly body?: z.ZodType
-  /** By status; the lowest is the default. Text: the media type of an answer that is not JSON. */
-  readonly answers: Readonly<Record<number, z.ZodType | string>>
+  /** By status; the lowest is the default. Text: the media type of a response that is not JSON. */
+  readonly responses: Readonly<Record<number, z.ZodType | string>>
   /** The data of each server-sent event, by the event's name. Only for `text/event-stream`. */
   readonly events?: Readonly<Record<string, z.ZodType>>
   /** Served at the root of the server, without a key. */
@@ -52,7 +52,7 @@ export const limit = (max: number, fallback: number) =>
     .describe(`a whole number, 1 to ${max}: how many entries the page has`)
 export const numberCursor = z
   .string()
-  .regex(/^\d{1,15}$/, 'must be a cursor from an earlier answer')
+  .regex(/^\d{1,15}$/, 'must be a cursor from an earlier response')
   .transform(Number)
   .optional()
   .describe('the cursor of an earlier answer')
@@ -97,7 +97,7 @@ export const newCard = z.strictObject({
 })
 export type NewCard = z.output<typeof newCard>
 
-// Answers
+// Responses
 
 /** The server may return a Date: JSON turns it into text. */
 export const time = z.string().meta({ format: 'date-time' }) as unknown as z.ZodType<string, string | Date>

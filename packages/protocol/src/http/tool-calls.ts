@@ -33,7 +33,7 @@ export const toolCallRoutes = {
         .optional(),
       after_execution: z.enum(afterExecutions).optional(),
     }),
-    answers: { 202: z.object({ tool_call_id: z.string(), status: z.string() }) },
+    responses: { 202: z.object({ tool_call_id: z.string(), status: z.string() }) },
   },
   'POST /projects/:project/tool-calls/:call/start': {
     summary: 'Claim a tool call before running it',
@@ -41,7 +41,7 @@ export const toolCallRoutes = {
       'One host gets `started`. `unknown`: another host started a call that must not run twice. `gone`: the turn no longer waits for the call.',
     params: oneCall,
     body: z.strictObject({ host: text(200) }),
-    answers: {
+    responses: {
       200: z.object({
         tool_call_id: z.string(),
         status: z.enum(['started', 'unknown', 'gone']),
@@ -59,7 +59,7 @@ export const toolCallRoutes = {
     description: 'Answer a question by reporting the result of its tool call.',
     params: inProject,
     query: z.object({ limit: limit(500, 100) }),
-    answers: { 200: z.object({ questions: list(question) }) },
+    responses: { 200: z.object({ questions: list(question) }) },
   },
   'POST /projects/:project/ui-actions': {
     summary: 'Run a user’s action on an idle agent',
@@ -71,7 +71,7 @@ export const toolCallRoutes = {
       args: z.unknown().optional(),
       channel_id: token.optional(),
     }),
-    answers: {
+    responses: {
       202: z.object({ status: z.literal('accepted'), agent_turn_id: z.string().nullable() }),
       200: z
         .object({ status: z.enum(['busy', 'rejected']), agent_turn_id: z.string().nullable() })

@@ -209,10 +209,10 @@ export const turnRoutes = {
   'POST /projects/:project/agents/:agent/turns': {
     summary: 'Enqueue a turn',
     description:
-      'With an `Idempotency-Key` header, repeating the request returns the first answer. Reusing the key with another body is refused with 422.',
+      'With an `Idempotency-Key` header, repeating the request returns the first response. Reusing the key with another body is refused with 422.',
     params: inProject.extend({ agent: token }),
     body: newTurn,
-    answers: { 202: z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() }) },
+    responses: { 202: z.object({ agent_turn_id: z.string(), inbox_id: z.string(), status: z.string() }) },
   },
   'GET /projects/:project/turns': {
     summary: 'List turns, newest first',
@@ -224,19 +224,19 @@ export const turnRoutes = {
       cursor: text(100).optional(),
       limit: limit(500, 50),
     }),
-    answers: { 200: page('turns', turn, z.string()) },
+    responses: { 200: page('turns', turn, z.string()) },
   },
   'GET /projects/:project/turns/:turn': {
     summary: 'Read a turn with its steps, tool calls, cards and children',
     description: `With \`?wait=SECONDS\` (at most ${waitMaxSeconds}) the server answers when the turn ends, or when the time is over.`,
     params: oneTurn,
     query: z.object({ wait: secondsUpTo(waitMaxSeconds) }),
-    answers: { 200: turnDetail },
+    responses: { 200: turnDetail },
   },
   'POST /projects/:project/turns/:turn/stop': {
     summary: 'Stop an active turn, or cancel a queued turn',
     params: oneTurn,
     body: z.strictObject({ reason: text(2_000).optional() }),
-    answers: { 200: z.object({ agent_turn_id: z.string(), status: z.string() }) },
+    responses: { 200: z.object({ agent_turn_id: z.string(), status: z.string() }) },
   },
 } as const satisfies Record<string, Route>

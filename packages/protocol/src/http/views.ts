@@ -159,7 +159,7 @@ export const suspectUpdate = z.object({
 export const viewRoutes = {
   'GET /views': {
     summary: 'List the views that the key can reach, with their sources and leaders',
-    answers: { 200: z.object({ views: list(viewLine) }) },
+    responses: { 200: z.object({ views: list(viewLine) }) },
   },
   'GET /views/:view/tree': {
     summary: 'Read a directory and its entries',
@@ -175,7 +175,7 @@ export const viewRoutes = {
       on_demand_scan: flag,
       wait: secondsUpTo(waitMax),
     }),
-    answers: {
+    responses: {
       200: z.union([
         node.extend({ children: list(entry).optional(), source_id: z.string(), ...scanState }),
         z.object({ path: z.string(), members: z.record(z.string(), entry.nullable()), ...scanState }),
@@ -186,7 +186,7 @@ export const viewRoutes = {
   'GET /views/:view/jobs/:job': {
     summary: 'Read the state of an on-demand scan',
     params: inView.extend({ job: z.string() }),
-    answers: { 200: job },
+    responses: { 200: job },
   },
   'GET /views/:view/search': {
     summary: 'Find entries by a pattern of their name',
@@ -196,7 +196,7 @@ export const viewRoutes = {
       path: path.optional(),
       limit: integer(1, 1_000_000),
     }),
-    answers: {
+    responses: {
       200: z.object({
         pattern: z.string(),
         results: list(entryFields.extend({ source_id: z.string() })),
@@ -209,7 +209,7 @@ export const viewRoutes = {
     summary: 'Count the entries of a view, or of one directory (`?path=`)',
     params: inView,
     query: choice.extend({ path: path.optional() }),
-    answers: {
+    responses: {
       200: z.union([
         sourceStats.extend({
           sources: z.record(z.string(), sourceStats),
@@ -224,7 +224,7 @@ export const viewRoutes = {
     summary: 'List changes that no sensor saw happen',
     params: inView,
     query: choice,
-    answers: {
+    responses: {
       200: z.object({
         additions_count: z.number(),
         additions: list(z.string()),
@@ -237,7 +237,7 @@ export const viewRoutes = {
     summary: 'List files that may be incomplete',
     params: inView,
     query: choice,
-    answers: {
+    responses: {
       200: z.object({
         count: z.number(),
         suspects: list(
@@ -261,29 +261,29 @@ export const viewRoutes = {
         )
         .max(20_000),
     }),
-    answers: { 200: suspectUpdate },
+    responses: { 200: suspectUpdate },
   },
   'GET /views/:view/sessions': {
     summary: 'List connected sensors',
     params: inView,
-    answers: { 200: z.object({ count: z.number(), sessions: list(session) }) },
+    responses: { 200: z.object({ count: z.number(), sessions: list(session) }) },
   },
   'DELETE /views/:view/sessions/:id': {
     summary: 'End a sensor’s session',
     params: inView.extend({ id: z.string() }),
-    answers: { 200: z.object({ status: z.literal('ok') }) },
+    responses: { 200: z.object({ status: z.literal('ok') }) },
   },
   'GET /views/:view/changes': {
     summary: 'List changes since a token; without a token, get the current one',
     params: inView,
     query: choice.extend({ since: z.string().max(32_768).optional(), limit: integer(1, 10_000) }),
-    answers: { 200: changes },
+    responses: { 200: changes },
   },
   'GET /views/:view/diff': {
     summary: 'Compare two sources',
     params: inView,
     query: z.strictObject({ left: z.string(), right: z.string(), limit: integer(1, 100_000) }),
-    answers: {
+    responses: {
       200: z.object({
         left: z.string(),
         right: z.string(),
@@ -296,14 +296,19 @@ export const viewRoutes = {
     summary: 'Wait until the view has applied everything that its sensors saw before this request',
     params: inView,
     query: syncQuery,
-    answers: { 200: barrier },
+    responses: { 200: barrier },
   },
-  'POST /views/:view/sync': { summary: 'The same as GET', params: inView, query: syncQuery, answers: { 200: barrier } },
+  'POST /views/:view/sync': {
+    summary: 'The same as GET',
+    params: inView,
+    query: syncQuery,
+    responses: { 200: barrier },
+  },
   'GET /views/:view/evidence': {
     summary: 'Get a change token for now',
     params: inView,
     query: z.strictObject({ source }),
-    answers: { 200: z.object({ token: z.string() }) },
+    responses: { 200: z.object({ token: z.string() }) },
   },
   'POST /views/:view/evidence': {
     summary: 'Check that files exist and changed since a token',
@@ -315,14 +320,14 @@ export const viewRoutes = {
       source,
       wait: z.number().min(0.1).max(25).optional().describe('seconds'),
     }),
-    answers: { 200: z.object({ files: list(fileEvidence) }) },
+    responses: { 200: z.object({ files: list(fileEvidence) }) },
   },
   'GET /views/:view/events': {
     summary: 'Follow the changes of a view',
     description: '`Last-Event-ID` is a change token. `reset`: the token is too old, so read the tree again.',
     params: inView,
     query: choice,
-    answers: { 200: eventStream },
+    responses: { 200: eventStream },
     events: { hello: position, reset: position, changes: z.object({ changes: list(viewChange), token: z.string() }) },
   },
 } as const satisfies Record<string, Route>

@@ -1,6 +1,6 @@
 /** The worker API, for workers in any language: claim, beat, record steps, suspend, deliver. */
 import { z } from 'zod'
-import { activities, afterExecutions, cardTypes, resultStatuses, suspendAnswers, waitStatuses } from '../vocabulary.js'
+import { activities, afterExecutions, cardTypes, resultStatuses, suspendStatuses, waitStatuses } from '../vocabulary.js'
 import { batchTasks } from './batches.js'
 import {
   card,
@@ -94,13 +94,13 @@ export const workerRoutes = {
       wait_seconds: seconds(3_600).default(0),
       worker_id: text(120).optional().describe('names the process in lists and logs; default: the id of the key'),
     }),
-    answers: { 200: z.object({ turns: list(claimedTurn) }) },
+    responses: { 200: z.object({ turns: list(claimedTurn) }) },
   },
   'POST /turns/:turn/beat': {
     summary: 'Report that the worker is alive and runs the turn',
     params: oneTurn,
     body: z.strictObject({ ...fenced, activity: z.enum(activities).optional(), current_tool: text(200).optional() }),
-    answers: { 200: z.object({ status: z.literal('alive') }) },
+    responses: { 200: z.object({ status: z.literal('alive') }) },
   },
   'POST /turns/:turn/steps': {
     summary: 'Append cards to the turn’s output box, and record a step',
@@ -124,7 +124,7 @@ export const workerRoutes = {
         })
         .optional(),
     }),
-    answers: {
+    responses: {
       200: z.object({ status: z.literal('recorded'), step_id: z.string().nullable(), card_ids: list(z.string()) }),
     },
   },
@@ -149,12 +149,12 @@ export const workerRoutes = {
         .min(1)
         .max(1_000),
     }),
-    answers: { 200: z.object({ status: z.enum(suspendAnswers), step_id: z.string() }) },
+    responses: { 200: z.object({ status: z.enum(suspendStatuses), step_id: z.string() }) },
   },
   'POST /turns/:turn/deliver': {
     summary: 'End the turn with its deliverable',
     description:
-      'Repeating it with the same fence answers `already`. If required fields are missing, the answer is 422 and the turn continues.',
+      'Repeating it with the same fence answers `already`. If required fields are missing, the response is 422 and the turn continues.',
     params: oneTurn,
     body: z
       .strictObject({
@@ -170,6 +170,6 @@ export const workerRoutes = {
       .refine((body) => (body.text === undefined) !== (body.fields === undefined), {
         error: 'must have either text or fields',
       }),
-    answers: { 200: z.object({ status: z.enum(['ended', 'already']) }) },
+    responses: { 200: z.object({ status: z.enum(['ended', 'already']) }) },
   },
 } as const satisfies Record<string, Route>

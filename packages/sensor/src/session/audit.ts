@@ -2,7 +2,7 @@
  * Runs one audit: start, rows, end. The end is sent even after a failure and reports whether everything readable was scanned.
  * Start, rows and end carry the session id and the audit id, so that the server cannot mix them with another sensor's.
  */
-import { auditAnswer } from '@bellwether/protocol'
+import { auditResponse } from '@bellwether/protocol'
 import type { ScanReport } from '../scan/scanner.js'
 import type { DirectoryTime } from '../watch/hot-set.js'
 import type { AuditMemory } from './audit-memory.js'
@@ -33,7 +33,7 @@ export async function runAudit(
   const learned = memory.learn(serverNow, clock.monotonicMs())
   const path = 'pipe/consistency/audit/start'
   const start = { session_id: session.id, ...metadata }
-  auditAnswer.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
+  auditResponse.parse(await sender.send('POST', path, start, { key, signal: progress.signal }))
   const found: DirectoryTime[] = []
   const denied: string[] = []
   let [complete, failure] = [false, 'cancelled']

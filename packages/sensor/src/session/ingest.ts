@@ -2,7 +2,7 @@
  * Sends one batch of a scan. A scan is long and most failures are short, so each batch is retried before the scan fails. Rows
  * are idempotent: a batch that arrives twice does no harm. A batch that is too large is sent in parts.
  */
-import { ingestAnswer, Retryable, type IngestAnswer, type IngestRequest } from '@bellwether/protocol'
+import { ingestResponse, Retryable, type IngestResponse, type IngestRequest } from '@bellwether/protocol'
 import type { PipeContext, Session } from './context.js'
 import { BatchTooLarge, SessionObsolete } from './recovery.js'
 import { splitBatch } from './split-batch.js'
@@ -17,11 +17,11 @@ export async function ingest(
   body: unknown,
   signal: AbortSignal,
   tries = triesMax,
-): Promise<IngestAnswer> {
+): Promise<IngestResponse> {
   const path = `pipe/ingest/${encodeURIComponent(session.id)}/events`
   for (let tried = 1; ; tried += 1) {
     try {
-      return ingestAnswer.parse(await context.sender.send('POST', path, body, { key: context.key, signal }))
+      return ingestResponse.parse(await context.sender.send('POST', path, body, { key: context.key, signal }))
     } catch (error) {
       if (error instanceof BatchTooLarge && Buffer.isBuffer(body)) return inParts(body)
       if (error instanceof SessionObsolete || !(error instanceof Retryable) || tried >= tries) throw error
@@ -30,9 +30,9 @@ export async function ingest(
     }
   }
 
-  async function inParts(tooLarge: Buffer): Promise<IngestAnswer> {
+  async function inParts(tooLarge: Buffer): Promise<IngestResponse> {
     const request = JSON.parse(tooLarge.toString()) as IngestRequest
-    let answer: IngestAnswer = { status: 'ok', count: 0 }
+    let answer: IngestResponse = { status: 'ok', count: 0 }
     for (const events of await splitBatch(context, request.events, signal))
       answer = await ingest(context, session, Buffer.from(JSON.stringify({ ...request, events })), signal, tries)
     return answer

@@ -4,7 +4,7 @@
  * end is past a barrier confirms it. The stream outlives sessions: the next session gets what the last one did not accept.
  */
 import { linkAbort } from '@bellwether/base'
-import { ingestAnswer, type FileEvent } from '@bellwether/protocol'
+import { ingestResponse, type FileEvent } from '@bellwether/protocol'
 import { batchLength, type PipeContext, type Session } from './context.js'
 import type { Subscription } from './event-bus.js'
 import { BatchTooLarge } from './recovery.js'
@@ -57,7 +57,7 @@ export function openRealtime(context: PipeContext, subscription: Subscription, o
     const metadata = passed.length === 0 ? { seq } : { seq, barriers: passed.map(({ id }) => id) }
     const body = `{"events":[${text}],"source_type":"message","is_end":false,"metadata":${JSON.stringify(metadata)}}`
     const path = `pipe/ingest/${encodeURIComponent(session.id)}/events`
-    ingestAnswer.parse(await sender.send('POST', path, Buffer.from(body), { key, signal }))
+    ingestResponse.parse(await sender.send('POST', path, Buffer.from(body), { key, signal }))
     if (end !== undefined) subscription.advance(end)
     sent += 1
   }

@@ -4,7 +4,13 @@
  * reaches the heartbeat. Each task has its own file; `view/ingest/fusion-pipe.ts` of the server is the other end.
  */
 import { critical, defined, linkAbort } from '@bellwether/base'
-import { heartbeatAnswer, pipeLimits, sessionAnswer, type HealthUnit, type SessionRequest } from '@bellwether/protocol'
+import {
+  heartbeatResponse,
+  pipeLimits,
+  sessionResponse,
+  type HealthUnit,
+  type SessionRequest,
+} from '@bellwether/protocol'
 import { runAudit } from './audit.js'
 import { AuditMemory } from './audit-memory.js'
 import { openCommands } from './commands.js'
@@ -155,7 +161,7 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
       client_info: { agent_id: context.id, source_uri: context.root, ...defined({ source_id: context.sourceId }) },
       ...defined({ session_timeout_seconds: context.sessionTimeoutSeconds }),
     }
-    const answer = sessionAnswer.parse(await sender.send('POST', 'pipe/session/', request, { key, signal }))
+    const answer = sessionResponse.parse(await sender.send('POST', 'pipe/session/', request, { key, signal }))
     sessions += 1
     memory.clear()
     snapshot = newSnapshot()
@@ -196,7 +202,7 @@ export function openSensorPipe(context: PipeContext, units: () => readonly Healt
     const body = { can_realtime: isRealtimeReady, agent_status: agentStatus(), wait_seconds: waitSeconds }
     // Longer than the server's wait, shorter than the session timeout: a hung request must leave time for another.
     const timeoutMs = Math.max(1_000, Math.min(of.timeoutMs * 0.8, waitSeconds * 1_000 + 10_000))
-    const answer = heartbeatAnswer.parse(await sender.send('POST', path, body, { key, signal, timeoutMs }))
+    const answer = heartbeatResponse.parse(await sender.send('POST', path, body, { key, signal, timeoutMs }))
     const roleChanged = answer.role !== of.role
     if (roleChanged) {
       of.role = answer.role

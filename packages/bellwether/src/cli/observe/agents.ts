@@ -1,6 +1,6 @@
 /** `bellwether agents`: lists agents with their state, deadline, waits and queue, once or live. */
 import { systemClock } from '@bellwether/base'
-import type { Agent, AnswerOf, Turn } from '@bellwether/protocol/http'
+import type { Agent, ResponseOf, Turn } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { openClient, toServer, withNearestAgent, type ServerFlags } from '../shared/client.js'
@@ -70,7 +70,9 @@ async function readAgents(client: Client, { limit, busy }: ListFlags): Promise<F
   let cursor: string | null = ''
   while (cursor !== null && agents.length < limit) {
     const query = { limit: Math.min(pageMax, busy === true ? pageMax : limit - agents.length), cursor }
-    const page: AnswerOf<'GET /projects/:project/agents'> = await client.ask('GET /projects/:project/agents', { query })
+    const page: ResponseOf<'GET /projects/:project/agents'> = await client.ask('GET /projects/:project/agents', {
+      query,
+    })
     agents.push(...page.agents.filter((agent) => busy !== true || isBusy(agent)))
     cursor = page.cursor
   }

@@ -1,7 +1,7 @@
 /** `bellwether watchdog`: lists, counts and follows the interventions of the watchdogs. */
 import { systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import type { AnswerOf, Intervention } from '@bellwether/protocol/http'
+import type { ResponseOf, Intervention } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { openClient, toServer, type ServerFlags } from '../shared/client.js'
@@ -51,7 +51,7 @@ async function newest(client: Client, flags: Flags, after = -1): Promise<{ found
   let cursor: number | undefined
   for (;;) {
     const query = { project, kind, limit: Math.min(pageMax, flags.limit - found.length), cursor }
-    const page: AnswerOf<'GET /watchdog/interventions'> = await client.ask('GET /watchdog/interventions', { query })
+    const page: ResponseOf<'GET /watchdog/interventions'> = await client.ask('GET /watchdog/interventions', { query })
     const fresh = page.interventions.filter((one) => one.intervention_id > after)
     found.push(...fresh)
     if (page.cursor === null || page.cursor <= after || fresh.length < page.interventions.length)

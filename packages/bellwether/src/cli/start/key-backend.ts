@@ -1,7 +1,7 @@
 /** The two backends of `bellwether keys`: the database, or a server. Both write the same audit log. */
 import { userInfo } from 'node:os'
 import { systemClock, systemRandom } from '@bellwether/base'
-import type { AnswerOf, KeyLine } from '@bellwether/protocol/http'
+import type { ResponseOf, KeyLine } from '@bellwether/protocol/http'
 import type { Client } from '../../client/client.js'
 import { writeAudit } from '../../kernel/access/audit-log.js'
 import {
@@ -25,7 +25,7 @@ export interface KeyBackend {
 }
 
 export function throughServer(client: Client): KeyBackend {
-  const created = ({ key_id: keyId, key }: AnswerOf<'POST /keys'>): CreatedKey => ({ keyId, key })
+  const created = ({ key_id: keyId, key }: ResponseOf<'POST /keys'>): CreatedKey => ({ keyId, key })
   return {
     create: async (key) => created(await client.ask('POST /keys', { body: key })),
     list: async () => (await client.ask('GET /keys')).keys,

@@ -1,7 +1,7 @@
 /** `bellwether turn`: runs, lists, shows, watches and stops turns through the server. */
 import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { AnswerOf, QueryFor, Turn, TurnDetail } from '@bellwether/protocol/http'
+import type { ResponseOf, QueryFor, Turn, TurnDetail } from '@bellwether/protocol/http'
 import { Command } from 'commander'
 import type { Client } from '../../client/client.js'
 import { describeEvent, followTurn, readTurn, startTurn } from '../../client/turns.js'
@@ -134,7 +134,7 @@ async function list(client: Client, flags: ListFlags): Promise<Turn[]> {
   // The server searches a bounded number of turns per page, so a page may be empty and still have a cursor.
   for (let pages = 0; cursor !== null && found.length < flags.limit && pages < pagesMax; pages += 1) {
     const query = { status: flags.status, agent: flags.agent, limit: flags.limit - found.length, cursor }
-    const page: AnswerOf<'GET /projects/:project/turns'> = await client.ask('GET /projects/:project/turns', { query })
+    const page: ResponseOf<'GET /projects/:project/turns'> = await client.ask('GET /projects/:project/turns', { query })
     found.push(...page.turns)
     cursor = page.cursor
   }

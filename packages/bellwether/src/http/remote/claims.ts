@@ -56,8 +56,8 @@ const listenersMax = 200
 // A head that another transaction has locked is usually free again after that transaction; the claim does not wait longer than this.
 const againMs = 5
 const busyMaxMs = 500
-// The bytes of one answer are shared by its turns. Each box has the newest cards that fit.
-const answerBytesMax = 33_554_432
+// The bytes of one response are shared by its turns. Each box has the newest cards that fit.
+const responseBytesMax = 33_554_432
 const boxBytesMax = 4_194_304
 
 /** The waiting requests of one worker target. */
@@ -168,7 +168,7 @@ export function openClaims(options: ClaimOptions): Claims {
 
   async function prepareAll(turns: readonly ClaimedTurn[], workerId: string): Promise<RemoteTurn[]> {
     const out: RemoteTurn[] = []
-    const bytesMax = Math.min(boxBytesMax, Math.floor(answerBytesMax / (2 * turns.length)))
+    const bytesMax = Math.min(boxBytesMax, Math.floor(responseBytesMax / (2 * turns.length)))
     for (const turn of turns) {
       try {
         const prepared = await prepare(turn, workerId, bytesMax)

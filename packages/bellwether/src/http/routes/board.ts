@@ -1,6 +1,6 @@
 /**
  * The board over HTTP: methods, paths and status codes. board/dispatch/requests.ts runs the commands. The server is one of
- * several writers, which the locks of the task root admit one at a time; it reads the log again before each answer.
+ * several writers, which the locks of the task root admit one at a time; it reads the log again before each response.
  */
 import { defined, linkAbort, type Clock, type Log } from '@bellwether/base'
 import { waitMaxSeconds } from '@bellwether/protocol/http'

@@ -1,4 +1,4 @@
-/** API keys and the audit log, for admins; the key of the request, for everyone. A new secret is shown in one answer only. */
+/** API keys and the audit log, for admins; the key of the request, for everyone. A new secret is shown in one response only. */
 import { defined, type Random } from '@bellwether/base'
 import { createKey, listKeys, revokeKey, rotateKey } from '../../kernel/access/api-keys.js'
 import { readAudit } from '../../kernel/access/audit-log.js'

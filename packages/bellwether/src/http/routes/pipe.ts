@@ -146,7 +146,7 @@ export function pipeRoutes(api: Api, { fusion, signal }: ViewParts): void {
   })
 }
 
-// Characters of the paths of one answer. JSON may escape one character as six; a sensor accepts 8 MB.
+// Characters of the paths of one response. JSON may escape one character as six; a sensor accepts 8 MB.
 const tasksLengthMax = 1_000_000
 
 function pathsUpTo(suspects: readonly { readonly path: string }[], lengthMax: number): string[] {

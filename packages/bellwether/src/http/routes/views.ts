@@ -67,7 +67,7 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     const view = viewOf(request)
     const job = view.jobs.get(request.params.job)
     if (job === undefined) throw new Terminal('The job does not exist, or it ended long ago', { code: 'unknown_job' })
-    return jobAnswer(job)
+    return jobResponse(job)
   })
 
   api('GET /views/:view/search', async (request, reply) => {
@@ -196,7 +196,7 @@ type TreeOptions = Omit<RenderOptions, 'uriOf'>
 const uriOf = (source: ViewSource) => (agent: string | undefined) =>
   agent === undefined ? undefined : source.uris.get(agent)
 
-const jobAnswer = (job: ScanJob) => ({
+const jobResponse = (job: ScanJob) => ({
   job_id: job.id,
   job_pending: job.state === 'pending',
   job_state: job.state,
@@ -216,7 +216,7 @@ function sendTree(
 ) {
   const node = source.tree.find(wanted)
   // The pending scan may find a path that the view does not have.
-  if (node === none && job?.state === 'pending') return reply.code(202).send(jobAnswer(job))
+  if (node === none && job?.state === 'pending') return reply.code(202).send(jobResponse(job))
   entryAt(source, wanted)
   const tail = `"job_id":${JSON.stringify(job?.id ?? null)},"job_pending":${job?.state === 'pending'},"source_id":${JSON.stringify(source.id)}`
   return sendPieces(reply, treePieces(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
@@ -245,7 +245,7 @@ function sendForest(
   return sendPieces(reply, pieces())
 }
 
-const nodesAtOnce = 300 // one piece of a search's answer
+const nodesAtOnce = 300 // one piece of a search's response
 const pieceBytes = nodesAtOnce * 400
 const nothing = Buffer.alloc(0) // lets other requests run while a search finds nothing
 

@@ -19,7 +19,7 @@ import {
 } from './postmaster.js'
 
 const database = 'bellwether'
-const answerMs = 10_000
+const responseMs = 10_000
 const recoveryMs = 300_000 // time to replay 2 GB of WAL on a slow disk
 
 /**
@@ -65,8 +65,8 @@ export async function verifyServer(layout: Layout, identity: Identity, port: num
   const client = new pg.Client({
     connectionString: urlOf(identity, port, 'postgres'),
     application_name: 'bellwether start',
-    connectionTimeoutMillis: answerMs,
-    query_timeout: answerMs,
+    connectionTimeoutMillis: responseMs,
+    query_timeout: responseMs,
   })
   client.on('error', () => undefined) // the query in flight rejects with the same error
   try {

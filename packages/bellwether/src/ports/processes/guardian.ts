@@ -46,7 +46,7 @@ export interface GuardianOptions {
   readonly ttlMs: number
   readonly graceMs: number
   /** A guardian that does not respond within this time is replaced. */
-  readonly answerMaxMs?: number
+  readonly responseMaxMs?: number
   /** The prefix of this worker's tokens. If it is set, a cleaner kills the processes with such a token when worker and guardian are killed together. */
   readonly workerTokens?: string
   /** The arguments of node that start the guardian. */
@@ -75,7 +75,7 @@ interface GuardianProcess {
 }
 
 export function openGuardian(options: GuardianOptions): Guardian {
-  const { clock, log, ttlMs, graceMs, answerMaxMs = responseTimeoutMs } = options
+  const { clock, log, ttlMs, graceMs, responseMaxMs = responseTimeoutMs } = options
   const program = options.program ?? ownProgram()
   const watched = new Map<string, WatchedTurn>()
   let current: GuardianProcess | undefined
@@ -130,7 +130,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
             over.abort()
             resolve(confirmed)
           })
-          void clock.sleep(answerMaxMs, over.signal).then(() => {
+          void clock.sleep(responseMaxMs, over.signal).then(() => {
             if (!unanswered.delete(seq)) return
             log.warn({ guardian_pid: child.pid }, 'guardian does not respond, replacing it')
             child.kill('SIGKILL')

@@ -9,7 +9,7 @@ import {
   pipeLimits,
   Retryable,
   Terminal,
-  type IngestAnswer,
+  type IngestResponse,
   type IngestMetadata,
   type SourceType,
 } from '@bellwether/protocol'
@@ -76,7 +76,7 @@ export class FusionPipe {
     return this.#options.state
   }
 
-  ingest(session: Session, request: Ingest): Promise<IngestAnswer> {
+  ingest(session: Session, request: Ingest): Promise<IngestResponse> {
     this.#rejectWhileDown()
     const events = checkEvents(request.events)
     return this.#queue.run(async () => {
@@ -138,7 +138,7 @@ export class FusionPipe {
     return this.#queue.run(task)
   }
 
-  async #apply(session: Session, request: Ingest, events: CheckedEvents): Promise<IngestAnswer> {
+  async #apply(session: Session, request: Ingest, events: CheckedEvents): Promise<IngestResponse> {
     this.#requireLive(session)
     const { metadata, sourceType } = request
     const tally: Tally = newTally()

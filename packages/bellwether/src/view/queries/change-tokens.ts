@@ -2,7 +2,7 @@
  * Change tokens of a view: the token of each source's tree and the time of issue, as one opaque string. A token that is
  * malformed or from another run is not an error; it means that the reader must read everything again ("fresh instance").
  */
-import type { AnswerFrom, ViewChange } from '@bellwether/protocol/http'
+import type { ResponseFrom, ViewChange } from '@bellwether/protocol/http'
 import { z } from 'zod'
 import type { Change } from '../tree/tree.js'
 import type { ViewSource } from '../view.js'
@@ -32,7 +32,7 @@ export function tokenNow(sources: Iterable<ViewSource>, nowMs: number): string {
   return writeToken({ at: nowMs, sources: tokens })
 }
 
-export type ViewChanges = AnswerFrom<'GET /views/:view/changes'>
+export type ViewChanges = ResponseFrom<'GET /views/:view/changes'>
 
 /** The changes of these sources since the token. A source that was added or dropped since makes a fresh instance. */
 export function changesSince(sources: readonly ViewSource[], text: string, nowMs: number, max: number): ViewChanges {

@@ -69,7 +69,7 @@ export interface Answer<T> {
   readonly body: T
 }
 
-const answerMaxMs = 30_000
+const responseMaxMs = 30_000
 const checkedView = fileURLToPath(new URL('checked-view.ts', import.meta.url))
 const skewed = fileURLToPath(new URL('skewed-sensor.ts', import.meta.url))
 
@@ -138,7 +138,7 @@ export class Fleet {
     const answer = await fetch(`${this.url}/api/v1${path}`, {
       method,
       headers: { 'x-api-key': keyOf(view) },
-      signal: AbortSignal.timeout(answerMaxMs),
+      signal: AbortSignal.timeout(responseMaxMs),
     })
     return { status: answer.status, body: (await answer.json()) as T }
   }
@@ -151,7 +151,7 @@ export class Fleet {
 
   /** The answer of a checked server about itself. */
   async check<T>(question: 'check' | 'audit' | 'quiet'): Promise<T> {
-    const answer = await fetch(`${this.#checks}/${question}`, { signal: AbortSignal.timeout(answerMaxMs) })
+    const answer = await fetch(`${this.#checks}/${question}`, { signal: AbortSignal.timeout(responseMaxMs) })
     return (await answer.json()) as T
   }
 

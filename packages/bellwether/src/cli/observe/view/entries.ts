@@ -1,5 +1,5 @@
 /** Formats entries of a view for the terminal. Pure; control characters in names are escaped. */
-import type { AnswerOf, Entry } from '@bellwether/protocol/http'
+import type { ResponseOf, Entry } from '@bellwether/protocol/http'
 import { plain } from '../../../client/sanitize.js'
 import { bytes, instant, table } from '../../shared/terminal.js'
 
@@ -29,7 +29,7 @@ const timeMax = 8.64e12
 const inRange = (at: number | undefined) => (at === undefined || Math.abs(at) >= timeMax ? null : at)
 
 /** The tree as an indented list. */
-export function treeLines(tree: AnswerOf<'GET /views/:view/tree'>, limit: number): string {
+export function treeLines(tree: ResponseOf<'GET /views/:view/tree'>, limit: number): string {
   const lines: string[] = []
   let omitted = 0
   const add = (node: Entry, depth: number) => {

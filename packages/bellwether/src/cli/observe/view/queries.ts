@@ -1,5 +1,5 @@
 /** `bellwether view tree|scan|search|stats|blind-spots|suspects|sessions|changes|sync|diff`: queries a view of a running server. File names are untrusted text. */
-import type { AnswerOf, ViewChange } from '@bellwether/protocol/http'
+import type { ResponseOf, ViewChange } from '@bellwether/protocol/http'
 import type { Command } from 'commander'
 import type { Client } from '../../../client/client.js'
 import { plain } from '../../../client/sanitize.js'
@@ -152,7 +152,7 @@ export function queryCommands(view: Command): void {
     })
 }
 
-type Stats = Extract<AnswerOf<'GET /views/:view/stats'>, { readonly sources: unknown }>
+type Stats = Extract<ResponseOf<'GET /views/:view/stats'>, { readonly sources: unknown }>
 
 function formatStats(stats: Stats): string {
   const lastUpdate = stats.staleness_seconds === null ? 'never' : `${stats.staleness_seconds.toFixed(0)} s ago`
@@ -176,7 +176,7 @@ const changeLine = ({ kind, path, is_directory: isDirectory, is_symlink: isSymli
     `${kind === 'removed' ? '-' : '+'} ${path}${isDirectory && path !== '/' ? '/' : ''}${isSymlink ? '  (symlink)' : ''}`,
   )
 
-type Changes = AnswerOf<'GET /views/:view/changes'>
+type Changes = ResponseOf<'GET /views/:view/changes'>
 
 function formatChanges({ fresh_instance: fresh, changes, token, more }: Changes, hasToken: boolean): string {
   const lines = changes.map(changeLine)
