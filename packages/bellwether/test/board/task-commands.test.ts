@@ -143,7 +143,12 @@ describe('by hand', () => {
     )
     const state = await boardOf(world).sync()
     const page = listTasks(state, world.clock.wallMs(), rules, { limit: 10, cursor: 20 })
-    expect([page.tasks.length, page.total, page.cursor, page.tasks[0]!.waitsFor]).toEqual([10, 30, null, 'r'])
+    expect([page.tasks.length, page.total, page.cursor, page.tasks[0]!.waitsFor]).toEqual([
+      10,
+      30,
+      null,
+      'it needs a person: r',
+    ])
     expect(listTasks(state, 0, rules, { limit: 10 }).cursor).toBe(10)
     expect(() => taskView(state, 'nope', 0, rules)).toThrow('Task "nope" does not exist.')
     const { markdown } = markdownReport(state, world.clock.wallMs(), rules)
