@@ -157,7 +157,7 @@ const modelAgents: Readonly<Record<string, ModelAgent>> = {
   }),
 }
 
-function programFile(script: string, description: string): string {
+export function programFile(script: string, description: string): string {
   return `---
 description: ${quoted(description)}
 command: [sh, -c, ${quoted(script)}]

@@ -12,6 +12,7 @@ export interface DemoClient {
   readonly ask: Ask
   /** Repeats the request while the server is down, until it answers or the signal aborts. */
   readonly insist: Ask
+  readonly follow: Client['follow']
 }
 
 const timeoutMs = 10_000
@@ -31,5 +32,5 @@ export function openDemoClient({ url, adminKey }: UpInfo, clock: Clock, signal: 
       }
     }
   }
-  return { ask: ask as Ask, insist: insist as Ask }
+  return { ask: ask as Ask, insist: insist as Ask, follow: (key, request) => client.follow(key, request) }
 }

@@ -4,7 +4,7 @@
  */
 import { createInterface } from 'node:readline'
 import { aborted, errorMessage, linkAbort, onAbort, systemClock, type Log } from '@bellwether/base'
-import { actors, projectId, targets } from './actors.js'
+import { actors, projectFiles, projectId, targets } from './actors.js'
 import { abortOldTasks, budgetRunsOut, falseClaim, ordinaryTasks } from './board-scenarios.js'
 import { checkTurns, countOpenTurns, markStart, turnsSince, type Mark } from './check.js'
 import { openDemoClient, type DemoClient } from './client.js'
@@ -63,7 +63,8 @@ export async function runDemo(options: DemoOptions): Promise<number> {
   let setup: Setup | undefined
   try {
     const tools = { behaviour: () => 'succeeds' as const, reportAgain: () => undefined }
-    setup = await openSetup({ ...options, ...tools, model, signal, say, stopAtOnce: () => signal.aborted })
+    const files = projectFiles(model)
+    setup = await openSetup({ ...options, ...tools, files, signal, say, stopAtOnce: () => signal.aborted })
     if (signal.aborted) return interrupted
     const { server, log } = setup
     const db = openDatabase(server.info.databaseUrl, 'bellwether demo')

@@ -10,8 +10,6 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { projectFiles } from './actors.js'
-import type { DemoModel } from './real-model.js'
 
 export interface DemoFolder {
   /** Settings, agents, tools, policies and tasks: the working folder of `up`. */
@@ -36,9 +34,9 @@ export async function openFolder(folder: string): Promise<DemoFolder> {
 }
 
 /** Writes the project's files and removes the output of an earlier run, so that every claimed file is of this run. */
-export async function writeProject(project: string, model: DemoModel): Promise<void> {
+export async function writeProject(project: string, files: Readonly<Record<string, string>>): Promise<void> {
   for (const output of ['pages', 'columns']) await rm(join(project, output), { recursive: true, force: true })
-  for (const [path, text] of Object.entries(projectFiles(model))) {
+  for (const [path, text] of Object.entries(files)) {
     const file = join(project, path)
     await mkdir(dirname(file), { recursive: true })
     await writeFile(file, text)

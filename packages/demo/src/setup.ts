@@ -10,7 +10,6 @@ import { Terminal } from '@bellwether/protocol'
 import { openFakeServer } from './fakes/server.js'
 import { openFakeTools, type FakeToolsOptions } from './fakes/tools.js'
 import { folderInTmp, openFolder, writeProject, type DemoFolder } from './folder.js'
-import type { DemoModel } from './real-model.js'
 import { openServer, type Server } from './server.js'
 
 export interface SetupOptions extends Pick<FakeToolsOptions, 'behaviour' | 'reportAgain'> {
@@ -18,7 +17,8 @@ export interface SetupOptions extends Pick<FakeToolsOptions, 'behaviour' | 'repo
   readonly env: Readonly<Record<string, string | undefined>>
   /** Node's arguments that run the command line: flags and script. */
   readonly program: readonly string[]
-  readonly model: DemoModel
+  /** The project's files, by path. */
+  readonly files: Readonly<Record<string, string>>
   /** Ends the retries of a start. */
   readonly signal: AbortSignal
   /** Whether `close` may abandon running turns instead of draining them. */
@@ -30,8 +30,11 @@ export interface Setup {
   readonly folder: DemoFolder
   readonly server: Server
   readonly log: Log
+  /** The environment of the server, also for processes that run beside it. */
+  readonly env: Readonly<Record<string, string | undefined>>
   /** Adds a step to the start of `close`. */
   onClose(step: () => Promise<unknown>): void
+  /** A second call does nothing. */
   close(): Promise<void>
 }
 
@@ -54,14 +57,14 @@ async function openIn(path: string, options: SetupOptions): Promise<Setup> {
   const steps: (() => Promise<unknown>)[] = [() => folder.unlock()]
   const onClose = (step: () => Promise<unknown>) => void steps.push(step)
   const close = async () => {
-    for (const step of steps.toReversed()) {
+    for (const step of steps.splice(0).toReversed()) {
       await step().catch((error: unknown) => log.error({ error: errorMessage(error) }, 'part of the demo did not stop'))
     }
   }
   try {
     appendFileSync(folder.logFile, '')
     await truncate(folder.logFile)
-    await writeProject(folder.project, options.model)
+    await writeProject(folder.project, options.files)
     const ports = { clock: systemClock, random: systemRandom }
     const tool = openFakeTools({ ...ports, ...options, folder: folder.project })
     const fakes = await openFakeServer({ ...ports, log, tool })
@@ -72,7 +75,7 @@ async function openIn(path: string, options: SetupOptions): Promise<Setup> {
     onClose(() => server.stop(options.stopAtOnce()))
     options.say(`starting bellwether up in ${folder.project}`)
     await server.start()
-    return { folder, server, log, onClose, close }
+    return { folder, server, log, env, onClose, close }
   } catch (error) {
     await close()
     throw error

@@ -37,7 +37,7 @@ export interface UpOptions {
   readonly logFile: string
 }
 
-const readyMs = 30_000
+const readyMs = 120_000
 
 export async function startUp({ program, args, env, cwd, logFile }: UpOptions): Promise<UpProcess> {
   const log = openSync(logFile, 'a')

@@ -1,24 +1,35 @@
 /**
- * `bellwether demo --chaos`: injects faults into a running server until Ctrl-C or for the given minutes, while turns and tasks
- * keep arriving. Then it waits for everything that was acknowledged and checks it in the database. A first Ctrl-C ends the
- * faults and reports; a second one exits at once. The exit code is 1 if anything is stuck or lost.
+ * `bellwether demo --chaos`: injects faults into a running server until Ctrl-C or for the given minutes, while turns, tasks and
+ * changes of files keep arriving. After each round of faults, and at the end, it waits for all open work and judges it. A first Ctrl-C
+ * ends the faults and reports; a second one exits at once. The exit code is 1 if anything failed, is stuck, lost or left.
  */
 import { setMaxListeners } from 'node:events'
-import { linkAbort, onAbort, seededRandom, systemClock } from '@bellwether/base'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { errorMessage, linkAbort, onAbort, seededRandom, systemClock } from '@bellwether/base'
 import { Retryable } from '@bellwether/protocol'
-import { projectId, targets } from '../actors.js'
+import { projectId } from '../actors.js'
 import { abortOldTasks } from '../board-scenarios.js'
-import { checkTurns, countOpenTurns, markStart, turnsSince, type Mark } from '../check.js'
+import { countOpenTurns, markStart } from '../check.js'
 import { openDemoClient, type DemoClient } from '../client.js'
-import { countFault, readTask, type Context } from '../context.js'
+import { countFault, type Context } from '../context.js'
 import { openDatabase, type Database } from '../database.js'
 import type { Behaviour } from '../fakes/tools.js'
-import { columns, openScreen, type Screen } from '../screen.js'
+import type { ProcessRow } from '../processes.js'
+import { openScreen } from '../screen.js'
 import { openSetup, type Setup } from '../setup.js'
 import { handleShutdown } from '../shutdown.js'
-import { injectFaults, type Target } from './faults.js'
-import { databaseTime, recoveryTimes, turnDurations, type FaultAt } from './measurements.js'
-import { traffic } from './traffic.js'
+import { startCompanions } from './companions.js'
+import { injectRound, paces, type Target } from './faults.js'
+import { followFeed } from './feed.js'
+import { judge, type Evidence } from './judge.js'
+import { changeFiles } from './odd-files.js'
+import { chaosFiles, overlapsFile } from './project.js'
+import { buildReport, printReport, type ChaosReport, type ScheduledFault } from './report.js'
+import { findProcesses } from './roles.js'
+import { runStrangers } from './strangers.js'
+import { addFunctionAgents, rates, traffic } from './traffic.js'
+import { checkView, type ViewCheck } from './view-check.js'
 import { startWatch, type Watch } from './watch.js'
 
 export interface ChaosOptions {
@@ -29,33 +40,18 @@ export interface ChaosOptions {
   /** Absent: until Ctrl-C. */
   readonly minutes?: number
   readonly seed: number
+  /** Freeze for seconds instead of a minute, with short gaps: for a run of half a minute. */
+  readonly quick: boolean
   /** Print one object on stdout and the narration on stderr. */
   readonly json: boolean
 }
 
-export interface ChaosResult {
-  readonly ok: boolean
-  readonly seed: number
-  readonly seconds: number
-  readonly turns: number
-  readonly by_outcome: Readonly<Record<string, number>>
-  readonly tasks: Readonly<Record<string, number>>
-  readonly faults: Readonly<Record<string, number>>
-  readonly interventions: Readonly<Record<string, number>>
-  readonly taken_over: number
-  readonly task_events_per_turn: number
-  readonly stuck: number
-  readonly lost: number
-  readonly violations: readonly string[]
-  readonly turn_ms: { readonly p50: number; readonly p95: number; readonly worst: number }
-  readonly recovery_worst_ms: Readonly<Record<string, number>>
-  readonly most_mebibytes: number
-  readonly watch_rounds: number
-}
-
-// A turn's deadline (90 s), a sweep, and a server that has just restarted.
-const settleMs = 150_000
-const pollMs = 500
+// Poison turns need several lives of a worker, and turns behind a freeze wait in their queue.
+const settleMs = 600_000
+const pollMs = 1_000
+// A cleaner waits 4 s after the end of its worker and scans until it finds nothing.
+const leftMs = 20_000
+const fileEveryMs = { full: 3_000, quick: 300 } as const
 const interrupted = 130
 /** One call in ten each; the rest succeed. */
 const misbehaviours: readonly Behaviour[] = ['hangs', 'slow', 'fails', 'twice']
@@ -68,14 +64,12 @@ const faultNames: Readonly<Record<string, string>> = {
 
 export async function runChaos(options: ChaosOptions): Promise<number> {
   const startedMs = systemClock.monotonicMs()
-  const screen = openScreen(
-    options.json ? { write: (text) => process.stderr.write(text) } : process.stdout,
-    () => systemClock.monotonicMs() - startedMs,
-  )
+  const elapsedMs = () => systemClock.monotonicMs() - startedMs
+  const output = options.json ? { write: (text: string) => process.stderr.write(text) } : process.stdout
+  const screen = openScreen(output, elapsedMs)
   const say = (sentence: string) => screen.say(sentence)
   const shutdown = handleShutdown()
   onAbort(shutdown.signal, () => say('no more faults; waiting for running work (Ctrl-C again exits at once)'))
-  const faults: FaultAt[] = []
   const counts: Record<string, number> = {}
   const random = seededRandom(options.seed + 1)
   let client: DemoClient | undefined
@@ -94,15 +88,8 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
   let setup: Setup | undefined
   try {
     say(`chaos with seed ${options.seed}`)
-    setup = await openSetup({
-      ...options,
-      model: {},
-      say,
-      signal: never,
-      behaviour,
-      reportAgain,
-      stopAtOnce: () => true,
-    })
+    const files = chaosFiles(options.quick)
+    setup = await openSetup({ ...options, files, say, signal: never, behaviour, reportAgain, stopAtOnce: () => false })
     if (shutdown.signal.aborted) return interrupted
     const { info } = setup.server
     say(`the server is up (pid ${info.pid}); open the dashboard with this one-time link: ${info.loginUrl}`)
@@ -110,24 +97,15 @@ export async function runChaos(options: ChaosOptions): Promise<number> {
     const db = openDatabase(info.databaseUrl, 'chaos')
     setup.onClose(() => db.close())
     client = openDemoClient(info, systemClock, never)
-    const context: Context = {
-      client,
-      clock: systemClock,
-      signal: never,
-      turnIds: new Set(),
-      taskIds: new Set(),
-      faults: counts,
-      failures: [],
-      say,
-    }
-    const record = async (kind: string) => {
-      faults.push({ kind, at: await databaseTime(db) })
-      countFault(context, kind)
-    }
-    const result = await attack({ options, setup, db, context, faults, record, stop: shutdown.signal, startedMs })
-    if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
-    else showResult(screen, result)
-    return result.ok ? 0 : 1
+    const work = { client, clock: systemClock, signal: never, turnIds: new Set<string>(), taskIds: new Set<string>() }
+    const context: Context = { ...work, faults: counts, failures: [], say }
+    const report = await attack({ options, setup, db, context, stop: shutdown.signal, elapsedMs })
+    const file = join(setup.folder.project, '..', 'chaos-report.json')
+    writeFileSync(file, `${JSON.stringify(report, undefined, 2)}\n`)
+    screen.clear()
+    if (options.json) process.stdout.write(`${JSON.stringify(report)}\n`)
+    printReport(report, { file, logFile: setup.folder.logFile, write: (text) => void output.write(text) })
+    return report.ok ? 0 : 1
   } finally {
     screen.clear()
     await setup?.close()
@@ -140,52 +118,138 @@ interface Attack {
   readonly setup: Setup
   readonly db: Database
   readonly context: Context
-  readonly faults: readonly FaultAt[]
-  readonly record: Target['record']
   readonly stop: AbortSignal
-  readonly startedMs: number
+  elapsedMs(): number
 }
 
-async function attack({ options, setup, db, context, faults, record, stop, startedMs }: Attack): Promise<ChaosResult> {
-  const { server, folder } = setup
-  const { minutes, seed } = options
+async function attack({ options, setup, db, context, stop, elapsedMs }: Attack): Promise<ChaosReport> {
+  const { minutes, seed, quick } = options
+  const pace = quick ? 'quick' : 'full'
+  const { project } = setup.folder
+  rmSync(join(project, overlapsFile), { force: true })
+  const violations = new Set<string>()
+  const violation = (sentence: string) => {
+    if (!violations.has(sentence)) context.say(`VIOLATION: ${sentence}`)
+    violations.add(sentence)
+  }
+  const schedule: ScheduledFault[] = []
+  let serverFault = false
+  const record: Target['record'] = async (kind, detail, run) => {
+    const fault: ScheduledFault = { kind, detail, at: new Date().toISOString(), seconds: 0 }
+    schedule.push(fault)
+    countFault(context, kind)
+    context.say(`${kind}: ${detail}`)
+    const sinceMs = systemClock.monotonicMs()
+    const killsServer = kind === 'server killed' || kind === 'all killed at once'
+    if (killsServer) serverFault = true
+    try {
+      await run()
+    } finally {
+      fault.seconds = Math.round((systemClock.monotonicMs() - sinceMs) / 100) / 10
+      if (killsServer) serverFault = false
+    }
+  }
+
   const start = await markStart(db)
   await abortOldTasks(context)
+  await addFunctionAgents(context)
+  const companions = startCompanions(setup, options.program, systemClock)
+  setup.onClose(() => companions.stop())
+  const processes = findProcesses(setup, companions)
+  const running = new AbortController()
+  const feed = followFeed(context.client, systemClock, running.signal)
+  const watch = startWatch({
+    setup,
+    processes,
+    clock: systemClock,
+    signal: running.signal,
+    serverMayBeDown: () => serverFault,
+    violation,
+  })
   const attacking = linkAbort(stop)
   const { signal } = attacking
-  const end = () => attacking.abort()
   setMaxListeners(0, signal)
-  if (minutes !== undefined) void systemClock.sleep(minutes * 60_000, signal).then(end)
-  const watching = new AbortController()
-  const { logFile } = folder
-  const { watch, ended } = startWatch({ server, db, clock: systemClock, logFile, signal: watching.signal })
-  const target: Target = {
-    server,
-    db,
-    clock: systemClock,
+  if (minutes !== undefined) void systemClock.sleep(minutes * 60_000, signal).then(() => attacking.abort())
+  const shared = { clock: systemClock, record }
+  const target = {
+    ...shared,
+    ...{ setup, companions, processes, db, violation, say: context.say, pace: paces[pace] },
     order: seededRandom(seed),
     random: seededRandom(seed + 3),
-    signal,
-    say: (text) => context.say(text),
-    record,
   }
+  const randoms = { traffic: seededRandom(seed + 2), files: seededRandom(seed + 4), strangers: seededRandom(seed + 5) }
+  const evidence: Evidence = { context, db, start, feed, project }
+  const views: ViewCheck[] = []
+  let changes = 0
+  let rounds = 0
   try {
-    // If one fails, the other ends too: a run without faults proves nothing.
-    await Promise.all([
-      injectFaults(target).finally(end),
-      traffic(context, seededRandom(seed + 2), signal).finally(end),
-    ])
-    context.say(`injected ${faults.length} faults; waiting for ${context.turnIds.size} turns`)
-    await settle(context, db)
+    while (!signal.aborted) {
+      const round = linkAbort(signal)
+      setMaxListeners(0, round.signal)
+      const lanes = [
+        injectRound({ ...target, signal: round.signal }),
+        traffic(context, rates[pace], randoms.traffic, round.signal),
+        runStrangers({
+          ...shared,
+          databaseUrl: setup.server.info.databaseUrl,
+          random: randoms.strangers,
+          quick,
+          signal: round.signal,
+        }),
+        changeFiles({
+          project,
+          clock: systemClock,
+          random: randoms.files,
+          everyMs: fileEveryMs[pace],
+          signal: round.signal,
+        }).then((count) => (changes += count)),
+      ]
+      // Each lane ends the round when it ends or fails: a run without faults proves nothing.
+      await Promise.all(lanes.map((lane) => lane.finally(() => round.abort())))
+      rounds += 1
+      context.say(`round ${rounds}: ${schedule.length} faults so far; waiting for all of ${context.turnIds.size} turns`)
+      await settle(context, db)
+      const { check, violations: found } = await judge(evidence)
+      found.forEach(violation)
+      const view = await checkView(context.client, project, systemClock)
+      views.push(view)
+      if (view.audits === 0) violation('the view completed no audit')
+      for (const difference of view.differences) violation(`the view differs from the disk: ${difference}`)
+      context.say(
+        `check-point: ${check.turns} turns, ${violations.size} violations, view of ${view.entries} entries, ${watch.cores().toFixed(2)} cores`,
+      )
+    }
+    const judgement = await judge(evidence)
+    const report = await buildReport({ ...evidence, judgement, schedule, views, changes, rounds, seed, elapsedMs })
+    running.abort()
+    await Promise.all([watch.ended, feed.ended])
+    await setup.close()
+    const left = await waitUntilNoneLeft(watch)
+    for (const { pid, command } of left)
+      violation(`process ${pid} (${command.join(' ').trim()}) is left after the server stopped`)
+    return {
+      ...report,
+      ok: violations.size === 0 && judgement.check.turns > 0,
+      violations: [...violations],
+      processes_left: left.length,
+      mebibytes: watch.mebibytes,
+      cores: Math.round(watch.cores() * 100) / 100,
+    }
   } finally {
-    end()
-    watching.abort()
-    await ended
+    attacking.abort()
+    running.abort()
+    await Promise.allSettled([watch.ended, feed.ended])
   }
-  return judge(context, db, start, watch, faults, seed, (systemClock.monotonicMs() - startedMs) / 1_000)
 }
 
-/** Waits until everything has ended, or until it must have; the check reports what has not. */
+/** A cleaner ends some seconds after its worker. */
+async function waitUntilNoneLeft(watch: Watch): Promise<ProcessRow[]> {
+  const untilMs = systemClock.monotonicMs() + leftMs
+  while (watch.left().length > 0 && systemClock.monotonicMs() < untilMs) await systemClock.sleep(pollMs)
+  return watch.left()
+}
+
+/** Waits until everything has ended, or until it must have; the judgement reports what has not. */
 async function settle(context: Context, db: Database): Promise<void> {
   const untilMs = systemClock.monotonicMs() + settleMs
   while (systemClock.monotonicMs() < untilMs) {
@@ -193,65 +257,19 @@ async function settle(context: Context, db: Database): Promise<void> {
       if ((await countOpenTurns(db, projectId)) === 0 && (await countOpenTasks(context)) === 0) return
     } catch (error) {
       if (!(error instanceof Retryable)) throw error
+      context.say(errorMessage(error))
     }
     await systemClock.sleep(pollMs)
   }
 }
 
-const isRecovering = ({ reason }: { readonly reason: string | null }) =>
-  reason?.startsWith('recovery_pending:') === true
-
-/** Tasks that an agent still has to finish; tasks that wait for a person do not count. */
+/** Tasks that an agent still has to finish. */
 async function countOpenTasks({ client, taskIds }: Context): Promise<number> {
   const open = new Set<string>(['pending', 'claimed', 'in_progress'])
+  const isOpen = ({ status, reason }: { readonly status: string; readonly reason: string | null }) =>
+    open.has(status) || reason?.startsWith('recovery_pending:') === true
   const { tasks } = await client.ask('GET /board/tasks', { query: { done: false, limit: 1_000 } })
-  return tasks.filter((task) => taskIds.has(task.taskId) && (open.has(task.status) || isRecovering(task))).length
-}
-
-async function judge(
-  context: Context,
-  db: Database,
-  start: Mark,
-  watch: Watch,
-  faults: readonly FaultAt[],
-  seed: number,
-  seconds: number,
-): Promise<ChaosResult> {
-  for (const turn of await turnsSince(db, projectId, start.turnId)) context.turnIds.add(turn.agent_turn_id)
-  const check = await checkTurns(db, projectId, [...context.turnIds], Object.values(targets), start.interventionId)
-  const tasks: Record<string, number> = {}
-  const lostTasks: string[] = []
-  for (const taskId of context.taskIds) {
-    const status = await readTask(context, taskId).then(
-      (task) => (isRecovering(task) ? 'recovering' : task.status),
-      () => 'lost',
-    )
-    tasks[status] = (tasks[status] ?? 0) + 1
-    if (['lost', 'pending', 'claimed', 'in_progress', 'recovering'].includes(status))
-      lostTasks.push(`task ${taskId} is ${status}`)
-  }
-  const durations = await turnDurations(db, start.turnId)
-  const violations = [...watch.violations, ...lostTasks]
-  const { stuck, lost } = check
-  return {
-    ok: stuck.length + lost.length + violations.length === 0 && check.turns > 0,
-    seed,
-    seconds: Math.round(seconds),
-    turns: check.turns,
-    by_outcome: check.outcomes,
-    tasks,
-    faults: context.faults,
-    interventions: check.interventions,
-    taken_over: check.takenOver,
-    task_events_per_turn: check.turns === 0 ? 0 : check.taskEvents / check.turns,
-    stuck: stuck.length,
-    lost: lost.length,
-    violations,
-    turn_ms: { p50: durations.p50Ms, p95: durations.p95Ms, worst: durations.worstMs },
-    recovery_worst_ms: await recoveryTimes(db, faults),
-    most_mebibytes: watch.mostMebibytes,
-    watch_rounds: watch.rounds,
-  }
+  return tasks.filter((task) => taskIds.has(task.taskId) && isOpen(task)).length
 }
 
 /** Reports a tool result two more times, bypassing the tool's host: neither report may change anything. */
@@ -263,16 +281,4 @@ async function reportTwice(client: DemoClient, toolCallId: string): Promise<void
         body: { status: 'success', result: { caught } },
       })
       .catch((error: unknown) => String(error))
-}
-
-function showResult(screen: Screen, result: ChaosResult): void {
-  const list = (value: unknown): string =>
-    typeof value === 'object' && value !== null
-      ? Object.entries(value)
-          .map(([name, one]) => (Array.isArray(value) ? String(one) : `${name} ${String(one)}`))
-          .join(', ') || 'none'
-      : String(value)
-  screen.clear()
-  const rows = Object.entries(result).map(([name, value]) => [name.replaceAll('_', ' '), list(value)])
-  process.stdout.write(`\n${columns(rows).join('\n')}\n\n`)
 }

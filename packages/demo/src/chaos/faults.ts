@@ -1,112 +1,155 @@
 /**
- * The faults of chaos: kills or freezes a worker, kills the server, kills PostgreSQL, cuts its connections. One fault at a time,
- * in an order given by the seed. Chaos resumes a frozen worker and restarts a killed server; the product recovers from
- * everything else by itself.
+ * The process faults of chaos: freezes and kills one process at a time, in an order given by the seed; each round contains every
+ * fault once. Chaos continues what it froze and restarts a killed server; the product recovers from everything else by itself.
  */
 import type { Clock, SeededRandom } from '@bellwether/base'
 import { Retryable, Terminal } from '@bellwether/protocol'
 import type { Queryable } from '../database.js'
-import { sendSignal } from '../processes.js'
-import type { Server } from '../server.js'
+import { familyOf, processesIn, readProcesses, sendSignal } from '../processes.js'
+import type { Setup } from '../setup.js'
+import type { Companions } from './companions.js'
+import { roles, type Processes, type Role } from './roles.js'
 
 export interface Target {
-  readonly server: Server
+  readonly setup: Setup
+  readonly companions: Companions
+  readonly processes: Processes
   readonly db: Queryable
   readonly clock: Clock
   /** Decides the order of the faults only, so that timing does not change the order. */
   readonly order: SeededRandom
   readonly random: SeededRandom
+  readonly pace: Pace
   /** Aborts when no more faults are wanted. */
   readonly signal: AbortSignal
   say(sentence: string): void
-  /** Records a fault with the database's time, before it is injected. */
-  record(kind: string): Promise<void>
+  /** Runs a fault between its two notes in the schedule. */
+  record(kind: string, detail: string, run: () => Promise<void>): Promise<void>
+  violation(sentence: string): void
 }
 
-export const kinds = ['worker killed', 'worker frozen', 'connections cut', 'server killed', 'database killed'] as const
-type Kind = (typeof kinds)[number]
+interface Range {
+  readonly leastMs: number
+  readonly mostMs: number
+}
 
-// Longer than the processing timeout (8 s), so that the worker resumes after its turns were taken over.
-const frozenMs = 10_000
-// The server quarantines a part that exits six times per minute; chaos tests recovery, not quarantine.
-const killsMax = 4
-const killsWindowMs = 60_000
-const gapMs = { least: 1_500, most: 4_000 } as const
+export interface Pace {
+  readonly frozen: Range
+  readonly gap: Range
+}
 
-/** Injects faults until the signal aborts. Each round contains every kind once, in a new order. */
-export async function injectFaults(target: Target): Promise<void> {
-  const { clock, order, random, signal } = target
-  const killedMs: Record<string, number[]> = {}
-  while (!signal.aborted) {
-    for (const kind of order.shuffled(kinds)) {
-      await clock.sleep(gapMs.least + random.next() * (gapMs.most - gapMs.least), signal)
-      if (signal.aborted) return
-      const recent = (killedMs[kind] ?? []).filter((at) => clock.monotonicMs() - at < killsWindowMs)
-      if (recent.length >= killsMax) continue
-      killedMs[kind] = [...recent, clock.monotonicMs()]
-      try {
-        await faults[kind](target)
-      } catch (error) {
-        // Skip a fault while the server still recovers from the previous one.
-        if (!(error instanceof Retryable)) throw error
-        target.say(`skipped "${kind}": ${error.message}`)
-      }
+/** `quick` is for a run of half a minute. */
+export const paces: Readonly<Record<'full' | 'quick', Pace>> = {
+  full: { frozen: { leastMs: 30_000, mostMs: 90_000 }, gap: { leastMs: 8_000, mostMs: 20_000 } },
+  quick: { frozen: { leastMs: 2_000, mostMs: 4_000 }, gap: { leastMs: 500, mostMs: 1_500 } },
+}
+
+type Kind =
+  | `${Role} frozen`
+  | `${Exclude<Role, 'database' | 'machine'>} killed`
+  | 'connections cut'
+  | 'all killed at once'
+
+export const kinds: readonly Kind[] = [
+  ...roles.map((role) => `${role} frozen` as const),
+  ...roles.flatMap((role) => (role === 'database' || role === 'machine' ? [] : [`${role} killed` as const])),
+  'connections cut',
+  'all killed at once',
+]
+
+export const within = (random: SeededRandom, { leastMs, mostMs }: Range) =>
+  Math.round(leastMs + random.next() * (mostMs - leastMs))
+
+/** Injects every fault once, in a new order. */
+export async function injectRound(target: Target): Promise<void> {
+  const { clock, order, random, pace, signal } = target
+  for (const kind of order.shuffled(kinds)) {
+    await clock.sleep(within(random, pace.gap), signal)
+    if (signal.aborted) return
+    try {
+      await inject(target, kind)
+    } catch (error) {
+      // Skip a fault while the server still recovers from the previous one.
+      if (!(error instanceof Retryable)) throw error
+      target.say(`skipped "${kind}": ${error.message}`)
     }
   }
 }
 
-const faults: Readonly<Record<Kind, (target: Target) => Promise<void>>> = {
-  async 'worker killed'(target) {
-    const pid = await pickWorker(target, 'worker killed')
-    if (pid !== undefined && sendSignal(pid, 'SIGKILL')) target.say(`kill -9 ${pid}, a worker`)
-  },
+async function inject(target: Target, kind: Kind): Promise<void> {
+  if (kind === 'connections cut') return cutConnections(target)
+  if (kind === 'all killed at once') return killAll(target)
+  const role = kind.slice(0, kind.lastIndexOf(' ')) as Role
+  const groups = target.processes.groups(role)
+  if (groups.length === 0) return target.say(`skipped "${kind}": no such process runs`)
+  const pids = target.random.pick(groups)
+  if (kind.endsWith('frozen')) return freeze(target, kind, pids)
+  if (role === 'server') return killServer(target, kind, [])
+  return target.record(kind, String(pids), async () => {
+    for (const pid of pids) sendSignal(pid, 'SIGKILL')
+    if (role === 'postmaster' || role === 'backend') await waitForDatabase(target)
+  })
+}
 
-  async 'worker frozen'(target) {
-    const pid = await pickWorker(target, 'worker frozen')
-    if (pid === undefined || !sendSignal(pid, 'SIGSTOP')) return
-    target.say(`kill -STOP ${pid}, a worker, for ${frozenMs / 1_000} s`)
+async function freeze(target: Target, kind: string, pids: readonly number[]): Promise<void> {
+  const ms = within(target.random, target.pace.frozen)
+  const names = pids.length > 3 ? `${pids.length} processes` : String(pids)
+  await target.record(kind, `${names} for ${(ms / 1_000).toFixed(0)} s`, async () => {
+    for (const pid of pids) sendSignal(pid, 'SIGSTOP')
     try {
-      await target.clock.sleep(frozenMs, target.signal)
+      await target.clock.sleep(ms, target.signal)
     } finally {
-      sendSignal(pid, 'SIGCONT')
+      for (const pid of pids) sendSignal(pid, 'SIGCONT')
     }
-  },
+  })
+}
 
-  async 'connections cut'(target) {
-    await target.record('connections cut')
-    const rows = await target.db.query({
+async function cutConnections({ db, record }: Target): Promise<void> {
+  await record('connections cut', 'all', async () => {
+    await db.query({
       text: `select pg_terminate_backend(pid) from pg_stat_activity
         where datname = current_database() and application_name like 'bellwether%' and pid <> pg_backend_pid()`,
     })
-    target.say(`cut ${rows.length} connections to the database`)
-  },
-
-  async 'server killed'(target) {
-    const { server } = target
-    if (server.upSinceMs === undefined) return
-    await target.record('server killed')
-    const { pid } = server.info
-    await server.kill()
-    target.say(`kill -9 ${pid}, the server`)
-    const again = await server.start()
-    target.say(`the server is up again (pid ${again.pid})`)
-  },
-
-  async 'database killed'(target) {
-    const pid = target.server.databasePid()
-    if (pid === undefined) return
-    await target.record('database killed')
-    if (sendSignal(pid, 'SIGKILL')) target.say(`kill -9 ${pid}, PostgreSQL`)
-    await waitForDatabase(target)
-  },
+  })
 }
 
-/** Picks a running worker and records the fault; undefined if no worker runs. */
-async function pickWorker(target: Target, kind: Kind): Promise<number | undefined> {
-  const workers = target.server.workers()
-  if (workers.length === 0) return undefined
-  await target.record(kind)
-  return target.random.pick(workers)
+/** Kills the server, and `pids` at the same time, and starts it again, as a service manager would. */
+async function killServer(
+  target: Target,
+  kind: string,
+  pids: readonly number[],
+  before = async () => undefined as void,
+): Promise<void> {
+  const { server } = target.setup
+  if (server.upSinceMs === undefined) return
+  await target.record(kind, [server.info.pid, ...pids].join(), async () => {
+    const killed = server.kill()
+    for (const pid of pids) sendSignal(pid, 'SIGKILL')
+    await killed
+    await before()
+    const { pid } = await server.start()
+    target.say(`the server is up again (pid ${pid})`)
+  })
+}
+
+// A cleaner waits 4 s for the guardian and then kills what is left.
+const cleanMs = 12_000
+
+/** Kills the server, its workers and their guardians at the same time. No process of a command may be left. */
+async function killAll(target: Target): Promise<void> {
+  const { setup, companions, processes, clock } = target
+  const pids = [...setup.server.workers(), ...processes.groups('guardian').flat()]
+  const left = () => {
+    const rows = readProcesses()
+    const others = new Set(familyOf(rows, [...companions.functionWorkers(), ...companions.sensors()]))
+    return processesIn(rows, setup.folder.project).filter((row) => !others.has(row))
+  }
+  await killServer(target, 'all killed at once', pids, async () => {
+    const untilMs = clock.monotonicMs() + cleanMs
+    while (left().length > 0 && clock.monotonicMs() < untilMs) await clock.sleep(pollMs)
+    for (const { pid, command } of left())
+      target.violation(`process ${pid} (${command.join(' ').trim()}) is left after everything was killed`)
+  })
 }
 
 const restartMaxMs = 60_000

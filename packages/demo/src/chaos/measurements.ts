@@ -1,17 +1,6 @@
-/** Queries of chaos: overdue turns, turn durations, and the time from a fault until work continues. Read-only. */
+/** Queries of chaos: turn durations, the time from a fault until work continues, and the sizes of tables. Read-only. */
 import type { Queryable } from '../database.js'
 import { projectId, targets } from '../actors.js'
-
-/** Turns past their deadline by more than the grace period; a watchdog should have ended them. */
-export async function overdue(db: Queryable, graceSeconds: number): Promise<string[]> {
-  const rows = await db.query<{ agent_turn_id: string }>({
-    text: `select active_agent_turn_id as agent_turn_id from state.agent_state_head
-      where project_id = $1 and active_agent_turn_id is not null
-        and turn_deadline < state.now() - make_interval(secs => $2) limit 100`,
-    values: [projectId, graceSeconds],
-  })
-  return rows.map((row) => row.agent_turn_id)
-}
 
 export interface Durations {
   readonly p50Ms: number
@@ -33,7 +22,7 @@ export async function turnDurations(db: Queryable, afterTurnId: string): Promise
 
 export interface FaultAt {
   readonly kind: string
-  /** The database's time, as text. */
+  /** When it was injected, as ISO text. */
   readonly at: string
 }
 
@@ -55,7 +44,24 @@ export async function recoveryTimes(db: Queryable, faults: readonly FaultAt[]): 
   return Object.fromEntries(rows.map(({ kind, worst }) => [kind, Math.round(worst)]))
 }
 
-export async function databaseTime(db: Queryable): Promise<string> {
-  const [row] = await db.query<{ at: string }>({ text: 'select state.now()::text as at' })
-  return row?.at ?? ''
+export interface TableSize {
+  readonly table: string
+  readonly mebibytes: number
+  readonly rows: number
+  readonly dead: number
+}
+
+/** The largest tables, with their indexes. */
+export async function tableSizes(db: Queryable): Promise<TableSize[]> {
+  return db.query<TableSize>({
+    text: `select schemaname || '.' || relname as "table", round(pg_total_relation_size(relid) / 1048576.0, 1)::float8 as mebibytes,
+        n_live_tup::int as rows, n_dead_tup::int as dead
+      from pg_stat_user_tables order by pg_total_relation_size(relid) desc limit 8`,
+  })
+}
+
+/** The value below which the given share of the list lies; 0 for an empty list. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((left, right) => left - right)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
 }

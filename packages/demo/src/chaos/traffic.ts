@@ -1,41 +1,87 @@
 /**
- * The load during chaos: turns and tasks at a steady rate. A request without an answer is repeated with the same key. Every
- * acknowledged turn and task is recorded for the check at the end.
+ * The load during chaos: healthy turns and tasks at a steady rate, and poison turns between them. A request without an answer is
+ * repeated with the same key. Every acknowledged turn and task is recorded for the check at the end.
  */
 import type { SeededRandom } from '@bellwether/base'
 import { Terminal } from '@bellwether/protocol'
 import { actors } from '../actors.js'
 import { enqueue, newId, type Context } from '../context.js'
+import { within } from './faults.js'
+import { commands, functions, functionTarget } from './project.js'
 
-const turnEveryMs = 300
-const taskEveryMs = 4_000
+export interface Traffic {
+  readonly turnEveryMs: number
+  readonly taskEveryMs: number
+  readonly poisonEvery: { readonly leastMs: number; readonly mostMs: number }
+}
+
+/** About 0.5 of a core of the machine on which it was measured. */
+export const rates: Readonly<Record<'full' | 'quick', Traffic>> = {
+  full: { turnEveryMs: 1_500, taskEveryMs: 10_000, poisonEvery: { leastMs: 20_000, mostMs: 60_000 } },
+  quick: { turnEveryMs: 500, taskEveryMs: 4_000, poisonEvery: { leastMs: 4_000, mostMs: 8_000 } },
+}
+
 // Two senders: one that waits for a server that is down does not delay the other.
 const senders = 2
 const forkEvery = 15
+const poisons = [commands.killer, functions.thrower, functions.hog, functions.blocker, functions.blocker] as const
+const healthy = [
+  ...actors.jugglers,
+  ...actors.echoes,
+  ...actors.writers,
+  ...actors.researchers,
+  ...commands.runners,
+  ...functions.quick,
+  functions.asker,
+  commands.leaver,
+]
 
-export async function traffic(context: Context, random: SeededRandom, signal: AbortSignal): Promise<void> {
+/** Function agents are added to the roster by a client; the other agents come from files. */
+export async function addFunctionAgents({ client }: Context): Promise<void> {
+  const names = [...functions.quick, functions.asker, functions.blocker, functions.thrower, functions.hog]
+  await client.insist('PUT /projects/:project/agents', {
+    body: { agents: names.map((name) => ({ agent_id: name, worker_target: functionTarget })) },
+  })
+}
+
+export async function traffic(
+  context: Context,
+  rate: Traffic,
+  random: SeededRandom,
+  signal: AbortSignal,
+): Promise<void> {
   await Promise.all([
-    ...Array.from({ length: senders }, () => turns(context, random, signal)),
-    tasks(context, random, signal),
+    ...Array.from({ length: senders }, () => turns(context, rate, random, signal)),
+    tasks(context, rate, random, signal),
+    poison(context, rate, random, signal),
   ])
 }
 
-async function turns(context: Context, random: SeededRandom, signal: AbortSignal): Promise<void> {
-  const agents = [...actors.jugglers, ...actors.echoes, ...actors.writers, ...actors.researchers]
+async function turns(context: Context, { turnEveryMs }: Traffic, random: SeededRandom, signal: AbortSignal) {
   for (let number = 1; !signal.aborted; number += 1) {
-    const agent = number % forkEvery === 0 ? actors.forker : random.pick(agents)!
+    const agent = number % forkEvery === 0 ? actors.forker : random.pick(healthy)
     await enqueue(context, agent, `Turn ${number}.`)
     await context.clock.sleep(turnEveryMs * senders, signal)
   }
 }
 
-async function tasks(context: Context, random: SeededRandom, signal: AbortSignal): Promise<void> {
+async function poison(context: Context, { poisonEvery }: Traffic, random: SeededRandom, signal: AbortSignal) {
+  while (!signal.aborted) {
+    await context.clock.sleep(within(random, poisonEvery), signal)
+    if (signal.aborted) return
+    const agent = random.pick(poisons)
+    await enqueue(context, agent, 'Do harm.')
+    context.faults[`${agent} turn`] = (context.faults[`${agent} turn`] ?? 0) + 1
+  }
+}
+
+async function tasks(context: Context, { taskEveryMs }: Traffic, random: SeededRandom, signal: AbortSignal) {
   while (!signal.aborted) {
     await context.clock.sleep(taskEveryMs, signal)
     if (signal.aborted) return
     const taskId = `chaos-${newId()}`
     const page = `pages/${taskId.slice(-8)}.txt`
-    const agent = random.pick([actors.printer, actors.printer, actors.boaster])!
+    const agent = random.pick([actors.printer, actors.printer, actors.boaster])
     const task = { taskId, title: `Set ${page}`, instruction: `Set ${page}.`, agent, verify: [`test -s ${page}`] }
     try {
       await context.client.insist('POST /board/tasks', { body: task })

@@ -1,76 +1,95 @@
 /**
- * Watches the server during chaos: no turn may pass its deadline, and memory must stay bounded. Time while the server is down,
- * or has just restarted, does not count.
+ * Samples the processes of the run: the memory per role, the processor time, and every process that was ever seen, so that the end of
+ * the run can tell which of them are left. A server that exits without a fault is a violation and is started again.
  */
 import { statSync, truncateSync } from 'node:fs'
-import type { Clock } from '@bellwether/base'
-import { Retryable } from '@bellwether/protocol'
-import type { Queryable } from '../database.js'
-import type { Server } from '../server.js'
-import { overdue } from './measurements.js'
+import { errorMessage, type Clock } from '@bellwether/base'
+import { processesIn, readProcess, readProcesses, type ProcessRow } from '../processes.js'
+import type { Setup } from '../setup.js'
+import type { Processes } from './roles.js'
 
 export interface Watch {
-  readonly violations: ReadonlySet<string>
-  /** The largest memory of one process. */
-  readonly mostMebibytes: number
-  /** Completed rounds. */
-  readonly rounds: number
+  /** The largest memory of one process, by role. */
+  readonly mebibytes: Readonly<Record<string, number>>
+  /** The average use of processors by all processes of the run. */
+  cores(): number
+  /** Processes of the run that are still alive. */
+  left(): ProcessRow[]
+  readonly ended: Promise<void>
 }
 
 export interface WatchOptions {
-  readonly server: Server
-  readonly db: Queryable
+  readonly setup: Setup
+  readonly processes: Processes
   readonly clock: Clock
-  readonly logFile: string
   readonly signal: AbortSignal
+  /** Whether a fault keeps the server down. */
+  serverMayBeDown(): boolean
+  violation(sentence: string): void
 }
 
-const roundMs = 1_000
-// A watchdog sweeps every second; after a pause it ends nothing until it has watched for one full timeout (25 s; W2.10).
-const graceSeconds = 40
+const roundMs = 3_000
 // Three times the memory of a busy process: a leak exceeds it, a burst does not.
 const mebibytesMax = 600
 // Chaos may run for a night; the log is emptied at this size.
-const logMaxBytes = 67_108_864
+const logMaxBytes = 268_435_456
 
-export function startWatch({ server, db, clock, logFile, signal }: WatchOptions): {
-  watch: Watch
-  ended: Promise<void>
-} {
-  const violations = new Set<string>()
-  const seen = { mostMebibytes: 0, rounds: 0 }
+export function startWatch(options: WatchOptions): Watch {
+  const { setup, processes, clock, signal, violation } = options
+  const mebibytes: Record<string, number> = {}
+  const known = new Map<string, ProcessRow>()
+  const startedMs = clock.monotonicMs()
+  let endedMs: number | undefined
 
   async function round(): Promise<void> {
-    for (const { mebibytes } of server.memory())
-      seen.mostMebibytes = Math.max(seen.mostMebibytes, Math.round(mebibytes))
-    if (seen.mostMebibytes > mebibytesMax) violations.add(`a process uses more than ${mebibytesMax} MiB`)
+    for (const row of processes.all()) {
+      known.set(`${row.pid} ${row.start}`, row)
+      const role = roleOf(row)
+      if (role === undefined) continue
+      mebibytes[role] = Math.max(mebibytes[role] ?? 0, Math.round(row.mebibytes))
+      if (row.mebibytes > mebibytesMax) violation(`a process (${role}) uses more than ${mebibytesMax} MiB`)
+    }
+    const { logFile } = setup.folder
     if (statSync(logFile).size > logMaxBytes) truncateSync(logFile)
-    const sinceMs = server.upSinceMs
-    if (sinceMs === undefined || clock.monotonicMs() - sinceMs < graceSeconds * 1_000) return
-    for (const turnId of await overdue(db, graceSeconds)) violations.add(`turn ${turnId} is past its deadline`)
+    if (setup.server.upSinceMs !== undefined || options.serverMayBeDown()) return
+    violation('the server exited by itself')
+    await setup.server.start()
   }
 
   async function run(): Promise<void> {
     while (!signal.aborted) {
-      await round().catch((error: unknown) => {
-        // Chaos takes the database away on purpose; any other error is a violation.
-        if (!(error instanceof Retryable)) violations.add(`the watch failed: ${String(error)}`)
-      })
-      seen.rounds += 1
+      await round().catch((error: unknown) => violation(`the watch failed: ${errorMessage(error)}`))
       await clock.sleep(roundMs, signal)
     }
+    endedMs = clock.monotonicMs()
   }
 
   return {
-    watch: {
-      violations,
-      get mostMebibytes() {
-        return seen.mostMebibytes
-      },
-      get rounds() {
-        return seen.rounds
-      },
+    mebibytes,
+    cores() {
+      const seconds = [...known.values()].reduce((sum, row) => sum + row.cpuSeconds, 0)
+      return seconds / (((endedMs ?? clock.monotonicMs()) - startedMs) / 1_000)
+    },
+    left() {
+      const alive = [...known.values()].filter(({ pid, start }) => readProcess(pid)?.start === start)
+      const inFolder = processesIn(readProcesses(), setup.folder.project)
+      return [...new Map([...alive, ...inFolder].map((row) => [row.pid, row])).values()]
     },
     ended: run(),
   }
+}
+
+const rolesByWord: Readonly<Record<string, string>> = {
+  'guardian-main': 'guardian',
+  'bellwether-cleaner': 'cleaner',
+  postgres: 'postgres',
+}
+
+/** Undefined for commands of agents. */
+function roleOf({ command }: ProcessRow): string | undefined {
+  const word = Object.keys(rolesByWord).find((one) => command.some((part) => part.includes(one)))
+  if (word !== undefined) return rolesByWord[word]
+  const target = command.indexOf('--target')
+  if (target > 0) return `worker ${command[target + 1]}`
+  return ['up', 'sensor'].find((role) => command.includes(role))
 }

@@ -92,6 +92,7 @@ async function handleUnknown(
   const { spawnGraceMs } = dispatcher.settings
   const watched = watchedMs(dispatcher, name.runId, 'unknown')
   const kernel = await kernelIdentity(dispatcher, policies)
+  if (kernel === 'unreachable') return { result: 'unreachable' }
   const found = spawnableIntent(task, name.runId, kernel)
   // The writer of the intent may be about to spawn: it has half of the grace period for that, by its own clock.
   if (Math.max(watched, found?.ageMs ?? 0) < spawnGraceMs) return { result: 'active' }

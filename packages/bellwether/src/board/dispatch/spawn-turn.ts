@@ -40,13 +40,13 @@ async function hintsFor(dispatcher: Dispatcher, task: Task): ReturnType<Dispatch
 export async function kernelIdentity(
   dispatcher: Dispatcher,
   policies: DispatchPolicies,
-): Promise<KernelIdentity | null> {
+): Promise<KernelIdentity | null | 'unreachable'> {
   try {
     const call = { kind: 'command_routing', name: 'reading the kernel instance id' } as const
     return await retryCall(policies.calls, call, () => dispatcher.spawner.kernel(), dispatcher)
   } catch (error) {
     dispatcher.log.warn({ err: error }, 'the kernel did not report its instance id')
-    return null
+    return 'unreachable'
   }
 }
 

@@ -131,7 +131,7 @@ async function takeChangeToken(dispatcher: Dispatcher, policies: DispatchPolicie
 interface Intent {
   readonly runId: string
   readonly changeToken: string | null
-  readonly kernel: KernelIdentity | null
+  readonly kernel: KernelIdentity | null | 'unreachable'
   readonly knowledge: KnowledgeOutcome
 }
 
@@ -151,8 +151,14 @@ async function writeIntent(
     if (task?.status !== 'claimed' || hold?.id !== claimId) return refuse('another process claimed it')
     const stop = pausedBy(state) ?? frozenOf(task) ?? abortOf(task)
     const crowded = inFlight(state, dispatcher.clock.wallMs()) > concurrencyLimit(dispatcher, policies)
-    if (stop !== null || crowded) {
-      refused = stop === null ? 'the limit of concurrent turns is reached' : `${stop.by} stopped it`
+    // Without the kernel's identity, a spawn that fails could never be repeated, so the task waits for the kernel.
+    if (kernel === 'unreachable' || stop !== null || crowded) {
+      refused =
+        stop !== null
+          ? `${stop.by} stopped it`
+          : crowded
+            ? 'the limit of concurrent turns is reached'
+            : 'the kernel is unreachable'
       const over = { ...hold, until: hold.since }
       return [{ taskId, type: 'task_noted', actor: dispatcher.actor, payload: { claim: over } }]
     }

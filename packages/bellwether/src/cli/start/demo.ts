@@ -12,6 +12,7 @@ interface Flags {
   readonly chaos?: boolean
   readonly minutes?: number
   readonly seed?: number
+  readonly quick?: boolean
   readonly json?: boolean
 }
 
@@ -24,7 +25,7 @@ interface Common {
 /** The part of `@bellwether/demo` used here. That package depends on this one, so its types cannot be imported. */
 interface DemoPackage {
   runDemo(options: Common & { stay: boolean; scripted: boolean; model?: string }): Promise<number>
-  runChaos(options: Common & { seed: number; json: boolean; minutes?: number }): Promise<number>
+  runChaos(options: Common & { seed: number; quick: boolean; json: boolean; minutes?: number }): Promise<number>
 }
 
 const seedMax = 2_147_483_647
@@ -40,11 +41,12 @@ export function demoCommand(finish: (code: number) => void): Command {
     .option('--chaos', 'inject faults until Ctrl-C, then report the result of every turn')
     .option('--minutes <n>', 'with --chaos: stop injecting faults after this many minutes', minutes)
     .option('--seed <n>', 'with --chaos: repeat the order of faults of this seed', wholeUpTo(seedMax))
+    .option('--quick', 'with --chaos: freeze processes for seconds instead of 30 to 90 s')
     .option('--json', 'with --chaos: print one object on stdout and the narration on stderr')
     .action(async (flags: Flags) => {
-      const { chaos = false, minutes: length, seed, json } = flags
-      if (!chaos && (length !== undefined || seed !== undefined || json !== undefined)) {
-        throw new InvalidInput('--minutes, --seed and --json need --chaos', {
+      const { chaos = false, minutes: length, seed, quick, json } = flags
+      if (!chaos && [length, seed, quick, json].some((flag) => flag !== undefined)) {
+        throw new InvalidInput('--minutes, --seed, --quick and --json need --chaos', {
           code: 'invalid_option',
           hint: 'bellwether demo --chaos --minutes 5',
         })
@@ -56,6 +58,7 @@ export function demoCommand(finish: (code: number) => void): Command {
           ? await demo.runChaos({
               ...common,
               seed: seed ?? process.pid,
+              quick: quick ?? false,
               json: json ?? false,
               ...defined({ minutes: length }),
             })

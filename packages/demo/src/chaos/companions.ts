@@ -1,0 +1,81 @@
+/**
+ * Processes that run beside `up`, as on other hosts: two workers with function agents and a second sensor. Each is started again
+ * when it exits, as a service manager would. They hold a pipe from this process and stop when it dies.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Clock } from '@bellwether/base'
+import { projectId } from '../actors.js'
+import type { Setup } from '../setup.js'
+import { functionsFile, functionTarget } from './project.js'
+
+export interface Companions {
+  readonly functionWorkers: () => number[]
+  readonly sensors: () => number[]
+  stop(): Promise<void>
+}
+
+// A worker that its turns kill may exit several times per minute.
+const restartMs = 1_000
+// A worker drains for 20 s.
+const stopMs = 30_000
+// A turn that allocates without limit ends its process here and not at the memory of the machine.
+const heapMebibytes = 160
+
+export function startCompanions(setup: Setup, program: readonly string[], clock: Clock): Companions {
+  const { folder, server, env } = setup
+  const stopping = new AbortController()
+  const children = new Map<string, ChildProcess>()
+  const ended: Promise<void>[] = []
+
+  async function keep(name: string, args: readonly string[], more: Readonly<Record<string, string>>): Promise<void> {
+    while (!stopping.signal.aborted) {
+      const log = openSync(folder.logFile, 'a')
+      const child = spawn(process.execPath, [...program, ...args, '--parent-pipe'], {
+        cwd: folder.project,
+        env: { ...env, ...more },
+        stdio: ['pipe', 'ignore', log],
+        detached: true,
+      })
+      closeSync(log)
+      child.stdin?.on('error', () => undefined) // EPIPE after its exit; the exit event reports it
+      children.set(name, child)
+      await once(child, 'exit')
+      await clock.sleep(restartMs, stopping.signal)
+    }
+  }
+
+  const { url, databaseUrl } = server.info
+  const worker = ['worker', '--target', functionTarget, '--agents', functionsFile, '--project', projectId]
+  for (const number of [1, 2])
+    ended.push(
+      keep(`function worker ${number}`, worker, {
+        BELLWETHER__DATABASE__URL: databaseUrl,
+        NODE_OPTIONS: `--max-old-space-size=${heapMebibytes}`,
+      }),
+    )
+  const key = readFileSync(join(folder.dataDir, 'sensor-key'), 'utf8').trim()
+  const excluded = ['.git', 'node_modules', '/state'].flatMap((glob) => ['--exclude', glob])
+  const sensor = ['sensor', '--root', folder.project, '--server', url, '--id', 'companion', ...excluded]
+  ended.push(keep('sensor', sensor, { BELLWETHER_SENSOR_KEY: key }))
+
+  const pids = (prefix: string) =>
+    [...children].flatMap(([name, { pid, exitCode, signalCode }]) =>
+      name.startsWith(prefix) && pid !== undefined && exitCode === null && signalCode === null ? [pid] : [],
+    )
+  return {
+    functionWorkers: () => pids('function worker'),
+    sensors: () => pids('sensor'),
+    async stop() {
+      stopping.abort()
+      for (const child of children.values()) child.kill('SIGTERM')
+      const gone = new AbortController()
+      void Promise.all(ended).then(() => gone.abort())
+      await clock.sleep(stopMs, gone.signal)
+      for (const child of children.values()) child.kill('SIGKILL')
+      await Promise.all(ended)
+    },
+  }
+}

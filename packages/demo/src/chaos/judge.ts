@@ -1,0 +1,73 @@
+/**
+ * Judges what happened so far, from the database: every healthy turn succeeded exactly once, every poison turn ended with its own
+ * error, every task is done, and the feed has the end of every turn. Called when no work is open.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { projectId, targets } from '../actors.js'
+import { checkTurns, turnsSince, type Mark, type TurnCheck } from '../check.js'
+import { readTask, type Context } from '../context.js'
+import type { Database } from '../database.js'
+import type { Feed } from './feed.js'
+import { expectations, functionTarget, overlapsFile } from './project.js'
+
+export interface Judgement {
+  readonly check: TurnCheck
+  readonly tasks: Readonly<Record<string, number>>
+  readonly violations: readonly string[]
+}
+
+export interface Evidence {
+  readonly context: Context
+  readonly db: Database
+  readonly start: Mark
+  readonly feed: Feed
+  readonly project: string
+}
+
+export async function judge({ context, db, start, feed, project }: Evidence): Promise<Judgement> {
+  const { turnIds, taskIds } = context
+  for (const turn of await turnsSince(db, projectId, start.turnId)) turnIds.add(turn.agent_turn_id)
+  const workerTargets = [...Object.values(targets), functionTarget]
+  const check = await checkTurns(db, projectId, [...turnIds], workerTargets, start.interventionId)
+  const violations = [
+    ...check.stuck.map((turn) => `turn ${turn} has not ended`),
+    ...check.lost.map((turn) => `turn ${turn} does not have exactly one end and one deliverable`),
+    ...(await wrongOutcomes(db, start)),
+  ]
+  const missing = [...turnIds].filter((turn) => !feed.ends.has(turn) && !check.stuck.includes(turn))
+  violations.push(...missing.map((turn) => `the feed has no end of turn ${turn}`))
+  if (feed.resets > 0) violations.push(`the feed was reset ${feed.resets} times`)
+  const overlaps = join(project, overlapsFile)
+  if (existsSync(overlaps))
+    for (const turn of readFileSync(overlaps, 'utf8').trim().split('\n'))
+      violations.push(`two runs of the command of turn ${turn} overlapped`)
+  const tasks: Record<string, number> = {}
+  for (const taskId of taskIds) {
+    const status = await readTask(context, taskId).then(
+      (task) => task.status,
+      () => 'lost' as const,
+    )
+    tasks[status] = (tasks[status] ?? 0) + 1
+    if (status !== 'done') violations.push(`task ${taskId} is ${status}`)
+  }
+  return { check, tasks, violations }
+}
+
+async function wrongOutcomes(db: Database, start: Mark): Promise<string[]> {
+  const rows = await db.query<{ agent_turn_id: string; agent_id: string; outcome: string; error: string | null }>({
+    text: `select agent_turn_id, agent_id, outcome, error from state.turns
+      where project_id = $1 and agent_turn_id > $2 and ended_at is not null
+        and (outcome <> 'success' or agent_id = any ($3))`,
+    values: [projectId, start.turnId, Object.keys(expectations)],
+  })
+  return rows
+    .filter(({ agent_id: agent, outcome, error }) => {
+      const expected = expectations[agent]
+      return expected === undefined || outcome === 'success' || !expected.test(error ?? '')
+    })
+    .map(
+      ({ agent_turn_id: turn, agent_id: agent, outcome, error }) =>
+        `turn ${turn} of ${agent} ended ${outcome}${error === null ? '' : ` (${error})`}`,
+    )
+}
