@@ -1,4 +1,5 @@
 /** A dispatcher that died between its intent line and the spawn: respawned if that is safe, otherwise left to a person. */
+import { Retryable } from '@bellwether/protocol'
 import { describe, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher, type Dispatcher } from '../../src/board/dispatch/dispatcher.js'
@@ -29,6 +30,32 @@ async function dieBeforeSpawn(world: World): Promise<void> {
 const step = (world: World, dispatcher: Dispatcher = dispatcherOf(world)) => autopilotStep(dispatcher, noCaches)
 const taskOf = async (world: World) => (await boardOf(world).sync()).tasks.get('T-1')!
 const starts = (world: World) => world.root.events.filter(({ type }) => type === 'task_started')
+
+/** A kernel whose database is away when its identity is read. */
+const unreachable = (world: World): Spawner => ({
+  ...world.kernel,
+  kernel: async () => {
+    throw new Retryable('Cannot reach the database', { code: 'database_away' })
+  },
+})
+
+async function stepWithRetries(world: World, dispatcher: Dispatcher): Promise<void> {
+  const stepped = step(world, dispatcher)
+  await settle()
+  await world.clock.advance(60_000)
+  await stepped
+}
+
+it('a task waits for an unreachable kernel and starts when it answers', async () => {
+  const world = makeWorld()
+  await put(world, created('T-1'))
+  await stepWithRetries(world, dispatcherOf(world, { spawner: unreachable(world) }))
+  expect(starts(world)).toEqual([])
+  expect(world.kernel.turns.size).toBe(0)
+  await step(world)
+  expect(starts(world)).toMatchObject([{ payload: { intent: { kernel: 'fake:1' } } }])
+  expect(world.kernel.turns.size).toBe(1)
+})
 
 describe('a run whose dispatcher died before the spawn', () => {
   it('a run whose dispatcher died before the spawn is respawned after the grace period with the same key', async () => {
@@ -130,6 +157,17 @@ describe('a run whose dispatcher died before the spawn', () => {
     await step(world, dispatcher)
     expect(world.kernel.turns.size).toBe(0)
     expect((await taskOf(world)).status).toBe('blocked')
+  })
+
+  it('an unreachable kernel closes no run that it may start later', async () => {
+    const world = await widowed()
+    const dispatcher = dispatcherOf(world, { spawner: unreachable(world) })
+    await stepWithRetries(world, dispatcher)
+    await world.clock.advance(61_000)
+    await stepWithRetries(world, dispatcher)
+    expect((await taskOf(world)).status).toBe('in_progress')
+    await step(world)
+    expect(world.kernel.turns.size).toBe(1)
   })
 
   it('nothing is respawned while the board is paused or the task frozen; afterwards it is', async () => {

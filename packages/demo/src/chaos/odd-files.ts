@@ -96,9 +96,11 @@ async function changeOne(top: Buffer, random: SeededRandom): Promise<void> {
       truncateSync(path, random.below(1_073_741_824))
     },
     directory() {
-      if (kindOf(path) !== 'directory') replace()
-      mkdirSync(path, { recursive: true })
-      for (let number = 0; number < 5; number += 1) writeFileSync(at(path, random.pick(names)), String(number))
+      makeFolders(path, [])
+      for (let number = 0; number < 5; number += 1) {
+        const inside = at(path, random.pick(names))
+        if ((kindOf(inside) ?? 'file') === 'file') writeFileSync(inside, String(number))
+      }
     },
     link() {
       replace()
@@ -111,17 +113,18 @@ async function changeOne(top: Buffer, random: SeededRandom): Promise<void> {
     },
     deep() {
       replace()
-      let folder = path
       const depth = 1 + random.below(deepMax)
-      for (let level = 0; level < depth; level += 1) folder = at(folder, `level ${level}`)
-      mkdirSync(folder, { recursive: true })
+      const folder = makeFolders(
+        path,
+        Array.from({ length: depth }, (_, level) => Buffer.from(`level ${level}`)),
+      )
       writeFileSync(at(folder, 'bottom'), 'x')
     },
     long() {
-      replace()
-      let folder = at(top, 'long')
-      for (let level = 0; level < longNames; level += 1) folder = at(folder, Buffer.alloc(255, 0xff))
-      mkdirSync(folder, { recursive: true })
+      const folder = makeFolders(
+        at(top, 'long'),
+        Array.from({ length: longNames }, () => Buffer.alloc(255, 0xff)),
+      )
       for (let number = 0; number < 20; number += 1) writeFileSync(at(folder, `${number}`), String(number))
     },
     time() {
@@ -144,6 +147,18 @@ function kindOf(path: Buffer): 'file' | 'directory' | 'link' | 'other' | undefin
   const stat = lstatSync(path, { throwIfNoEntry: false })
   if (stat === undefined) return undefined
   return stat.isFile() ? 'file' : stat.isDirectory() ? 'directory' : stat.isSymbolicLink() ? 'link' : 'other'
+}
+
+/** Creates the folders one by one: Node cannot create several whose names are not UTF-8. Returns the last one. */
+function makeFolders(first: Buffer, more: readonly Buffer[]): Buffer {
+  let folder = first
+  for (const name of [undefined, ...more]) {
+    if (name !== undefined) folder = at(folder, name)
+    if (kindOf(folder) === 'directory') continue
+    remove(folder)
+    mkdirSync(folder)
+  }
+  return folder
 }
 
 function remove(path: Buffer): void {
