@@ -119,7 +119,7 @@ interface Attack {
   readonly db: Database
   readonly context: Context
   readonly stop: AbortSignal
-  elapsedMs(): number
+  readonly elapsedMs: () => number
 }
 
 async function attack({ options, setup, db, context, stop, elapsedMs }: Attack): Promise<ChaosReport> {
@@ -129,16 +129,17 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   rmSync(join(project, overlapsFile), { force: true })
   const violations = new Set<string>()
   const violation = (sentence: string) => {
-    if (!violations.has(sentence)) context.say(`VIOLATION: ${sentence}`)
+    if (!violations.has(sentence)) say(`VIOLATION: ${sentence}`)
     violations.add(sentence)
   }
+  const say = (sentence: string) => context.say(sentence)
   const schedule: ScheduledFault[] = []
   let serverFault = false
   const record: Target['record'] = async (kind, detail, run) => {
     const fault: ScheduledFault = { kind, detail, at: new Date().toISOString(), seconds: 0 }
     schedule.push(fault)
     countFault(context, kind)
-    context.say(`${kind}: ${detail}`)
+    say(`${kind}: ${detail}`)
     const sinceMs = systemClock.monotonicMs()
     const killsServer = kind === 'server killed' || kind === 'all killed at once'
     if (killsServer) serverFault = true
@@ -153,7 +154,12 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   const start = await markStart(db)
   await abortOldTasks(context)
   await addFunctionAgents(context)
-  const companions = startCompanions(setup, options.program, systemClock)
+  const companions = startCompanions({
+    setup,
+    program: options.program,
+    clock: systemClock,
+    functionWorkers: quick ? 1 : 2,
+  })
   setup.onClose(() => companions.stop())
   const processes = findProcesses(setup, companions)
   const running = new AbortController()
@@ -173,7 +179,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   const shared = { clock: systemClock, record }
   const target = {
     ...shared,
-    ...{ setup, companions, processes, db, violation, say: context.say, pace: paces[pace] },
+    ...{ setup, companions, processes, db, violation, say, pace: paces[pace] },
     order: seededRandom(seed),
     random: seededRandom(seed + 3),
   }
@@ -205,9 +211,15 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
         }).then((count) => (changes += count)),
       ]
       // Each lane ends the round when it ends or fails: a run without faults proves nothing.
-      await Promise.all(lanes.map((lane) => lane.finally(() => round.abort())))
+      await Promise.all(
+        lanes.map((lane) =>
+          lane
+            .catch((error: unknown) => violation(`a part of chaos failed: ${errorMessage(error)}`))
+            .finally(() => round.abort()),
+        ),
+      )
       rounds += 1
-      context.say(`round ${rounds}: ${schedule.length} faults so far; waiting for all of ${context.turnIds.size} turns`)
+      say(`round ${rounds}: ${schedule.length} faults so far; waiting for all of ${context.turnIds.size} turns`)
       await settle(context, db)
       const { check, violations: found } = await judge(evidence)
       found.forEach(violation)
@@ -215,7 +227,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
       views.push(view)
       if (view.audits === 0) violation('the view completed no audit')
       for (const difference of view.differences) violation(`the view differs from the disk: ${difference}`)
-      context.say(
+      say(
         `check-point: ${check.turns} turns, ${violations.size} violations, view of ${view.entries} entries, ${watch.cores().toFixed(2)} cores`,
       )
     }

@@ -1,5 +1,5 @@
 /**
- * Processes that run beside `up`, as on other hosts: two workers with function agents and a second sensor. Each is started again
+ * Processes that run beside `up`, as on other hosts: workers with function agents and a second sensor. Each is started again
  * when it exits, as a service manager would. They hold a pipe from this process and stop when it dies.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
@@ -24,7 +24,15 @@ const stopMs = 30_000
 // A turn that allocates without limit ends its process here and not at the memory of the machine.
 const heapMebibytes = 160
 
-export function startCompanions(setup: Setup, program: readonly string[], clock: Clock): Companions {
+export interface CompanionsOptions {
+  readonly setup: Setup
+  /** Node's arguments that run the command line: flags and script. */
+  readonly program: readonly string[]
+  readonly clock: Clock
+  readonly functionWorkers: number
+}
+
+export function startCompanions({ setup, program, clock, functionWorkers }: CompanionsOptions): Companions {
   const { folder, server, env } = setup
   const stopping = new AbortController()
   const children = new Map<string, ChildProcess>()
@@ -49,7 +57,7 @@ export function startCompanions(setup: Setup, program: readonly string[], clock:
 
   const { url, databaseUrl } = server.info
   const worker = ['worker', '--target', functionTarget, '--agents', functionsFile, '--project', projectId]
-  for (const number of [1, 2])
+  for (let number = 1; number <= functionWorkers; number += 1)
     ended.push(
       keep(`function worker ${number}`, worker, {
         BELLWETHER__DATABASE__URL: databaseUrl,

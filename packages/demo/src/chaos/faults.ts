@@ -22,10 +22,10 @@ export interface Target {
   readonly pace: Pace
   /** Aborts when no more faults are wanted. */
   readonly signal: AbortSignal
-  say(sentence: string): void
-  /** Runs a fault between its two notes in the schedule. */
-  record(kind: string, detail: string, run: () => Promise<void>): Promise<void>
-  violation(sentence: string): void
+  readonly say: (sentence: string) => void
+  /** Runs a fault and notes it, with its duration, in the schedule. */
+  readonly record: (kind: string, detail: string, run: () => Promise<void>) => Promise<void>
+  readonly violation: (sentence: string) => void
 }
 
 interface Range {
@@ -132,8 +132,8 @@ async function killServer(
   })
 }
 
-// A cleaner waits 4 s for the guardian and then kills what is left.
-const cleanMs = 12_000
+// A cleaner waits 4 s for the guardian and then kills what is left; its scans take several seconds on a busy machine.
+const cleanMs = 30_000
 
 /** Kills the server, its workers and their guardians at the same time. No process of a command may be left. */
 async function killAll(target: Target): Promise<void> {

@@ -39,12 +39,12 @@ export const expectations: Readonly<Record<string, RegExp>> = {
   [functions.hog]: /^max_attempts$|memory/,
 }
 
-/** `quick`: shorter timeouts of the workers and shorter blocks, for a run of half a minute. */
+/** `quick`: shorter commands, blocks and pauses between audits, for a run of half a minute. */
 export function chaosFiles(quick: boolean): Readonly<Record<string, string>> {
   const demo = projectFiles({})
   return {
     ...demo,
-    'bellwether.toml': settings,
+    'bellwether.toml': settings(quick ? 3 : 20),
     [functionsFile]: functionModule(quick ? { leastMs: 1_000, mostMs: 3_000 } : { leastMs: 10_000, mostMs: 50_000 }),
     ...Object.fromEntries(
       commands.runners.map((name, at) => [`agents/${name}.md`, runner(quick ? 1 + at : 4 + 5 * at)]),
@@ -67,7 +67,7 @@ function runner(seconds: number): string {
 }
 
 /** The timeouts are short, so that watchdogs and takeovers act during a freeze. Attempts and queue limits are the defaults. */
-const settings = `# Written by \`bellwether demo --chaos\`.
+const settings = (auditSeconds: number) => `# Written by \`bellwether demo --chaos\`.
 [worker]
 inbox_processing_timeout_seconds = 8
 watchdog_interval_seconds = 1
@@ -89,7 +89,7 @@ claim_lease_seconds = 5
 spawn_grace_seconds = 5
 
 [view]
-audit_interval_seconds = 20
+audit_interval_seconds = ${auditSeconds}
 sentinel_interval_seconds = 5
 hot_file_threshold_seconds = 5
 tombstone_ttl_seconds = 60

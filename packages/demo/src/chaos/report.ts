@@ -45,7 +45,7 @@ export interface ReportOptions extends Evidence {
   readonly changes: number
   readonly rounds: number
   readonly seed: number
-  elapsedMs(): number
+  readonly elapsedMs: () => number
 }
 
 export async function buildReport(options: ReportOptions): Promise<Omit<ChaosReport, Measured>> {
@@ -110,7 +110,7 @@ interface Printing {
   /** Where the report is stored. */
   readonly file: string
   readonly logFile: string
-  write(text: string): void
+  readonly write: (text: string) => void
 }
 
 export function printReport(report: ChaosReport, { file, logFile, write }: Printing): void {

@@ -4,7 +4,7 @@
  */
 import type { Clock, SeededRandom } from '@bellwether/base'
 import pg from 'pg'
-import { within } from './faults.js'
+import { within, type Target } from './faults.js'
 
 export interface StrangersOptions {
   readonly databaseUrl: string
@@ -12,7 +12,7 @@ export interface StrangersOptions {
   readonly random: SeededRandom
   readonly quick: boolean
   readonly signal: AbortSignal
-  record(kind: string, detail: string, run: () => Promise<void>): Promise<void>
+  readonly record: Target['record']
 }
 
 const otherDatabase = 'stranger'

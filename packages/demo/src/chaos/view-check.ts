@@ -80,7 +80,7 @@ function onDisk(root: string): Map<string, Entry> {
     const stat = lstatSync(bytes, { bigint: true })
     const isDirectory = stat.isDirectory()
     const mtime = Number(stat.mtimeNs / 1_000_000_000n) + Number(stat.mtimeNs % 1_000_000_000n) / 1e9
-    const kind = isDirectory ? 'directory' : 'file'
+    const kind = isDirectory ? 'directory' : stat.isSymbolicLink() ? 'symlink' : 'file'
     found.set(path === '' ? '/' : path, { kind, size: isDirectory ? 0 : Number(stat.size), mtime })
     if (!isDirectory) return
     for (const name of readdirSync(bytes, { encoding: 'buffer' }))

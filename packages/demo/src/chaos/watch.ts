@@ -24,8 +24,8 @@ export interface WatchOptions {
   readonly clock: Clock
   readonly signal: AbortSignal
   /** Whether a fault keeps the server down. */
-  serverMayBeDown(): boolean
-  violation(sentence: string): void
+  readonly serverMayBeDown: () => boolean
+  readonly violation: (sentence: string) => void
 }
 
 const roundMs = 3_000
