@@ -136,7 +136,7 @@ async function attack({ options, setup, db, context, stop, elapsedMs }: Attack):
   const schedule: ScheduledFault[] = []
   let serverFault = false
   const record: Target['record'] = async (kind, detail, run) => {
-    const fault: ScheduledFault = { kind, detail, at: new Date().toISOString(), seconds: 0 }
+    const fault: ScheduledFault = { kind, detail, at: new Date(systemClock.wallMs()).toISOString(), seconds: 0 }
     schedule.push(fault)
     countFault(context, kind)
     say(`${kind}: ${detail}`)
