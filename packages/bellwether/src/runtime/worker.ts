@@ -65,6 +65,11 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             beatMs: worker.beat_seconds * 1_000,
             blockedMaxMs: worker.blocked_max_seconds * 1_000,
             role: `worker ${target}`,
+            guard: {
+              channel: guard.guardian.channel,
+              ttlMs: guard.ttlMs,
+              tokens: { installation: guard.installation, ...guard.self },
+            },
             log,
           })
     const culprits = openCulprits()

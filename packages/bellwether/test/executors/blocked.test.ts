@@ -1,6 +1,6 @@
 /** Function agents that block the event loop of their worker: a second worker stands by and must not take their turns. */
 import { existsSync, readFileSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { systemClock, systemRandom } from '@bellwether/base'
@@ -18,7 +18,8 @@ import { until } from '../support/until.js'
 const agents = fileURLToPath(new URL('./blocking-agents.mjs', import.meta.url))
 const timeoutSeconds = 5
 
-async function openBlocked(blockMs: number, more: Readonly<Record<string, string>> = {}) {
+/** `command`: the text of an agent file, which becomes the agent `command`. */
+async function openBlocked(blockMs: number, more: Readonly<Record<string, string>> = {}, command?: string) {
   const { url, db, drop } = await freshDatabase()
   await migrate(db)
   const folder = await testFolder()
@@ -38,21 +39,31 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
     ...more,
   }
   const worker = async () => {
-    const cli = runCli(['worker', '--target', 'w', '--agents', agents, '--json', '--parent-pipe'], { cwd: folder, env })
+    const project = command === undefined ? [] : ['--project', 'p']
+    const args = ['worker', '--target', 'w', '--agents', agents, ...project, '--json', '--parent-pipe']
+    const cli = runCli(args, { cwd: folder, env })
     await cli.ready()
     return cli
+  }
+  if (command !== undefined) {
+    await mkdir(join(folder, 'agents'))
+    await writeFile(join(folder, 'agents', 'command.md'), command)
   }
   const clis = [await worker()]
   const enqueue = (agentId: string) => kernel.enqueue({ projectId: 'p', agentId, instruction: 'do it' })
   const has = (line: string) => existsSync(starts) && readFileSync(starts, 'utf8').includes(line)
   const { agentTurnId: neighbour } = await enqueue('neighbour')
   await until('the neighbour runs', async () => has('neighbour') || undefined, 20_000)
+  const other = command === undefined ? undefined : await enqueue('command')
+  if (other !== undefined) await until('the command runs', async () => has('command') || undefined)
   const { agentTurnId: blocking } = await enqueue('blocking')
   await until('the loop is blocked', async () => has('blocking') || undefined, 20_000)
   clis.push(await worker())
   return {
     clis,
+    folder,
     turns: [neighbour, blocking],
+    command: other?.agentTurnId,
     query: <Row extends object>(text: string, ...values: unknown[]) => db.query<Row>({ text, values }),
     starts: () => readFileSync(starts, 'utf8').trim().split('\n'),
     async stop() {
@@ -112,5 +123,34 @@ it(
       async () => b.starts().filter((name) => name === 'blocking').length > 1 || undefined,
       40_000,
     )
+  },
+)
+
+it(
+  'the guardian does not freeze the command of a neighbour while a function blocks the event loop',
+  { timeout: 240_000 },
+  async ({ onTestFinished }) => {
+    const script = 'echo command >> "$STARTS"; until [ -e go ]; do echo >> ticks; sleep 0.1; done; echo fine'
+    const command = `---\nworker_target: w\nenv: [STARTS]\ncommand: [sh, -c, '${script}']\n---\n`
+    const b = await openBlocked(600_000, { NEIGHBOUR_UNTIL: '0' }, command)
+    onTestFinished(() => b.stop())
+    const ticks = () => readFileSync(join(b.folder, 'ticks'), 'utf8').length
+    const blockedAtMs = systemClock.monotonicMs()
+    // Without renewals, the guardian freezes the command after 60 % of the timeout.
+    await until('the last beat of the main thread is too old', async () =>
+      systemClock.monotonicMs() - blockedAtMs > timeoutSeconds * 1_000 ? true : undefined,
+    )
+    const before = ticks()
+    await until('the command goes on', async () => ticks() > before + 3 || undefined)
+    await writeFile(join(b.folder, 'go'), '')
+    await writeFile(join(b.folder, 'starts.unblock'), '')
+    const ended = await until('the command has ended', async () => {
+      const [row] = await b.query<{ outcome: string | null }>(
+        'select outcome from state.turns where agent_turn_id = $1',
+        b.command,
+      )
+      return row?.outcome ?? undefined
+    })
+    expect(ended).toBe('success')
   },
 )

@@ -66,12 +66,19 @@ interface ChildReport {
 }
 
 /** A real process of its own, so that it can be killed without its last words. */
-async function startInChild(uid?: number): Promise<{ child: ChildProcess; server: ChildReport }> {
-  const child = spawn(process.execPath, ['--import', 'tsx', '--conditions=@bellwether/source', childScript, dataDir], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    cwd: fileURLToPath(new URL('../..', import.meta.url)),
-    ...(uid !== undefined && { uid, gid: uid, env: { PATH: process.env['PATH'], HOME: folder, TMPDIR: folder } }),
-  })
+async function startInChild(
+  uid?: number,
+  ...more: readonly string[]
+): Promise<{ child: ChildProcess; server: ChildReport }> {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', '--conditions=@bellwether/source', childScript, dataDir, ...more],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      ...(uid !== undefined && { uid, gid: uid, env: { PATH: process.env['PATH'], HOME: folder, TMPDIR: folder } }),
+    },
+  )
   children.push(child)
   const lines = createInterface({ input: child.stdout! })
   const [line] = (await Promise.race([once(lines, 'line'), once(child, 'exit').then(failed)])) as [string]
@@ -216,6 +223,19 @@ describe('after the parent was killed', () => {
     const moved = await until('the kernel releases the lock', () => start({ port }).catch(inUse))
     expect(moved).toMatchObject({ adopted: false, port })
     expect(await processStart(server.pid)).toBeUndefined()
+  })
+
+  it('stops the server if no other process adopts it, even a paused one, and the next start waits for that', async () => {
+    for (const paused of [false, true]) {
+      const { child, server } = await startInChild(undefined, '0')
+      if (paused) process.kill(server.pid, 'SIGSTOP')
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+      await gone(server.pid)
+      const next = await start()
+      expect(next.adopted).toBe(false)
+      await next.stop()
+    }
   })
 
   it('reports the end of an adopted server', async () => {

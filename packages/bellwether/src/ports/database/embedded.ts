@@ -3,7 +3,7 @@
  * adopt a running postmaster or start a new one. The lock is released only when the postmaster has ended or is no longer ours.
  * After an unexpected exit the supervisor calls `startEmbedded` again, which reuses the port if possible.
  */
-import type { Log } from '@bellwether/base'
+import { defined, type Log } from '@bellwether/base'
 import { adoptPostmaster, urlOf, verifyServer } from './adopt.js'
 import { chooseAccount, grantFolder } from './account.js'
 import { findBinaries } from './binaries.js'
@@ -24,6 +24,8 @@ export interface EmbeddedOptions {
   readonly log: Pick<Log, 'info' | 'warn'>
   /** Override the tuned settings at the next start of the server; benchmarks turn fsync off. */
   readonly settings?: Settings
+  /** How long the server runs on if this process is killed, so that another start can adopt it. Default: 3 s. */
+  readonly orphanMs?: number
 }
 
 export interface Embedded {
@@ -50,7 +52,10 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const settings = { ...tunedSettings, ...options.settings }
   const installed = await findBinaries()
   await makeFolder(layout)
-  const lock = await takeFolderLock(layout.lock)
+  const lock = await takeFolderLock(layout.lock, {
+    cluster: layout.cluster,
+    ...defined({ orphanMs: options.orphanMs }),
+  })
   try {
     const account = await chooseAccount(layout)
     await grantFolder(account, layout)

@@ -36,7 +36,7 @@ done
 [ -z "$2" ] || rmdir "$2/${cgroupPrefix}$1"* 2> /dev/null
 `
 
-/** `tokens`: the prefix of this worker's tokens. Returns undefined on systems without /proc. */
+/** `tokens`: the prefix of this worker's tokens, or one token. Returns undefined on systems without /proc. */
 export function startCleaner(tokens: string): ChildProcess | undefined {
   if (!existsSync('/proc/self/environ')) return undefined
   const child = spawn('/bin/sh', ['-c', script, 'bellwether-cleaner', tokens, cgroupHome() ?? ''], {
@@ -46,7 +46,7 @@ export function startCleaner(tokens: string): ChildProcess | undefined {
     cwd: '/',
     stdio: ['pipe', 'ignore', 'ignore'],
   })
-  child.stdin?.on('error', () => undefined) // EPIPE if it was killed; the next watched turn starts another
+  child.stdin?.on('error', () => undefined) // EPIPE if it was killed; the exit event reports that
   child.unref()
   ;(child.stdin as { unref?: () => void } | null)?.unref?.()
   return child

@@ -2,6 +2,7 @@
  * The guardian's process. Its worker sends commands on stdin, one per line; the end of stdin means that the worker has ended. It
  * ignores signals to the worker's group and exits when the worker has ended and no process of its turns is left.
  */
+import { Socket } from 'node:net'
 import { systemClock } from '@bellwether/base'
 import { splitLines } from './capture.js'
 import { openGuard, type GuardCommand } from './guard.js'
@@ -31,6 +32,19 @@ const lines = splitLines(lineMaxBytes, (line) => {
   send({ done: seq })
 })
 process.stdin.on('data', (chunk: Buffer) => lines.add(chunk))
+
+// Renewals from another thread of the worker, without responses. A line that was written in part has no effect.
+const renewals = splitLines(lineMaxBytes, (line) => {
+  try {
+    guard.apply(JSON.parse(line) as GuardCommand)
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error
+  }
+})
+new Socket({ fd: 3, readable: true, writable: false })
+  .on('data', (chunk: Buffer) => renewals.add(chunk))
+  .on('error', () => undefined) // the end of stdin reports the end of the worker
+  .unref()
 
 async function exit(): Promise<void> {
   over.abort()

@@ -12,6 +12,7 @@ import { splitLines } from './capture.js'
 import type { GuardCommand } from './guard.js'
 import { systemMachine } from '../disk/machine.js'
 import { startCleaner } from './cleaner.js'
+import { connectChannel, newRenewalChannel, type RenewalChannel } from './renewal-channel.js'
 
 export type LossReason = 'expired' | 'guardian_lost'
 
@@ -35,6 +36,8 @@ export interface Guardian {
   watch(token: string, sinceMs: number): Promise<Watch>
   /** Undefined before the first watch and while no guardian runs. */
   readonly pid: number | undefined
+  /** Through it another thread renews turns while the event loop of this one is blocked. */
+  readonly channel: RenewalChannel
   /** Closes the guardian's stdin: it kills the watched processes that are left and exits. */
   close(): void
 }
@@ -78,9 +81,11 @@ export function openGuardian(options: GuardianOptions): Guardian {
   const { clock, log, ttlMs, graceMs, responseMaxMs = responseTimeoutMs } = options
   const program = options.program ?? ownProgram()
   const watched = new Map<string, WatchedTurn>()
+  const channel = newRenewalChannel()
   let current: GuardianProcess | undefined
   let cleaner: ChildProcess | undefined
   let starts: number[] = []
+  let cleanerStarts: number[] = []
   let closed = false
   let sequence = 0
 
@@ -91,16 +96,34 @@ export function openGuardian(options: GuardianOptions): Guardian {
     watched.get(token)?.lost.abort(loss)
   }
 
+  const recent = (times: readonly number[]) => times.filter((ms) => clock.monotonicMs() - ms < startsWindowMs)
+
+  /** Starts a cleaner if none runs, and another one when it ends while turns are watched. */
+  function keepCleaner(): void {
+    if (options.workerTokens === undefined || cleaner !== undefined || closed) return
+    cleanerStarts = recent(cleanerStarts)
+    if (cleanerStarts.length >= startsMax) return
+    cleanerStarts.push(clock.monotonicMs())
+    const started = startCleaner(options.workerTokens)
+    cleaner = started
+    const ended = () => {
+      if (cleaner !== started) return
+      cleaner = undefined
+      if (watched.size > 0) keepCleaner()
+    }
+    started?.once('exit', ended).once('error', ended)
+  }
+
   function start(): GuardianProcess {
-    const nowMs = clock.monotonicMs()
-    starts = [...starts.filter((ms) => nowMs - ms < startsWindowMs), nowMs]
+    starts = [...recent(starts), clock.monotonicMs()]
     const child = spawn(process.execPath, [...program], {
       // Its own session, so that signals to the worker's group do not reach it; no environment, so no tokens and secrets.
       detached: true,
       env: {},
       cwd: '/',
-      stdio: ['pipe', 'pipe', 'ignore'],
+      stdio: ['pipe', 'pipe', 'ignore', 'pipe'],
     })
+    connectChannel(channel, child)
     const unanswered: GuardianProcess['unanswered'] = new Map()
     const lines = splitLines(65_536, (line) => {
       const message = JSON.parse(line) as {
@@ -116,7 +139,8 @@ export function openGuardian(options: GuardianOptions): Guardian {
       unanswered.delete(message.done)
     })
     child.stdout?.on('data', (chunk: Buffer) => lines.add(chunk))
-    child.stdin?.on('error', () => undefined) // EPIPE after it has ended; the exit event reports the end
+    // EPIPE after it has ended; the exit event reports the end.
+    for (const stream of [child.stdin, child.stdio[3]]) stream?.on('error', () => undefined)
     const born: GuardianProcess = {
       child,
       unanswered,
@@ -143,13 +167,15 @@ export function openGuardian(options: GuardianOptions): Guardian {
     child.once('exit', (code, signal) => died(born, { code, signal }))
     // The guardian must not keep the worker's process alive.
     child.unref()
-    for (const stream of [child.stdin, child.stdout]) (stream as { unref?: () => void } | null)?.unref?.()
+    for (const stream of [child.stdin, child.stdout, child.stdio[3]])
+      (stream as { unref?: () => void } | null)?.unref?.()
     return born
   }
 
   function died(one: GuardianProcess, reason: unknown): void {
     if (current !== one) return
     current = undefined
+    connectChannel(channel, undefined)
     for (const settle of one.unanswered.values()) settle(false)
     one.unanswered.clear()
     if (closed) return
@@ -182,8 +208,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   /** A running guardian; undefined if it has died too often. */
   function running(): GuardianProcess | undefined {
     if (current !== undefined) return current
-    const nowMs = clock.monotonicMs()
-    if (closed || starts.filter((ms) => nowMs - ms < startsWindowMs).length >= startsMax) return undefined
+    if (closed || recent(starts).length >= startsMax) return undefined
     current = start()
     return current
   }
@@ -199,6 +224,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
   }
 
   return {
+    channel,
     get pid() {
       return current?.child.pid
     },
@@ -210,11 +236,7 @@ export function openGuardian(options: GuardianOptions): Guardian {
         released: new AbortController(),
       }
       watched.set(token, one)
-      if (
-        options.workerTokens !== undefined &&
-        (cleaner === undefined || cleaner.exitCode !== null || cleaner.signalCode !== null)
-      )
-        cleaner = startCleaner(options.workerTokens)
+      keepCleaner()
       const release = () => {
         if (watched.get(token) !== one) return
         watched.delete(token)

@@ -7,6 +7,7 @@ import { type Clock, defined, errorMessage, linkAbort } from '@bellwether/base'
 import type { Ids } from '../ids.js'
 import { keepTail } from './capture.js'
 import { leaveCgroup } from './cgroup.js'
+import { startCleaner } from './cleaner.js'
 import { inheritedEnvironment } from './environment.js'
 import { folderInside } from './folder.js'
 import { killTree } from './kill-tree.js'
@@ -23,6 +24,8 @@ export interface CommandRequest {
   /** Names of further environment variables that it may read. */
   readonly environment?: readonly string[]
   readonly signal?: AbortSignal
+  /** Whether a cleaner kills the command if this process is killed. */
+  readonly endsWithProcess?: boolean
 }
 
 export interface CommandResult {
@@ -60,6 +63,7 @@ export async function runCommand(
   const { command, signal } = request
   if (signal?.aborted === true) return notRun('the command was aborted')
   const token = ids.next()
+  const cleaner = request.endsWithProcess === true ? startCleaner(token) : undefined
   const startedMs = clock.monotonicMs()
   const tail = keepTail(outputMaxBytes)
   let child: Launched
@@ -74,6 +78,7 @@ export async function runCommand(
       onOutput: (_stream, chunk) => tail.add(chunk),
     })
   } catch (error) {
+    cleaner?.kill('SIGKILL')
     return notRun(errorMessage(error))
   }
   const stop = linkAbort(signal)
@@ -86,6 +91,7 @@ export async function runCommand(
   if (child.pid !== undefined)
     await killTree({ clock, graceMs: isOver ? graceMs : 0, root: child.pid, wanted: (other) => other === token })
   leaveCgroup(token)
+  cleaner?.kill('SIGKILL')
   const exit = await child.exit
   await child.drain(clock, graceMs)
   const failure = exit.how === 'not_started' ? exit.message : wasAborted ? 'the command was aborted' : undefined

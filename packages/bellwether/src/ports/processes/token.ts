@@ -34,8 +34,11 @@ export function writeToken(token: TurnToken): string {
   return order.map((part) => String(token[part])).join('.')
 }
 
+/** What the tokens of one worker have in common. */
+export type WorkerTokens = Pick<TurnToken, 'installation' | 'namespace' | 'workerPid' | 'workerStart'>
+
 /** The prefix of all tokens of one worker. */
-export const workerTokens = (worker: Pick<TurnToken, 'installation' | 'namespace' | 'workerPid' | 'workerStart'>) =>
+export const workerTokens = (worker: WorkerTokens) =>
   `${order
     .slice(0, 4)
     .map((part) => String(worker[part as keyof typeof worker]))

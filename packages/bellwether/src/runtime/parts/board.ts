@@ -123,7 +123,14 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
     },
     verify: ({ command, timeoutSec, cwd }, { environment }) =>
       runCommand(
-        { command, root: board.root, timeoutMs: timeoutSec * 1_000, environment, ...defined({ cwd }) },
+        {
+          command,
+          root: board.root,
+          timeoutMs: timeoutSec * 1_000,
+          environment,
+          endsWithProcess: true,
+          ...defined({ cwd }),
+        },
         { clock: systemClock, ids },
       ),
     alerts: opened.alerts,

@@ -5,9 +5,12 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { systemClock } from '@bellwether/base'
 import type { Fence } from '../../kernel/verdict.js'
+import { systemMachine } from '../../ports/disk/machine.js'
+import { sendRenewals } from '../../ports/processes/renewal-channel.js'
+import { writeToken } from '../../ports/processes/token.js'
 import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
 
-const { url, workerId, beatMs, blockedMaxMs = Infinity, ticks, role } = workerData as StandbyData
+const { url, workerId, beatMs, blockedMaxMs = Infinity, ticks, role, guard } = workerData as StandbyData
 const turns = new Map<string, Fence>()
 parentPort?.on('message', (order: StandbyOrder) => {
   if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
@@ -62,7 +65,16 @@ async function step(): Promise<void> {
   try {
     const db = await open()
     const fences = [...turns.values()]
-    await beat(db, fences, workerId)
+    const askedMs = systemMachine.uptimeMs()
+    const alive = await beat(db, fences, workerId)
+    if (guard !== undefined) {
+      const until = Math.round(askedMs + guard.ttlMs)
+      const tokens = [...alive].map((turn) => writeToken({ ...guard.tokens, ...turn }))
+      sendRenewals(
+        guard.channel,
+        tokens.map((token) => ({ do: 'renew', token, until })),
+      )
+    }
     if (isNew) await noteBlocked(db, workerId, fences)
   } catch (error) {
     log?.error({ err: error }, 'standby beat failed')

@@ -1,5 +1,7 @@
 /** The messages and the shared data of the main thread and the standby thread. */
 import type { Fence } from '../../kernel/verdict.js'
+import type { RenewalChannel } from '../../ports/processes/renewal-channel.js'
+import type { WorkerTokens } from '../../ports/processes/token.js'
 
 export interface StandbyData {
   readonly url: string
@@ -11,6 +13,13 @@ export interface StandbyData {
   readonly ticks: Int32Array
   /** The name of the process in log lines that the thread writes; absent: only the main thread logs, after it was blocked. */
   readonly role?: string
+  /** The guardian of the worker's processes: a confirmed beat renews the turn there too. */
+  readonly guard?: {
+    readonly channel: RenewalChannel
+    readonly ttlMs: number
+    /** The part of the turn tokens that all turns of the worker share. */
+    readonly tokens: WorkerTokens
+  }
 }
 
 export type StandbyOrder = { readonly add: readonly Fence[] } | { readonly remove: readonly string[] }

@@ -1,6 +1,6 @@
 /**
  * Starts a thread that beats while agent code blocks the event loop of a worker, so that no other worker starts the turns that still
- * run there. While the event loop runs, the thread only checks a counter. It records a blocked worker, and ends the process if it stays
+ * run there, and the guardian does not freeze their commands. While the event loop runs, the thread only checks a counter. It records a blocked worker, and ends the process if it stays
  * blocked too long: then other workers take over its turns, and the guardian kills its commands.
  */
 import type { Worker } from 'node:worker_threads'
