@@ -32,17 +32,22 @@ const pendingMax = 400_000
 // Files being written; above it the oldest counts as closed.
 const openMax = 100_000
 
+interface Listing {
+  readonly path: string
+  /** Do not list the directory if it still has this mtime. */
+  readonly knownMtime?: number
+  /** Do not list the directory unless it is newer than the view knows it. */
+  readonly viewMtime?: number
+}
+
 export class InotifyWatcher implements Watcher {
   readonly stats: WatchStats = noStats()
   readonly #options: InotifyWatcherOptions
   readonly #set: WatchSet
   readonly #changes: Changes
   readonly #rows = new RowCollector()
-  /**
-   * Directories to watch, and to list unless their mtime equals `unless`, or is not newer than `after`. Those before `#listed`
-   * are done.
-   */
-  #listings: { readonly path: string; readonly unless?: number; readonly after?: number }[] = []
+  /** Directories to watch and to list. Those before `#listed` are done. */
+  #listings: Listing[] = []
   #listed = 0
   /** Evicted watches whose events may still be in the queue. */
   readonly #evicted = new Map<number, string>()
@@ -58,7 +63,7 @@ export class InotifyWatcher implements Watcher {
   }
 
   watch(directories: readonly DirectoryTime[], report: boolean): void {
-    for (const { path, mtime } of directories) this.#listings.push(report ? { path } : { path, unless: mtime })
+    for (const { path, mtime } of directories) this.#listings.push(report ? { path } : { path, knownMtime: mtime })
   }
 
   follow(directories: readonly DirectoryTime[], since: number): void {
@@ -66,7 +71,7 @@ export class InotifyWatcher implements Watcher {
     for (const { path, mtime } of directories) {
       if (this.#set.has(path)) continue
       room -= 1
-      if (room >= 0 || mtime >= since) this.#listings.push({ path, after: mtime })
+      if (room >= 0 || mtime >= since) this.#listings.push({ path, viewMtime: mtime })
       else this.stats.unwatched += 1
     }
   }
@@ -180,7 +185,7 @@ export class InotifyWatcher implements Watcher {
   }
 
   /** Watches, then lists, so that no change is missed in between. Returns how many entries it saw. */
-  #list({ path, unless, after }: { readonly path: string; readonly unless?: number; readonly after?: number }): number {
+  #list({ path, knownMtime, viewMtime }: Listing): number {
     const { disk, serverNow, hotSeconds } = this.#options
     const known = this.#set.has(path)
     if (!this.#addWatch(path)) {
@@ -188,9 +193,9 @@ export class InotifyWatcher implements Watcher {
       if (known) this.#rows.add('delete', deletedRow(path))
       return 0
     }
-    if (unless !== undefined && this.#timeOf(path) === unless) return 0
+    if (knownMtime !== undefined && this.#timeOf(path) === knownMtime) return 0
     // The view has this directory from another host. A listing that is not newer would repeat what an old cache shows.
-    if (after !== undefined && (this.#timeOf(path) ?? 0) <= after) return 0
+    if (viewMtime !== undefined && (this.#timeOf(path) ?? 0) <= viewMtime) return 0
     const hotSince = serverNow() - hotSeconds
     let count = 0
     const listed = disk.list(path, (found) => {

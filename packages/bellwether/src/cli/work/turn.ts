@@ -2,7 +2,8 @@
 import { defined, systemClock, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { ResponseOf, QueryFor, Turn, TurnDetail } from '@bellwether/protocol/http'
-import { Command } from 'commander'
+import { turnStatuses } from '@bellwether/protocol'
+import { Command, Option } from 'commander'
 import type { Client } from '../../client/client.js'
 import { describeEvent, followTurn, readTurn, startTurn } from '../../client/turns.js'
 import { uuidv7 } from '../../ports/ids.js'
@@ -50,10 +51,7 @@ export function turnCommand(finish: Finish): Command {
     })
   toServer(turn.command('list'))
     .description('list turns, newest first')
-    .option(
-      '--status <status>',
-      'only turns with this status: queued, dispatched, running, suspended, success, failed, timeout, canceled',
-    )
+    .addOption(new Option('--status <status>', 'only turns with this status').choices(turnStatuses))
     .option('--agent <agent>', 'only turns of this agent')
     .option('--limit <n>', 'the maximum number of turns', wholeUpTo(listMax, 1), 20)
     .action(async (flags: ListFlags) => {

@@ -4,6 +4,7 @@
  * `stop`, none of the processes is left.
  */
 import { type Clock, errorMessage, type Log } from '@bellwether/base'
+import type { Component } from '@bellwether/protocol/http'
 import type { Child, ChildExit } from './child-process.js'
 import { defaultRestartRules, nextRestart, remember, type RestartRules } from './restart-policy.js'
 
@@ -15,11 +16,9 @@ export interface Part {
   excuse?(child: Child, exit: ChildExit): Promise<boolean>
 }
 
-export type PartStatus = 'starting' | 'ready' | 'waiting' | 'quarantined' | 'stopped'
-
 export interface PartState {
   readonly name: string
-  readonly status: PartStatus
+  readonly status: NonNullable<Component['status']>
   readonly pid: number | null
   readonly restarts: number
   /** How its last process ended. */

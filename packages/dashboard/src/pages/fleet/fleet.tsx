@@ -1,6 +1,7 @@
 /** Fleet page, the first one: a summary of what is running, stuck or needs a person, then every agent. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
+import { defined } from '@bellwether/base'
 import { useDeferredValue, useMemo, useState } from 'react'
 import { agentsQuery, workersQuery } from '../../api/queries.js'
 import type { Agent, Agents } from '../../api/types.js'
@@ -12,6 +13,7 @@ import { Activity } from './activity.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Targets } from './targets.js'
+import { Picker } from '../../parts/picker.js'
 import { Table } from '../../parts/rows.js'
 import { useNow } from '../../parts/time.js'
 import { useWide } from '../../parts/wide.js'
@@ -31,7 +33,15 @@ export function FleetPage() {
             value={q ?? ''}
             change={(words) => void navigate({ search: (old) => ({ ...old, q: words }), replace: true })}
           />
-          <ShowPicker show={show} />
+          <Picker
+            label="Show"
+            none="all agents"
+            words={conditions}
+            value={show}
+            change={(word) =>
+              void navigate({ search: ({ show: _show, ...rest }) => ({ ...rest, ...defined({ show: word }) }) })
+            }
+          />
           {target !== undefined && (
             <button
               type="button"
@@ -46,30 +56,6 @@ export function FleetPage() {
     >
       <Fleet key={project} project={project} query={agents} />
     </Page>
-  )
-}
-
-function ShowPicker({ show }: { readonly show: string | undefined }) {
-  const navigate = useNavigate({ from: '/p/$project/fleet' })
-  return (
-    <select
-      className="field"
-      aria-label="Show"
-      value={show ?? ''}
-      onChange={(event) =>
-        void navigate({
-          search: ({ show: _show, ...rest }) =>
-            event.target.value === '' ? rest : { ...rest, show: event.target.value },
-        })
-      }
-    >
-      <option value="">all agents</option>
-      {conditions.map((condition) => (
-        <option key={condition} value={condition}>
-          {condition}
-        </option>
-      ))}
-    </select>
   )
 }
 

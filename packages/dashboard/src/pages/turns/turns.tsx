@@ -8,6 +8,7 @@ import { turnStatuses } from '@bellwether/protocol/vocabulary'
 import { count, oneLine, shortId } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { Page } from '../../frame/page.js'
+import { Picker } from '../../parts/picker.js'
 import { Search } from '../../parts/search.js'
 import { Empty, QueryState } from '../../parts/query-state.js'
 import { Status } from '../../parts/status.js'
@@ -36,23 +37,13 @@ export function TurnsPage() {
             value={agent ?? ''}
             change={(words) => void navigate({ search: (old) => ({ ...old, agent: words }), replace: true })}
           />
-          <select
-            className="field"
-            aria-label="Status"
-            value={status ?? ''}
-            onChange={(event) =>
-              void navigate({
-                search: (old) => ({ ...old, status: turnStatuses.find((word) => word === event.target.value) }),
-              })
-            }
-          >
-            <option value="">any status</option>
-            {turnStatuses.map((word) => (
-              <option key={word} value={word}>
-                {word}
-              </option>
-            ))}
-          </select>
+          <Picker
+            label="Status"
+            none="any status"
+            words={turnStatuses}
+            value={status}
+            change={(word) => void navigate({ search: (old) => ({ ...old, status: word }) })}
+          />
         </>
       }
     >

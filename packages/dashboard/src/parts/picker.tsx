@@ -1,0 +1,30 @@
+/** The choice of one word in the tools of a page. `none` names the first entry, which chooses nothing. */
+export function Picker<Word extends string>({
+  label,
+  none,
+  words,
+  value,
+  change,
+}: {
+  readonly label: string
+  readonly none: string
+  readonly words: readonly Word[]
+  readonly value: string | undefined
+  readonly change: (word: Word | undefined) => void
+}) {
+  return (
+    <select
+      className="field"
+      aria-label={label}
+      value={value ?? ''}
+      onChange={(event) => change(words.find((word) => word === event.target.value))}
+    >
+      <option value="">{none}</option>
+      {words.map((word) => (
+        <option key={word} value={word}>
+          {word}
+        </option>
+      ))}
+    </select>
+  )
+}
