@@ -4,7 +4,9 @@
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
-import type { Figures } from './measure.js'
+
+/** Metric → value; rates per second, times in milliseconds, `n` the jobs that the figures rest on. */
+export type Figures = Readonly<Record<string, number>>
 
 // USER_HZ, the unit of CPU times in /proc: 100 on every Linux that Node.js supports.
 const microsPerTick = 10_000

@@ -4,7 +4,7 @@
  * left, so that no number can be made up; every wait is bounded. Leaves to others: what a contender is (peers/*.mjs,
  * turns.ts) and which figures are compared (turns.ts).
  */
-import { openCostMeter, type CostMeter } from './cost.js'
+import { openCostMeter, type CostMeter, type Figures } from './cost.js'
 
 export interface Contender {
   /** Whether its worker can be stopped and started; without that, filling and draining are measured together. */
@@ -28,8 +28,6 @@ export interface Contender {
 }
 
 export type Scenario = 'bulk' | 'single' | 'idle'
-/** Metric → value; rates per second, times in milliseconds, `n` the jobs that the figures rest on. */
-export type Figures = Readonly<Record<string, number>>
 
 const batchSize = 500
 const singleCallers = 16

@@ -11,7 +11,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import type { Figures, Scenario } from '../measure.js'
+import type { Figures } from '../cost.js'
+import type { Scenario } from '../measure.js'
 
 export const peerNames = ['graphile', 'pgboss', 'dbos', 'restate'] as const
 export type PeerName = (typeof peerNames)[number]
