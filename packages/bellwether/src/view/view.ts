@@ -209,6 +209,7 @@ export class View {
       error: undefined,
       rows: 0,
       deleted: 0,
+      direct: undefined,
       waiters: new Set(),
     }
     this.jobs.add(job)

@@ -1,6 +1,6 @@
 /** Tests failures of health units and how they are reported, over real HTTP. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { file, openViewServer, type ViewServer } from './pipe-client.js'
+import { directory, file, old, openViewServer, type ViewServer } from './pipe-client.js'
 
 let server: ViewServer
 beforeEach(async () => {
@@ -45,29 +45,80 @@ describe('a failed fusion pipe', () => {
     })
   })
 
-  it('[V5.3] a live view with a failed fusion pipe passes scans on and applies their result after the restart', async () => {
+  /** Breaks the pipe of the live view and returns its sensor. */
+  async function withFailedPipe() {
     const sensor = await server.connect('h', { view: 'live' })
     await sensor.snapshot(file('/a'))
     const repair = breakTree('live')
     await sensor.realtime(file('/b'))
     repair()
     expect((await server.get('/views/live/tree', 'live')).status).toBe(503)
-    const { body } = await server.get('/views/live/tree?force-real-time=1', 'live')
-    const jobId = String(body['job_id'])
-    expect(body['job_pending']).toBe(true)
-    expect(await sensor.commands()).toEqual([{ type: 'scan', path: '/', recursive: true, job_id: jobId }])
-    const answer = { metadata: { job_id: jobId } }
-    expect((await sensor.send('on_demand_job', [file('/found')], answer)).status).toBe(503)
-    await server.pass(2)
-    expect((await sensor.send('on_demand_job', [file('/found')], answer)).status).toBe(200)
-    await sensor.send('on_demand_job', [], {
+    return sensor
+  }
+  type Sensor = Awaited<ReturnType<typeof withFailedPipe>>
+  const complete = (sensor: Sensor, jobId: string, more: object = {}) =>
+    sensor.send('on_demand_job', [], {
       sourceType: 'job_complete',
       isEnd: true,
-      metadata: { job_id: jobId, complete: true },
+      metadata: { job_id: jobId, complete: true, ...more },
     })
-    expect((await server.get(`/views/live/jobs/${jobId}`, 'live')).body['job_state']).toBe('done')
+  /** The job id of the scan command that the sensor gets. */
+  const commandOf = async (sensor: Sensor) => {
+    const [command] = (await sensor.heartbeat({ wait_seconds: 5 })).body.commands ?? []
+    expect(command).toMatchObject({ type: 'scan' })
+    return String(command?.job_id)
+  }
+
+  it('[V5.3] [V5.7] answers a requested scan with what the sensor reports, marked as such, and leaves the view unchanged', async () => {
+    const sensor = await withFailedPipe()
+    const asked = server.get('/views/live/tree?path=/d&force-real-time=1&wait=20', 'live')
+    const jobId = await commandOf(sensor)
+    const rows = [directory('/d'), file('/d/found', old, { size: 77 }), file('/d/link', old, { is_symlink: true })]
+    expect((await sensor.send('on_demand_job', rows, { metadata: { job_id: jobId } })).status).toBe(200)
+    await complete(sensor, jobId)
+    const { status, body } = await asked
+    expect([status, body['direct'], body['job_pending']]).toEqual([200, true, false])
+    expect(body.children).toMatchObject([
+      { path: '/d/found', size: 77, content_type: 'file', last_agent_id: 'h' },
+      { path: '/d/link', content_type: 'symlink' },
+    ])
+    expect((await server.get(`/views/live/jobs/${jobId}`, 'live')).body).toMatchObject({ direct: true, rows: 3 })
+    await server.pass(2)
+    expect((await server.get('/views/live/tree?path=/d', 'live')).status).toBe(404)
+    expect((await server.get('/views/live/tree', 'live')).body).not.toHaveProperty('direct')
+  })
+
+  it('[V5.7] answers 202 while the sensor scans, and 503 at once if the sensor cannot scan', async () => {
+    const sensor = await withFailedPipe()
+    const pending = await server.get('/views/live/tree?force-real-time=1', 'live')
+    expect([pending.status, pending.body['job_pending']]).toEqual([202, true])
+    await complete(sensor, await commandOf(sensor))
+    const asked = server.get('/views/live/tree?force-real-time=1&wait=20', 'live')
+    await complete(sensor, await commandOf(sensor), { complete: false, error: 'the root is unmounted' })
+    const failed = await asked
+    expect([failed.status, failed.body['code']]).toEqual([503, 'scan_failed'])
+    expect(failed.text).toContain('the root is unmounted')
+  })
+
+  it('[V5.7] applies a scan that begins after the restart, and ends one that the failure interrupted', async () => {
+    const sensor = await server.connect('h', { view: 'live' })
+    await sensor.snapshot(file('/a'))
+    const { body } = await server.get('/views/live/tree?force-real-time=1', 'live')
+    const first = { metadata: { job_id: String(body.job_id) } }
+    await sensor.send('on_demand_job', [file('/found')], first)
+    const repair = breakTree('live')
+    await sensor.realtime(file('/b'))
+    repair()
+    expect((await sensor.send('on_demand_job', [file('/more')], first)).status).toBe(503)
+    const job = (await server.get(`/views/live/jobs/${body.job_id}`, 'live')).body
+    expect(job).toMatchObject({ job_state: 'failed', direct: false })
+    await server.pass(2)
+    const next = (await server.get('/views/live/tree?force-real-time=1', 'live')).body
+    const second = { metadata: { job_id: String(next.job_id) } }
+    expect((await sensor.send('on_demand_job', [file('/later')], second)).status).toBe(200)
+    await complete(sensor, String(next.job_id))
     const { children } = (await server.get('/views/live/tree', 'live')).body
-    expect(children?.map(({ path }) => path)).toContain('/found')
+    expect(children?.map(({ path }) => path)).toContain('/later')
   })
 
   it('[V5.4] a failed fusion pipe restarts after a pause, counts the restart and logs each change', async () => {

@@ -18,11 +18,21 @@ const job = z.object({
   source_id: z.string(),
   rows: z.number(),
   deleted: z.number(),
+  direct: z.boolean().describe('the pipe of the source failed, so that the result is not part of the view'),
   error: z.string().nullable(),
 })
 
 /** Whether a scan that the request asked for still runs. */
-const scanState = { job_id: z.string().nullable(), job_pending: z.boolean() }
+const scanState = {
+  job_id: z.string().nullable(),
+  job_pending: z.boolean(),
+  direct: z
+    .literal(true)
+    .optional()
+    .describe(
+      'the pipe of the source failed: this is what the sensor reported just now, and it is not part of the view',
+    ),
+}
 
 const entryFields = z.object({
   name: z.string(),
@@ -180,7 +190,7 @@ export const viewRoutes = {
         node.extend({ children: list(entry).optional(), source_id: z.string(), ...scanState }),
         z.object({ path: z.string(), members: z.record(z.string(), entry.nullable()), ...scanState }),
       ]),
-      202: job.describe('The path is unknown so far, and a scan is looking for it'),
+      202: job.describe('A scan is looking for the path: it is unknown so far, or the view is unavailable'),
     },
   },
   'GET /views/:view/jobs/:job': {

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import { defined } from '@bellwether/base'
-import { Terminal } from '@bellwether/protocol'
+import { Retryable, Terminal } from '@bellwether/protocol'
 import type { SourceChoice } from '@bellwether/protocol/http'
 import type { FastifyReply } from 'fastify'
 import {
@@ -24,7 +24,7 @@ import { EntryWriter, prefixOf, treePieces, type RenderOptions } from '../../vie
 import { changesSince, tokenNow } from '../../view/queries/change-tokens.js'
 import { diff } from '../../view/tree/diff.js'
 import { search } from '../../view/tree/search.js'
-import { none, root } from '../../view/tree/tree.js'
+import { none, root, type Tree } from '../../view/tree/tree.js'
 import type { View, ViewSource } from '../../view/view.js'
 import { linkClient, notFound, type Api, type RequestOf, type ViewParts } from '../api.js'
 import { sendPieces } from '../stream.js'
@@ -52,11 +52,18 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
     const { query } = request
     const sources = choose(view, query)
     const asked = query['force-real-time'] === true || query.on_demand_scan === true
-    if (!asked) readable(view, sources)
-    else if (sources.length === 0) throw whyUnreadable(view, sources, health) ?? noSource()
+    const why = whyUnreadable(view, sources, health)
+    if (why !== undefined && (!asked || sources.length === 0)) throw why
+    if (sources.length === 0) throw noSource()
     const recursive = query.recursive !== false
     const jobs = asked ? sources.map((source) => view.scan(source, query.path, recursive)) : []
     if (query.wait !== undefined && jobs.length > 0) await jobsEnd(view, jobs, query.wait, request.raw)
+    if (why?.code === 'view_unavailable') {
+      // The tree is not up to date: only a scan can answer.
+      const unanswered = jobs.find(({ state }) => state !== 'done')
+      if (unanswered?.state === 'pending') return reply.code(202).send(jobResponse(unanswered))
+      if (unanswered !== undefined) throw scanFailed(unanswered)
+    }
     const options = { maxDepth: query.max_depth ?? (recursive ? Infinity : 1), onlyPath: query.only_path === true }
     return sources.length === 1
       ? sendTree(reply, sources[0]!, query.path, options, jobs[0])
@@ -190,6 +197,17 @@ export function viewRoutes(api: Api, parts: ViewParts): void {
   }
 }
 
+const scanFailed = ({ error, path }: ScanJob) =>
+  new Retryable(`Cannot scan ${JSON.stringify(path.slice(0, 200))}: ${error ?? 'the sensor did not answer in time'}`, {
+    code: 'scan_failed',
+    afterMs: 1_000,
+    hint: 'This live view is unavailable because one of its pipes failed. See /api/v1/health/components.',
+  })
+
+/** The tree that answers: the view's, or what the sensor reported while the pipe was down. */
+const treeOf = (source: ViewSource, job: ScanJob | undefined): Tree =>
+  job?.state === 'done' && job.direct !== undefined ? job.direct.tree : source.tree
+
 const noSource = () => new Terminal('The view has no source', { code: 'unknown_source' })
 
 type TreeOptions = Omit<RenderOptions, 'uriOf'>
@@ -204,8 +222,12 @@ const jobResponse = (job: ScanJob) => ({
   source_id: job.sourceId,
   rows: job.rows,
   deleted: job.deleted,
+  direct: job.direct !== undefined,
   error: job.error ?? null,
 })
+
+const scanState = (job: ScanJob | undefined, pending: boolean, direct: boolean): string =>
+  `"job_id":${JSON.stringify(job?.id ?? null)},"job_pending":${pending}${direct ? ',"direct":true' : ''}`
 
 function sendTree(
   reply: FastifyReply,
@@ -214,12 +236,14 @@ function sendTree(
   options: TreeOptions,
   job: ScanJob | undefined,
 ) {
-  const node = source.tree.find(wanted)
+  const tree = treeOf(source, job)
+  const node = tree.find(wanted)
   // The pending scan may find a path that the view does not have.
   if (node === none && job?.state === 'pending') return reply.code(202).send(jobResponse(job))
-  entryAt(source, wanted)
-  const tail = `"job_id":${JSON.stringify(job?.id ?? null)},"job_pending":${job?.state === 'pending'},"source_id":${JSON.stringify(source.id)}`
-  return sendPieces(reply, treePieces(source.tree, node, { ...options, uriOf: uriOf(source) }, tail))
+  entryAt({ tree }, wanted)
+  const state = scanState(job, job?.state === 'pending', tree !== source.tree)
+  const tail = `${state},"source_id":${JSON.stringify(source.id)}`
+  return sendPieces(reply, treePieces(tree, node, { ...options, uriOf: uriOf(source) }, tail))
 }
 
 function sendForest(
@@ -231,14 +255,15 @@ function sendForest(
 ) {
   if (jobs.length === 0 && sources.every(({ tree }) => tree.find(wanted) === none)) entryAt(sources[0]!, wanted)
   const pending = jobs.some(({ state }) => state === 'pending')
+  const trees = sources.map((source, at) => treeOf(source, jobs[at]))
+  const direct = sources.some(({ tree }, at) => tree !== trees[at])
   function* pieces(): Generator<Buffer> {
-    yield Buffer.from(
-      `{"path":${JSON.stringify(wanted)},"job_id":${JSON.stringify(jobs[0]?.id ?? null)},"job_pending":${pending},"members":{`,
-    )
+    yield Buffer.from(`{"path":${JSON.stringify(wanted)},${scanState(jobs[0], pending, direct)},"members":{`)
     for (const [at, source] of sources.entries()) {
-      const node = source.tree.find(wanted)
+      const tree = trees[at]!
+      const node = tree.find(wanted)
       yield Buffer.from(`${at > 0 ? ',' : ''}${JSON.stringify(source.id)}:${node === none ? 'null' : ''}`)
-      if (node !== none) yield* treePieces(source.tree, node, { ...options, uriOf: uriOf(source) })
+      if (node !== none) yield* treePieces(tree, node, { ...options, uriOf: uriOf(source) })
     }
     yield Buffer.from('}}')
   }

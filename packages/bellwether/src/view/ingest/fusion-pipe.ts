@@ -16,6 +16,7 @@ import {
 import { backoffMs } from '../../ports/retry.js'
 import { AuditWindow } from '../arbitration/scans.js'
 import { yieldToEventLoop, runInSlices, SerialQueue } from './serial-queue.js'
+import { DirectScan } from '../sessions/direct-scan.js'
 import type { ScanJob } from '../sessions/scan-jobs.js'
 import { checkEvent, type CheckedEvent } from '../arbitration/row-checks.js'
 import type { Session } from '../sessions/sessions.js'
@@ -76,7 +77,9 @@ export class FusionPipe {
     return this.#options.state
   }
 
-  ingest(session: Session, request: Ingest): Promise<IngestResponse> {
+  async ingest(session: Session, request: Ingest): Promise<IngestResponse> {
+    const job = this.#jobOf(request.metadata)
+    if (job !== undefined && this.#isDirect(job)) return this.#respondDirectly(session, request, job)
     this.#rejectWhileDown()
     const events = checkEvents(request.events)
     return this.#queue.run(async () => {
@@ -136,6 +139,31 @@ export class FusionPipe {
   /** Runs a task while no batch is half applied. */
   runExclusive<T>(task: () => T): Promise<T> {
     return this.#queue.run(task)
+  }
+
+  /** V5.7: while the pipe is down, a requested scan answers its reader; once it does, it continues so to its end. */
+  #isDirect(job: ScanJob): boolean {
+    if (job.direct !== undefined) return true
+    if (!this.#isDown || job.scan.purpose !== 'requested' || this.#options.clock.monotonicMs() >= this.#restartAt)
+      return false
+    if (job.rows === 0) return true
+    this.#options.onJobEnd(job, 'The pipe of this source failed during the scan; request the scan again')
+    return false
+  }
+
+  #respondDirectly(session: Session, request: Ingest, job: ScanJob): IngestResponse {
+    this.#requireLive(session)
+    const { valid } = checkEvents(request.events)
+    const direct = (job.direct ??= new DirectScan(this.#options.newId()))
+    const before = job.rows
+    try {
+      for (const event of valid) job.rows += direct.add(event, session.info.agentId)
+    } catch (error) {
+      if (!(error instanceof Terminal)) throw error
+      this.#options.onJobEnd(job, error.message)
+    }
+    if (endsJob(request)) this.#options.onJobEnd(job, jobProblem(request.metadata))
+    return { status: 'ok', count: job.rows - before }
   }
 
   async #apply(session: Session, request: Ingest, events: CheckedEvents): Promise<IngestResponse> {
@@ -204,7 +232,7 @@ export class FusionPipe {
 
   async #end(session: Session, request: Ingest, job: ScanJob | undefined): Promise<'ended' | 'ignored' | undefined> {
     const { sourceType, isEnd, metadata } = request
-    if (sourceType === 'job_complete' || (sourceType === 'on_demand_job' && isEnd)) {
+    if (endsJob(request)) {
       if (job !== undefined) await this.#endJob(job, metadata)
       return undefined
     }
@@ -218,7 +246,7 @@ export class FusionPipe {
 
   async #endJob(job: ScanJob, metadata: IngestMetadata): Promise<void> {
     if (job.state !== 'pending') return
-    const failed = metadata.error ?? (metadata.complete === false ? 'The sensor could not scan everything' : undefined)
+    const failed = jobProblem(metadata)
     if (failed === undefined) job.deleted = await runInSlices(job.scan.detectMissing())
     this.#options.onJobEnd(job, failed)
   }
@@ -304,6 +332,13 @@ export class FusionPipe {
     this.#options.onHealthChange(error instanceof Error ? error : new Error(String(error)))
   }
 }
+
+const endsJob = ({ sourceType, isEnd }: Ingest): boolean =>
+  sourceType === 'job_complete' || (sourceType === 'on_demand_job' && isEnd)
+
+/** Why the sensor could not finish the scan. */
+const jobProblem = ({ error, complete }: IngestMetadata): string | undefined =>
+  error ?? (complete === false ? 'The sensor could not scan everything' : undefined)
 
 interface CheckedEvents {
   readonly valid: readonly CheckedEvent[]

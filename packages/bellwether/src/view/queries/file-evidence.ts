@@ -42,7 +42,8 @@ export function viewEvidence(options: EvidenceOptions) {
   async function isScanned(of: ViewSource, path: string, timeUp: AbortSignal): Promise<boolean> {
     const job = view.scan(of, path, false)
     await view.jobEnd(job, timeUp)
-    return job.state === 'done'
+    // A direct answer has not changed the tree that `finding` reads.
+    return job.state === 'done' && job.direct === undefined
   }
 
   async function finding(of: ViewSource, path: string, isChanged: ((path: string) => boolean) | undefined) {

@@ -97,8 +97,8 @@ function sumStats(all: readonly SourceStats[], now: Now): SourceStats {
 }
 
 /** The entry at a path, or Terminal `unknown_path`. */
-export function entryAt(source: ViewSource, path: string): number {
-  const node = source.tree.find(path)
+export function entryAt({ tree }: Pick<ViewSource, 'tree'>, path: string): number {
+  const node = tree.find(path)
   if (node !== none) return node
   throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, { code: 'unknown_path' })
 }
@@ -165,7 +165,7 @@ export function whyUnreadable(
     return new Retryable('This live view is unavailable because one of its pipes failed', {
       code: 'view_unavailable',
       afterMs: 1_000,
-      hint: 'See /api/v1/health/components. ?force-real-time=true still asks the sensors.',
+      hint: 'See /api/v1/health/components. ?force-real-time=true&wait=10 still asks the sensors.',
     })
   }
   if (sources.some(({ ready }) => ready)) return undefined

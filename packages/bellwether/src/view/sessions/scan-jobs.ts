@@ -1,8 +1,10 @@
 /**
  * On-demand scans (V4.1, V4.2): a reader requests a scan, the sensor gets the command with its next heartbeat response, sends
  * rows with the job id, and ends the job with `job_complete`. Every job ends, by its result or by its timeout. A reader
- * joins an older job only while no sensor has taken it; otherwise that scan began before the reader asked.
+ * joins an older job only while no sensor has taken it; otherwise that scan began before the reader asked. While the pipe of
+ * the source is down, the rows go to the reader and not into the view (`direct`).
  */
+import type { DirectScan } from './direct-scan.js'
 import type { OnDemandScan } from '../arbitration/scans.js'
 
 export type ScanJobState = 'pending' | 'done' | 'failed' | 'timed_out'
@@ -19,6 +21,8 @@ export interface ScanJob {
   error: string | undefined
   rows: number
   deleted: number
+  /** What the sensor reported while the pipe was down; the view is unchanged. */
+  direct: DirectScan | undefined
   readonly waiters: Set<() => void>
 }
 

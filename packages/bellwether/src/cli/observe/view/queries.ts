@@ -61,8 +61,11 @@ export function queryCommands(view: Command): void {
       const request = ofView(flags, { path: path ?? '/', max_depth: flags.depth, ...scan })
       const tree = await openClient(flags).ask('GET /views/:view/tree', request)
       print(flags, tree, () => {
-        const note = tree.job_pending ? '\nThe scan is still running; this is what the view knows so far.' : ''
-        return `${treeLines(tree, flags.limit)}${note}`
+        const notes = [
+          ...(tree.job_pending ? ['The scan is still running; this is what the view knows so far.'] : []),
+          ...('direct' in tree && tree.direct === true ? ['The pipe failed; this is what the sensor reported.'] : []),
+        ]
+        return [treeLines(tree, flags.limit), ...notes].join('\n')
       })
     })
   query(view, 'search <pattern>', 'find entries by a part of their name, or by a glob such as "*.ts" or "/src/**/*.md"')
