@@ -34,17 +34,17 @@ export const functions = {
 
 /** The errors with which poison turns must end. A poison turn never succeeds. */
 export const expectations: Readonly<Record<string, RegExp>> = {
-  [commands.killer]: /^max_attempts$/,
-  [functions.thrower]: /^(agent_failed|max_attempts)$/,
-  [functions.hog]: /^max_attempts$|memory/,
+  [commands.killer]: /^max_deaths$/,
+  [functions.thrower]: /^(agent_failed|max_deaths)$/,
+  [functions.hog]: /^max_deaths$|memory/,
 }
 
-/** `quick`: shorter commands, blocks and pauses between audits, for a run of half a minute. */
+/** `quick`: shorter commands, blocks and timeouts, for a run of half a minute. */
 export function chaosFiles(quick: boolean): Readonly<Record<string, string>> {
   const demo = projectFiles({})
   return {
     ...demo,
-    'bellwether.toml': settings(quick ? 3 : 20),
+    'bellwether.toml': quick ? quickSettings : fullSettings,
     [functionsFile]: functionModule(quick ? { leastMs: 1_000, mostMs: 3_000 } : { leastMs: 10_000, mostMs: 50_000 }),
     ...Object.fromEntries(
       commands.runners.map((name, at) => [`agents/${name}.md`, runner(quick ? 1 + at : 4 + 5 * at)]),
@@ -66,8 +66,18 @@ function runner(seconds: number): string {
   )
 }
 
-/** The timeouts are short, so that watchdogs and takeovers act during a freeze. Attempts and queue limits are the defaults. */
-const settings = (auditSeconds: number) => `# Written by \`bellwether demo --chaos\`.
+const heading = '# Written by `bellwether demo --chaos`.\n'
+const viewSettings = (auditSeconds: number) => `
+[view]
+audit_interval_seconds = ${auditSeconds}
+sentinel_interval_seconds = 5
+hot_file_threshold_seconds = 5
+tombstone_ttl_seconds = 60
+`
+/** All timeouts of turns and tasks are the defaults: a freeze of 30 to 90 s exceeds those that lead to a takeover. */
+const fullSettings = `${heading}${viewSettings(20)}`
+/** Takeovers are faster; the timeouts that end turns are the defaults. */
+const quickSettings = `${heading}
 [worker]
 inbox_processing_timeout_seconds = 8
 watchdog_interval_seconds = 1
@@ -78,22 +88,13 @@ poll_seconds = 1
 [pmo]
 watchdog_interval_seconds = 1
 dispatched_retry_seconds = 3
-dispatched_timeout_seconds = 20
 pending_wakeup_seconds = 2
-active_reap_seconds = 25
-suspended_reap_seconds = 25
 
 [board]
 autopilot_interval_seconds = 1
 claim_lease_seconds = 5
 spawn_grace_seconds = 5
-
-[view]
-audit_interval_seconds = ${auditSeconds}
-sentinel_interval_seconds = 5
-hot_file_threshold_seconds = 5
-tombstone_ttl_seconds = 60
-`
+${viewSettings(3)}`
 
 const functionModule = ({ leastMs, mostMs }: { readonly leastMs: number; readonly mostMs: number }) => `\
 import { setTimeout as sleep } from 'node:timers/promises'

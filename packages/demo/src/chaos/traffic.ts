@@ -21,7 +21,7 @@ export const rates: Readonly<Record<'full' | 'quick', Traffic>> = {
   full: {
     turnEveryMs: 1_500,
     taskEveryMs: 10_000,
-    poisonEvery: { leastMs: 20_000, mostMs: 60_000 },
+    poisonEvery: { leastMs: 40_000, mostMs: 120_000 },
     poisons: [commands.killer, functions.thrower, functions.hog, functions.blocker, functions.blocker],
   },
   // A turn that kills its worker ends only after several workers have died, which takes longer than a quick run.
