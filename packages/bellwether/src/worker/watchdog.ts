@@ -24,6 +24,7 @@ export function openWatchdog(
   const { db } = kernel
   const { concurrency } = options.settings
   const gapSeconds = gapIntervals * settings.watchdogIntervalSeconds
+  let watchingSinceMs: number | undefined
 
   async function reconcile(): Promise<void> {
     const claimant = { workerTarget, workerId, max: worker.free(), resumeLeaseSeconds: settings.resumeLeaseSeconds }
@@ -42,12 +43,17 @@ export function openWatchdog(
     kernel,
     clock,
     intervalSeconds: settings.watchdogIntervalSeconds,
-    rules: (watch) => [
-      silent(() => signIn(db, workerId, workerTarget, concurrency, worker.free(), gapSeconds)),
-      ...targetRules(kernel, workerTarget, settings, watch),
-      silent(() => requeueExpiredResumeLedgers(db)),
-      silent(reconcile),
-    ],
+    rules: (watch) => {
+      // A worker whose watch window starts anew cannot take turns over yet, even if it beats: the PMO gives it a full timeout.
+      const isNew = watch.since.getTime() !== watchingSinceMs
+      watchingSinceMs = watch.since.getTime()
+      return [
+        silent(() => signIn(db, workerId, workerTarget, concurrency, worker.free(), isNew ? 0 : gapSeconds)),
+        ...targetRules(kernel, workerTarget, settings, watch),
+        silent(() => requeueExpiredResumeLedgers(db)),
+        silent(reconcile),
+      ]
+    },
   })
   return { step }
 }

@@ -65,6 +65,21 @@ it('[W2.5] keeps what was leased while the only worker was frozen for 60 s', asy
   expect(await t.claim(1, 'only')).toMatchObject([{ agentTurnId }])
 })
 
+it('[W2.6] keeps a running turn while its only worker beats but cannot watch without gaps', async () => {
+  await t.agents('waiting')
+  const { agentTurnId, turnEpoch } = await t.running('waiting')
+  const guard = guardAlone(t, { activeReapSeconds: 60 })
+  const watcher = workerOn(t, { workerId: 'slow' })
+  const beats = { step: () => t.all(`update state.workers set seen_at = state.now() where worker_id = 'slow'`) }
+  for (let round = 0; round < 8; round += 1) {
+    await watcher.step()
+    await pass(t, 20, beats, guard)
+  }
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: null, turn_epoch: turnEpoch })
+  await pass(t, 40, watcher, guard)
+  expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: null, turn_epoch: turnEpoch + 1 })
+})
+
 it('[W2.5] ends the turns of a target without workers after max_queue_seconds', async () => {
   await t.agents('forgotten')
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'forgotten', instruction: 'x' })
