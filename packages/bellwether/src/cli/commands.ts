@@ -35,7 +35,7 @@ export const groups: readonly Group[] = [
         longRunning: true,
       },
       doctor: {
-        about: 'check whether this folder can work, and how to fix it',
+        about: 'check the set-up of this folder and say what to fix',
         load: async () => (await import('./start/doctor.js')).doctorCommand,
       },
       keys: {

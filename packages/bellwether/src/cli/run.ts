@@ -96,7 +96,7 @@ function firstPage(): string {
 
 Usage: bellwether COMMAND [options]
 
-New here?  bellwether demo                      watch a fleet survive real crashes
+New here?  bellwether demo                      watch a fleet recover from real crashes
            bellwether init && bellwether up     run everything in this folder
            bellwether turn run greeter hello    run a turn, from another terminal
 

@@ -243,7 +243,8 @@ function problemFields(text: string): Readonly<Record<string, string>> {
   }
 }
 
-function checkedUrl(url: string): string {
+/** The URL of a server, without slashes at its end; rejects anything else. */
+export function checkedUrl(url: string): string {
   if (/^https?:\/\/[^/]/.test(url) && URL.canParse(url)) return url.replace(/\/+$/, '')
   throw new InvalidInput(`${JSON.stringify(url)} is not the URL of a server`, {
     code: 'bad_server',

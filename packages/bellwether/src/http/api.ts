@@ -60,15 +60,17 @@ export function apiOf(app: FastifyInstance): Api {
 
 // An error repeats some of the client's own text.
 const messageMax = 500
+const keyMax = 200
 
 function read(schema: z.ZodType, value: unknown, part: string): unknown {
   const result = schema.safeParse(value)
   if (result.success) return result.data
-  const [issue] = result.error.issues
-  const key = issue?.path.join('.').slice(0, 200)
-  const where = key === undefined || key === '' ? '' : ` "${key}":`
-  throw new InvalidInput(`Invalid ${part}:${where} ${issue?.message ?? 'cannot be read'}`.slice(0, messageMax), {
+  const issues = result.error.issues.map(({ path, message }) =>
+    path.length === 0 ? message : `"${path.join('.').slice(0, keyMax)}": ${message}`,
+  )
+  throw new InvalidInput(`Invalid ${part}: ${issues.join('; ')}`.slice(0, messageMax), {
     code: 'invalid_request',
+    hint: 'correct the request; GET /openapi.json describes it',
   })
 }
 

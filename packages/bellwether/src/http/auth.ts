@@ -72,7 +72,7 @@ export async function authorize(keys: Keys, headers: Headers): Promise<Grant> {
   if (grant !== undefined) return grant
   throw new Terminal(key === undefined ? 'This request needs a key' : 'The key is unknown or revoked', {
     code: 'unauthorized',
-    hint: 'send a valid key as X-API-Key, or as Authorization: Bearer …',
+    hint: 'send a valid key as X-API-Key or Authorization: Bearer; commands take it from --key or BELLWETHER_KEY',
   })
 }
 

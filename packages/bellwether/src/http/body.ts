@@ -5,6 +5,7 @@
 import { isUtf8 } from 'node:buffer'
 import { promisify } from 'node:util'
 import { gunzip, inflate } from 'node:zlib'
+import { errorMessage } from '@bellwether/base'
 import { InvalidInput, pipeLimits, Terminal } from '@bellwether/protocol'
 
 const unzip: Readonly<Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>> = {
@@ -20,7 +21,11 @@ export async function readJson(bytes: Buffer, encoding: string | undefined): Pro
     return JSON.parse(plain.toString('utf8'))
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    throw new InvalidInput('The body is not JSON', { code: 'not_json', cause: error })
+    throw new InvalidInput(`The body is not valid JSON: ${errorMessage(error)}`, {
+      code: 'not_json',
+      hint: 'send one JSON object as the body',
+      cause: error,
+    })
   }
 }
 

@@ -109,8 +109,12 @@ async function tools(folder: string) {
 async function writable(dataDir: string) {
   for (const path of [dataDir, join(dataDir, '..')]) {
     if (!(await exists(path))) continue
-    await access(path, constants.W_OK)
-    return good(dataDir)
+    const isWritable = await access(path, constants.W_OK).then(
+      () => true,
+      () => false,
+    )
+    if (isWritable) return good(dataDir)
+    return bad(`cannot write to ${path}`, 'make it writable for this account, or give --data DIR')
   }
   return bad(`cannot create ${dataDir}`, 'give --data DIR, or run in an existing folder')
 }

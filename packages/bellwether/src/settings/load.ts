@@ -65,7 +65,8 @@ function parseFile(path: string, text: string, problems: string[]): Record<strin
     return parse(text)
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    problems.push(`${path}:${error.line}: invalid TOML: ${error.message.split('\n')[0]}`)
+    const [reason = ''] = error.message.replace(/^Invalid TOML document: /, '').split('\n')
+    problems.push(`${path}:${error.line}: invalid TOML: ${reason}`)
     return {}
   }
 }

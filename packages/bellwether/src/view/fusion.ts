@@ -63,7 +63,10 @@ export function openFusion(options: FusionOptions): Fusion {
     view(name) {
       const view = views.get(name)
       if (view !== undefined) return view
-      throw new Terminal(`There is no view ${JSON.stringify(name.slice(0, 80))}`, { code: 'unknown_view' })
+      throw new Terminal(`There is no view ${JSON.stringify(name.slice(0, 80))}`, {
+        code: 'unknown_view',
+        hint: 'GET /views lists the views of this server',
+      })
     },
     step,
     run: (signal) =>

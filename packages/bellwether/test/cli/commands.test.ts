@@ -213,6 +213,8 @@ describe('bellwether', () => {
       err: expect.stringContaining('does not respond [server_away]'),
     })
     expect(await at('nonsense')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_server]') })
+    const status = await up.run('turn', 'list', '--status', 'nonsense')
+    expect(status).toMatchObject({ code: 2, err: expect.stringContaining('Allowed choices are queued') })
     expect(await at(up.url, 'bw\n_x')).toMatchObject({ code: 2, err: expect.stringContaining('[bad_key]') })
     expect(await at(up.url, 'bw_wrong')).toMatchObject({ code: 1, err: expect.stringContaining('[unauthorized]') })
     const page = await serve((_, answer) => answer.end('<html>hello</html>'))

@@ -395,5 +395,7 @@ describe('the HTTP contract', () => {
         detail: expect.stringMatching(/"\w/),
       })
     }
+    const two = await server.post('/board/control', { paused: 'yes', pausd: true })
+    expect(two.body).toMatchObject({ detail: expect.stringMatching(/"paused": .*; .*"pausd"/) })
   })
 })

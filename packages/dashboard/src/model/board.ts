@@ -46,7 +46,7 @@ export function budgetUseOf(budget: TaskBudget | null): BudgetUse | null {
   const label = {
     tokens: `${compact(used)} / ${compact(limit)} tokens`,
     ms: `${span(used)} / ${span(limit)}`,
-    runs: `${used} / ${plural(limit, 'attempt')}`,
+    runs: `${used} / ${plural(limit, 'run')}`,
   }[unit]
   return { part: fraction, label }
 }

@@ -134,7 +134,7 @@ describe('the board', () => {
     const near = (unit: NonNullable<TaskBudget['nearest']>['unit'], spent: number, limit: number) =>
       budgetUseOf({ ...used, nearest: { unit, used: spent, limit, fraction: spent / limit } })
     expect(near('ms', 90_000, 100_000)).toEqual({ part: 0.9, label: '1:30 / 1:40' })
-    expect(near('runs', 1, 3)?.label).toBe('1 / 3 attempts')
+    expect(near('runs', 1, 3)?.label).toBe('1 / 3 runs')
     expect(near('tokens', 1_500, 1_000)).toEqual({ part: 1.5, label: '1.5k / 1.0k tokens' })
     expect(budgetUseOf({ ...used, nearest: null })).toEqual({ part: null, label: '100 tokens' })
     expect(budgetUseOf(null)).toBeNull()

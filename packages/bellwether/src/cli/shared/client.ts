@@ -7,7 +7,7 @@ import { dirname, join, resolve } from 'node:path'
 import { environment, errorMessage, systemClock } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
 import type { Command } from 'commander'
-import { openClient as open, type Address, type Client } from '../../client/client.js'
+import { checkedUrl, openClient as open, type Address, type Client } from '../../client/client.js'
 import { adminKeyFile, dataFolder, upFile } from '../../runtime/paths.js'
 import { nearest } from '../../settings/nearest.js'
 
@@ -53,6 +53,7 @@ export function addressOf(flags: ServerFlags, folder: string): Address {
       hint: 'start one in this folder (bellwether up), or give --server URL and --key KEY',
     })
   }
+  checkedUrl(url)
   const isHere = here !== undefined && bare(url) === bare(here.url)
   const key = flags.key ?? env['BELLWETHER_KEY'] ?? (isHere ? here.key : undefined)
   if (key === undefined) {

@@ -10,7 +10,8 @@ export async function readInstruction(file: string, maxBytes: number): Promise<s
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (cause) {
     const message = `Cannot read the instruction from ${file}: ${errorMessage(cause)}`
-    throw new InvalidInput(message, { code: 'no_instruction', cause })
+    const hint = 'name a readable text file with --file FILE; - reads stdin'
+    throw new InvalidInput(message, { code: 'no_instruction', hint, cause })
   }
 }
 

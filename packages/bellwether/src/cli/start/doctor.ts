@@ -1,4 +1,4 @@
-/** `bellwether doctor`: checks whether this folder can work and how to fix it. Changes nothing; exit code 1 if a check is bad. */
+/** `bellwether doctor`: checks the set-up of this folder and says what to fix. Changes nothing; exit code 1 if a check fails. */
 import { resolve } from 'node:path'
 import { environment } from '@bellwether/base'
 import { Command } from 'commander'
@@ -10,7 +10,7 @@ const marks = { good: 'ok  ', warning: 'warn', bad: 'BAD ' } as const
 
 export function doctorCommand(finish: (code: number) => void): Command {
   return new Command('doctor')
-    .description('check whether this folder can work, and how to fix it')
+    .description('check the set-up of this folder and say what to fix')
     .option('--data <dir>', 'the folder of the run-time files', dataFolder)
     .option('--json', 'print one object')
     .action(async (flags: { readonly data: string; readonly json?: boolean }) => {
@@ -24,5 +24,6 @@ export function doctorCommand(finish: (code: number) => void): Command {
 }
 
 function line({ check, state, found, fix }: Finding): string {
-  return `${marks[state]}  ${check.padEnd(9)} ${found}${fix === undefined ? '' : `\n      ${' '.repeat(10)}→ ${fix}`}`
+  const indent = `\n${' '.repeat(16)}`
+  return `${marks[state]}  ${check.padEnd(9)} ${found.replaceAll('\n', indent)}${fix === undefined ? '' : `${indent}→ ${fix}`}`
 }

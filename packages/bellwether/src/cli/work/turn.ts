@@ -1,8 +1,7 @@
 /** `bellwether turn`: runs, lists, shows, watches and stops turns through the server. */
 import { defined, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput } from '@bellwether/protocol'
+import { InvalidInput, turnStatuses } from '@bellwether/protocol'
 import type { ResponseOf, QueryFor, Turn, TurnDetail } from '@bellwether/protocol/http'
-import { turnStatuses } from '@bellwether/protocol'
 import { Command, Option } from 'commander'
 import type { Client } from '../../client/client.js'
 import { describeEvent, followTurn, readTurn, startTurn } from '../../client/turns.js'

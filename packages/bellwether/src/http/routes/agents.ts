@@ -25,7 +25,7 @@ export function agentRoutes(api: Api, { kernel }: KernelParts): void {
 
   async function agentOf(project: string, agentId: string) {
     const agent = await readAgent(kernel.db, project, agentId)
-    if (agent === undefined) throw notFound(`Agent ${agentId} in project ${project}`)
+    if (agent === undefined) throw notFound(`Agent "${agentId}" in project "${project}"`)
     return agent
   }
 

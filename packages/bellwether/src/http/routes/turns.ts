@@ -88,7 +88,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
 
   async function turnOf(project: string, turnId: string, client: IncomingMessage, wait: number): Promise<TurnRow> {
     const turn = await readTurn(kernel.db, project, turnId)
-    if (turn === undefined) throw notFound(`Turn ${turnId} in project ${project}`)
+    if (turn === undefined) throw notFound(`Turn "${turnId}" in project "${project}"`)
     if (turn.ended_at !== null || wait <= 0) return turn
     if (waiters >= waitersMax)
       throw new Retryable(`Too many requests wait for turns: at most ${waitersMax}`, {

@@ -100,7 +100,10 @@ function sumStats(all: readonly SourceStats[], now: Now): SourceStats {
 export function entryAt({ tree }: Pick<ViewSource, 'tree'>, path: string): number {
   const node = tree.find(path)
   if (node !== none) return node
-  throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, { code: 'unknown_path' })
+  throw new Terminal(`This view has no entry ${JSON.stringify(path.slice(0, 200))}`, {
+    code: 'unknown_path',
+    hint: 'a path starts with / and is relative to the root of its source',
+  })
 }
 
 export function blindSpotLists(sources: readonly ViewSource[]) {

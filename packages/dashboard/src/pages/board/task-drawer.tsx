@@ -1,4 +1,4 @@
-/** One task in full, beside the board: reasons, attempts, budget, and what a person can do. */
+/** One task in full, beside the board: reasons, runs, budget, and what a person can do. */
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { serverNowMs } from '../../api/client.js'
@@ -48,6 +48,7 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
   const use = budgetUseOf(task.budget)
   const rest = Object.fromEntries(Object.entries(task.fields).filter(([name]) => !shownElsewhere.has(name)))
   const instruction = task.fields['instruction']
+  const problem = problemOf(task)
   return (
     <div className="space-y-4">
       <dl className="grid grid-cols-[7.5rem_minmax(0,1fr)] gap-y-1">
@@ -58,9 +59,16 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
           <span className="font-mono text-xs">{oneLine(task.taskId, 120)}</span>
         </Fact>
         <Fact name="Assignee">{oneLine(task.assignee ?? task.next?.assignee ?? 'unassigned', 80)}</Fact>
-        <Fact name="Reason">
-          <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
-        </Fact>
+        {task.status !== 'done' && (
+          <Fact name="Reason">
+            <bdi>{oneLine(reasonText(task.waitsFor ?? task.reason ?? whyOf(task), serverNowMs()), 500)}</bdi>
+          </Fact>
+        )}
+        {problem !== null && (
+          <Fact name="Problem">
+            <bdi>{oneLine(problem, 500)}</bdi>
+          </Fact>
+        )}
         {task.waitUntil !== null && (
           <Fact name="Until">
             <Countdown until={task.waitUntil} />
@@ -99,7 +107,7 @@ function TaskView({ project, task }: { readonly project: string; readonly task: 
         </section>
       )}
       <section>
-        <h3 className="font-semibold">Attempts</h3>
+        <h3 className="font-semibold">Runs</h3>
         {task.runs.length === 0 ? <p className="text-ink-3">None yet</p> : <Runs project={project} runs={task.runs} />}
       </section>
       {Object.keys(rest).length > 0 && (
@@ -118,8 +126,14 @@ function whyOf(task: TaskDetail): string {
   const choice = task.fields['choice']
   if (typeof choice === 'object' && choice !== null && 'because' in choice && typeof choice.because === 'string')
     return choice.because
-  if (task.status === 'done') return 'it is done'
   return 'ready: selected by priority, then impact, then age'
+}
+
+/** Why the board did not accept the last run. */
+function problemOf({ status, fields }: TaskDetail): string | null {
+  const spawn = fields['spawn']
+  const error = typeof spawn === 'object' && spawn !== null && 'error' in spawn ? spawn.error : null
+  return status !== 'done' && typeof error === 'string' ? error : null
 }
 
 /** The board's verdict, if it differs from the turn's outcome. */
@@ -146,8 +160,9 @@ function Runs({ project, runs }: { readonly project: string; readonly runs: read
           {run.turnStatus !== undefined && run.turnStatus !== null && <Status word={run.turnStatus} />}
           <span className="text-ink-2">{oneLine(verdictOf(run), 60)}</span>
           <span className="w-full text-xs text-ink-3">
-            {run.elapsedMs === undefined ? '' : duration(run.elapsedMs)}{' '}
-            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens`} {cost(run.costMicros)}{' '}
+            {run.elapsedMs === undefined ? '' : `${duration(run.elapsedMs)}, `}
+            {run.tokenUsage === undefined ? '' : `${compact(run.tokenUsage)} tokens, `}
+            {cost(run.costMicros) === '' ? '' : `${cost(run.costMicros)}, `}
             <Ago at={run.startedAt} />
           </span>
         </li>

@@ -59,7 +59,7 @@ function List({ project, targets }: { readonly project: string; readonly targets
                 <bdi>{oneLine(target.name, 80)}</bdi>
               </Link>
               <span className="text-sm whitespace-nowrap text-ink-2">
-                {count(target.active)} of {count(target.agents)} busy
+                {count(target.active)} of {plural(target.agents, 'agent')} busy
               </span>
             </div>
             <div className="flex items-baseline justify-between gap-2 text-sm text-ink-2">

@@ -88,7 +88,7 @@ function Summary({ health }: { readonly health: Health }) {
   return (
     <span className="flex items-center gap-3 text-sm">
       <span className="text-ink-3">
-        {plural(units, 'part')}, {plural(restarts, 'restart')}
+        {plural(units, 'unit')}, {plural(restarts, 'restart')}
       </span>
       <Status word={status} />
     </span>
@@ -108,7 +108,10 @@ function Part({ branch, depth }: { readonly branch: Branch; readonly depth: numb
         <Status word={component.state} />
       </div>
       {component.because !== null && component.because !== '' && (
-        <p className="text-sm text-ink-2">because of {oneLine(shortNames(component.because), 200)}</p>
+        <p className="text-sm text-ink-2">
+          {component.kind === 'target' ? '' : 'because of '}
+          {oneLine(shortNames(component.because), 200)}
+        </p>
       )}
       {component.error !== null && component.error !== '' && (
         <p className="text-sm text-bad">

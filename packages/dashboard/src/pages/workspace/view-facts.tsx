@@ -29,10 +29,10 @@ export function ViewFacts({ stats, sessions, blindSpots, chosen }: FactsProps) {
           <Fact name="Last update">
             {stats.staleness_seconds === null ? 'never' : agoMs(stats.staleness_seconds * 1_000)}
           </Fact>
-          <Fact name="Audit">
+          <Fact name="Last audit">
             <Audit stats={stats} />
           </Fact>
-          <Fact name="Audits">{count(stats.audit_cycle_count)}</Fact>
+          <Fact name="Number of audits">{count(stats.audit_cycle_count)}</Fact>
         </dl>
         {stats.full && (
           <p className="px-3 pb-2 text-sm text-bad">

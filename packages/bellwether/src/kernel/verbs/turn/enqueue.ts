@@ -153,7 +153,7 @@ function enqueued(row: Row, verdicts: ReadonlyMap<string, EnqueueVerdict>): Enqu
     case 'unknown_agent':
       return new InvalidInput(`Unknown agent "${verdict.agent_id}" in project "${verdict.project_id}"`, {
         code: 'unknown_agent',
-        hint: 'add the agent to the roster first',
+        hint: 'create a file agents/NAME.md, or add the agent with PUT /projects/PROJECT/agents/NAME',
       })
     case 'unknown_box':
       return new InvalidInput('Unknown context box or output box', {

@@ -17,7 +17,7 @@ export function failed(transcript: Transcript, code: string, message: string): D
 /** As `failed`, with a list of all calls for the person who continues the work. */
 export function handedOver(transcript: Transcript, code: string, message: string): Delivered {
   const parts = [
-    `${sentence(message)} Handed over after ${transcript.last} steps: a person must continue from here.`,
+    `${sentence(message)} Handed over after ${transcript.last} step(s): a person must continue from here.`,
     workDone(transcript),
     soFar(transcript),
   ]
