@@ -95,17 +95,20 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
   }
 }
 
+/** The kinds of tools that files declare: file name → reader. */
+const kinds = { [toolsFile]: readHttpTools }
+
 function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
-  const { tools, problems } = readHttpTools(join(root, toolsFile))
-  logSkipped(log, toolsFile, problems)
-  const names = new Set(functions.map((tool) => tool.name))
-  const duplicates = tools.filter((tool) => names.has(tool.name))
-  logSkipped(
-    log,
-    toolsFile,
-    duplicates.map((tool) => `a function has the name "${tool.name}" already`),
-  )
-  return [...functions, ...tools.filter((tool) => !names.has(tool.name))]
+  const own = [...functions]
+  for (const [file, read] of Object.entries(kinds)) {
+    const { tools, problems } = read(join(root, file))
+    logSkipped(log, file, problems)
+    for (const tool of tools) {
+      if (own.every(({ name }) => name !== tool.name)) own.push(tool)
+      else logSkipped(log, file, [`another tool has the name "${tool.name}" already`])
+    }
+  }
+  return own
 }
 
 async function openServers(options: ToolsOptions): Promise<OpenServer[]> {

@@ -12,8 +12,7 @@ import { classifyStatus } from '../../ports/retry.js'
 import { ToolFailure } from '../../ports/tools/tool-failure.js'
 import { checkSchema, type Arguments } from './arguments.js'
 import { timeoutMaxSeconds } from './define-tool.js'
-import { ownName } from './names.js'
-import { problemsOf, readDeclarations } from './read-file.js'
+import { readTools, type DeclaredTools } from './read-file.js'
 import { resultMaxBytes } from './result.js'
 import type { CallContext, HostedTool } from './tool.js'
 
@@ -34,53 +33,19 @@ const shape = z.strictObject({
   allow_private: z.boolean().default(false),
 })
 type Shape = z.output<typeof shape>
-const knownKeys = Object.keys(shape.shape)
-const fileShape = z.strictObject({ tools: z.record(z.string(), z.unknown()) })
-
-// More tools mean that this is the wrong file.
-const toolsMax = 500
-
-export interface HttpTools {
-  readonly tools: readonly HostedTool[]
-  readonly problems: readonly string[]
-}
-
 type Environment = Readonly<Record<string, string | undefined>>
 
 /** Throws if the file exists and is not JSON of this form. */
-export function readHttpTools(path: string, env?: Environment): HttpTools {
-  const declarations = readDeclarations(path)
-  if (declarations === undefined) return { tools: [], problems: [] }
-  const file = fileShape.safeParse(declarations.values)
-  if (!file.success) {
-    throw new InvalidInput(problemsOf(file.error, declarations, [], ['tools']).join('; '), {
-      code: 'tools_file_bad',
-      hint: 'use the form {"tools": {"NAME": {"description": …, "parameters": …, "url": …}}}',
-    })
-  }
-  const tools: HostedTool[] = []
-  const problems: string[] = []
-  for (const [name, value] of Object.entries(file.data.tools).slice(0, toolsMax)) {
-    const above = ['tools', name]
-    const parsed = shape.safeParse(value)
-    if (!parsed.success) {
-      problems.push(...problemsOf(parsed.error, declarations, above, knownKeys))
-      continue
-    }
-    try {
-      tools.push(httpTool(ownName(name), parsed.data, env))
-    } catch (error) {
-      if (!(error instanceof InvalidInput)) throw error
-      const hint = error.hint === undefined ? '' : ` (${error.hint})`
-      problems.push(`${declarations.at(above)}: tool "${name}" is invalid: ${error.message}${hint}`)
-    }
-  }
-  return { tools, problems }
-}
+export const readHttpTools = (path: string, env?: Environment): DeclaredTools =>
+  readTools(path, {
+    shape,
+    form: '{"tools": {"NAME": {"description": …, "parameters": …, "url": …}}}',
+    tool: (name, declared) => httpTool(name, declared, env),
+  })
 
 const placeholder = /\{([A-Za-z0-9_]{1,64})\}/g
 
-export function httpTool(name: string, declared: Shape, env?: Environment): HostedTool {
+function httpTool(name: string, declared: Shape, env?: Environment): HostedTool {
   checkSchema(declared.parameters)
   const template = expandEnvironment(declared.url, env)
   const origin = originOf(template)

@@ -6,10 +6,12 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
-import type { z } from 'zod'
+import { z } from 'zod'
 import { nearest } from '../../settings/nearest.js'
 import { invalidValue } from '../roster/invalid-value.js'
 import { parseYaml, YamlProblem } from '../roster/yaml.js'
+import { ownName } from './names.js'
+import type { HostedTool } from './tool.js'
 
 export interface Declarations {
   readonly values: unknown
@@ -47,6 +49,59 @@ export function readDeclarations(path: string): Declarations | undefined {
       return file
     },
   }
+}
+
+export interface DeclaredTools {
+  readonly tools: readonly HostedTool[]
+  readonly problems: readonly string[]
+}
+
+/** A kind of tools that a file declares. */
+interface ToolKind<Shape extends z.ZodObject> {
+  /** Of one declaration. */
+  readonly shape: Shape
+  /** The form of the file, for the hint of an error. */
+  readonly form: string
+  /** Throws InvalidInput if the declaration cannot work. */
+  tool(name: string, declared: z.output<Shape>): HostedTool
+}
+
+const fileShape = z.strictObject({ tools: z.record(z.string(), z.unknown()) })
+// More tools mean that this is the wrong file.
+const toolsMax = 500
+
+/** Reads a file of tools of one kind. An invalid declaration is reported and skipped. Throws if the file itself is invalid. */
+export function readTools<Shape extends z.ZodObject>(
+  path: string,
+  { shape, form, tool }: ToolKind<Shape>,
+): DeclaredTools {
+  const declarations = readDeclarations(path)
+  if (declarations === undefined) return { tools: [], problems: [] }
+  const file = fileShape.safeParse(declarations.values)
+  if (!file.success) {
+    throw new InvalidInput(problemsOf(file.error, declarations, [], ['tools']).join('; '), {
+      code: 'tools_file_bad',
+      hint: `use the form ${form}`,
+    })
+  }
+  const tools: HostedTool[] = []
+  const problems: string[] = []
+  for (const [name, value] of Object.entries(file.data.tools).slice(0, toolsMax)) {
+    const above = ['tools', name]
+    const parsed = shape.safeParse(value)
+    if (!parsed.success) {
+      problems.push(...problemsOf(parsed.error, declarations, above, Object.keys(shape.shape)))
+      continue
+    }
+    try {
+      tools.push(tool(ownName(name), parsed.data))
+    } catch (error) {
+      if (!(error instanceof InvalidInput)) throw error
+      const hint = error.hint === undefined ? '' : ` (${error.hint})`
+      problems.push(`${declarations.at(above)}: tool "${name}" is invalid: ${error.message}${hint}`)
+    }
+  }
+  return { tools, problems }
 }
 
 /** The problems of a value, one sentence each; `keys` are the known keys. */
