@@ -9,7 +9,7 @@ import type { ClaimedTurn } from '../src/kernel/verbs/turn/claim.js'
 import { dispatchTasks } from '../src/kernel/verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall } from '../src/kernel/verbs/batches/fork.js'
 import { suspend } from '../src/kernel/verbs/turn/suspend.js'
-import type { Database } from '../src/ports/database/database.js'
+import type { Database, Queryable } from '../src/ports/database/database.js'
 import { kernelOf, project, relay, target, type Shelf } from './actors.js'
 import { noFaults, type Body, type Fibre, type Invariant, type Stage } from './engine/index.js'
 import { always, holdings, settled } from './invariants.js'
@@ -83,6 +83,38 @@ const delivery = (turn: ClaimedTurn) => ({
   status: 'success' as const,
   content: { text: `epoch ${turn.turnEpoch}` },
 })
+
+const seen = settled.filter(({ name }) => name.includes('seen'))
+
+const announce = (db: Queryable) =>
+  db.query({
+    text: `insert into state.events (project_id, subject, kind, payload, created_at)
+      values ('p', 'bw.v1.p.public.evt.agent.ann.step', 'step', '{}', state.now())`,
+  })
+
+/** A reader follows the outbox while two transactions write to it, one of which stays open for a while. Few steps, so that all orders occur. */
+async function twoWriters({ stage }: Opening) {
+  await announce(stage.db)
+  return {
+    writer1: (fibre: Fibre) =>
+      fibre.db.transaction(async (tx) => {
+        await announce(tx)
+        await fibre.clock.sleep(15_000)
+      }),
+    writer2: (fibre: Fibre) => announce(fibre.db),
+    async reader(fibre: Fibre) {
+      let cursor = beginning
+      // Reads between the writers' statements. Time passes only when no other fibre can run, so the last reads come at the end.
+      for (let round = 1; round <= 8; round += 1) {
+        const events = await readEvents(fibre.db, cursor, 100)
+        for (const event of events)
+          await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
+        cursor = events.at(-1)?.cursor ?? cursor
+        if (round > 5) await fibre.clock.sleep(10_000)
+      }
+    },
+  }
+}
 
 export const races = {
   'enqueue against deliver': race(['client', 'worker'], async ({ running }) => {
@@ -281,29 +313,23 @@ export const races = {
   'a reader behind two writers': {
     // No faults: a slow writer would commit after the reader's last read. This story depends on the schedule only.
     plan: () => noFaults,
+    ...race(['writer1', 'writer2'], twoWriters, ['ann'], seen),
+  },
+  'a stranger holds a transaction open': {
+    plan: () => noFaults,
     ...race(
-      ['worker1', 'worker2'],
-      async ({ running }) => {
-        const first = await running('ann')
-        const second = await running('bob')
-        return {
-          worker1: (_, kernel) => kernel.deliver({ ...first, ...done }),
-          worker2: (_, kernel) => kernel.deliver({ ...second, ...done }),
-          async reader(fibre) {
-            let cursor = beginning
-            // Reads between the writers' statements. Time passes only when no other fibre can run, so the last reads come at the end.
-            for (let round = 1; round <= 8; round += 1) {
-              const events = await readEvents(fibre.db, cursor, 100)
-              for (const event of events)
-                await fibre.db.query({ text: 'insert into state.sim_seen values ($1)', values: [event.event_id] })
-              cursor = events.at(-1)?.cursor ?? cursor
-              if (round > 5) await fibre.clock.sleep(10_000)
-            }
-          },
-        }
-      },
-      ['ann', 'bob'],
-      settled.filter(({ name }) => name.includes('seen')),
+      ['writer1', 'writer2'],
+      async (opening) => ({
+        ...(await twoWriters(opening)),
+        // It ends long after the reader's last read.
+        stranger: (fibre) =>
+          fibre.db.transaction(async (tx) => {
+            await tx.query({ text: 'select pg_current_xact_id()' })
+            await fibre.clock.sleep(60_000)
+          }),
+      }),
+      ['ann'],
+      seen,
     ),
   },
   'two relays': {

@@ -1,4 +1,4 @@
-/** Opens a simulation world with the kernel: its own cluster (the horizon of readers is cluster-wide), migrated and instrumented. */
+/** Opens a simulation world with the kernel: its own database, migrated and instrumented. */
 import { readFileSync } from 'node:fs'
 import { migrate } from '../src/kernel/schema/migrate.js'
 import { openDatabase } from '../src/ports/database/pool.js'

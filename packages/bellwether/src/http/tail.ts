@@ -5,7 +5,7 @@
  */
 import { onAbort, type Clock, type Log } from '@bellwether/base'
 import { InvalidInput, Terminal } from '@bellwether/protocol'
-import { readEvents, visibleXid, type OutboxEvent } from '../kernel/verbs/events.js'
+import { readEvents, outboxEnd, type OutboxEvent } from '../kernel/verbs/events.js'
 import type { Queryable } from '../ports/database/database.js'
 import { loop, makeWake } from '../ports/loop.js'
 
@@ -47,25 +47,25 @@ const pageMax = 1_000
 const pollDefaultMs = 200
 
 interface Position {
-  readonly xid: bigint
+  readonly era: bigint
   readonly id: bigint
 }
 
 const cursorPattern = /^(\d{1,20}):(\d{1,19})$/
 // The maximum of an xid8, and of a bigint.
-const last = { xid: 2n ** 64n - 1n, id: 2n ** 63n - 1n } as const
+const last = { era: 2n ** 64n - 1n, id: 2n ** 63n - 1n } as const
 
 function positionOf(cursor: string): Position {
-  const [, xid = '', id = ''] = cursorPattern.exec(cursor) ?? []
-  const position = { xid: BigInt(xid), id: BigInt(id) }
-  if (xid !== '' && position.xid <= last.xid && position.id <= last.id) return position
+  const [, era = '', id = ''] = cursorPattern.exec(cursor) ?? []
+  const position = { era: BigInt(era), id: BigInt(id) }
+  if (era !== '' && position.era <= last.era && position.id <= last.id) return position
   throw new InvalidInput(`${JSON.stringify(cursor.slice(0, 80))} is not an event cursor`, {
     code: 'invalid_cursor',
     hint: 'use the id of the last event that you read, or 0:0 for the beginning',
   })
 }
 
-const isAfter = (a: Position, b: Position) => a.xid > b.xid || (a.xid === b.xid && a.id > b.id)
+const isAfter = (a: Position, b: Position) => a.era > b.era || (a.era === b.era && a.id > b.id)
 
 export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions): Tail {
   const wake = makeWake(clock)
@@ -80,7 +80,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
   const endWaiters = new Map<string, Set<() => void>>()
 
   async function now(): Promise<string> {
-    return `${await visibleXid(db)}:${last.id}`
+    return (await outboxEnd(db)).readable
   }
 
   async function reposition(): Promise<void> {
@@ -133,7 +133,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
   }
 
   async function check(cursor: string): Promise<void> {
-    if (!isAfter(positionOf(cursor), positionOf(await now()))) return
+    if (!isAfter(positionOf(cursor), positionOf((await outboxEnd(db)).newest))) return
     throw new Terminal('The cursor is ahead of the database', { code: 'cursor_reset' })
   }
 

@@ -8,6 +8,7 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import { readGauges, type Gauges } from '../kernel/reads/gauges.js'
 import type { BellStatus } from '../ports/bell/ring.js'
 import type { Queryable } from '../ports/database/database.js'
+import { horizonAges } from './horizon.js'
 import { openFleetCounts, type Counted, type FleetCounts } from './fleet-counts.js'
 import { withTimeout } from '../ports/retry.js'
 
@@ -61,7 +62,11 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
   const age = gauge('queue_age_seconds', 'Age of the oldest unsettled inbox row, by status', 'status')
   const heads = gauge('agents_active', 'Agents with a turn, by status', 'status')
   const batches = gauge('batches_open', 'Unsettled batches')
-  const horizon = gauge('outbox_horizon_age_seconds', 'Age of the oldest transaction that delays readers of the outbox')
+  const horizon = gauge('outbox_horizon_age_seconds', 'How long the first event that cannot be read yet has waited')
+  const vacuumAge = gauge(
+    'vacuum_horizon_age_seconds',
+    'For how long an old transaction has kept dead rows from removal',
+  )
   const fleet = gauge('workers', 'Live workers, by target', 'target')
   const slots = gauge('worker_slots', 'Turn slots of live workers, by target and state', 'target', 'state')
   const abandoned = gauge('turns_without_worker', 'Turns whose target has no live worker, by target', 'target')
@@ -113,6 +118,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
       slots.set({ target, state: 'taken' }, Math.max(0, all - free))
     }
     horizon.set(gauges.horizonAgeSeconds)
+    vacuumAge.set(ageOfHorizon(gauges.vacuum))
     batches.set(gauges.openBatches)
   }
 
@@ -129,6 +135,7 @@ export async function openMetrics(options: MetricsOptions): Promise<Metrics> {
     for (const [result, count] of Object.entries({ sent, dropped, failed })) rings?.set({ kind, result }, count)
   }
 
+  const ageOfHorizon = horizonAges(clock)
   let fleetCounts: FleetCounts | undefined
   let reading: Promise<void> | undefined
   let readAtMs = -Infinity

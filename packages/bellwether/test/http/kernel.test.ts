@@ -161,7 +161,7 @@ describe('turns', () => {
     expect((await server.get(`${p}/turns/${other}?wait=0.05`)).body).toMatchObject({ status: 'dispatched' })
   })
 
-  it('a request with wait is answered when the turn ends although a long transaction delays all events', async () => {
+  it('a request with wait is answered when the turn ends although an open transaction delays all events', async () => {
     await addAgent(server, 'delayed')
     const turnId = await addTurn(server, 'delayed')
     const turn = await claimed('delayed')
@@ -169,7 +169,10 @@ describe('turns', () => {
     let release = () => {}
     const over = new Promise<void>((resolve) => (release = resolve))
     const long = server.t.db.transaction(async (tx) => {
-      await tx.query({ text: 'select pg_current_xact_id()' })
+      await tx.query({
+        text: `insert into state.events (project_id, subject, kind, payload, created_at)
+          values ('p', 's', 'step', '{}', state.now())`,
+      })
       await server.kernel.deliver({ ...turn, status: 'success', content: { text: 'done' } })
       await over
     })

@@ -5,7 +5,6 @@ import { openRelay } from '../../src/pmo/relay.js'
 import type { EventStream } from '../../src/ports/stream/stream.js'
 import { kernelPerFile, project, target } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
-import { relayable } from '../support/relay.js'
 import { runTurns, testWorker, turnsDone } from '../support/worker.js'
 
 const t = kernelPerFile()
@@ -152,7 +151,6 @@ it('[T5.2] restores the head’s own output box after a turn with another box', 
 })
 
 it('skips an event that the stream rejects, and publishes the others', async () => {
-  await relayable(t)
   const taken: string[] = []
   const stream: EventStream = {
     kind: 'nats',

@@ -36,7 +36,13 @@ export interface FreshDatabase extends TestDatabase {
   readonly db: Database
 }
 
-const fast: Settings = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off', max_connections: '400' }
+const fast: Settings = {
+  fsync: 'off',
+  synchronous_commit: 'off',
+  full_page_writes: 'off',
+  max_connections: '400',
+  max_prepared_transactions: '8',
+}
 
 export async function testCluster(options: { readonly durable?: boolean } = {}): Promise<TestCluster> {
   const folder = await testFolder()

@@ -1,4 +1,4 @@
-/** Helpers for tests of the relay: events to publish, and waits for transactions of other tests on the same server. */
+/** Helpers for tests of the relay: events to publish, and the steps that publish them. */
 import { Retryable } from '@bellwether/protocol'
 import type { Relay } from '../../src/pmo/relay.js'
 import type { TestKernel } from './kernel.js'
@@ -15,7 +15,7 @@ export const outbox = (t: TestKernel) =>
   t.all<{ cursor: string; kind: string; agent_turn_id: string; event_id: number; subject: string }>(
     `select xid::text || ':' || event_id as cursor, kind, agent_turn_id, event_id, subject from state.events e order by e.xid, e.event_id`,
   )
-/** Steps until this many events are published, then once more, which must find nothing. Other tests may delay the outbox. */
+/** Steps until this many events are published, then once more, which must find nothing. A stream may refuse a step at first. */
 export async function relayed(relay: Relay, count: number): Promise<void> {
   let sum = 0
   await until(`${count} events are published`, async () => {
@@ -25,12 +25,3 @@ export async function relayed(relay: Relay, count: number): Promise<void> {
   const more = await relay.step()
   if (sum + more !== count) throw new Error(`${sum + more} events were published, not ${count}`)
 }
-
-/** Waits until readers can see every written event. */
-export const relayable = (t: TestKernel) =>
-  until('the horizon passes', async () => {
-    const { ready } = await t.one<{ ready: boolean }>(
-      'select coalesce(max(xid) < pg_snapshot_xmin(pg_current_snapshot()), true) as ready from state.events',
-    )
-    return ready || undefined
-  })

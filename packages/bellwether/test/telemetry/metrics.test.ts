@@ -1,6 +1,9 @@
 import { systemClock } from '@bellwether/base'
+import pg from 'pg'
 import { expect, it } from 'vitest'
+import { vacuumHorizon } from '../../src/kernel/reads/gauges.js'
 import type { Statement } from '../../src/ports/database/database.js'
+import { horizonAges } from '../../src/telemetry/horizon.js'
 import { serveMetrics } from '../../src/telemetry/metrics-server.js'
 import { openMetrics, type Metrics } from '../../src/telemetry/metrics.js'
 import { startTelemetry } from '../../src/telemetry/telemetry.js'
@@ -80,12 +83,16 @@ it('shows queued rows with their age, active agents, workers, and the delay of t
   await t.all('select state.sign_in($1, $2, 8, 5)', 'worker-9', target)
   const bell = () => ({ kind: 'nats', connected: true, healthy: false, sent: 5, dropped: 2, failed: 1, trips: 4 })
   const metrics = await open({ bell, worker: () => ({ target, running: 3, concurrency: 8 }) })
-  const blocker = t.db.transaction(async (tx) => {
-    await tx.query({ text: 'select pg_current_xact_id()' })
-    await systemClock.sleep(50)
+  const event = {
+    text: `insert into state.events (project_id, subject, kind, payload, created_at)
+      values ('p', 's', 'step', '{}', state.now())`,
+  }
+  const seen = await t.db.transaction(async (tx) => {
+    await tx.query(event)
+    await t.db.query(event)
+    await t.advance(30)
     return read(metrics)
   })
-  const seen = await blocker
   expect(seen).toMatchObject({
     'bellwether_inbox_rows{status="queued"}': 1,
     'bellwether_inbox_rows{status="pending"}': 1,
@@ -99,7 +106,31 @@ it('shows queued rows with their age, active agents, workers, and the delay of t
     'bellwether_bell_rings{kind="nats",result="dropped"}': 2,
   })
   expect(seen['bellwether_queue_age_seconds{status="queued"}']).toBeGreaterThanOrEqual(120)
-  expect(seen['bellwether_outbox_horizon_age_seconds']).toBeGreaterThan(0.04)
+  expect(seen['bellwether_outbox_horizon_age_seconds']).toBeGreaterThanOrEqual(30)
+})
+
+it('shows for how long a snapshot of another role has kept dead rows', async () => {
+  const role = `reader_${crypto.randomUUID().replaceAll('-', '')}`
+  const [holder, ordinary] = [new pg.Client({ connectionString: t.url }), new pg.Client({ connectionString: t.url })]
+  await Promise.all([holder.connect(), ordinary.connect()])
+  await holder.query(`create role ${role}`)
+  await holder.query('begin isolation level repeatable read; select pg_current_snapshot()')
+  await ordinary.query(`set role ${role}`)
+  const db = { query: async <Row extends object>({ text }: Statement) => (await ordinary.query(text)).rows as Row[] }
+  const ages = horizonAges(impatient())
+  await t.all('select pg_current_xact_id()')
+  const first = await vacuumHorizon(db)
+  ages(first)
+  await t.all('select pg_current_xact_id()')
+  const second = await vacuumHorizon(db)
+  expect(second.horizon).toBe(first.horizon)
+  expect(second.next).toBeGreaterThan(first.next)
+  expect(ages(second)).toBe(10)
+  await holder.query('rollback')
+  await ordinary.query('reset role')
+  await until('the horizon moves', async () => (await vacuumHorizon(db)).horizon > first.horizon || undefined)
+  await holder.query(`drop role ${role}`)
+  await Promise.all([holder.end(), ordinary.end()])
 })
 
 it('shows the last values while the database is unavailable, and shares one read between scrapes', async () => {

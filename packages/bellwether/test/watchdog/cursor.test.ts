@@ -1,20 +1,26 @@
 /** Reading the outbox (hazard 4): late commits are not skipped, and a cursor behind retention gets an error. */
 import pg from 'pg'
-import { afterEach, beforeEach, expect, it } from 'vitest'
-import { beginning, readEvents } from '../../src/kernel/verbs/events.js'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beginning, outboxEnd, readEvents } from '../../src/kernel/verbs/events.js'
 import { prune } from '../../src/kernel/verbs/watchdog/watchdog.js'
 import { openRelay } from '../../src/pmo/relay.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import type { Ring } from '../../src/ports/bell/bell.js'
-import { kernelPerTest } from '../support/kernel.js'
+import { kernelPerFile } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
+import { silentBell } from '../support/silent-bell.js'
 import { until } from '../support/until.js'
 
-const t = kernelPerTest()
+const t = kernelPerFile()
 let late: pg.Client
+/** Where the test began. */
+let start = beginning
+let read: () => Promise<unknown[]>
 beforeEach(async () => {
   late = new pg.Client({ connectionString: t.url })
   await late.connect()
+  start = (await outboxEnd(t.db)).newest
+  read = reader()
 })
 afterEach(async () => {
   await late.end()
@@ -28,51 +34,185 @@ const insert = (name: string) => ({
 const names = (events: readonly { payload: Readonly<Record<string, unknown>> }[]) =>
   events.map((event) => event.payload.name)
 
-/** A reader that continues from its last cursor, like SSE clients and relays. Transactions of other tests may delay its horizon. */
+/** A reader that continues from its last cursor, like SSE clients and relays. */
 function reader() {
-  let cursor = beginning
-  const now = async () => {
+  let cursor = start
+  return async () => {
     const events = await readEvents(t.db, cursor, 100)
     cursor = events.at(-1)?.cursor ?? cursor
     return names(events)
   }
-  const soon = async (count: number) => {
-    const all: unknown[] = []
-    return until(`${count} events`, async () => {
-      all.push(...(await now()))
-      return all.length >= count ? all : undefined
-    })
-  }
-  return { now, soon }
 }
 
-for (const when of ['before', 'after'] as const) {
-  it(`an event of a late transaction is not skipped (inserted ${when} the others)`, async () => {
-    const read = reader()
-    await t.db.query(insert('first'))
-    expect(await read.soon(1)).toEqual(['first'])
-    await late.query('begin')
-    await late.query('select pg_current_xact_id()')
-    if (when === 'before') await late.query(insert('late'))
-    await t.db.query(insert('second'))
-    await t.db.query(insert('third'))
-    if (when === 'after') await late.query(insert('late'))
-    // A reader must not read past the transaction that is still open.
-    expect(await read.now()).toEqual([])
-    await late.query('commit')
-    expect(await read.soon(3)).toEqual(['late', 'second', 'third'])
-    expect(await read.now()).toEqual([])
-  })
-}
+it('an event of a late transaction is not skipped', async () => {
+  await t.db.query(insert('first'))
+  expect(await read()).toEqual(['first'])
+  await late.query('begin')
+  await late.query(insert('late'))
+  await t.db.query(insert('second'))
+  await t.db.query(insert('third'))
+  // A reader must not read past the transaction that is still open.
+  expect(await read()).toEqual([])
+  await late.query('commit')
+  expect(await read()).toEqual(['late', 'second', 'third'])
+  expect(await read()).toEqual([])
+})
 
 it('a transaction that rolls back neither blocks readers nor leaves a gap', async () => {
-  const read = reader()
   await late.query('begin')
   await late.query(insert('never'))
   await t.db.query(insert('kept'))
-  expect(await read.now()).toEqual([])
+  expect(await read()).toEqual([])
   await late.query('rollback')
-  expect(await read.soon(1)).toEqual(['kept'])
+  expect(await read()).toEqual(['kept'])
+})
+
+it('readers wait for a writer in the middle of its first statement', async () => {
+  const gate = new pg.Client({ connectionString: t.url })
+  await gate.connect()
+  await gate.query('select pg_advisory_lock(7)')
+  const writing = late.query(`insert into state.events (project_id, subject, kind, payload, created_at)
+    select 'p', 's', 'step', jsonb_build_object('name', 'late' || n,
+      'wait', case when n = 2 then pg_advisory_xact_lock(7)::text end), state.now() from generate_series(1, 2) n`)
+  await until('the writer waits between its rows', async () => {
+    const waits = await t.all("select from pg_locks where locktype = 'advisory' and objid = 7 and not granted")
+    return waits.length > 0 || undefined
+  })
+  await t.db.query(insert('second'))
+  expect(await read()).toEqual([])
+  await gate.end()
+  await writing
+  expect(await read()).toEqual(['late1', 'second', 'late2'])
+})
+
+it('an id that is assigned after the reader looked for writers is not skipped', async () => {
+  await t.db.query(insert('first'))
+  const [gate, slow] = [new pg.Client({ connectionString: t.url }), new pg.Client({ connectionString: t.url })]
+  await Promise.all([gate.connect(), slow.connect()])
+  await gate.query('select pg_advisory_lock(8)')
+  // A copy of pg_locks that waits after it was read.
+  await slow.query(`create schema shadow;
+    create function shadow.slow_locks() returns setof pg_catalog.pg_locks language plpgsql as $$ begin
+      return query select * from pg_catalog.pg_locks;
+      perform pg_advisory_xact_lock(8);
+    end $$;
+    create view shadow.pg_locks as select * from shadow.slow_locks();
+    set search_path = shadow, pg_catalog`)
+  const [xid, id] = start.split(':')
+  const reading = slow.query<{ cursor: string }>(
+    `select xid || ':' || event_id as cursor from state.read_events($1::text::xid8, $2::bigint, 10)`,
+    [xid, id],
+  )
+  await until('the reader waits', async () => {
+    const waits = await t.all("select from pg_locks where locktype = 'advisory' and objid = 8 and not granted")
+    return waits.length > 0 || undefined
+  })
+  await late.query('begin')
+  await late.query(insert('late'))
+  await t.db.query(insert('third'))
+  await gate.end()
+  const { rows } = await reading
+  await late.query('commit')
+  expect(names(await readEvents(t.db, rows.at(-1)!.cursor, 10))).toEqual(['late', 'third'])
+  await slow.query('drop schema shadow cascade')
+  await slow.end()
+})
+
+it('savepoints and later statements of a transaction keep its place', async () => {
+  await late.query('begin')
+  await late.query('savepoint a')
+  await late.query(insert('undone'))
+  await late.query('rollback to a')
+  // The only insert was undone: the transaction is not a writer any more.
+  await t.db.query(insert('first'))
+  expect(await read()).toEqual(['first'])
+  await late.query('savepoint b')
+  await late.query(insert('second'))
+  await late.query('release b')
+  await t.db.query(insert('third'))
+  await late.query(insert('fourth'))
+  expect(await read()).toEqual([])
+  await late.query('commit')
+  expect(await read()).toEqual(['second', 'third', 'fourth'])
+  const { locks } = await t.one<{ locks: number }>(`select count(*)::int as locks from pg_locks
+    where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`)
+  expect(locks).toBe(0)
+})
+
+it('readers wait for a prepared transaction that wrote events', async () => {
+  await late.query('begin')
+  await late.query(insert('prepared'))
+  await late.query("prepare transaction 'outbox writer'")
+  await t.db.query(insert('second'))
+  expect(await read()).toEqual([])
+  await late.query("commit prepared 'outbox writer'")
+  expect(await read()).toEqual(['prepared', 'second'])
+})
+
+describe('transactions that do not write to the outbox', () => {
+  const elsewhere = () => new pg.Client({ connectionString: t.url.replace(/\/[^/]*$/, '/postgres') })
+  const strangers: Record<string, () => Promise<() => Promise<unknown>>> = {
+    'a writing transaction in another database': async () => {
+      const other = elsewhere()
+      await other.connect()
+      await other.query('begin; select pg_current_xact_id()')
+      return () => other.end()
+    },
+    'a writing transaction in this database': async () => {
+      await late.query('begin; select pg_current_xact_id(); create table public.strange (id int)')
+      return () => late.query('rollback')
+    },
+    'a held snapshot': async () => {
+      await late.query('begin isolation level repeatable read; select count(*) from state.events')
+      return () => late.query('rollback')
+    },
+    'a prepared transaction': async () => {
+      await late.query("begin; select pg_current_xact_id(); prepare transaction 'a stranger'")
+      return () => late.query("rollback prepared 'a stranger'")
+    },
+    'an advisory lock with a small key': async () => {
+      await late.query('select pg_advisory_lock(1), pg_advisory_lock(1, 1)')
+      return () => late.query('select pg_advisory_unlock_all()')
+    },
+  }
+  for (const [name, open] of Object.entries(strangers)) {
+    it(`${name} delays neither readers nor the relay`, async () => {
+      await t.db.query(insert('before'))
+      const close = await open()
+      try {
+        await t.db.query(insert('first'))
+        expect(await read()).toEqual(['before', 'first'])
+        expect((await outboxEnd(t.db)).readable).toBe((await readEvents(t.db, start, 9)).at(-1)!.cursor)
+        expect((await t.one<{ age: number }>('select state.horizon_age() as age')).age).toBe(0)
+        const relay = openRelay({ db: t.db, log: quietLog, stream: notifyStream({ bell: silentBell }) })
+        await relay.step()
+        await t.db.query(insert('second'))
+        expect(await relay.step()).toBe(1)
+      } finally {
+        await close()
+      }
+    })
+  }
+
+  it('a stranger that becomes a writer takes its place then', async () => {
+    await late.query('begin; select pg_current_xact_id()')
+    await t.db.query(insert('first'))
+    expect(await read()).toEqual(['first'])
+    await late.query(insert('second'))
+    await t.db.query(insert('third'))
+    expect(await read()).toEqual([])
+    await late.query('commit')
+    expect(await read()).toEqual(['second', 'third'])
+  })
+})
+
+it('readers with a fixed snapshot get an error, because they would skip events', async () => {
+  await t.db.query(insert('first'))
+  await late.query('begin isolation level repeatable read')
+  await late.query('select count(*) from state.events')
+  await t.db.query(insert('second'))
+  await expect(late.query("select * from state.read_events('0', 0, 10)")).rejects.toMatchObject({ code: 'BW005' })
+  await late.query('rollback')
 })
 
 it('the relay waits for a late commit', async () => {
@@ -84,27 +224,23 @@ it('the relay waits for a late commit', async () => {
     close: async () => undefined,
   }
   const relay = openRelay({ db: t.db, log: quietLog, stream: notifyStream({ bell }) })
+  await relay.step()
+  rings.length = 0
   await late.query('begin')
   await late.query(insert('late'))
   await t.db.query(insert('second'))
   expect(await relay.step()).toBe(0)
   await late.query('commit')
-  await until('both rings', async () => {
-    await relay.step()
-    return rings.length >= 2 || undefined
-  })
+  expect(await relay.step()).toBe(2)
   expect(rings.map((ring) => ring.payload.cursor)).toEqual(
-    (await readEvents(t.db, beginning, 10)).map((event) => event.cursor),
+    (await readEvents(t.db, start, 10)).map((event) => event.cursor),
   )
   expect(rings).toHaveLength(2)
 })
 
 it('a cursor behind retention gets cursor_reset, never a silent gap', async () => {
   for (const name of ['one', 'two', 'three']) await t.db.query(insert(name))
-  const [one, two, three] = await until('three events', async () => {
-    const events = await readEvents(t.db, beginning, 10)
-    return events.length === 3 ? events : undefined
-  })
+  const [one, two, three] = await readEvents(t.db, start, 10)
   await t.advance(40 * 86_400)
   await t.db.query(insert('four'))
   expect(await prune(t.db, 30)).toBeGreaterThan(0)
@@ -112,22 +248,24 @@ it('a cursor behind retention gets cursor_reset, never a silent gap', async () =
     await expect(readEvents(t.db, old!.cursor, 10)).rejects.toMatchObject({ code: 'cursor_reset' })
   }
   // The position of the last removed event loses nothing, and the beginning is always allowed.
-  const rest = await until('the rest', async () => {
-    const events = await readEvents(t.db, three!.cursor, 10)
-    return events.length > 0 ? events : undefined
-  })
-  expect(names(rest)).toEqual(['four'])
+  expect(names(await readEvents(t.db, three!.cursor, 10))).toEqual(['four'])
   expect(names(await readEvents(t.db, beginning, 10))).toEqual(['four'])
   await expect(readEvents(t.db, 'nonsense', 10)).rejects.toMatchObject({ code: 'invalid_cursor' })
 })
 
-it('the horizon age counts the transactions of every database', async () => {
-  const other = new pg.Client({ connectionString: t.url.replace(/\/[^/]*$/, '/postgres') })
-  await other.connect()
-  await other.query('begin')
-  await other.query('select pg_current_xact_id()')
-  await t.advance(1_000)
-  expect((await t.one<{ age: number }>('select state.horizon_age() as age')).age).toBeGreaterThan(999)
-  await other.query('rollback')
-  await other.end()
+it('the horizon age is how long the first unreadable event has waited, also for an ordinary role', async () => {
+  const role = `reader_${crypto.randomUUID().replaceAll('-', '')}`
+  await late.query(`create role ${role}; grant usage on schema state to ${role};
+    grant select on all tables in schema state to ${role}; grant select on all sequences in schema state to ${role};
+    set role ${role}`)
+  const age = async () => (await late.query<{ age: number }>('select state.horizon_age() as age')).rows[0]!.age
+  await t.db.transaction(async (tx) => {
+    await tx.query(insert('first'))
+    expect(await age()).toBe(0)
+    await t.db.query(insert('second'))
+    await t.advance(1_000)
+    expect(await age()).toBeGreaterThan(999)
+  })
+  expect(await age()).toBe(0)
+  await late.query(`reset role; drop owned by ${role}; drop role ${role}`)
 })

@@ -7,7 +7,7 @@ import { notifyBell } from '../../src/ports/bell/notify.js'
 import { notifyStream } from '../../src/ports/stream/notify.js'
 import { kernelPerTest } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
-import { outbox, produce, relayable, relayed } from '../support/relay.js'
+import { outbox, produce, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
 import { silentBell } from '../support/silent-bell.js'
 
@@ -42,7 +42,6 @@ it('a relay that is behind does not move the stored position back', async () => 
     return 'ok' as const
   }
   const slow = openRelay({ db: t.db, log: quietLog, stream: { ...nowhere, publish } })
-  await relayable(t)
   const slowStep = slow.step()
   await reached.promise
   await produce(t, 2)

@@ -12,7 +12,7 @@ import type { EventStream } from '../../src/ports/stream/stream.js'
 import { kernelPerTest } from '../support/kernel.js'
 import { startNats, type NatsServer } from '../support/nats.js'
 import { quietLog } from '../support/quiet-log.js'
-import { outbox, produce, relayable, relayed } from '../support/relay.js'
+import { outbox, produce, relayed } from '../support/relay.js'
 import { until } from '../support/until.js'
 
 const t = kernelPerTest()
@@ -119,7 +119,6 @@ describe('on NATS', () => {
     }
     const slow = openRelay({ db: t.db, log: quietLog, stream: paused })
     const fast = openRelay({ db: t.db, log: quietLog, stream: open() })
-    await relayable(t)
     const slowStep = slow.step()
     await reached.promise
     await relayed(fast, 6)
@@ -144,7 +143,6 @@ describe('on NATS', () => {
       await produce(t, 3)
       await Promise.all(relays.map((relay) => relay.step()))
     }
-    await relayable(t)
     await Promise.all(relays.map((relay) => relay.step()))
     expect(await whole()).toEqual(await expected())
   })
@@ -166,7 +164,6 @@ describe('on NATS', () => {
     await relayed(relay, 8)
     // The server stores these events, but the relay gets no acknowledgement, and the server soon forgets their ids.
     await produce(t, 4)
-    await relayable(t)
     loseAnswer = true
     await expect(relay.step()).rejects.toThrow('the answer was lost')
     loseAnswer = false
@@ -175,7 +172,6 @@ describe('on NATS', () => {
     expect(await whole()).toEqual(await expected())
     // The same, followed by an outage that is longer than the duplicate window.
     await produce(t, 4)
-    await relayable(t)
     loseAnswer = true
     await expect(relay.step()).rejects.toThrow('the answer was lost')
     loseAnswer = false

@@ -108,7 +108,7 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
 
   /**
    * Reads again after it started to follow the events: the end is then either in the database, or among later events. Also
-   * polls, because one long transaction of another client holds all events back.
+   * polls, because a writer that hangs holds all events back.
    */
   async function untilEnded(project: string, turn: TurnRow, client: AbortSignal, seconds: number): Promise<TurnRow> {
     const follower = await tail.follow()

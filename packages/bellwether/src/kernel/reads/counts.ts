@@ -2,6 +2,7 @@
  * Counts what the fleet did, for metrics: turns by outcome, steps, tokens, tool calls and interventions. Reads only, bounded, by index.
  */
 import type { Queryable } from '../../ports/database/database.js'
+import { beginning } from '../verbs/events.js'
 
 export interface StepCount {
   readonly phase: string
@@ -24,11 +25,12 @@ export interface CountStart {
 
 /** The present: where a process that begins to count starts. */
 export async function countStart(db: Queryable): Promise<CountStart> {
-  const [row] = await db.query<{ xid: string; intervention_id: string }>({
-    text: `select pg_snapshot_xmin(pg_current_snapshot())::text as xid,
-      coalesce((select max(intervention_id) from state.interventions), 0)::text as intervention_id`,
+  const [row] = await db.query<{ cursor: string; intervention_id: string }>({
+    text: `select readable as cursor,
+        coalesce((select max(intervention_id) from state.interventions), 0)::text as intervention_id
+      from state.outbox_end()`,
   })
-  return { cursor: `${row?.xid ?? '0'}:0`, interventionId: row?.intervention_id ?? '0' }
+  return { cursor: row?.cursor ?? beginning, interventionId: row?.intervention_id ?? '0' }
 }
 
 export interface InterventionCount {

@@ -108,14 +108,15 @@ export interface EndedPage {
 // Rows of a few dozen bytes: reading one page takes a few milliseconds.
 const eventsMax = 2_000
 
-/** Turns that ended after this cursor; none is skipped, in whatever order transactions commit (hazard 4). */
+/** Turns that ended after this cursor; none is skipped (hazard 4), except those whose events were removed by retention. */
 export async function readEnded(db: Queryable, cursor: string): Promise<EndedPage> {
   const rows = await db.query<{ cursor: string; kind: string; agent_turn_id: string | null }>({
     name: 'bw_read_ended',
-    text: `select xid::text || ':' || event_id as cursor, kind, agent_turn_id from state.events
-      where (xid, event_id) > ($1::text::xid8, $2::bigint) and xid < pg_snapshot_xmin(pg_current_snapshot())
-      order by xid, event_id limit ${eventsMax}`,
-    values: cursor.split(':'),
+    text: `select e.xid || ':' || e.event_id as cursor, e.kind, e.agent_turn_id
+      from (select $1::text::xid8 as xid, $2::bigint as event_id
+        union all select xid, event_id from state.event_cursors where name = 'pruned'
+        order by xid desc, event_id desc limit 1) c, state.read_events(c.xid, c.event_id, $3) e`,
+    values: [...cursor.split(':'), eventsMax],
   })
   const turns = rows.flatMap((row) => (row.kind === 'task' && row.agent_turn_id !== null ? [row.agent_turn_id] : []))
   return { turns, last: rows.at(-1)?.cursor, full: rows.length === eventsMax }

@@ -15,8 +15,16 @@ export interface Gauges {
     readonly free: number
   }[]
   readonly withoutWorkers: readonly TargetWithoutWorkers[]
+  /** How long the first event that readers cannot read yet has waited. */
   readonly horizonAgeSeconds: number
   readonly openBatches: number
+  readonly vacuum: VacuumHorizon
+}
+
+/** Transaction ids: rows that were replaced or deleted after `horizon` stay, because a transaction may still read them. */
+export interface VacuumHorizon {
+  readonly horizon: bigint
+  readonly next: bigint
 }
 
 /** A worker target with turns to run and no live worker. The PMO keeps these turns up to `pmo.max_queue_seconds`. */
@@ -34,7 +42,7 @@ const workerGoneSeconds = 60
 const targetsMax = 50
 
 export async function readGauges(db: Queryable): Promise<Gauges> {
-  const [inbox, heads, workers, withoutWorkers, [rest]] = await Promise.all([
+  const [inbox, heads, workers, withoutWorkers, [rest], vacuum] = await Promise.all([
     db.query<Gauges['inbox'][number]>({
       name: 'bw_gauge_inbox',
       // One query per status, each on its own partial index: for one combined query the planner would scan the history.
@@ -67,6 +75,7 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
         (select count(*)::int from (select from state.batches
           where settled_at is null limit ${depthMax}) b) as batches`,
     }),
+    vacuumHorizon(db),
   ])
   return {
     inbox,
@@ -75,7 +84,29 @@ export async function readGauges(db: Queryable): Promise<Gauges> {
     withoutWorkers,
     horizonAgeSeconds: rest?.horizon ?? 0,
     openBatches: rest?.batches ?? 0,
+    vacuum,
   }
+}
+
+/** Reads only what every role may see: pg_stat_activity hides the start of other roles' transactions, but not their ids. */
+export async function vacuumHorizon(db: Queryable): Promise<VacuumHorizon> {
+  const [row] = await db.query<{ readonly next: string; readonly running: string; readonly holding: string[] }>({
+    name: 'bw_vacuum_horizon',
+    // Writing transactions of all databases, prepared ones too; snapshots of this database and of standbys; replication slots.
+    text: `select pg_snapshot_xmax(s)::text as next, pg_snapshot_xmin(s)::text as running, array(
+        select a.backend_xmin::text from pg_stat_activity a
+        where a.backend_xmin is not null and (a.datname is null or a.datname = current_database())
+        union all select r.xmin::text from pg_replication_slots r where r.xmin is not null) as holding
+      from pg_current_snapshot() s`,
+  })
+  const next = BigInt(row?.next ?? 0)
+  let horizon = BigInt(row?.running ?? 0)
+  // These have 32 bits and are less than 2^31 behind.
+  for (const xid of row?.holding ?? []) {
+    const held = next - BigInt.asIntN(32, next - BigInt(xid))
+    if (held < horizon) horizon = held
+  }
+  return { next, horizon }
 }
 
 /** Targets whose turns have waited for a worker for longer than a worker may be silent. */

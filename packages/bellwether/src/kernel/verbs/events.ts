@@ -1,5 +1,5 @@
 /**
- * Reads the outbox and keeps the positions of its readers. A cursor is the pair (xid, event_id) as text, "xid:event_id"; it is also the
+ * Reads the outbox and keeps the positions of its readers. A cursor is the pair (era, event_id) as text, "era:event_id"; it is also the
  * SSE `Last-Event-ID`. Readers skip nothing and repeat nothing, in whatever order transactions commit (hazard 4).
  */
 import { InvalidInput, Terminal } from '@bellwether/protocol'
@@ -42,14 +42,17 @@ export async function readEvents(db: Queryable, cursor: string, limit: number): 
   }
 }
 
-/** The newest transaction id whose events, and those of all earlier ones, are visible now. */
-export async function visibleXid(db: Queryable): Promise<string> {
-  const [row] = await db.query<{ xid: string }>({
-    name: 'bw_events_now',
-    text: 'select (pg_snapshot_xmin(pg_current_snapshot())::text::numeric - 1)::text as xid',
-  })
-  if (row === undefined) throw new Error('The database returned no snapshot')
-  return row.xid
+export interface OutboxEnd {
+  /** The cursor of the last event that can be read now: where a reader without history begins. */
+  readonly readable: string
+  /** The cursor of the newest committed event. No reader has a later one, unless the database was restored to an older state. */
+  readonly newest: string
+}
+
+export async function outboxEnd(db: Queryable): Promise<OutboxEnd> {
+  const [row] = await db.query<OutboxEnd>({ name: 'bw_outbox_end', text: 'select * from state.outbox_end()' })
+  if (row === undefined) throw new Error('The database returned no end of the outbox')
+  return row
 }
 
 /** The stored position of a reader. */
@@ -70,11 +73,7 @@ export async function oldestCursor(db: Queryable): Promise<string> {
 export async function openCursor(db: Queryable, name: string): Promise<string> {
   const stored = await readCursor(db, name)
   if (stored !== undefined) return stored
-  await db.query({
-    text: `insert into state.event_cursors (name, xid, event_id, updated_at)
-      values ($1, pg_snapshot_xmin(pg_current_snapshot()), 0, state.now()) on conflict do nothing`,
-    values: [name],
-  })
+  await advanceCursor(db, name, (await outboxEnd(db)).readable)
   const created = await readCursor(db, name)
   if (created === undefined) throw new Error(`Cannot store the event cursor "${name}"`)
   return created

@@ -3,7 +3,7 @@
  * all of them; after `conflict` or an error it may hold some, and the relay continues from `lastCursor()`.
  */
 export interface StreamEvent {
-  /** The outbox's cursor of this event, `xid:event_id`. */
+  /** The outbox's cursor of this event, `era:event_id`. */
   readonly cursor: string
   readonly subject: string
   readonly payload: object
