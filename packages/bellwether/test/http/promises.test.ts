@@ -137,7 +137,7 @@ describe('streams', () => {
   })
 
   it('a stream answers a foreign or impossible position with reset, or rejects it', async () => {
-    const ahead = await readEvents(url(), { key: server.keys.reader, last: '999999999999:1' })
+    const ahead = await readEvents(url(), { key: server.keys.reader, last: '9999999999999:1' })
     expect(await ahead.next('reset', () => true)).toMatchObject({ event: 'reset' })
     ahead.cut()
     const board = await readEvents(`${server.url}/api/v1/board/events`, { key: server.keys.reader, last: '999999' })

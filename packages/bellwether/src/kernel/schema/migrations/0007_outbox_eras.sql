@@ -1,7 +1,7 @@
 -- The order of events no longer depends on transaction ids, so that a transaction that does not write to the outbox
--- delays no reader (decision 0013). New rows have the same `xid`, an era that is higher than every transaction id before
--- it, and are ordered by event_id. The era is the time of this migration in milliseconds: a database that is created
--- later has a higher one. The lock waits for writers of the old order.
+-- delays no reader (decision 0013). New rows have the same `xid`, an era that is higher than every transaction id, and
+-- are ordered by event_id. The era is the time of this migration in milliseconds: a database that is created later has
+-- a higher one. The lock waits for writers of the old order.
 lock table state.events in access exclusive mode;
 do $$
 declare
