@@ -158,7 +158,7 @@ describe('the stream', () => {
   })
 
   it('the stream sends reset to a reader whose cursor is ahead of a restored database', async () => {
-    const ahead = await read('1000000000:5')
+    const ahead = await read('9999999999999:5')
     const reset = await ahead.next('reset', ({ event }) => event === 'reset')
     expect(reset.data['cursor']).toBe(reset.id)
     ahead.cut()
