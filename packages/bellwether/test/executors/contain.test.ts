@@ -29,7 +29,8 @@ it('without a cgroup, no child is left that cleared its environment, started a s
 })
 
 it('without a cgroup, a stopped command leaves no hidden child, even one that starts others and ignores SIGTERM', async () => {
-  const breed = 'trap : TERM; while :; do setsid sleep 1000 & sleep 0.1; done'
+  // Bounded: if the test fails, the processes stay.
+  const breed = 'trap : TERM; for i in \\$(seq 50); do setsid sleep 1000 & sleep 0.1; done; sleep 1000'
   const turn = await setup.begin({ command: `${hide('stopped', breed)}; sleep 1000`, cwd: 'work' })
   await until('the child hides', async () => isHidden('stopped'))
   for (const scope of setup.worker.running.values()) scope.cancellation.cancel('failed')
