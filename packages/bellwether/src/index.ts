@@ -11,7 +11,7 @@ export type { Limits, TurnBudget } from './kernel/verbs/budgets/budgets.js'
 export type { NewBatch, NewTask } from './kernel/verbs/batches/fork.js'
 export type { Card, FieldSpec, NewCard } from './kernel/verbs/cards.js'
 export type { ToolCall } from './kernel/verbs/turn/suspend.js'
-export type { Agent, AgentOptions, AgentRoster, AgentTurn } from './library/agents.js'
+export type { AgentOptions, AgentRoster, ModuleAgent } from './library/agents.js'
 export type { BellwetherEvent, EventOptions } from './library/events.js'
 export { open, type Bellwether, type DatabaseChoice, type OpenOptions, type ToolCalls } from './library/open.js'
 export {
@@ -24,7 +24,15 @@ export {
 } from './library/turns.js'
 export type { RunningWorker, WorkerOptions } from './library/worker.js'
 export { ToolFailure } from './ports/tools/tool-failure.js'
-export { FenceLost, type AgentFunction, type TurnAction, type TurnContext } from './worker/agent.js'
+export {
+  FenceLost,
+  type Agent,
+  type AgentFunction,
+  type AgentTurn,
+  type TurnAction,
+  type TurnContext,
+} from './worker/agent.js'
 export { defineAgents, type Agents } from './worker/agents.js'
+export type { AgentDefinition, Isolation, IsolationOptions } from './worker/isolation/isolation.js'
 export { defineTool } from './worker/tools/define-tool.js'
 export type { CallContext, HostedTool, ToolDeclaration } from './worker/tools/tool.js'

@@ -1,20 +1,17 @@
 /** Agents of the library: functions that answer with a text or with a turn action, and their rows in the roster. */
+import { isAbsolute } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { defined } from '@bellwether/base'
+import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../kernel/kernel.js'
-import type { AgentFunction, TurnAction, TurnContext } from '../worker/agent.js'
-import type { Agents } from '../worker/agents.js'
+import { agentFunction, type Agent } from '../worker/agent.js'
+import { checkIsolation, refuseClosure, type AgentCode, type IsolationOptions } from '../worker/isolation/isolation.js'
 
-/** What an agent function gets: the task, the results of the tools it waited for, and calls that write under the turn's fence. */
-export interface AgentTurn extends TurnContext {
-  /** The task as text. */
-  readonly instruction: string
+/** An agent whose function is in a module, so that it can run in a thread or process of its own. */
+export interface ModuleAgent extends IsolationOptions {
+  /** The module: an absolute path or a URL, such as `new URL('./my-agent.js', import.meta.url)`. Its default export is the function, or maps names to functions. */
+  readonly module: string | URL
 }
-
-/**
- * The code of an agent. A returned text is the deliverable. `{ deliver }` delivers a text, result fields or a failure;
- * `{ suspend }` waits for tool calls without holding a process, and the function is called again with their `results`.
- */
-export type Agent = (turn: AgentTurn) => string | TurnAction | Promise<string | TurnAction>
 
 /** Options of an agent in the roster. */
 export interface AgentOptions {
@@ -30,6 +27,8 @@ export interface AgentOptions {
 export interface AgentRoster {
   /** Adds or changes an agent whose turns the workers of this process run with `run`. */
   define(name: string, run: Agent, options?: AgentOptions): Promise<void>
+  /** The same, with a function from a module. It runs in a thread, unless `isolation` says otherwise. */
+  define(name: string, agent: ModuleAgent & AgentOptions): Promise<void>
   /** Adds or changes an agent that other workers run. */
   define(name: string, options?: AgentOptions): Promise<void>
 }
@@ -37,30 +36,39 @@ export interface AgentRoster {
 export const defaultTarget = 'default'
 
 /** `functions` collects the code of the defined agents, for the workers of this process. */
-export function openAgents(kernel: Kernel, projectId: string, functions: Record<string, AgentFunction>): AgentRoster {
+export function openAgents(kernel: Kernel, projectId: string, functions: Record<string, AgentCode>): AgentRoster {
   return {
-    async define(name: string, first?: Agent | AgentOptions, second?: AgentOptions) {
-      const [run, options = {}] = typeof first === 'function' ? [first, second] : [undefined, first]
+    async define(name: string, first?: Agent | (Partial<ModuleAgent> & AgentOptions), second?: AgentOptions) {
+      const options = (typeof first === 'function' ? second : first) ?? {}
       const { target = defaultTarget, turnDeadlineSeconds, metadata } = options
+      const { module, ...stated } = options as Partial<ModuleAgent>
+      const agent = typeof first === 'function' ? first : module === undefined ? undefined : { ...stated, module }
+      const code = agent && codeOf(name, agent, stated)
       await kernel.putAgents([
         { projectId, agentId: name, workerTarget: target, ...defined({ turnDeadlineSeconds, metadata }) },
       ])
-      if (run !== undefined) functions[name] = agentFunction(run)
+      if (code !== undefined) functions[name] = code
     },
   }
 }
 
-export const agentFunctions = (agents: Readonly<Record<string, Agent>>): Agents =>
-  Object.fromEntries(Object.entries(agents).map(([name, run]) => [name, agentFunction(run)]))
-
-function agentFunction(run: Agent): AgentFunction {
-  return async (context) => {
-    const { context: cards } = await context.hydrate()
-    const instruction = cards
-      .filter((card) => card.type === 'task.instruction')
-      .map((card) => (card.content as { readonly text?: string }).text ?? '')
-      .join('\n')
-    const answer = await run({ ...context, instruction })
-    return typeof answer === 'string' ? { deliver: { text: answer } } : answer
+/** Throws if an inline function should run in a thread or process, or if an option is invalid. */
+export function codeOf(name: string, agent: Agent | ModuleAgent, options: IsolationOptions = {}): AgentCode {
+  const where = `Cannot define agent ${JSON.stringify(name)}`
+  if (typeof agent === 'function') {
+    refuseClosure(where, options)
+    return agentFunction(agent)
   }
+  const { module, isolation, memoryMaxMb } = agent
+  checkIsolation(where, { isolation, memoryMaxMb })
+  return { module: moduleUrl(where, module), name, takesInstruction: true, isolation, memoryMaxMb }
+}
+
+function moduleUrl(where: string, module: string | URL): string {
+  const url = typeof module === 'string' && isAbsolute(module) ? pathToFileURL(module).href : String(module)
+  if (URL.canParse(url)) return url
+  throw new InvalidInput(`${where}: module must be an absolute path or a URL (got ${JSON.stringify(url)})`, {
+    code: 'invalid_module',
+    hint: 'pass new URL("./my-agent.js", import.meta.url)',
+  })
 }

@@ -11,7 +11,7 @@ import { readQuestions } from '../kernel/reads/waits.js'
 import { startEmbedded, type Embedded } from '../ports/database/embedded.js'
 import { openRuntime } from '../runtime/runtime.js'
 import { sections, type Settings } from '../settings/schema.js'
-import type { AgentFunction } from '../worker/agent.js'
+import type { AgentCode } from '../worker/isolation/isolation.js'
 import { openAgents, type AgentRoster } from './agents.js'
 import { readEventsOf, type BellwetherEvent, type EventOptions } from './events.js'
 import { openTurns, type Turns } from './turns.js'
@@ -93,7 +93,7 @@ async function openOn(
   const tail = openTail({ db: kernel.db, clock: systemClock, log })
   const listening = await bell.listen(subjects.anyEvent, () => tail.wake())
   const tailing = tail.run(signal)
-  const functions: Record<string, AgentFunction> = {}
+  const functions: Record<string, AgentCode> = {}
   const workers: RunningWorker[] = []
   let closed: Promise<void> | undefined
   return {

@@ -3,23 +3,27 @@ import { hostname } from 'node:os'
 import { defined, type Log, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { declareTool } from '../runtime/parts/tools.js'
+import { openFunctionAgents } from '../runtime/parts/function-agents.js'
+import { openProcessGuard } from '../runtime/parts/process-guard.js'
 import { openStandby } from '../runtime/parts/standby.js'
 import { toolHostSettings, workerLoopSettings, workerSettings } from '../runtime/parts/part-settings.js'
 import { startPmo } from '../runtime/pmo.js'
 import type { Runtime } from '../runtime/runtime.js'
 import type { Settings } from '../settings/schema.js'
-import { agentFor, type Agents } from '../worker/agents.js'
+import { agentFor } from '../worker/agents.js'
+import type { Agent } from '../worker/agent.js'
+import type { AgentCode } from '../worker/isolation/isolation.js'
 import { runWorker } from '../worker/loop.js'
 import { openCatalogue } from '../worker/tools/catalogue.js'
 import { openToolHost } from '../worker/tools/host.js'
 import type { HostedTool } from '../worker/tools/tool.js'
-import { agentFunctions, defaultTarget, type Agent } from './agents.js'
+import { codeOf, defaultTarget, type ModuleAgent } from './agents.js'
 
 export interface WorkerOptions {
   /** The worker target whose turns it runs. Default: `default`. */
   readonly target?: string
   /** The code of the agents by name, besides the functions given to `agents.define`. `*` runs every other agent. */
-  readonly agents?: Readonly<Record<string, Agent>>
+  readonly agents?: Readonly<Record<string, Agent | ModuleAgent>>
   /** Tools that this process runs, made with `defineTool`. */
   readonly tools?: readonly HostedTool[]
   /** Turns that may run at the same time. Default: the setting `worker.concurrency`. */
@@ -47,7 +51,7 @@ export interface LibraryParts {
   readonly settings: Settings
   readonly log: Log
   readonly projectId: string
-  readonly functions: Agents
+  readonly functions: Readonly<Record<string, AgentCode>>
 }
 
 const drainDefaultSeconds = 20
@@ -59,7 +63,9 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
   const stopping = new AbortController()
   const { signal } = stopping
   const id = `${hostname()}-${process.pid}-${kernel.ids.next().slice(-6)}`
-  const own = agentFunctions(options.agents ?? {})
+  const own = Object.fromEntries(
+    Object.entries(options.agents ?? {}).map(([name, agent]) => [name, codeOf(name, agent)]),
+  )
   const tools = options.tools ?? []
   const { silentSeconds, ...hostSettings } = toolHostSettings(settings)
   for (const tool of tools) await declareTool(kernel, projectId, tool, silentSeconds)
@@ -74,15 +80,24 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
           catalogue: openCatalogue(tools, []),
           settings: { ...hostSettings, silentSeconds },
         })
+  const guard = openProcessGuard(systemClock, log, settings)
+  const isolated = openFunctionAgents({ ...common, workerId: id, settings, guard, folder: process.cwd() })
+  const functionNamed = (name: string) => {
+    const code = [own, parts.functions].find((codes) => Object.hasOwn(codes, name))?.[name]
+    return code && isolated.of(code, 'thread')
+  }
   const { url } = settings.database
   const beatMs = settings.worker.beat_seconds * 1_000
-  const standby = url === undefined ? undefined : openStandby({ url, workerId: id, beatMs, log })
+  const standby =
+    url === undefined ? undefined : openStandby({ url, workerId: id, beatMs, log, onBeat: isolated.renew })
   const worker = await runWorker({
     ...common,
     ...defined({ standby }),
     workerId: id,
     workerTarget: token(options.target ?? defaultTarget, 'worker target'),
-    agent: (turn) => agentFor({ ...parts.functions, ...own }, turn),
+    agent: (turn) => agentFor(functionNamed, turn),
+    onBeat: isolated.renew,
+    guarded: isolated.guards,
     settings: workerSettings(settings, options.concurrency),
     loop: { ...workerLoopSettings(settings), drainSeconds: options.drainSeconds ?? drainDefaultSeconds },
   })
@@ -96,6 +111,8 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
         stopping.abort()
         await worker.ended
         await standby?.close()
+        await isolated.close()
+        guard.guardian.close()
         await host?.close(toolGraceMs)
         await pmo?.ended
       })()),

@@ -3,12 +3,16 @@ import { hostname } from 'node:os'
 import { defined, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
-import { agentFor, type Agents } from '../worker/agents.js'
+import type { Fence } from '../kernel/verdict.js'
+import type { AgentFunction } from '../worker/agent.js'
+import { agentFor } from '../worker/agents.js'
 import { openCulprits } from '../worker/culprit.js'
+import { isolationOf, type AgentDefinition, type IsolationOptions } from '../worker/isolation/isolation.js'
 import { runWorker } from '../worker/loop.js'
 import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/file-agents.js'
+import { openFunctionAgents } from './parts/function-agents.js'
 import { openProcessGuard } from './parts/process-guard.js'
 import { openStandby } from './parts/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
@@ -17,7 +21,9 @@ import { type ProcessOptions, runProcess } from './process.js'
 
 export interface WorkerProcessOptions extends ProcessOptions {
   readonly target: string
-  readonly agents: Agents
+  readonly agents: Readonly<Record<string, AgentDefinition>>
+  /** The URL of the module that exports `agents`. */
+  readonly module?: string
   /** Tools written as functions. A worker that also has agents from files hosts them. */
   readonly tools?: readonly HostedTool[]
   /** The project whose agents are read from files. Without it, only function agents run. */
@@ -41,6 +47,18 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     const concurrency = options.concurrency ?? worker.concurrency
     const common = { kernel, bell, clock: systemClock, log, signal, workerId }
     const guard = openProcessGuard(systemClock, log, settings)
+    const isolated = openFunctionAgents({ ...common, settings, guard, folder })
+    const culprits = openCulprits()
+    /** The function of the agents file with this name. The options of an agent file override its own. */
+    function functionNamed(name: string, overrides: IsolationOptions = {}): AgentFunction | undefined {
+      const definition = Object.hasOwn(options.agents, name) ? options.agents[name] : undefined
+      if (definition === undefined) return undefined
+      const { run, ...stated } = definition
+      const wanted = { ...stated, ...defined(overrides) }
+      const isolation = isolationOf(wanted, worker.isolation)
+      if (isolation === 'none' || options.module === undefined) return culprits.watched(run)
+      return isolated.of({ module: options.module, name, takesInstruction: false, ...wanted }, isolation)
+    }
     const files =
       projectId === undefined
         ? undefined
@@ -48,12 +66,18 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             ...common,
             settings,
             guard,
+            isolated,
+            functionNamed,
             projectId,
             folder,
             functions,
             env,
             chunks: runtime.chunks(),
           })
+    function onBeat(turn: Fence, askedMs: number): void {
+      isolated.renew(turn, askedMs)
+      files?.onBeat(turn, askedMs)
+    }
     // Only functions run in this process: commands, models and people cannot block its event loop.
     const { url } = settings.database
     const standby =
@@ -71,18 +95,19 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
               tokens: { installation: guard.installation, ...guard.self },
             },
             log,
+            onBeat,
           })
-    const culprits = openCulprits()
     const running = await runWorker({
       ...common,
       workerTarget: target,
       agent: (turn) => {
         const ours = files?.agent(turn)
         if (ours !== undefined) return ours
-        const agent = agentFor(options.agents, turn)
-        return agent && culprits.watched(agent)
+        return agentFor(functionNamed, turn)
       },
-      ...defined({ onBeat: files?.onBeat, guarded: files?.guarded, standby }),
+      onBeat,
+      guarded: (turn) => isolated.guards(turn) || files?.guarded(turn) === true,
+      ...defined({ standby }),
       settings: workerSettings(settings, concurrency),
       loop: {
         ...workerLoopSettings(settings),
@@ -129,6 +154,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
     await telemetry.close()
     await standby?.close()
     await files?.close()
+    await isolated.close()
     guard.guardian.close()
     process.off('uncaughtException', onUncaught)
     process.off('unhandledRejection', onUncaught)

@@ -8,6 +8,11 @@ import { z } from 'zod'
 const daySeconds = 86_400
 const longestSeconds = 365 * daySeconds
 
+/** Where the code of a function agent may run. */
+export const isolations = ['none', 'thread', 'process'] as const
+// Node itself needs about 10 MiB of heap.
+export const memoryMb = { min: 16, max: 1_048_576 } as const
+
 interface Bounds {
   readonly min?: number
   readonly max?: number
@@ -68,6 +73,15 @@ const worker = z.object({
     300,
     'A worker process whose event loop is blocked by agent code for longer ends itself, and other workers take over its turns.',
   ),
+  isolation: z
+    .enum(isolations)
+    .default('none')
+    .describe(
+      'Where functions of an agents file run that state no isolation: in the worker (none), or one thread or process per turn.',
+    ),
+  memory_max_mb: count(1_024, 'The memory limit of a function agent in a thread or process that states none, in MiB.', {
+    ...memoryMb,
+  }),
   // Four of the largest cards, and more than any prompt holds; 16 turns with two full boxes each stay below 256 MB.
   hydrate_max_bytes: count(
     4_194_304,

@@ -39,6 +39,42 @@ export type TurnAction =
 
 export type AgentFunction = (context: TurnContext) => Promise<TurnAction>
 
+/** What an agent function gets: the task, the results of the tools it waited for, and calls that write under the turn's fence. */
+export interface AgentTurn extends TurnContext {
+  /** The task as text. */
+  readonly instruction: string
+}
+
+/**
+ * The code of an agent. A returned text is the deliverable. `{ deliver }` delivers a text, result fields or a failure;
+ * `{ suspend }` waits for tool calls without holding a process, and the function is called again with their `results`.
+ */
+export type Agent = (turn: AgentTurn) => string | TurnAction | Promise<string | TurnAction>
+
+export function agentFunction(run: Agent): AgentFunction {
+  return async (context) => {
+    const { context: cards } = await context.hydrate()
+    const instruction = cards
+      .filter((card) => card.type === 'task.instruction')
+      .map((card) => (card.content as { readonly text?: string }).text ?? '')
+      .join('\n')
+    const answer = await run({ ...context, instruction })
+    return typeof answer === 'string' ? { deliver: { text: answer } } : answer
+  }
+}
+
+/** Finds the function in the default export of a module: the export itself, or its entry `name`, as a function or as `{ run }`. */
+export function functionIn(exported: unknown, name: string): ((...args: never[]) => unknown) | undefined {
+  if (isFunction(exported)) return exported
+  if (typeof exported !== 'object' || exported === null || !Object.hasOwn(exported, name)) return undefined
+  const entry = (exported as Readonly<Record<string, unknown>>)[name]
+  if (isFunction(entry)) return entry
+  const run = typeof entry === 'object' && entry !== null && 'run' in entry ? entry.run : undefined
+  return isFunction(run) ? run : undefined
+}
+
+const isFunction = (value: unknown): value is (...args: never[]) => unknown => typeof value === 'function'
+
 /** Thrown into an agent's code when another worker owns the turn. Expected: the run ends silently. */
 export class FenceLost extends Error {
   constructor(readonly agentTurnId: string) {

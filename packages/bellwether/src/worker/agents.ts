@@ -5,8 +5,10 @@
 import type { ClaimedTurn } from '../kernel/verbs/turn/claim.js'
 import type { AgentFunction } from './agent.js'
 import { cloneOriginsOf } from './clone-origin.js'
+import type { AgentDefinition } from './isolation/isolation.js'
 
-export type Agents = Readonly<Record<string, AgentFunction>>
+/** The default export of an agents file: functions, or definitions that say where a function runs. */
+export type Agents = Readonly<Record<string, AgentFunction | AgentDefinition>>
 
 /** Gives an agents file its type, for editors; returns its argument. */
 export function defineAgents<A extends Agents>(agents: A): A {
@@ -15,24 +17,18 @@ export function defineAgents<A extends Agents>(agents: A): A {
 
 /** Undefined if no function matches. */
 export function agentFor(
-  agents: Agents,
+  named: (name: string) => AgentFunction | undefined,
   turn: Pick<ClaimedTurn, 'agentId' | 'agentTurnId' | 'profileId' | 'payload'>,
 ): AgentFunction | undefined {
-  const own = [turn.agentId, ...cloneOriginsOf(turn)]
-    .map((name) => named(agents, name))
-    .find((run) => run !== undefined)
-  const fallback = named(agents, '*')
+  const own = [turn.agentId, ...cloneOriginsOf(turn)].map((name) => named(name)).find((run) => run !== undefined)
+  const fallback = named('*')
   if (own !== undefined || turn.profileId === null) return own ?? fallback
   return async (context) => {
     const { profile } = await context.hydrate()
-    const run = (profile === undefined ? undefined : named(agents, profile.name)) ?? fallback
+    const run = (profile === undefined ? undefined : named(profile.name)) ?? fallback
     if (run !== undefined) return run(context)
     const names = `agent "${turn.agentId}" or profile "${profile?.name ?? turn.profileId}"`
     const text = `This worker has no function for ${names}.`
     return { deliver: { text }, status: 'failed', error: 'no_executor' }
   }
-}
-
-function named(agents: Agents, name: string): AgentFunction | undefined {
-  return Object.hasOwn(agents, name) ? agents[name] : undefined
 }

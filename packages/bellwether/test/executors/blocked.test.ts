@@ -16,7 +16,7 @@ import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
 const agents = fileURLToPath(new URL('./blocking-agents.mjs', import.meta.url))
-const timeoutSeconds = 5
+const timeoutSeconds = 8
 
 /** `command`: the text of an agent file, which becomes the agent `command`. */
 async function openBlocked(blockMs: number, more: Readonly<Record<string, string>> = {}, command?: string) {
@@ -26,7 +26,9 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
   const starts = join(folder, 'starts')
   const bell = inProcessBell(notifyBell({ url, log: quietLog }), systemRandom)
   const kernel = openKernel({ db, bell, ids: uuidv7(systemClock, systemRandom) })
-  await kernel.putAgents(['blocking', 'neighbour'].map((agentId) => ({ projectId: 'p', agentId, workerTarget: 'w' })))
+  await kernel.putAgents(
+    ['blocking', 'neighbour', 'threaded'].map((agentId) => ({ projectId: 'p', agentId, workerTarget: 'w' })),
+  )
   const env = {
     BELLWETHER__DATABASE__URL: url,
     BELLWETHER__WORKER__INBOX_PROCESSING_TIMEOUT_SECONDS: String(timeoutSeconds),
@@ -35,7 +37,6 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
     BELLWETHER__WORKER__POLL_SECONDS: '0.5',
     STARTS: starts,
     BLOCK_MS: String(blockMs),
-    NEIGHBOUR_UNTIL: String(systemClock.wallMs() + blockMs),
     ...more,
   }
   const worker = async () => {
@@ -53,7 +54,8 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
   const enqueue = (agentId: string) => kernel.enqueue({ projectId: 'p', agentId, instruction: 'do it' })
   const has = (line: string) => existsSync(starts) && readFileSync(starts, 'utf8').includes(line)
   const { agentTurnId: neighbour } = await enqueue('neighbour')
-  await until('the neighbour runs', async () => has('neighbour') || undefined, 20_000)
+  const { agentTurnId: threaded } = await enqueue('threaded')
+  await until('the neighbours run', async () => (has('neighbour') && has('threaded')) || undefined, 20_000)
   const other = command === undefined ? undefined : await enqueue('command')
   if (other !== undefined) await until('the command runs', async () => has('command') || undefined)
   const { agentTurnId: blocking } = await enqueue('blocking')
@@ -62,7 +64,7 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
   return {
     clis,
     folder,
-    turns: [neighbour, blocking],
+    turns: [neighbour, threaded, blocking],
     command: other?.agentTurnId,
     query: <Row extends object>(text: string, ...values: unknown[]) => db.query<Row>({ text, values }),
     starts: () => readFileSync(starts, 'utf8').trim().split('\n'),
@@ -77,30 +79,27 @@ async function openBlocked(blockMs: number, more: Readonly<Record<string, string
 }
 
 it(
-  '[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so does its neighbour',
+  '[W2.1] a function that blocks the event loop for longer than the processing timeout runs once, and so do its neighbours, also one in a thread',
   { timeout: 120_000 },
   async ({ onTestFinished }) => {
-    const b = await openBlocked(3 * timeoutSeconds * 1_000)
+    const b = await openBlocked(2 * timeoutSeconds * 1_000)
     onTestFinished(() => b.stop())
     const ended = await until(
-      'both turns have ended',
+      'all turns have ended',
       async () => {
         const rows = await b.query<{ outcome: string; turn_epoch: number }>(
           'select outcome, turn_epoch from state.turns where agent_turn_id = any ($1) and ended_at is not null',
           b.turns,
         )
-        return rows.length === 2 ? rows : undefined
+        return rows.length === 3 ? rows : undefined
       },
       60_000,
     )
-    expect(ended).toEqual([
-      { outcome: 'success', turn_epoch: 1 },
-      { outcome: 'success', turn_epoch: 1 },
-    ])
-    expect(b.starts()).toEqual(['neighbour', 'blocking'])
+    expect(ended).toEqual(b.turns.map(() => ({ outcome: 'success', turn_epoch: 1 })))
+    expect(b.starts().sort()).toEqual(['blocking', 'neighbour', 'threaded'])
     expect(
       await b.query("select distinct agent_id from state.interventions where kind = 'worker_blocked' order by 1"),
-    ).toEqual([{ agent_id: 'blocking' }, { agent_id: 'neighbour' }])
+    ).toEqual([{ agent_id: 'blocking' }, { agent_id: 'neighbour' }, { agent_id: 'threaded' }])
     expect(await b.query("select from state.interventions where kind = 'reclaim'")).toEqual([])
     expect(b.clis[0]!.stderr()).toContain('event loop is blocked')
   },
@@ -113,7 +112,7 @@ it(
     const b = await openBlocked(600_000, {
       BELLWETHER__WORKER__BLOCKED_MAX_SECONDS: '3',
       BELLWETHER__WORKER__MAX_DEATHS: '9',
-      NEIGHBOUR_UNTIL: '0',
+      QUICK: '1',
     })
     onTestFinished(() => b.stop())
     await b.clis[0]!.ended
@@ -132,7 +131,7 @@ it(
   async ({ onTestFinished }) => {
     const script = 'echo command >> "$STARTS"; until [ -e go ]; do echo >> ticks; sleep 0.1; done; echo fine'
     const command = `---\nworker_target: w\nenv: [STARTS]\ncommand: [sh, -c, '${script}']\n---\n`
-    const b = await openBlocked(600_000, { NEIGHBOUR_UNTIL: '0' }, command)
+    const b = await openBlocked(600_000, { QUICK: '1' }, command)
     onTestFinished(() => b.stop())
     const ticks = () => readFileSync(join(b.folder, 'ticks'), 'utf8').length
     const blockedAtMs = systemClock.monotonicMs()

@@ -70,7 +70,9 @@ describe('a clone of a function agent', () => {
       greeter: async () => ({ deliver: { text: 'greeter' } }),
       kind: async () => ({ deliver: { text: 'kind' } }),
     })
-    const worker = testWorker(t, (turn) => agentFor(agents, turn))
+    const worker = testWorker(t, (turn) =>
+      agentFor((name) => (Object.hasOwn(agents, name) ? agents[name as keyof typeof agents] : undefined), turn),
+    )
     const tasks = [
       { targetStrategy: 'clone' as const, targetRef: 'greeter', instruction: 'x' },
       { targetStrategy: 'new' as const, targetRef: 'kind', instruction: 'x' },

@@ -1,20 +1,24 @@
 /**
- * Loads an agents file: a module whose default export maps names to functions, and which may also export a list `tools`. An error
- * names the file and the wrong entry.
+ * Loads an agents file: a module whose default export maps names to functions, or to functions with an isolation, and which may also
+ * export a list `tools`. An error names the file and the wrong entry.
  */
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { errorMessage } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
+import { functionIn, type AgentFunction } from '../../worker/agent.js'
 import type { Agents } from '../../worker/agents.js'
+import { checkIsolation, type AgentDefinition } from '../../worker/isolation/isolation.js'
 import { defineTool } from '../../worker/tools/define-tool.js'
 import type { HostedTool } from '../../worker/tools/tool.js'
 
 const hint = 'export default { "my-agent": async (turn) => ({ deliver: { text: "done" } }) }'
 
 export interface AgentsFile {
-  readonly agents: Agents
+  /** The URL of the module, from which threads and processes load it too. */
+  readonly module: string
+  readonly agents: Readonly<Record<string, AgentDefinition>>
   readonly tools: readonly HostedTool[]
 }
 
@@ -22,9 +26,10 @@ export async function loadAgents(file: string): Promise<AgentsFile> {
   const path = resolve(file)
   if (!existsSync(path))
     throw new InvalidInput(`The agents file ${path} does not exist`, { code: 'agents_file_missing', hint })
+  const { href } = pathToFileURL(path)
   let module: { readonly default?: unknown; readonly tools?: unknown }
   try {
-    module = (await import(pathToFileURL(path).href)) as typeof module
+    module = (await import(href)) as typeof module
   } catch (error) {
     throw new InvalidInput(`Cannot load the agents file ${path}: ${errorMessage(error)}`, {
       code: 'agents_file_broken',
@@ -39,14 +44,18 @@ export async function loadAgents(file: string): Promise<AgentsFile> {
       hint,
     })
   }
-  const wrong = Object.entries(agents).find(([, run]) => typeof run !== 'function')
-  if (wrong !== undefined) {
-    throw new InvalidInput(`Agent ${JSON.stringify(wrong[0])} in ${path} is not a function`, {
-      code: 'agent_not_a_function',
-      hint,
-    })
-  }
-  return { agents: agents as Agents, tools: toolsOf(path, module.tools) }
+  const definitions = Object.entries(agents as Agents).map(([name, entry]): [string, AgentDefinition] => {
+    const run = functionIn(agents, name)
+    if (run === undefined)
+      throw new InvalidInput(`Agent ${JSON.stringify(name)} in ${path} is not a function`, {
+        code: 'agent_not_a_function',
+        hint,
+      })
+    const { isolation, memoryMaxMb } = typeof entry === 'function' ? {} : entry
+    checkIsolation(`Cannot load agent ${JSON.stringify(name)} of ${path}`, { isolation, memoryMaxMb })
+    return [name, { run: run as AgentFunction, isolation, memoryMaxMb }]
+  })
+  return { module: href, agents: Object.fromEntries(definitions), tools: toolsOf(path, module.tools) }
 }
 
 function toolsOf(path: string, list: unknown): HostedTool[] {

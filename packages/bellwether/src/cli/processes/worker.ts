@@ -39,7 +39,8 @@ export function workerCommand(finish: (code: number) => void): Command {
       const file = fromFiles
         ? flags.agents
         : required(flags.agents, 'worker', `--agents FILE, or a folder ${agentsFolder}/`)
-      const { agents, tools } = file === undefined ? { agents: {}, tools: [] } : await loadAgents(file)
+      const { agents, tools, module } =
+        file === undefined ? { agents: {}, tools: [], module: undefined } : await loadAgents(file)
       if (tools.length > 0 && !fromFiles) {
         throw new InvalidInput(`The tools of ${file} need a folder ${agentsFolder}/`, {
           code: 'agents_folder_missing',
@@ -52,6 +53,7 @@ export function workerCommand(finish: (code: number) => void): Command {
         agents,
         tools,
         ...defined({
+          module,
           fileAgentsOf: fromFiles ? token(flags.project, 'project') : undefined,
           concurrency: flags.concurrency,
           parentPipe: flags.parentPipe,

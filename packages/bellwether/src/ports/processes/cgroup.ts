@@ -3,7 +3,7 @@
  * cgroup by clearing its environment, starting a session or losing its parent, so the turn's processes are found exactly. The name of
  * the cgroup contains the turn's token. contain.ts decides what to do without a writable cgroup.
  */
-import { mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { environment } from '@bellwether/base'
 
@@ -48,6 +48,29 @@ export function inCgroup(token: string, command: readonly string[]): readonly [s
     return undefined // the kernel refuses another cgroup
   }
   return ['/bin/sh', '-c', enter, join(folder, 'cgroup.procs'), ...command]
+}
+
+/** Limits the memory of a turn's processes together. Returns whether the kernel does: the memory controller may belong to another cgroup. */
+export function limitCgroupMemory(token: string, bytes: number): boolean {
+  const folder = cgroupOf(token)
+  if (folder === undefined) return false
+  try {
+    writeFileSync(join(folder, 'memory.max'), String(bytes), { flag: 'r+' })
+    return true
+  } catch {
+    return false // no cgroup for this turn, or no memory controller in it
+  }
+}
+
+/** Whether the kernel killed a process of the turn because of the limit. */
+export function wasOutOfMemory(token: string): boolean {
+  const folder = cgroupOf(token)
+  if (folder === undefined) return false
+  try {
+    return /^oom_kill [1-9]/m.test(readFileSync(join(folder, 'memory.events'), 'utf8'))
+  } catch {
+    return false // no cgroup for this turn, or no memory controller in it
+  }
 }
 
 /** Removes the cgroup of a turn if no process is left in it. */

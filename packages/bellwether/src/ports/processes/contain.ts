@@ -25,6 +25,8 @@ export interface ContainOptions {
   readonly stdin: number | 'pipe'
   /** The turn's token, which `env` contains too. It names the cgroup. */
   readonly token: string
+  /** The program is a Node program that exchanges messages (structured clones). It gets no subreaper, which has no channel to pass on. */
+  readonly messages?: boolean
 }
 
 export interface Contained {
@@ -61,13 +63,14 @@ while left=; read -r left < /proc/$$/task/$$/children; [ -n "$left" ]; do sleep 
 
 /** Throws if the operating system refuses to start a process; `exit` reports a program that cannot be run. */
 export function spawnContained(command: readonly [string, ...string[]], options: ContainOptions): Contained {
-  const { cwd, env, stdin, token } = options
+  const { cwd, env, stdin, token, messages = false } = options
   // A program that cannot be run is started directly, so that the caller gets the error of the operating system.
   const runnable = isRunnable(command[0], cwd, env['PATH'] ?? '')
   const [program, ...args] = (runnable ? inCgroup(token, command) : undefined) ?? command
-  const koffi = runnable && program === command[0] ? subreaperLibrary() : undefined
+  const koffi = runnable && program === command[0] && !messages ? subreaperLibrary() : undefined
   if (koffi === undefined) {
-    const child = spawn(program, args, { cwd, env, detached: true, stdio: [stdin, 'pipe', 'pipe'] })
+    const stdio: StdioOptions = [stdin, 'pipe', 'pipe', ...(messages ? ['ipc' as const] : [])]
+    const child = spawn(program, args, { cwd, env, detached: true, stdio, serialization: 'advanced' })
     return { child, exit: exitOf(child) }
   }
   const shell = ['/bin/sh', '-c', superviseProgram, 'bellwether-subreaper', ...command]

@@ -5,8 +5,8 @@
  * that fails, the turns end with `guardian_lost`.
  */
 import { spawn, type ChildProcess } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import type { Clock, Log } from '@bellwether/base'
+import { nodeArguments } from '@bellwether/base/thread'
 import { Retryable } from '@bellwether/protocol'
 import { splitLines } from './capture.js'
 import type { GuardCommand } from './guard.js'
@@ -79,7 +79,7 @@ interface GuardianProcess {
 
 export function openGuardian(options: GuardianOptions): Guardian {
   const { clock, log, ttlMs, graceMs, responseMaxMs = responseTimeoutMs } = options
-  const program = options.program ?? ownProgram()
+  const program = options.program ?? nodeArguments('./guardian-main', import.meta.url)
   const watched = new Map<string, WatchedTurn>()
   const channel = newRenewalChannel()
   let current: GuardianProcess | undefined
@@ -274,10 +274,4 @@ export function openGuardian(options: GuardianOptions): Guardian {
       cleaner?.stdin?.end()
     },
   }
-}
-
-/** guardian-main, from source through this process's loader, or built. */
-function ownProgram(): readonly string[] {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  return [...process.execArgv, fileURLToPath(new URL(`./guardian-main.${extension}`, import.meta.url))]
 }

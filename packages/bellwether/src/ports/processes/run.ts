@@ -18,6 +18,8 @@ export interface Launch {
   /** Part of the name of the temporary file for stdin. */
   readonly name: string
   readonly onOutput: (stream: 'stdout' | 'stderr', chunk: Buffer) => void
+  /** Opens a channel for messages (structured clones) with a Node program. */
+  readonly onMessage?: (message: unknown) => void
 }
 
 export interface Launched {
@@ -25,21 +27,24 @@ export interface Launched {
   readonly exit: Promise<Exit>
   /** Waits until the outputs close (descendants may keep them open), at most `maxMs`; then closes them. */
   drain(clock: Clock, maxMs: number): Promise<void>
+  /** Has no effect after the program has ended, or without `onMessage`. */
+  send(message: object): void
 }
 
-export function launch({ command, cwd, env, stdin, token, name, onOutput }: Launch): Launched {
+export function launch({ command, cwd, env, stdin, token, name, onOutput, onMessage }: Launch): Launched {
   const [program, ...args] = command
   const failed = (why: unknown): Launched => ({
     pid: undefined,
     exit: Promise.resolve(notStarted(why)),
     drain: () => Promise.resolve(),
+    send: () => undefined,
   })
   if (program === undefined || program === '') return failed(new Error('The command is empty'))
   let started: Contained
   let prompt: number | undefined
   try {
     prompt = spool(stdin, name)
-    started = spawnContained([program, ...args], { cwd, env, stdin: prompt, token })
+    started = spawnContained([program, ...args], { cwd, env, stdin: prompt, token, messages: onMessage !== undefined })
   } catch (error) {
     return failed(error)
   } finally {
@@ -48,6 +53,7 @@ export function launch({ command, cwd, env, stdin, token, name, onOutput }: Laun
   const { child, exit } = started
   child.stdout?.on('data', (chunk: Buffer) => onOutput('stdout', chunk))
   child.stderr?.on('data', (chunk: Buffer) => onOutput('stderr', chunk))
+  if (onMessage !== undefined) child.on('message', onMessage)
   const closed = new Promise<void>((resolve) => child.once('close', () => resolve()))
   return {
     pid: child.pid,
@@ -57,6 +63,10 @@ export function launch({ command, cwd, env, stdin, token, name, onOutput }: Laun
       await Promise.race([closed, clock.sleep(maxMs, over.signal)])
       over.abort()
       for (const stream of [child.stdout, child.stderr]) stream?.destroy()
+    },
+    send(message) {
+      // EPIPE after it has ended; the exit reports that.
+      if (child.connected) child.send(message, () => undefined)
     },
   }
 }

@@ -3,10 +3,12 @@
  */
 import { existsSync, realpathSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { type Clock, defined, type Environment, type Log, onAbort, systemRandom } from '@bellwether/base'
 import { InvalidInput } from '@bellwether/protocol'
 import type { Kernel } from '../../kernel/kernel.js'
+import type { Fence } from '../../kernel/verdict.js'
 import type { Bell } from '../../ports/bell/bell.js'
 import type { Chunks } from '../../ports/chunks/chunks.js'
 import { loop, makeWake } from '../../ports/loop.js'
@@ -16,12 +18,14 @@ import { openCommandExecutor, type CommandExecutorOptions } from '../../worker/e
 import type { ModelExecutor } from '../../worker/executors/model/executor.js'
 import { personAgent } from '../../worker/executors/person/person.js'
 import type { AgentFunction } from '../../worker/agent.js'
+import type { IsolationOptions } from '../../worker/isolation/isolation.js'
 import type { AgentSettings } from '../../worker/roster/agent-file.js'
 import { openAgentFolder } from '../../worker/roster/folder.js'
 import { openRoster, type Roster } from '../../worker/roster/roster.js'
 import type { WorkerOptions } from '../../worker/scope.js'
 import type { HostedTool } from '../../worker/tools/tool.js'
 import { agentsFolder } from '../paths.js'
+import type { FunctionAgents } from './function-agents.js'
 import type { ProcessGuard } from './process-guard.js'
 import { openTools } from './tools.js'
 
@@ -35,6 +39,9 @@ export interface FileAgentsOptions {
   readonly signal: AbortSignal
   readonly settings: Settings
   readonly guard: ProcessGuard
+  readonly isolated: FunctionAgents
+  /** The function of the agents file with this name. */
+  readonly functionNamed: (name: string, options: IsolationOptions) => AgentFunction | undefined
   readonly projectId: string
   /** The project folder; commands run inside it. */
   readonly folder: string
@@ -48,7 +55,7 @@ export interface FileAgentsOptions {
 
 export interface FileAgents {
   readonly agent: Roster['agent']
-  readonly onBeat: NonNullable<WorkerOptions['onBeat']>
+  readonly onBeat: (turn: Fence, askedMs: number) => void
   readonly guarded: NonNullable<WorkerOptions['guarded']>
   close(): Promise<void>
 }
@@ -79,8 +86,15 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
   const swept = await commands.sweep()
   if (swept > 0) log.warn({ processes: swept }, 'ended orphaned processes of dead workers')
 
-  function executorOf(agent: AgentSettings, instructions: string): AgentFunction | undefined {
+  function executorOf(agent: AgentSettings, instructions: string, name: string): AgentFunction | undefined {
     const { executor, model } = agent
+    if (executor === 'function') {
+      const { module: file, isolation, memory_max_mb: memoryMaxMb } = agent
+      const stated = defined({ isolation, memoryMaxMb })
+      if (file === undefined) return options.functionNamed(name, stated)
+      const module = pathToFileURL(resolve(root, file)).href
+      return options.isolated.of({ module, name, takesInstruction: true, ...stated }, 'thread')
+    }
     if (executor === 'command') return commands.agent({ ...agent, instructions })
     if (executor === 'person') return personAgent({ ...agent, instructions })
     if (executor !== 'model' || model === undefined) return undefined
@@ -111,7 +125,7 @@ export async function openFileAgents(options: FileAgentsOptions): Promise<FileAg
     folder,
     origin: `${hostname()}:${path}`,
     log,
-    executor: ({ settings, instructions }) => executorOf(settings, instructions),
+    executor: ({ name, settings, instructions }) => executorOf(settings, instructions, name),
   })
   await roster.step()
   if (folder.agents.size === 0 && folder.problems.size > 0) {

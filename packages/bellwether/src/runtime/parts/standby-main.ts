@@ -8,7 +8,7 @@ import type { Fence } from '../../kernel/verdict.js'
 import { systemMachine } from '../../ports/disk/machine.js'
 import { sendRenewals } from '../../ports/processes/renewal-channel.js'
 import { writeToken } from '../../ports/processes/token.js'
-import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
+import { fenceKey, type StandbyData, type StandbyOrder, type StandbyReport } from './standby-messages.js'
 
 const { url, workerId, beatMs, blockedMaxMs = Infinity, ticks, role, guard } = workerData as StandbyData
 const turns = new Map<string, Fence>()
@@ -16,6 +16,8 @@ parentPort?.on('message', (order: StandbyOrder) => {
   if ('add' in order) for (const turn of order.add) turns.set(fenceKey(turn), turn)
   else for (const key of order.remove) turns.delete(key)
 })
+
+const report = (what: StandbyReport) => parentPort?.postMessage(what, [])
 
 async function load() {
   const [{ beat }, { noteBlocked }, { openDatabase }, { openLog }] = await Promise.all([
@@ -49,7 +51,7 @@ async function step(): Promise<void> {
   count = now
   const quietMs = systemClock.monotonicMs() - countedAtMs
   if (quietMs < beatMs) {
-    if (blockedMs > 0) parentPort?.postMessage({ blockedMs }, [])
+    if (blockedMs > 0) report({ blockedMs })
     blockedMs = 0
     return
   }
@@ -67,6 +69,7 @@ async function step(): Promise<void> {
     const fences = [...turns.values()]
     const askedMs = systemMachine.uptimeMs()
     const alive = await beat(db, fences, workerId)
+    report({ confirmed: [...alive], sentAtMs: askedMs })
     if (guard !== undefined) {
       const until = Math.round(askedMs + guard.ttlMs)
       const tokens = [...alive].map((turn) => writeToken({ ...guard.tokens, ...turn }))

@@ -7,10 +7,14 @@ import type { Worker } from 'node:worker_threads'
 import { type Log, systemClock } from '@bellwether/base'
 import { startThread } from '@bellwether/base/thread'
 import type { WorkerOptions } from '../../worker/scope.js'
-import { fenceKey, type StandbyData, type StandbyOrder } from './standby-messages.js'
+import { systemMachine } from '../../ports/disk/machine.js'
+import type { Fence } from '../../kernel/verdict.js'
+import { fenceKey, type StandbyData, type StandbyOrder, type StandbyReport } from './standby-messages.js'
 
 export interface StandbyOptions extends Omit<StandbyData, 'ticks'> {
   readonly log: Log
+  /** A beat of the thread, sent at `askedMs` (monotonic clock), confirmed the fence. */
+  readonly onBeat?: (turn: Fence, askedMs: number) => void
 }
 
 export interface Standby extends NonNullable<WorkerOptions['standby']> {
@@ -18,7 +22,7 @@ export interface Standby extends NonNullable<WorkerOptions['standby']> {
 }
 
 /** The thread starts with the first turn: an idle worker needs none. */
-export function openStandby({ log, ...data }: StandbyOptions): Standby {
+export function openStandby({ log, onBeat, ...data }: StandbyOptions): Standby {
   const ticks = new Int32Array(new SharedArrayBuffer(4))
   let thread: Worker | undefined
   const closing = new AbortController()
@@ -36,9 +40,14 @@ export function openStandby({ log, ...data }: StandbyOptions): Standby {
     void count()
     const started = startThread('./standby-main', import.meta.url, { ...data, ticks } satisfies StandbyData)
     started.unref()
-    started.on('message', ({ blockedMs }: { readonly blockedMs: number }) =>
-      log.warn({ blocked_seconds: Math.round(blockedMs / 1_000) }, 'event loop was blocked'),
-    )
+    started.on('message', (report: StandbyReport) => {
+      if ('blockedMs' in report)
+        log.warn({ blocked_seconds: Math.round(report.blockedMs / 1_000) }, 'event loop was blocked')
+      else {
+        const askedMs = systemClock.monotonicMs() - (systemMachine.uptimeMs() - report.sentAtMs)
+        for (const turn of report.confirmed) onBeat?.(turn, askedMs)
+      }
+    })
     // Without the thread, the worker still beats while its event loop runs.
     started.on('error', (error) => log.error({ err: error }, 'standby beat thread failed'))
     return started

@@ -48,6 +48,9 @@ max_wall_seconds = 900
     expect(read('---\r\ncommand: [cat]\r\n---\r\nHello.\r\n')).toMatchObject({
       agent: { settings: { command: ['cat'], worker_target: 'default' }, instructions: 'Hello.' },
     })
+    expect(read('---\nmodule: a.mjs\nisolation: process\nmemory_max_mb: 256\n---\n')).toMatchObject({
+      agent: { settings: { executor: 'function', module: 'a.mjs', isolation: 'process', memory_max_mb: 256 } },
+    })
   })
 
   it('reports all problems of an agent file with file, line and nearest key', () => {
@@ -87,6 +90,13 @@ max_wall_seconds = 900
     ['---\ncommand: ls\ntools: [a]\n---\n', 'agents/ann.md:3: "tools" is only for executor "model"'],
     ['---\ncommand: ls\nbudget: 5\n---\n', 'agents/ann.md:3: "budget" is invalid: must be of type object (got 5)'],
     ['---\ncommand: ls\nbudget:\n  max_tokens: -1\n---\n', 'agents/ann.md:4: "budget.max_tokens" is invalid'],
+    ['---\ncommand: ls\nisolation: thread\n---\n', 'agents/ann.md:3: "isolation" is only for executor "function"'],
+    ['---\nmodule: a.mjs\nisolation: fiber\n---\n', 'agents/ann.md:3: "isolation" is invalid'],
+    [
+      '---\nmodule: a.mjs\nisolation: none\n---\n',
+      'agents/ann.md:3: "isolation" must be "thread" or "process" with "module"',
+    ],
+    ['---\nmodule: a.mjs\nmemory_max_mb: 1\n---\n', 'agents/ann.md:3: "memory_max_mb" is invalid'],
     ['---\ncommand: ls\n__proto__: 1\n---\n', 'agents/ann.md:3: unknown key "__proto__"'],
   ])('rejects the agent file %j', (text, message) => {
     expect(problems(text)[0]).toContain(message)

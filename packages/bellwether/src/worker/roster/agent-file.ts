@@ -5,6 +5,7 @@
 import { InvalidInput, isToken } from '@bellwether/protocol'
 import { z } from 'zod'
 import { allowedName } from '../../ports/processes/environment.js'
+import { isolations, memoryMb } from '../../settings/schema.js'
 import { nearest } from '../../settings/nearest.js'
 import { degrade, modelFields, modelProblem, onlyFor, priceFields } from '../executors/model/model-front-matter.js'
 import { askingSeconds, fallbackAgent, isFallback, defaultDeadlineSeconds } from '../executors/person/spec.js'
@@ -34,6 +35,9 @@ const shape = z.strictObject({
   output: z.enum(['text', 'json']).optional(),
   cwd: name.optional(),
   on_takeover: z.enum(['rerun', 'fail']).optional(),
+  module: name.optional(),
+  isolation: z.enum(isolations).optional(),
+  memory_max_mb: positive.int().min(memoryMb.min).max(memoryMb.max).optional(),
   tools: z.array(z.string().refine(isToolItem, toolItemHint)).max(1_000).optional(),
   worker_target: z.string().refine(isToken, 'must be 1 to 120 of the characters a-z, 0-9, _ and -').optional(),
   must_end_with: name.optional(),
@@ -70,6 +74,7 @@ export const defaultTarget = 'default'
 const knownKeys = Object.keys(shape.shape)
 const budgetKeys = Object.keys(shape.shape.budget.unwrap().shape)
 const personOnly = ['people', 'choices', 'answer_within_seconds', 'fallback'] as const
+const functionOnly = ['module', 'isolation', 'memory_max_mb'] as const
 const commandOnly = ['command', 'preset', 'args', 'env', 'output', 'on_takeover'] as const
 
 export type AgentFileResult = { readonly agent: AgentFile } | { readonly problems: readonly string[] }
@@ -104,8 +109,7 @@ export function readAgentFile(file: string, text: string): AgentFileResult {
     return { problems: problems.map(([key, message]) => at(lineOf(key), message)) }
   }
   const settings = parsed.data
-  const executor =
-    settings.executor ?? ((settings.command ?? settings.preset) ? 'command' : settings.model ? 'model' : undefined)
+  const executor = settings.executor ?? impliedExecutor(settings)
   const problem =
     conflict({ ...settings, executor }) ??
     modelProblem({ ...settings, executor }) ??
@@ -143,11 +147,20 @@ function wrongValue(issue: z.core.$ZodIssue, values: unknown): Problem {
   return [key, invalidValue(key, issue, values)]
 }
 
+const impliedExecutor = ({ command, preset, model, module }: z.output<typeof shape>) =>
+  (command ?? preset) ? 'command' : model ? 'model' : module ? 'function' : undefined
+
 /** Keys that are valid alone and invalid together. */
 function conflict(settings: z.output<typeof shape>): Problem | undefined {
   const { executor, command, preset, model } = settings
   if (executor === undefined)
-    return ['executor', 'the executor is missing. Add "executor", "command", "preset" or "model"']
+    return ['executor', 'the executor is missing. Add "executor", "command", "preset", "model" or "module"']
+  const ofFunction = functionOnly.find((key) => settings[key] !== undefined)
+  if (executor !== 'function' && ofFunction !== undefined)
+    return [ofFunction, onlyFor(ofFunction, 'function', executor)]
+  const needsIsolation = (['module', 'memory_max_mb'] as const).find((key) => settings[key] !== undefined)
+  if (settings.isolation === 'none' && needsIsolation !== undefined)
+    return ['isolation', `"isolation" must be "thread" or "process" with "${needsIsolation}". Change it or remove it`]
   if (settings.tools !== undefined && executor !== 'model' && executor !== 'function')
     return ['tools', onlyFor('tools', 'model', executor)]
   if (executor === 'command') {
