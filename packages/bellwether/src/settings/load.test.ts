@@ -53,6 +53,8 @@ describe('settings', () => {
       max_deaths: 3,
       concurrency: 16,
       blocked_max_seconds: 300,
+      isolation: 'none',
+      memory_max_mb: 1_024,
       hydrate_max_bytes: 4_194_304,
     })
     expect(view).toEqual({

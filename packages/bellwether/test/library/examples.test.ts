@@ -15,6 +15,7 @@ const isBuilt = process.env['BELLWETHER_TEST_BUILT'] === '1'
 /** Example → what it prints. */
 const runs: Readonly<Record<string, RegExp>> = {
   'function-agent.mjs': /^Hello! You asked: Good morning\n$/,
+  'isolation.mjs': /^agent_out_of_memory\nStill here: good morning\n$/,
   'tools.mjs': /^900 cents\n$/,
   'fork-join.mjs': /^success: .*"3".*"5".*"9"/,
   'budget.mjs': /^budget_exceeded: stopped before call 3\n$/,
