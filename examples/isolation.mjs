@@ -5,7 +5,7 @@
 import { isMainThread } from 'node:worker_threads'
 
 export default function greedy() {
-  for (const all = []; ;) all.push(new Array(1_000).fill(all.length))
+  for (const all = []; ;) all.push(Array.from({ length: 1_000 }, Math.random))
 }
 
 if (isMainThread) {

@@ -1,5 +1,5 @@
 /** Agents for isolation.test.ts. */
-import { appendFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync } from 'node:fs'
 
 const fileOf = (turn) => turn.turn.payload.file
 
@@ -38,7 +38,7 @@ export default {
     for (;;) appendFileSync(fileOf(turn), '.')
   },
   async memory() {
-    for (const all = []; ;) all.push(new Array(1_000).fill(all.length))
+    for (const all = []; ;) all.push(Array.from({ length: 1_000 }, Math.random))
   },
   async exits() {
     process.exit(3)

@@ -48,7 +48,11 @@ function openSetup(isolation: 'thread' | 'process', ttlMs = 300_000, graceMs = 3
       if (name === 'neighbour') return async () => ({ deliver: { text: 'healthy' } })
       return executor.agent({ module, name, takesInstruction: false, isolation, memoryMaxMb: 64 })
     },
-    { onBeat: executor.renew, guarded: executor.guards, clock: systemClock },
+    {
+      onBeat: (turn, askedMs) => executor.renew(turn, askedMs),
+      guarded: (turn) => executor.guards(turn),
+      clock: systemClock,
+    },
   )
   async function begin(name: string, more: Partial<NewTurn> = {}) {
     files += 1

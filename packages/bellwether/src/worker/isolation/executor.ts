@@ -3,7 +3,7 @@
  * turn may run only while beats confirm it: the guardian freezes a process whose beats stop, and a thread, which cannot be frozen, is
  * ended before another worker may take its turn over, and the turn is handed back.
  */
-import { defined, onAbort, type Clock, type Log } from '@bellwether/base'
+import { onAbort, type Clock, type Log } from '@bellwether/base'
 import type { ClaimedTurn } from '../../kernel/verbs/turn/claim.js'
 import type { Fence } from '../../kernel/verdict.js'
 import type { Guardian, Watch } from '../../ports/processes/guardian.js'
