@@ -2,7 +2,7 @@
  * A guest: the thread or process that runs the function of one turn. It loads the module, gives the function a context whose calls the
  * worker executes, and sends back the action. The worker ends it afterwards, so nothing that the function started outlives the turn.
  */
-import { writeFileSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { uuidv7 } from '../../ports/ids.js'
@@ -18,6 +18,7 @@ import {
   type ToGuest,
 } from './messages.js'
 
+const oomScore = '/proc/self/oom_score_adj'
 const cancellation = new AbortController()
 const ids = uuidv7(systemClock, systemRandom)
 const waiting = new Map<number, { resolve(value: unknown): void; reject(error: PackedError): void }>()
@@ -118,9 +119,5 @@ if (parentPort === null) {
   // The worker has ended.
   process.on('disconnect', () => process.exit(1))
   // If the machine runs out of memory, the kernel kills this process and not the worker.
-  try {
-    writeFileSync('/proc/self/oom_score_adj', '1000')
-  } catch {
-    // Only Linux has this file.
-  }
+  if (existsSync(oomScore)) writeFileSync(oomScore, '1000')
 } else parentPort.on('message', take)

@@ -48,7 +48,8 @@ export function startProcessGuest({ clock, token, name, cwd, memoryMaxMb }: Proc
     name,
     onOutput(stream, chunk) {
       if (stream === 'stderr') stderr.add(chunk)
-      process[stream].write(chunk)
+      const output = stream === 'stderr' ? process.stderr : process.stdout
+      output.write(chunk)
     },
     onMessage: (message) => take?.(message as FromGuest),
   })
