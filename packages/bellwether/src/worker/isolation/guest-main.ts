@@ -2,7 +2,7 @@
  * A guest: the thread or process that runs the function of one turn. It loads the module, gives the function a context whose calls the
  * worker executes, and sends back the action. The worker ends it afterwards, so nothing that the function started outlives the turn.
  */
-import { existsSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
 import { systemClock, systemRandom } from '@bellwether/base'
 import { uuidv7 } from '../../ports/ids.js'
@@ -18,7 +18,6 @@ import {
   type ToGuest,
 } from './messages.js'
 
-const oomScore = '/proc/self/oom_score_adj'
 const cancellation = new AbortController()
 const ids = uuidv7(systemClock, systemRandom)
 const waiting = new Map<number, { resolve(value: unknown): void; reject(error: PackedError): void }>()
@@ -111,6 +110,15 @@ function take(message: ToGuest): void {
   }
 }
 
+/** If the machine runs out of memory, the kernel kills this process and not the worker. */
+function preferToBeKilled(): void {
+  try {
+    writeFileSync('/proc/self/oom_score_adj', '1000')
+  } catch {
+    return // not Linux, or a sandbox that refuses it
+  }
+}
+
 // Thrown in a timer, or a rejection without a handler: the turn fails with the message, like any other error of the function.
 process.on('uncaughtException', (error) => send({ failed: packError(error) }))
 
@@ -118,6 +126,5 @@ if (parentPort === null) {
   process.on('message', take)
   // The worker has ended.
   process.on('disconnect', () => process.exit(1))
-  // If the machine runs out of memory, the kernel kills this process and not the worker.
-  if (existsSync(oomScore)) writeFileSync(oomScore, '1000')
+  preferToBeKilled()
 } else parentPort.on('message', take)
