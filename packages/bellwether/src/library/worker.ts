@@ -4,7 +4,7 @@ import { defined, type Log, systemClock } from '@bellwether/base'
 import { token } from '@bellwether/protocol'
 import { declareTool } from '../runtime/parts/tools.js'
 import { openFunctionAgents } from '../runtime/parts/function-agents.js'
-import { openProcessGuard } from '../runtime/parts/process-guard.js'
+import { openProcessGuard, standbyGuard } from '../runtime/parts/process-guard.js'
 import { openStandby } from '../runtime/parts/standby.js'
 import { toolHostSettings, workerLoopSettings, workerSettings } from '../runtime/parts/part-settings.js'
 import { startPmo } from '../runtime/pmo.js'
@@ -89,7 +89,9 @@ export async function startWorker(parts: LibraryParts, options: WorkerOptions): 
   const { url } = settings.database
   const beatMs = settings.worker.beat_seconds * 1_000
   const standby =
-    url === undefined ? undefined : openStandby({ url, workerId: id, beatMs, log, onBeat: isolated.renew })
+    url === undefined
+      ? undefined
+      : openStandby({ url, workerId: id, beatMs, log, onBeat: isolated.renew, guard: standbyGuard(guard) })
   const worker = await runWorker({
     ...common,
     ...defined({ standby }),

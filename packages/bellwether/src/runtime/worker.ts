@@ -13,7 +13,7 @@ import type { HostedTool } from '../worker/tools/tool.js'
 import { allowYoungGenerationGrowth, collectGarbageWhenIdle } from './heap-tuning.js'
 import { openFileAgents } from './parts/file-agents.js'
 import { openFunctionAgents } from './parts/function-agents.js'
-import { openProcessGuard } from './parts/process-guard.js'
+import { openProcessGuard, standbyGuard } from './parts/process-guard.js'
 import { openStandby } from './parts/standby.js'
 import { workerLoopSettings, workerSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
@@ -89,11 +89,7 @@ export function runWorkerProcess(options: WorkerProcessOptions): Promise<number>
             beatMs: worker.beat_seconds * 1_000,
             blockedMaxMs: worker.blocked_max_seconds * 1_000,
             role: `worker ${target}`,
-            guard: {
-              channel: guard.guardian.channel,
-              ttlMs: guard.ttlMs,
-              tokens: { installation: guard.installation, ...guard.self },
-            },
+            guard: standbyGuard(guard),
             log,
             onBeat,
           })

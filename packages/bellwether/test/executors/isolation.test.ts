@@ -70,9 +70,9 @@ function openSetup(isolation: 'thread' | 'process', ttlMs = 300_000, graceMs = 3
       await worker.beat()
       const row = await turnRow(t, agentTurnId)
       if (row.ended_at === null) return undefined
-      const { outcome, error, attempts } = row
+      const { outcome, error, deaths } = row
       const card = row.deliverable_card_id === null ? undefined : await t.kernel.readCard(row.deliverable_card_id)
-      return { outcome, error, attempts, text: (card?.content as { readonly text?: string } | undefined)?.text }
+      return { outcome, error, deaths, text: (card?.content as { readonly text?: string } | undefined)?.text }
     })
   const writes = (file: string) =>
     until('the function runs', async () => (existsSync(file) && statSync(file).size > 0) || undefined)
@@ -140,7 +140,7 @@ describe.each(['thread', 'process'] as const)('in a %s', (isolation) => {
     expect(await s.run('memory')).toEqual({
       outcome: 'failed',
       error: 'agent_out_of_memory',
-      attempts: 0,
+      deaths: 0,
       text: 'The agent used more than 64 MB of memory. Raise its memory limit, or let it use less.',
     })
   })
@@ -149,7 +149,7 @@ describe.each(['thread', 'process'] as const)('in a %s', (isolation) => {
     expect(await s.run('exits')).toMatchObject({
       outcome: 'failed',
       error: 'agent_crashed',
-      attempts: 0,
+      deaths: 0,
       text: expect.stringContaining(`The ${isolation} of the agent ended with exit code 3`),
     })
   })
@@ -184,7 +184,7 @@ it('[T1.2] a thread whose turn no beat confirms is ended before a takeover, and 
   const written = existsSync(file) ? readFileSync(file, 'utf8') : ''
   for (let reads = 0; reads < 20; reads += 1) await turnRow(t, agentTurnId)
   expect(existsSync(file) ? readFileSync(file, 'utf8') : '').toBe(written)
-  expect(await s.ended(agentTurnId)).toMatchObject({ outcome: 'success', attempts: 0, text: 'done' })
+  expect(await s.ended(agentTurnId)).toMatchObject({ outcome: 'success', deaths: 0, text: 'done' })
   // Later runs add only their epochs.
   expect(readFileSync(file, 'utf8').slice(written.length)).toMatch(/^(\d+\n)+$/)
 })

@@ -24,6 +24,13 @@ export function openProcessGuard(clock: Clock, log: Log, settings: Settings): Pr
   return { guardian, installation, self, ttlMs, graceMs }
 }
 
+/** What the standby thread needs to renew the switches of the guardian. */
+export const standbyGuard = ({ guardian, installation, self, ttlMs }: ProcessGuard) => ({
+  channel: guardian.channel,
+  ttlMs,
+  tokens: { installation, ...self },
+})
+
 /**
  * The guardian must freeze a turn's processes before another worker or the PMO may take over the turn. A beat renews the
  * switch for 60 % of that time; the rest is for a guardian that must be replaced first, and for slow machines. SIGTERM may take up to 15 %.
