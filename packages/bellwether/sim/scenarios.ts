@@ -43,7 +43,7 @@ async function prepare(stage: Stage, agents: readonly string[]): Promise<void> {
 
 const daemon = { daemon: true, restart: true }
 
-interface Cast {
+interface Actors {
   readonly agents: readonly string[]
   readonly clients: Readonly<Record<string, readonly Wanted[]>>
   readonly workers?: number
@@ -59,11 +59,11 @@ interface Cast {
   readonly absentMs?: number
 }
 
-function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan']): Story {
-  const { workers = 1, guards = 1, hosts = 0, relays = 0, joiners = 0, readers = false } = cast
+function story(actors: Actors, extra: readonly Invariant[] = [], plan?: Story['plan']): Story {
+  const { workers = 1, guards = 1, hosts = 0, relays = 0, joiners = 0, readers = false } = actors
   const names = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index + 1}`)
   const fibres = [
-    ...Object.keys(cast.clients),
+    ...Object.keys(actors.clients),
     ...names('worker', workers),
     ...names('guard', guards),
     ...names('host', hosts),
@@ -81,22 +81,22 @@ function story(cast: Cast, extra: readonly Invariant[] = [], plan?: Story['plan'
     atEnd: [...unread, ...(joiners > 0 ? settledHoldings : []), ...extra],
     async scenario(stage) {
       const shelf: Shelf = { stored: [] }
-      await prepare(stage, cast.agents)
-      for (const [name, wanted] of Object.entries(cast.clients)) stage.spawn(name, client(wanted), { restart: true })
+      await prepare(stage, actors.agents)
+      for (const [name, wanted] of Object.entries(actors.clients)) stage.spawn(name, client(wanted), { restart: true })
       for (const name of names('worker', workers)) {
-        const restart = cast.absentMs === undefined
-        stage.spawn(name, worker(cast.concurrency === undefined ? {} : { concurrency: cast.concurrency }), {
+        const restart = actors.absentMs === undefined
+        stage.spawn(name, worker(actors.concurrency === undefined ? {} : { concurrency: actors.concurrency }), {
           daemon: true,
           restart,
         })
       }
-      if (cast.absentMs !== undefined) stage.spawn('late', lateWorker(cast.absentMs), daemon)
-      for (const name of names('guard', guards)) stage.spawn(name, guard(cast.guard), daemon)
+      if (actors.absentMs !== undefined) stage.spawn('late', lateWorker(actors.absentMs), daemon)
+      for (const name of names('guard', guards)) stage.spawn(name, guard(actors.guard), daemon)
       for (const name of names('host', hosts)) stage.spawn(name, toolHost, daemon)
       for (const name of names('joiner', joiners)) stage.spawn(name, joiner, daemon)
       for (const name of names('relay', relays)) stage.spawn(name, relay(shelf), daemon)
       if (readers) stage.spawn('reader', reader, { daemon: true })
-      const keys = [...new Set(Object.values(cast.clients).flatMap((wanted) => wanted.map(({ key }) => key)))]
+      const keys = [...new Set(Object.values(actors.clients).flatMap((wanted) => wanted.map(({ key }) => key)))]
       stage.spawn('observer', observer(keys, shelf))
     },
   }

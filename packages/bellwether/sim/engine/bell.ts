@@ -8,14 +8,14 @@ import type { BellFaults } from './plan.js'
 import type { Prng } from './prng.js'
 import type { Strand } from './strand.js'
 
-interface Ear {
+interface Listener {
   readonly strand: Strand
   readonly pattern: string
   readonly onRing: (ring: Ring | undefined) => void
 }
 
-export class Belfry {
-  readonly #ears = new Set<Ear>()
+export class SimulatedBell {
+  readonly #listeners = new Set<Listener>()
 
   /** Calls `faults` at each ring, because the faults of a plan may have stopped by then. */
   constructor(
@@ -31,18 +31,18 @@ export class Belfry {
         for (const ring of rings) this.#carry(ring)
       },
       listen: (pattern, onRing) => {
-        const ear = { strand, pattern, onRing }
-        this.#ears.add(ear)
-        this.#hear(ear, undefined)
+        const listener = { strand, pattern, onRing }
+        this.#listeners.add(listener)
+        this.#deliver(listener, undefined)
         return Promise.resolve({
           stop: () => {
-            this.#ears.delete(ear)
+            this.#listeners.delete(listener)
             return Promise.resolve()
           },
         })
       },
       close: () => {
-        for (const ear of this.#ears) if (ear.strand === strand) this.#ears.delete(ear)
+        for (const listener of this.#listeners) if (listener.strand === strand) this.#listeners.delete(listener)
         return Promise.resolve()
       },
     }
@@ -50,26 +50,26 @@ export class Belfry {
 
   #carry(ring: Ring): void {
     const faults = this.faults()
-    for (const ear of this.#ears) {
-      if (!ear.strand.alive || !matches(ear.pattern, ring.subject)) continue
+    for (const listener of this.#listeners) {
+      if (!listener.strand.alive || !matches(listener.pattern, ring.subject)) continue
       if (faults === undefined) {
-        this.#hear(ear, ring)
+        this.#deliver(listener, ring)
         continue
       }
       if (this.random.chance(faults.drop)) continue
       const copies = this.random.chance(faults.duplicate) ? 2 : 1
       for (let copy = 0; copy < copies; copy += 1) {
-        this.#hear(ear, ring, this.random.chance(faults.late) ? faults.lateMs : undefined)
+        this.#deliver(listener, ring, this.random.chance(faults.late) ? faults.lateMs : undefined)
       }
     }
   }
 
-  #hear(ear: Ear, ring: Ring | undefined, lateMs?: number): void {
-    const { strand } = ear
+  #deliver(listener: Listener, ring: Ring | undefined, lateMs?: number): void {
+    const { strand } = listener
     const option = {
       label: `hear ${ring?.subject ?? '(connected)'}`,
       go: () => {
-        if (this.#ears.has(ear)) ear.onRing(ring)
+        if (this.#listeners.has(listener)) listener.onRing(ring)
       },
     }
     if (lateMs === undefined) strand.ready.push(option)

@@ -36,7 +36,7 @@ export class FaultBook {
     }
     for (const fault of this.#open) {
       const strand =
-        typeof fault.at === 'number' ? (fault.at === this.step ? next : undefined) : standing(strands, fault.at)
+        typeof fault.at === 'number' ? (fault.at === this.step ? next : undefined) : strandAt(strands, fault.at)
       if (strand === undefined) continue
       this.#open.delete(fault)
       if (!strand.alive) continue
@@ -49,6 +49,6 @@ export class FaultBook {
 }
 
 /** The fibre, when it is at or past its nth yield. */
-function standing(strands: readonly Strand[], { fibre, nth }: { fibre: string; nth: number }): Strand | undefined {
+function strandAt(strands: readonly Strand[], { fibre, nth }: { fibre: string; nth: number }): Strand | undefined {
   return strands.find(({ name, arrivals }) => name === fibre && arrivals > nth)
 }

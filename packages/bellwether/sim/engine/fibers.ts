@@ -4,7 +4,7 @@
  * and when time passes.
  */
 import type { Ids } from '../../src/ports/ids.js'
-import type { Belfry } from './bell.js'
+import type { SimulatedBell } from './bell.js'
 import type { Control } from './control.js'
 import { dying, fibreClock, fibreDatabase, type Fibre } from './fibre.js'
 import type { Finding } from './finding.js'
@@ -25,12 +25,12 @@ export type Body = (fibre: Fibre) => Promise<void>
 export interface Ports {
   readonly control: Control
   readonly time: VirtualTime
-  readonly belfry: Belfry
+  readonly bell: SimulatedBell
   readonly ids: Ids
   readonly random: Prng
 }
 
-export class Crew {
+export class Fibers {
   readonly strands: Strand[] = []
   readonly trace: string[] = []
   finding: Finding | undefined
@@ -45,7 +45,7 @@ export class Crew {
     const lifeName = life === 1 ? name : `${name}~${life}`
     if (this.strands.some((strand) => strand.name === lifeName))
       throw new Error(`Two fibres have the name "${lifeName}"`)
-    const { time, belfry, ids, random } = this.#ports
+    const { time, bell, ids, random } = this.#ports
     const strand = new Strand(lifeName, options.daemon ?? false, time)
     this.strands.push(strand)
     if (options.restart) this.#restarts.set(strand, () => this.spawn(name, body, options, life + 1))
@@ -53,7 +53,7 @@ export class Crew {
       name: lifeName,
       db: fibreDatabase(strand),
       clock: fibreClock(strand),
-      bell: belfry.bellOf(strand),
+      bell: bell.bellOf(strand),
       ids,
       random: random.fork(lifeName),
       yield: (label) => strand.yield(label),

@@ -34,11 +34,11 @@ export async function runAutopilotPart(context: PartContext, options: AutopilotO
   try {
     const dispatcher = openKernelDispatcher(opened, context, { projectId, actor: 'autopilot' })
     const autopilot = startAutopilot(dispatcher, opened.caches, signal)
-    const chores = runMaintenance(openMaintenance(opened), { clock: systemClock, log }, signal)
+    const maintenance = runMaintenance(openMaintenance(opened), { clock: systemClock, log }, signal)
     const { root } = opened.board
     options.onReady?.({ ready: true, role: 'autopilot', root, pid: process.pid })
     log.info({ root, project: projectId }, 'autopilot is ready')
-    await Promise.all([autopilot.ended, chores])
+    await Promise.all([autopilot.ended, maintenance])
     return 0
   } finally {
     await opened.alerts.settled()

@@ -32,15 +32,15 @@ it(
       BELLWETHER__TELEMETRY__METRICS_PORT: '0',
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     }
-    const crew = [['worker', '--target', 'default'], ['pmo']].map((words) =>
+    const processes = [['worker', '--target', 'default'], ['pmo']].map((words) =>
       runCli([...words, '--json', '--parent-pipe'], { cwd, env }),
     )
     onTestFinished(async () => {
-      for (const cli of crew.filter((one) => one.alive())) cli.signal('SIGKILL')
-      await Promise.all(crew.map((cli) => cli.ended))
+      for (const cli of processes.filter((one) => one.alive())) cli.signal('SIGKILL')
+      await Promise.all(processes.map((cli) => cli.ended))
     })
-    await Promise.all(crew.map((cli) => cli.ready()))
-    const [worker, pmo] = crew.map((cli) => /"url":"(http:\S+?\/metrics)"/.exec(cli.stderr())?.[1])
+    await Promise.all(processes.map((cli) => cli.ready()))
+    const [worker, pmo] = processes.map((cli) => /"url":"(http:\S+?\/metrics)"/.exec(cli.stderr())?.[1])
 
     let heard = ''
     await chunks.listen(subjects.chunk({ project: '*', channel: '*' }, 'talker'), ({ text }) => (heard += text))
@@ -62,7 +62,7 @@ it(
       async () => (await page(pmo)).includes('bellwether_turns_total{outcome="success"} 1') || undefined,
     )
     expect(await page(pmo)).toContain('bellwether_bell_connected{kind="notify"} 1')
-    for (const cli of crew) cli.signal('SIGTERM')
-    expect(await Promise.all(crew.map((cli) => cli.ended))).toEqual([0, 0])
+    for (const cli of processes) cli.signal('SIGTERM')
+    expect(await Promise.all(processes.map((cli) => cli.ended))).toEqual([0, 0])
   },
 )

@@ -111,7 +111,7 @@ export function openStream({ url, onMessages, onState, onActivity }: StreamOptio
     cancelRetry = clock.after(waitMs, start)
   }
 
-  function halt(next: 'asleep' | 'stopped'): void {
+  function disconnect(next: 'asleep' | 'stopped'): void {
     mode = next
     cancelRetry()
     over.abort()
@@ -124,7 +124,7 @@ export function openStream({ url, onMessages, onState, onActivity }: StreamOptio
     },
     sleep() {
       if (mode !== 'on') return
-      halt('asleep')
+      disconnect('asleep')
       onState({ is: 'asleep' })
     },
     wake() {
@@ -133,6 +133,6 @@ export function openStream({ url, onMessages, onState, onActivity }: StreamOptio
       failures = 0
       start()
     },
-    stop: () => halt('stopped'),
+    stop: () => disconnect('stopped'),
   }
 }

@@ -68,15 +68,15 @@ function findMembers(
 ): number[] {
   const processes = readProcesses()
   const own = processes.find((one) => one.pid === process.pid)
-  const family = processTree(processes, { ...ties, self: process.pid })
-  for (const one of family) {
+  const tree = processTree(processes, { ...ties, self: process.pid })
+  for (const one of tree) {
     ties.known.set(one.pid, one.start)
     if (one.group !== own?.group && one.group > 1) groups.add(one.group)
   }
   // A group without members is forgotten at once, because its number may be reused.
   for (const group of groups) if (!signalTo(-group, 0)) groups.delete(group)
   // Without /proc only the groups are known.
-  return processes.length === 0 ? [...groups].map((group) => -group) : family.map((one) => one.pid)
+  return processes.length === 0 ? [...groups].map((group) => -group) : tree.map((one) => one.pid)
 }
 
 /** Whether the process or group exists. */

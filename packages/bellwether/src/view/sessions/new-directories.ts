@@ -1,5 +1,5 @@
 /**
- * The directories that appeared in a source lately. inotify shows a host only its own changes, so a sensor learns from the view
+ * The directories that recently appeared in a source. inotify shows a host only its own changes, so a sensor learns from the view
  * which directories other hosts created, and watches them too. One bounded list serves all sessions, each with its position.
  */
 import type { PipeCommand } from '@bellwether/protocol'
