@@ -42,7 +42,6 @@ export interface WorkerTools {
   close(): Promise<void>
 }
 
-export const toolsFile = 'tools.json'
 export const mcpFile = 'mcp.json'
 
 // The first turns should have the tools of servers that start quickly. Slower servers join later.
@@ -96,7 +95,7 @@ export async function openTools(options: ToolsOptions): Promise<WorkerTools> {
 }
 
 /** The kinds of tools that files declare: file name → reader. */
-const kinds = { [toolsFile]: readHttpTools }
+const kinds = { 'tools.json': readHttpTools }
 
 function ownTools({ root, functions, log }: ToolsOptions): HostedTool[] {
   const own = [...functions]

@@ -63,7 +63,7 @@ interface ToolKind<Shape extends z.ZodObject> {
   /** The form of the file, for the hint of an error. */
   readonly form: string
   /** Throws InvalidInput if the declaration cannot work. */
-  tool(name: string, declared: z.output<Shape>): HostedTool
+  readonly tool: (name: string, declared: z.output<Shape>) => HostedTool
 }
 
 const fileShape = z.strictObject({ tools: z.record(z.string(), z.unknown()) })
