@@ -83,6 +83,13 @@ async function spend(
   return true
 }
 
+/** A card whose text and metadata name its turn, for the invariants. */
+export const thought = (agentTurnId: string) => ({
+  type: 'agent.thought' as const,
+  content: { text: `thought of ${agentTurnId}` },
+  metadata: { agent_turn_id: agentTurnId },
+})
+
 function scripted(fibre: Fibre): AgentFunction {
   return async (context) => {
     const { turn } = context
@@ -96,7 +103,7 @@ function scripted(fibre: Fibre): AgentFunction {
     for (let count = 0; count < (script.writes ?? 0); count += 1) {
       const stepId = context.newId()
       await context.record({
-        cards: [{ type: 'agent.thought', content: { text: 'hm' }, metadata: { agent_turn_id: turn.agentTurnId } }],
+        cards: [thought(turn.agentTurnId)],
         step: { stepId, phase: 'think', status: 'done' },
       })
     }

@@ -44,6 +44,26 @@ export const always: readonly Invariant[] = [
     sql: `select metadata ->> 'agent_turn_id' as turn, count(*) from cards.cards where type = 'task.deliverable' group by 1 having count(*) > 1`,
   },
   {
+    name: 'every turn that did not succeed has a fallback with its reason, and no other turn has one',
+    sql: `select i.agent_turn_id, i.outcome, c.metadata ->> 'kind' as kind, c.content from state.agent_inbox i
+      join cards.cards c on c.card_id = i.deliverable_card_id
+      where i.${turns} and ((i.outcome <> 'success') <> (c.metadata ->> 'kind' is not distinct from 'fallback')
+        or i.outcome <> 'success' and (coalesce(c.content -> 'fallback' ->> 'reason', '') = ''
+          or coalesce(c.content -> 'fallback' ->> 'ended_by', '') = ''
+          or c.content -> 'fallback' ->> 'code' is distinct from coalesce(i.error, i.outcome)
+          or (c.content -> 'fallback' -> 'started')::boolean <> (i.started_at is not null)))`,
+  },
+  {
+    name: 'a fallback has the tool results and the newest text of its turn',
+    sql: `select i.agent_turn_id, c.content -> 'fallback' as fallback from state.agent_inbox i
+      join cards.cards c on c.card_id = i.deliverable_card_id and c.metadata ->> 'kind' = 'fallback'
+      where i.${turns} and i.started_at is not null and ((c.content -> 'fallback' ->> 'tool_results_received')::int <> (
+          select count(*) from state.agent_inbox r where r.agent_turn_id = i.agent_turn_id and r.message_type in ('tool_result', 'timeout'))
+        or c.content -> 'fallback' ->> 'last_text' is distinct from (select t.content ->> 'text' from cards.cards t
+          join cards.box_cards x on x.card_id = t.card_id where t.metadata ->> 'agent_turn_id' = i.agent_turn_id and t.type = 'agent.thought'
+          order by x.position desc limit 1))`,
+  },
+  {
     // By sequence numbers, not by time, because clocks jump in the simulation.
     name: 'nothing is written for a turn after its end',
     sql: `select c.card_id from state.agent_inbox i

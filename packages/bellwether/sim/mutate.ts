@@ -41,6 +41,16 @@ async function readMutation(name: string): Promise<Mutation> {
   return { name, story: field('story'), seeds: field('seeds'), breaks: field('breaks') }
 }
 
+const apply = (name: string, folder: string, ...flags: readonly string[]) =>
+  run('git', ['apply', ...flags, `--directory=packages/bellwether/${folder}`, `${patchFolder}${name}.patch`], {
+    cwd: fileURLToPath(new URL('../../..', import.meta.url)),
+  })
+
+/** Throws if the patch does not apply to the sources. */
+export async function checkMutation(name: string): Promise<void> {
+  await apply(name, '', '--check')
+}
+
 async function runMutation(mutation: Mutation, url: string): Promise<MutationResult> {
   const { name, story, seeds, breaks } = mutation
   const folder = `${mutantFolder}/${name}`
@@ -49,9 +59,7 @@ async function runMutation(mutation: Mutation, url: string): Promise<MutationRes
   // Inside the package, so that the copies resolve the same dependencies.
   for (const part of ['src', 'sim', 'package.json'])
     await cp(`${packageFolder}${part}`, `${folder}/${part}`, { recursive: true })
-  await run('git', ['apply', `--directory=packages/bellwether/${mutantName}/${name}`, `${patchFolder}${name}.patch`], {
-    cwd: fileURLToPath(new URL('../../..', import.meta.url)),
-  })
+  await apply(name, `${mutantName}/${name}`)
   const script =
     story === '-' ? ['sim/hot-updates.ts'] : ['sim/main.ts', '--story', story, '--seeds', seeds, '--stop', '--json']
   const args = ['--import', 'tsx', '--conditions=@bellwether/source', ...script, '--url', url]

@@ -1,7 +1,7 @@
 /** Without a guard, the simulation must break the invariant that the patch names. `npm run mutations` runs all of them. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, it } from 'vitest'
-import { runMutations } from './mutate.js'
+import { checkMutation, runMutations } from './mutate.js'
 
 const names = readdirSync(new URL('mutations/', import.meta.url)).map((file) => file.replace(/\.patch$/, ''))
 
@@ -19,6 +19,10 @@ it('has a mutation for each kernel hazard', () => {
     17,
     18,
   ])
+})
+
+it('has only mutations that apply to the sources', async () => {
+  await Promise.all(names.map((name) => checkMutation(name)))
 })
 
 // Races that were observed on a real PostgreSQL: the simulation must find them in every run. The others take minutes.

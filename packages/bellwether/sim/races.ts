@@ -10,7 +10,7 @@ import { dispatchTasks } from '../src/kernel/verbs/batches/dispatch_tasks.js'
 import { batchIdOfCall } from '../src/kernel/verbs/batches/fork.js'
 import { suspend } from '../src/kernel/verbs/turn/suspend.js'
 import type { Database, Queryable } from '../src/ports/database/database.js'
-import { kernelOf, project, relay, target, type Shelf } from './actors.js'
+import { kernelOf, project, relay, target, thought, type Shelf } from './actors.js'
 import { noFaults, type Body, type Fibre, type Invariant, type Stage } from './engine/index.js'
 import { always, holdings, settled } from './invariants.js'
 import { openJoiner } from '../src/pmo/batches.js'
@@ -129,14 +129,7 @@ export const races = {
     return {
       async worker(_, kernel) {
         // Only cards: the event of a step cannot be written for an idle head.
-        for (let step = 1; step <= 3; step += 1) {
-          const card = {
-            type: 'agent.thought',
-            content: { text: 'hm' },
-            metadata: { agent_turn_id: turn.agentTurnId },
-          } as const
-          await kernel.record({ ...turn, cards: [card] })
-        }
+        for (let step = 1; step <= 3; step += 1) await kernel.record({ ...turn, cards: [thought(turn.agentTurnId)] })
       },
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
     }
@@ -175,6 +168,18 @@ export const races = {
     return {
       worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)),
       client: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+    }
+  }),
+  'stop against cancel and claim': race(['client1', 'client2', 'worker'], async ({ kernel: before, running }) => {
+    const turn = await running('ann')
+    await before.record({ ...turn, cards: [thought(turn.agentTurnId)] })
+    await before.suspend({ ...turn, stepId: 's1', calls: [{ toolCallId: 'c1', toolName: 'answers', args: {} }] }, 60)
+    await before.report([{ projectId: project, toolCallId: 'c1', status: 'success', result: 1 }])
+    const next = await before.enqueue({ projectId: project, agentId: 'ann' })
+    return {
+      client1: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: next.agentTurnId }),
+      client2: (_, kernel) => kernel.stop({ projectId: project, agentTurnId: turn.agentTurnId }),
+      worker: (fibre, kernel) => kernel.claim(claimant(fibre.name)),
     }
   }),
   'cancel against lease': race(['worker', 'client'], async ({ kernel: before, running }) => {

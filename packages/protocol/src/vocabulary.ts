@@ -9,6 +9,10 @@ export type MessageType = (typeof messageTypes)[number]
 export const outcomes = ['success', 'failed', 'timeout', 'canceled'] as const
 export type Outcome = (typeof outcomes)[number]
 
+/** Kinds of deliverables: what the agent made, or what there is if the turn did not succeed. */
+export const deliverableKinds = ['result', 'fallback'] as const
+export type DeliverableKind = (typeof deliverableKinds)[number]
+
 export const cardTypes = [
   'task.instruction',
   'agent.thought',

@@ -144,7 +144,7 @@ export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: s
       return turn.deliverable ?? {}
     },
     async stop(id, reason) {
-      const result = await kernel.stop({ projectId, agentTurnId: id, ...defined({ reason }) })
+      const result = await kernel.stop({ projectId, agentTurnId: id, stoppedBy: 'turns.stop', ...defined({ reason }) })
       if (result !== 'unknown_turn') return result
       await get(id)
       return 'already'

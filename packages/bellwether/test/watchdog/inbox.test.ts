@@ -94,6 +94,35 @@ it('[W2.7b] skips a row without a known channel after the longer wait and not be
   await t.claim()
 })
 
+it('[T3.2b] [W2.7a] does not ring for a row that claim refuses', async () => {
+  await t.agents('forged')
+  const turn = await t.running('forged')
+  const insert = (type: string, turnId: string | null, epoch: number | null) =>
+    t.all(
+      `insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status, agent_turn_id, turn_epoch)
+       values ($1, $2, 'forged', 'w', 'public', $3, 'pending', $4, $5)`,
+      t.ids.next(),
+      project,
+      type,
+      turnId,
+      epoch,
+    )
+  await insert('turn', 'a-turn-of-no-agent', 7)
+  await insert('tool_result', turn.agentTurnId, null)
+  await insert('timeout', turn.agentTurnId, turn.turnEpoch - 1)
+  await insert('stop', null, null)
+  const guard = guardOn(t)
+  await pass(t, 20, guard)
+  expect(t.rings()).toEqual([])
+  const { refused } = await t.kernel.claim({ workerTarget: target, workerId: 'w1', max: 10, resumeLeaseSeconds: 30 })
+  expect(refused).toHaveLength(4)
+  await insert('stop', turn.agentTurnId, null)
+  await pass(t, 10, guard)
+  expect(t.rings().map((ring) => ring.subject)).toContain(wakeup('public'))
+  await t.claim()
+  expect(await turnRow(t, turn.agentTurnId)).toMatchObject({ outcome: 'canceled' })
+})
+
 it('[W2.7b] keeps a row without a channel if its agent’s turn has one', async () => {
   await t.agents('known')
   const turn = await suspendedTurn(t, 'known', grepCalls('t1'))

@@ -71,6 +71,7 @@ export type { Question, QuestionRow } from './tool-calls.js'
 export type {
   ChildTurn,
   ChildTurnRow,
+  Fallback,
   StepRow,
   Turn,
   TurnDetail,
@@ -79,6 +80,7 @@ export type {
   TurnTrail,
   WaitRow,
 } from './turns.js'
+export { fallbackContent } from './turns.js'
 export type { Entry, SourceChoice, ViewChange } from './views.js'
 export type { ToolResult } from './workers.js'
 

@@ -1,6 +1,6 @@
 /** Turns: enqueue, list, read, wait, stop. */
 import { z } from 'zod'
-import { activities, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
+import { activities, deliverableKinds, outcomes, turnStatuses, waitStatuses } from '../vocabulary.js'
 import {
   card,
   fieldSpec,
@@ -152,9 +152,49 @@ const turnFile = z.object({
 
 export type TurnFile = z.input<typeof turnFile>
 
+const fallback = z.object({
+  code: z.string().describe('the error of the turn, or its outcome if it has no error'),
+  ended_by: z.string().describe('`worker`, `watchdog`, or who requested the stop'),
+  reason: z.string(),
+  started: z.boolean().describe('false: no worker ever started the turn'),
+  cards: z.number().describe('how many cards the turn wrote; at most 200 are counted'),
+  last_text: z
+    .string()
+    .nullable()
+    .describe('the end of its newest text, at most 16,000 characters; null: it wrote none, or the content has it'),
+  tool_results: list(
+    z.object({
+      tool_call_id: z.string(),
+      tool_name: z.string().nullable(),
+      status: z.string().nullable(),
+      card_id: z.string(),
+      error: z.string().nullable(),
+      result: z.unknown().describe('the result, or the first 1,000 characters of its JSON text'),
+      truncated: z.boolean(),
+    }),
+  ).describe('the newest 10'),
+  tool_results_received: z.number(),
+  truncated: z.boolean().describe('the turn has more cards or results: read its output box'),
+  output_box_id: z.string(),
+})
+export type Fallback = z.output<typeof fallback>
+
+/** The content of a deliverable card whose metadata has `kind: "fallback"`. */
+export const fallbackContent = z.looseObject({ text: z.string().optional(), fallback })
+
 /** What the kernel reads about a turn in one query. */
 const turnTrail = z.object({
-  deliverable: z.object({ card_id: z.string(), content: z.unknown(), created_at: time }).nullable(),
+  deliverable: z
+    .object({
+      card_id: z.string(),
+      kind: z
+        .enum(deliverableKinds)
+        .describe('`result`: the agent made it. `fallback`: the turn did not succeed; reason and partial work'),
+      content: z.unknown(),
+      fallback: fallback.nullable().describe('null: the deliverable is a result'),
+      created_at: time,
+    })
+    .nullable(),
   steps: list(step),
   waits: list(wait).describe('its tool calls'),
   interventions: list(intervention).describe('what watchdogs did to the turn'),

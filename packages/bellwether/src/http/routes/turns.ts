@@ -128,10 +128,11 @@ export function turnRoutes(api: Api, parts: TurnParts): void {
     }
   }
 
-  api('POST /projects/:project/turns/:turn/stop', async ({ params, body }) => {
+  api('POST /projects/:project/turns/:turn/stop', async ({ params, body, grant }) => {
     const result = await kernel.stop({
       projectId: params.project,
       agentTurnId: params.turn,
+      stoppedBy: `key ${grant.name ?? grant.keyId}`.slice(0, 200),
       ...defined({ reason: body.reason }),
     })
     if (result === 'unknown_turn')

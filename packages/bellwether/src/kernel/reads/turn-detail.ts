@@ -37,7 +37,10 @@ export async function readTurnDetail(db: Queryable, agentTurnId: string): Promis
   const [row] = await db.query<TurnTrail>({
     name: 'bw_read_turn_detail',
     text: `select
-        (select jsonb_build_object('card_id', c.card_id, 'content', c.content, 'created_at', c.created_at)
+        (select jsonb_build_object('card_id', c.card_id, 'created_at', c.created_at) || case
+          when c.metadata ->> 'kind' = 'fallback' then jsonb_build_object('kind', 'fallback',
+            'content', c.content - 'fallback', 'fallback', c.content -> 'fallback')
+          else jsonb_build_object('kind', 'result', 'content', c.content, 'fallback', null) end
           from state.turn_row($1) i
           join cards.cards c on c.card_id = i.deliverable_card_id) as deliverable,
         (select coalesce(jsonb_agg(to_jsonb(s) - 'project_id' - 'agent_id' || case

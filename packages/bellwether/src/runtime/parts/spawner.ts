@@ -113,7 +113,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
           hint: 'the turn may belong to another database, or be older than pmo.retention_days',
         })
       }
-      if (now.status === 'active') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, reason })
+      if (now.status === 'active') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, stoppedBy: 'the board', reason })
     },
   }
 }

@@ -48,6 +48,7 @@ export async function stopChildren(db: Queryable, ids: Ids, due: Due): Promise<S
       agent_turn_id: agentTurnId,
       inbox_id: ids.next(),
       card_id: ids.next(),
+      stopped_by: `batch ${due.batch_id}`,
       reason: 'its batch is over',
     }))
   return call(db, 'stop', items)

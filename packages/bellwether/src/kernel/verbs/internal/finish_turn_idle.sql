@@ -1,7 +1,7 @@
 -- The only way a turn ends: deliverable in the output box, task and state events, inbox row settled with the outcome,
 -- head idle, in one transaction; then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and
 -- reap. The caller has locked the heads, checked the fence and decided. An ending whose turn is not the head's active
--- turn cancels a queued turn and leaves the head unchanged.
+-- turn cancels a queued turn and leaves the head unchanged. The deliverable of a turn that did not succeed is a fallback.
 create or replace function state.finish_turn_idle(p_endings state.ending[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column
@@ -41,8 +41,13 @@ begin
     left join lateral state.turn_row(e.agent_turn_id) i on true
   ), card as (
     insert into cards.cards (card_id, project_id, type, role, content, metadata, created_at)
-    select card_id, project_id, 'task.deliverable', 'assistant', content,
-      jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome), v_now
+    select card_id, project_id, 'task.deliverable', 'assistant', case when outcome = 'success' then content
+        else state.fallback(row(project_id, agent_id, agent_turn_id, bump_epoch, outcome, error, card_id, content,
+          force_reason, was_suspended, holds, ended_by, reason)::state.ending, output_box_id) end,
+      case when outcome = 'success'
+        then jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome)
+        else jsonb_build_object('agent_id', agent_id, 'agent_turn_id', agent_turn_id, 'status', outcome,
+          'kind', 'fallback') end, v_now
     from ended where output_box_id is not null
   ), boxed as (
     insert into cards.box_cards (box_id, card_id)

@@ -67,10 +67,11 @@ begin
   if v_stopped <> '{}' then
     update state.agent_inbox i set status = 'consumed', claimed_by = p_worker, processed_at = v_now, archived_at = v_now
     from unnest(v_stopped) x where i.inbox_id = x;
-    return query select * from state.stop_turns(
-      array(select i.agent_turn_id from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x),
-      array(select md5(i.inbox_id)::uuid::text from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x),
-      'canceled', 'stopped', null);
+    return query select s.* from (
+      select array_agg(i.agent_turn_id) as turns, array_agg(md5(i.inbox_id)::uuid::text) as card_ids,
+        array_agg(left(i.payload ->> 'stopped_by', 200)) as stopped_by, array_agg(i.payload ->> 'reason') as reasons
+      from unnest(v_stopped) x join state.agent_inbox i on i.inbox_id = x) x
+    cross join lateral state.stop_turns(x.turns, x.card_ids, x.stopped_by, x.reasons) s;
   end if;
 
   -- The remaining rows are refused: a row without a turn is a protocol error, a late receipt is skipped.

@@ -16,7 +16,7 @@ begin
 
   v_endings := array(
     select distinct on (x.agent_turn_id) row(x.project_id, x.agent_id, x.agent_turn_id, false, x.status, x.error,
-      x.card_id, x.content, null, h.status = 'suspended', h.holds)::state.ending
+      x.card_id, x.content, null, h.status = 'suspended', h.holds, 'worker', null)::state.ending
     from unnest(v_items) x
     cross join lateral state.head(x.project_id, x.agent_id) h
     where h.active_agent_turn_id = x.agent_turn_id and h.turn_epoch = x.turn_epoch

@@ -8,6 +8,8 @@ import { call, type Verdict } from '../../verdict.js'
 export interface Stopping {
   readonly projectId: string
   readonly agentTurnId: string
+  /** Who stops it and why, for the deliverable. */
+  readonly stoppedBy?: string
   readonly reason?: string
 }
 
@@ -25,6 +27,7 @@ export async function stop(
       agent_turn_id: plainText(stopping.agentTurnId, 'agent_turn_id'),
       inbox_id: ids.next(),
       card_id: ids.next(),
+      stopped_by: stopping.stoppedBy === undefined ? undefined : plainText(stopping.stoppedBy, 'stopped_by', 200),
       reason: stopping.reason === undefined ? undefined : plainText(stopping.reason, 'reason', 2_000),
     },
   ])

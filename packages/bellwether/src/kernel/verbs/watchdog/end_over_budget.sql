@@ -1,5 +1,5 @@
 -- H7.5: ends turns that crossed their budget and whose workers did not end them: outcome failed, error budget_exceeded,
--- and a deliverable with the results so far. Workers come first: reserve and commit return the crossing to them, and
+-- and a fallback with the work so far. Workers come first: reserve and commit return the crossing to them, and
 -- this verb ends a token or cost budget only p_grace_seconds after it was crossed, wall time at once. Only time inside
 -- the watch window counts (W2.10). The length of p_card_ids limits how many turns are ended.
 create or replace function state.end_over_budget(p_grace_seconds double precision, p_watching_since timestamptz,
@@ -30,10 +30,9 @@ begin
   v_endings := array(
     select row(l.project_id, l.agent_id, l.active_agent_turn_id, true, 'failed', 'budget_exceeded',
       p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      jsonb_build_object('text', state.made_so_far(l.output_box_id), 'status', 'failed', 'error', 'budget_exceeded'),
-      'budget_exceeded', l.status = 'suspended', true)::state.ending
+      null, 'budget_exceeded', l.status = 'suspended', true, 'watchdog', 'the budget was used up')::state.ending
     from (
-      select h.project_id, h.agent_id, h.active_agent_turn_id, h.output_box_id, h.status from unnest(v_turns) t
+      select h.project_id, h.agent_id, h.active_agent_turn_id, h.status from unnest(v_turns) t
       cross join lateral state.turn_row(t) i
       join state.agent_state_head h on h.project_id = i.project_id and h.agent_id = i.agent_id
       where h.active_agent_turn_id = t and h.status in ('running', 'suspended')
@@ -49,19 +48,3 @@ begin
   from unnest(v_endings) e cross join lateral state.head(e.project_id, e.agent_id) h;
   return query select * from state.finish_turn_idle(v_endings);
 end $$;
-
--- The cards of a box since its last deliverable as text: the newest ones, up to the size of a card.
-create or replace function state.made_so_far(p_box_id text) returns text language sql stable as $$
-  select coalesce('The budget was used up. So far: '
-    || right(string_agg(coalesce(c.content ->> 'text', c.content ->> 'result', c.content::text), e'\n\n'
-      order by x.position), 20000),
-    'The budget was used up before anything was made.')
-  from (
-    select x.position, x.card_id from cards.box_cards x
-    where x.box_id = p_box_id and x.position > coalesce((
-      select max(d.position) from cards.box_cards d join cards.cards k on k.card_id = d.card_id
-      where d.box_id = p_box_id and k.type = 'task.deliverable'), 0)
-    order by x.position desc limit 50) x
-  join cards.cards c on c.card_id = x.card_id
-  where c.type in ('agent.thought', 'tool.result')
-$$;

@@ -55,7 +55,8 @@ begin
     h.active_channel_id, null::jsonb
   from unnest(v_projects, v_agents) as a (project_id, agent_id)
   join state.agent_state_head h on h.project_id = a.project_id and h.agent_id = a.agent_id
-  join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action');
+  join state.agent_inbox i on i.agent_turn_id = h.active_agent_turn_id and i.message_type in ('turn', 'ui_action')
+  where i.status = 'pending';
 end $$;
 
 -- W2.7: pending for too long. Rings again and changes nothing. A row is skipped, with the reason, only if its agent
@@ -95,6 +96,9 @@ begin
     where i.status = 'pending' and (i.created_at < v_now - make_interval(secs => p_wakeup_seconds)
       or i.created_at > v_now + interval '1 second')
       and coalesce(i.channel_id, h.active_channel_id) is not null
+      -- Not for a row that claim will refuse (T3.2b): a worker that polls finds it.
+      and i.agent_turn_id is not null and (i.message_type = 'stop'
+        or (i.agent_turn_id, i.turn_epoch) is not distinct from (h.active_agent_turn_id, h.turn_epoch))
     limit p_limit
   ), noted as (
     insert into state.interventions (kind, project_id, reason, after, created_at)

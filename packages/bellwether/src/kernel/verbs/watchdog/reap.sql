@@ -20,9 +20,14 @@ begin
 
   v_endings := array(
     select row(l.project_id, l.agent_id, l.agent_turn_id, true, l.outcome, l.error,
-      p_card_ids[row_number() over (order by l.project_id, l.agent_id)],
-      jsonb_build_object('text', 'The watchdog ended this turn: ' || l.error || '.', 'status', l.outcome,
-      'error', l.error), l.error, l.status = 'suspended', l.holds)::state.ending
+      p_card_ids[row_number() over (order by l.project_id, l.agent_id)], null, l.error, l.status = 'suspended', l.holds,
+      'watchdog', case l.error
+        when 'turn_deadline' then 'the turn reached its deadline'
+        when 'dispatch_timeout' then 'no worker started the turn in time'
+        when 'timeout_reaped_by_watchdog' then 'its worker stopped sending beats, and no worker took the turn over'
+        when 'max_attempts' then 'its workers died while they ran it, as often as worker.max_attempts allows'
+        when 'suspended_unresumable' then 'it waited for results that did not arrive'
+        end)::state.ending
     from (
       select o.*, h.holds from unnest(v_overdue) o
       join state.agent_state_head h on h.project_id = o.project_id and h.agent_id = o.agent_id

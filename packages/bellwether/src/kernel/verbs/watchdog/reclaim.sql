@@ -117,7 +117,8 @@ begin
     processed_at = null, archived_at = null, claimed_by = null
   from unnest(v_silent) s where i.inbox_id = s
   returning case when i.status = 'pending' then 'reclaimed' else 'refused' end, i.project_id, i.agent_id,
-    i.agent_turn_id, i.turn_epoch, i.inbox_id, i.worker_target, i.channel_id, null::jsonb;
+    i.agent_turn_id, i.turn_epoch, i.inbox_id, case when i.status = 'pending' then i.worker_target end, i.channel_id,
+    null::jsonb;
 end $$;
 
 -- A worker that shuts down hands its turns back: the same move as a reclaim, at once, and no death is charged. A lost

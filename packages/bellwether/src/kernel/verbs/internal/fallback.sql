@@ -1,0 +1,78 @@
+-- The content of a fallback, the deliverable of a turn that did not succeed: what the worker delivered, if it did, and
+-- the reason, the work that the kernel has, and where the rest is. Bounded: the end of the newest text, the newest tool
+-- results, each cut. Reads only cards since the deliverable of the previous turn in the output box.
+create or replace function state.fallback(p_ending state.ending, p_output_box_id text)
+returns jsonb language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  -- Together at most 300 KB, even if JSON escapes every character.
+  c_text_chars constant int := 16000;
+  c_results constant int := 10;
+  c_result_chars constant int := 1000;
+  -- More than a turn usually writes; walking back over them takes about one millisecond.
+  c_cards constant int := 200;
+  v_started boolean;
+  v_cards int;
+  v_seen int;
+  v_last_text text;
+  v_received int;
+  v_results jsonb;
+  v_reason text := left(coalesce(p_ending.reason, p_ending.content ->> 'text', p_ending.error, p_ending.outcome), 2000);
+  v_text text;
+begin
+  select i.started_at is not null into v_started from state.turn_row(p_ending.agent_turn_id) i;
+
+  if v_started then
+    with newest as materialized (
+      select x.position, c.card_id, c.type, c.metadata ->> 'agent_turn_id' as agent_turn_id
+      from (select * from cards.box_cards x where x.box_id = p_output_box_id
+        order by x.position desc limit c_cards) x
+      join cards.cards c on c.card_id = x.card_id
+    ), written as materialized (
+      select n.* from newest n where n.type <> 'task.deliverable' and n.position > coalesce((
+        select max(d.position) from newest d where d.type = 'task.deliverable'
+          -- A turn that is cancelled in the queue writes its deliverable while another turn of the agent runs.
+          and not exists (select from state.turn_row(d.agent_turn_id) i where i.status = 'cancelled')), 0)
+    )
+    select (select count(*) from written), (select count(*) from newest), (
+      select right(t.words, c_text_chars) from written w join cards.cards c on c.card_id = w.card_id
+      cross join lateral (select coalesce(c.content ->> 'text', c.content::text) as words) t
+      where w.type = 'agent.thought' and t.words ~ '\S' order by w.position desc limit 1)
+    into v_cards, v_seen, v_last_text;
+
+    select count(*), jsonb_agg(jsonb_build_object('tool_call_id', r.correlation_id, 'tool_name', c.content -> 'tool_name',
+        'status', c.content -> 'status', 'card_id', c.card_id, 'error', c.content -> 'error' ->> 'code',
+        'result', case when length(t.words) > c_result_chars then to_jsonb(left(t.words, c_result_chars))
+          else c.content -> 'result' end,
+        'truncated', coalesce(length(t.words) > c_result_chars, false)) order by r.place desc)
+        filter (where r.place <= c_results)
+    into v_received, v_results
+    from (
+      select r.correlation_id, r.payload ->> 'tool_result_card_id' as card_id,
+        row_number() over (order by r.created_at desc, r.inbox_id desc) as place
+      from state.agent_inbox r
+      where r.agent_turn_id = p_ending.agent_turn_id and r.message_type in ('tool_result', 'timeout')) r
+    join cards.cards c on c.card_id = r.card_id
+    cross join lateral (select case when r.place <= c_results then (c.content -> 'result')::text end as words) t;
+  end if;
+
+  v_text := concat_ws(e'\n\n',
+    case when p_ending.force_reason is not null then 'The watchdog ended this turn (' || p_ending.error || '): '
+      when v_started then 'Stopped by ' || p_ending.ended_by || ': '
+      else 'Cancelled before it started, by ' || p_ending.ended_by || ': ' end || v_reason,
+    'The work so far:' || e'\n\n' || v_last_text,
+    'Tool results: ' || (select string_agg((r ->> 'tool_name') || ' (' || (r ->> 'status') || ')', ', ')
+      from jsonb_array_elements(v_results) r));
+
+  return coalesce(p_ending.content, jsonb_build_object('text', v_text, 'status', p_ending.outcome,
+      'error', p_ending.error))
+    || jsonb_build_object('fallback', jsonb_build_object(
+      'code', coalesce(p_ending.error, p_ending.outcome), 'ended_by', p_ending.ended_by, 'reason', v_reason,
+      'started', coalesce(v_started, false), 'cards', coalesce(v_cards, 0),
+      -- What a worker delivers is often its newest text.
+      'last_text', case when v_last_text <> right(p_ending.content ->> 'text', c_text_chars) is not false
+        then v_last_text end,
+      'tool_results', coalesce(v_results, '[]'), 'tool_results_received', coalesce(v_received, 0),
+      'truncated', coalesce(v_seen = c_cards and v_cards = v_seen or v_received > c_results, false),
+      'output_box_id', p_output_box_id));
+end $$;
