@@ -102,10 +102,7 @@ function scripted(fibre: Fibre): AgentFunction {
     if (script.workMs !== undefined) await fibre.clock.sleep(script.workMs, context.signal)
     for (let count = 0; count < (script.writes ?? 0); count += 1) {
       const stepId = context.newId()
-      await context.record({
-        cards: [thought(turn.agentTurnId)],
-        step: { stepId, phase: 'think', status: 'done' },
-      })
+      await context.record({ cards: [thought(turn.agentTurnId)], step: { stepId, phase: 'think', status: 'done' } })
     }
     if (turn.agentId.startsWith('bad')) return { deliver: { text: 'no' }, status: 'failed', error: 'bad' }
     if (script.spends !== undefined && !(await spend(fibre, turn, script.spends)))

@@ -15,7 +15,8 @@ export interface SpawnRequest {
 /** `unknown`: this kernel does not know the key (another database, or the turn is past retention). */
 export type TurnStatus =
   | { readonly status: 'unknown' }
-  | { readonly status: 'active'; readonly agentTurnId: string }
+  /** `waitsFor`: why the turn cannot run now, if the kernel knows a reason. */
+  | { readonly status: 'active'; readonly agentTurnId: string; readonly waitsFor?: string }
   | {
       readonly status: 'ended'
       readonly agentTurnId: string

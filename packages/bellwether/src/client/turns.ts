@@ -103,9 +103,11 @@ export function describeEvent({ kind, payload }: Pick<ProjectEvent, 'kind' | 'pa
   return parts.flatMap((part) => text(part) ?? []).join(' · ')
 }
 
-/** The deliverable as text; undefined if the turn has none. */
+/** The deliverable as text, with the partial work of a fallback; undefined if the turn has none. */
 export function deliverableText({ deliverable }: Pick<TurnDetail, 'deliverable'>): string | undefined {
   if (deliverable === null) return undefined
   const { text, fields } = (deliverable.content ?? {}) as { readonly text?: unknown; readonly fields?: unknown }
-  return typeof text === 'string' ? text : JSON.stringify(fields ?? deliverable.content, null, 2)
+  const content = typeof text === 'string' ? text : JSON.stringify(fields ?? deliverable.content, null, 2)
+  const last = deliverable.fallback?.last_text
+  return typeof last !== 'string' || content.includes(last) ? content : `${content}\n\nThe work so far:\n\n${last}`
 }

@@ -1,6 +1,7 @@
 /** Turns of the library: start, read, wait and stop. A wait ends on the turn's event; polling covers a lost event. */
 import { defined, linkAbort, type Clock } from '@bellwether/base'
 import { InvalidInput, Terminal, type Outcome } from '@bellwether/protocol'
+import { fallbackContent } from '@bellwether/protocol/http'
 import type { Tail } from '../http/tail.js'
 import type { Kernel } from '../kernel/kernel.js'
 import { readTurn } from '../kernel/reads/turns.js'
@@ -11,6 +12,16 @@ import type { TurnBudget } from '../kernel/verbs/budgets/budgets.js'
 export interface Deliverable {
   readonly text?: string
   readonly fields?: Readonly<Record<string, unknown>>
+  /** Only if the turn did not succeed: the reason, and the work so far. */
+  readonly fallback?: {
+    readonly code: string
+    readonly reason: string
+    /** `worker`, `watchdog`, or who requested the stop. */
+    readonly endedBy: string
+    readonly started: boolean
+    /** The end of the newest text that the turn wrote. */
+    readonly lastText: string | null
+  }
 }
 
 /** A turn and its state. */
@@ -99,7 +110,7 @@ export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: s
       status: row.status,
       outcome: row.outcome as Outcome | null,
       error: row.error,
-      deliverable: card === undefined ? null : deliverableOf(card.content),
+      deliverable: card === undefined ? null : deliverableOf(card.content, row.outcome === 'success'),
       createdAt: row.created_at,
       startedAt: row.started_at,
       endedAt: row.ended_at,
@@ -152,12 +163,21 @@ export function openTurns(kernel: Kernel, tail: Tail, clock: Clock, projectId: s
   }
 }
 
-function deliverableOf(content: unknown): Deliverable {
+function deliverableOf(content: unknown, isSuccess: boolean): Deliverable {
   const { text, fields } = content as {
     readonly text?: string
     readonly fields?: readonly { name: string; value: unknown }[]
   }
-  return defined({ text, fields: fields && Object.fromEntries(fields.map(({ name, value }) => [name, value])) })
+  const known = isSuccess ? undefined : fallbackContent.safeParse(content).data?.fallback
+  const fallback = known && {
+    code: known.code,
+    reason: known.reason,
+    endedBy: known.ended_by,
+    started: known.started,
+    lastText: known.last_text,
+  }
+  const values = fields && Object.fromEntries(fields.map(({ name, value }) => [name, value]))
+  return defined({ text, fields: values, fallback })
 }
 
 const stoppedWaiting = (id: string, why: string, code: string) =>

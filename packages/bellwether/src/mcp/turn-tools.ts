@@ -82,7 +82,8 @@ export const turnTools: readonly Tool[] = [
       const piece = pieceOf(text, offset, chars)
       const end = piece.offset + piece.text.length
       const more = piece.next === null ? 'This is the end.' : `Continue with offset ${piece.next}.`
-      return { summary: `Characters ${piece.offset} to ${end} of ${piece.total}. ${more}`, data: piece.text }
+      const kind = turn.deliverable?.kind === 'fallback' ? `A fallback (the turn ended as ${stateOf(turn)}). ` : ''
+      return { summary: `${kind}Characters ${piece.offset} to ${end} of ${piece.total}. ${more}`, data: piece.text }
     },
   }),
   tool({
@@ -167,7 +168,7 @@ function reportOf(turn: TurnDetail): ToolReport {
         ? `Its deliverable has ${piece.total} characters: read_deliverable continues at offset ${piece.next}.`
         : 'It has ended.'
   return {
-    summary: `Turn ${id}: ${stateOf(turn)}. ${next}`,
+    summary: `Turn ${id}: ${stateOf(turn)}. ${next}${turn.deliverable?.kind === 'fallback' ? ' Its deliverable is a fallback: the reason and the work so far, not a result.' : ''}`,
     data: {
       turn: id,
       agent: turn.agent_id,
@@ -193,6 +194,8 @@ function reportOf(turn: TurnDetail): ToolReport {
         status,
         outcome,
       })),
+      deliverable_kind: turn.deliverable?.kind,
+      fallback: turn.deliverable?.fallback === null ? undefined : shortened(turn.deliverable?.fallback),
       deliverable: piece?.text,
     },
   }

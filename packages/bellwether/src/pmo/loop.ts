@@ -1,7 +1,7 @@
 /** Runs a PMO: guard, joiner, relay and retention, each in its own loop. Any number of PMOs may run at the same time. */
 import type { Clock, Log } from '@bellwether/base'
 import type { Kernel } from '../kernel/kernel.js'
-import { targetsWithoutWorkers } from '../kernel/reads/gauges.js'
+import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../kernel/reads/gauges.js'
 import { prune } from '../kernel/verbs/watchdog/watchdog.js'
 import type { Bell } from '../ports/bell/bell.js'
 import { loop } from '../ports/loop.js'
@@ -18,13 +18,16 @@ export interface PmoOptions {
   readonly clock: Clock
   readonly log: Log
   readonly signal: AbortSignal
+  /** Called once when turns of a target begin to wait for a worker. */
+  readonly onNoWorker: (target: TargetWithoutWorkers) => void
   readonly settings: GuardSettings & { readonly retentionDays: number; readonly relayPollMs: number }
 }
 
 const pruneEveryMs = 60_000
 const targetsEveryMs = 15_000
 
-export async function runPmo({ kernel, bell, stream, clock, log, signal, settings }: PmoOptions): Promise<void> {
+export async function runPmo(options: PmoOptions): Promise<void> {
+  const { kernel, bell, stream, clock, log, signal, settings, onNoWorker } = options
   const guard = openGuard({ kernel, clock, settings })
   const relay = openRelay({ db: kernel.db, stream, log })
   const common = { clock, log, signal }
@@ -34,21 +37,19 @@ export async function runPmo({ kernel, bell, stream, clock, log, signal, setting
     ),
     runJoiner({ ...common, kernel, bell }),
     loop({ ...common, name: 'relay', intervalMs: settings.relayPollMs }, () => relay.step()),
-    loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log)),
+    loop({ ...common, name: 'targets', intervalMs: targetsEveryMs }, watchTargets(kernel.db, log, onNoWorker)),
     loop({ ...common, name: 'retention', intervalMs: pruneEveryMs }, async () => {
       while (!signal.aborted && (await prune(kernel.db, settings.retentionDays)) > 0);
     }),
   ])
 }
 
-/** Logs once when turns of a target begin to wait for a worker, and once when none waits any more. */
-export function watchTargets(db: Queryable, log: Log): () => Promise<void> {
+/** Reports once when turns of a target begin to wait for a worker, and once when none waits any more. */
+export function watchTargets(db: Queryable, log: Log, onNoWorker: PmoOptions['onNoWorker']): () => Promise<void> {
   let before = new Set<string>()
   return async () => {
     const waiting = await targetsWithoutWorkers(db)
-    for (const { worker_target: target, turns, waiting_seconds: seconds } of waiting)
-      if (!before.has(target))
-        log.error({ target, turns, waiting_seconds: Math.round(seconds) }, 'no worker for target')
+    for (const one of waiting) if (!before.has(one.worker_target)) onNoWorker(one)
     const now = new Set(waiting.map((one) => one.worker_target))
     for (const target of before) if (!now.has(target)) log.info({ target }, 'no turn of the target waits for a worker')
     before = now

@@ -2,6 +2,8 @@
 import { systemClock } from '@bellwether/base'
 import { setLimits } from '../kernel/verbs/roster.js'
 import { runPmo } from '../pmo/loop.js'
+import { noWorkerText } from '../kernel/reads/gauges.js'
+import { openAlerts } from './parts/board.js'
 import { kernelLimits, pmoSettings } from './parts/part-settings.js'
 import { startProcessTelemetry } from './parts/telemetry.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
@@ -22,11 +24,26 @@ export async function runPmoPart(context: PartContext, onReady?: ProcessOptions[
   return 0
 }
 
-/** Stores the limits and starts the loops; `ended` resolves after the signal aborts. */
+/** Stores the limits and starts the loops; `ended` resolves after the signal aborts and all alerts are sent. */
 export async function startPmo(context: Omit<PartContext, 'env'>): Promise<{ readonly ended: Promise<void> }> {
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
+  const alerts = openAlerts({ settings: settings.board, log, signal })
   await setLimits(kernel.db, kernelLimits(settings))
-  const stream = runtime.stream()
-  return { ended: runPmo({ kernel, bell, stream, clock: systemClock, log, signal, settings: pmoSettings(settings) }) }
+  const pmo = runPmo({
+    kernel,
+    bell,
+    stream: runtime.stream(),
+    clock: systemClock,
+    log,
+    signal,
+    settings: pmoSettings(settings),
+    onNoWorker: ({ worker_target: target, turns, waiting_seconds: seconds }) =>
+      alerts.raise({
+        kind: 'no_worker',
+        text: noWorkerText(target, turns),
+        details: { target, turns, waitingSeconds: Math.round(seconds) },
+      }),
+  })
+  return { ended: pmo.finally(() => alerts.settled()) }
 }

@@ -7,6 +7,7 @@ import { abort, approve, freeze, pause, resume, unfreeze } from '../../src/board
 import { defaultBudget } from '../../src/board/policies/budget.js'
 import { recoveryEntries, defaultRecovery } from '../../src/board/policies/recovery.js'
 import { nextTask } from '../../src/board/tasks/next-task.js'
+import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
 
@@ -17,6 +18,42 @@ const stateOf = (world: World) => boardOf(world).sync()
 const taskOf = async (world: World, id = 'T-1') => (await stateOf(world)).tasks.get(id)!
 const tries = (world: World) =>
   [...world.kernel.turns.values()].map(({ request }) => `${request.taskId} ${request.agent}`)
+
+it('[W2.5] a task whose turn cannot run says why in lists and details, until the turn runs', async () => {
+  const world = makeWorld()
+  await put(world, created('T-1'))
+  const dispatcher = dispatcherOf(world)
+  const step = () => autopilotStep(dispatcher, noCaches)
+  const waitsFor = async () => {
+    const state = await stateOf(world)
+    const [line] = listTasks(state, world.clock.wallMs(), rules).tasks
+    expect(taskView(state, 'T-1', world.clock.wallMs(), rules).waitsFor).toBe(line!.waitsFor)
+    return line!.waitsFor
+  }
+  await step()
+  expect(await waitsFor()).toContain('coder has been working on it since')
+  const [turn] = world.kernel.turns.values()
+  turn!.waitsFor = 'no worker for target "gpu"'
+  for (let steps = 0; steps < 3; steps += 1) await step()
+  expect(await waitsFor()).toBe('the turn of coder cannot run: no worker for target "gpu"')
+  expect(await taskOf(world)).toMatchObject({ status: 'in_progress' })
+  const notes = () => world.root.events.filter(({ payload }) => 'turnWait' in payload)
+  expect(notes()).toHaveLength(1)
+
+  delete turn!.waitsFor
+  for (let steps = 0; steps < 3; steps += 1) await step()
+  expect(await waitsFor()).toContain('coder has been working on it since')
+  expect(notes()).toHaveLength(2)
+  // The note of an ended run says nothing about the next one.
+  turn!.waitsFor = 'no worker for target "gpu"'
+  await step()
+  world.kernel.end([...world.kernel.turns.keys()][0]!, { outcome: 'failed', error: 'dispatch_timeout' })
+  await step()
+  await world.clock.advance(200_000)
+  await step()
+  expect(world.kernel.turns.size).toBe(2)
+  expect(await waitsFor()).toContain('debugger has been working on it since')
+})
 
 describe('the choice', () => {
   it('the choice is by priority, impact, age and id, is deterministic, and explains itself', async () => {

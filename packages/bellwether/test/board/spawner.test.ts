@@ -58,6 +58,40 @@ it('a turn is stopped by its key, waiters are informed, and an unknown key is re
   await expect(spawner.stop(t.ids.next(), 'x')).rejects.toMatchObject({ code: 'unknown_turn' })
 })
 
+it('[H6.3] the end of a stopped turn is a fallback with its reason, whatever its partial work claims', async () => {
+  const request = { key: t.ids.next(), taskId: 'task-5', agent: 'coder', prompt: 'Do it.', budget }
+  await spawner.spawn(request, never)
+  const [turn] = await t.claim()
+  const claim = '{"status": "done", "files": ["a.txt"], "tokenUsage": 9}'
+  await t.kernel.record({ ...turn!, cards: [{ type: 'agent.thought', content: { text: claim } }] })
+  await spawner.stop(request.key, 'not wanted any more')
+  const ended = await spawner.status(request.key)
+  expect(ended).toMatchObject({
+    outcome: 'canceled',
+    deliverable: {
+      text: expect.stringContaining('Stopped by the board: not wanted any more') as string,
+      fallback: { code: 'stopped', endedBy: 'the board', reason: 'not wanted any more', started: true },
+    },
+  })
+  expect(ended).not.toHaveProperty('deliverable.files')
+  expect(ended).not.toHaveProperty('deliverable.status')
+})
+
+it('[W2.5] an active turn whose target has no worker says so, also if it is queued behind another', async () => {
+  await t.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: 'gpu' }])
+  const keys = [t.ids.next(), t.ids.next()]
+  for (const key of keys)
+    await spawner.spawn({ key, taskId: 'task-6', agent: 'stranded', prompt: 'Do it.', budget }, never)
+  for (const key of keys) expect(await spawner.status(key)).not.toHaveProperty('waitsFor')
+  await t.all(
+    `update state.agent_state_head set updated_at = state.now() - interval '70 seconds' where agent_id = 'stranded'`,
+  )
+  for (const key of keys)
+    expect(await spawner.status(key)).toMatchObject({ status: 'active', waitsFor: 'no worker for target "gpu"' })
+  await t.all(`select state.sign_in('worker-gpu', 'gpu', 4, 4)`)
+  for (const key of keys) expect(await spawner.status(key)).not.toHaveProperty('waitsFor')
+})
+
 it('an aborted wait returns the current status of the turn', async () => {
   const request = { key: t.ids.next(), taskId: 'task-3', agent: 'tester', prompt: 'Do it.', budget }
   await spawner.spawn(request, never)

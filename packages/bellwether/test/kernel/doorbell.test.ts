@@ -126,7 +126,8 @@ it('[T1.4] the relay polls too: every event reaches the stream without a ring', 
     inboxProcessingTimeoutSeconds: 600,
   }
   const settings = { ...patient, ...limits, ...reaping }
-  const pmo = runPmo({ kernel, bell: silentBell, stream, clock: t.clock, log: quietLog, signal: stop.signal, settings })
+  const ports = { kernel, bell: silentBell, stream, clock: t.clock, log: quietLog, signal: stop.signal }
+  const pmo = runPmo({ ...ports, settings, onNoWorker: () => undefined })
   const turn = await t.running('relayed')
   await t.kernel.deliver({ ...turn, status: 'success', content: { text: 'x' } })
   const ids = () => published.filter((event) => event.subject.includes('.relayed.')).map((event) => event.msgId)

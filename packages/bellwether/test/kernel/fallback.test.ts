@@ -128,7 +128,11 @@ it('[T4.1] a failure that a worker delivers keeps its content and gets the work 
   const stored = await t.running('failing')
   await think(stored, 'exit code 1')
   await t.kernel.deliver({ ...stored, status: 'timeout', content: { text: 'exit code 1' } })
-  expect((await deliverableOf(stored.agentTurnId)).fallback).toMatchObject({ code: 'timeout', last_text: null, cards: 1 })
+  expect((await deliverableOf(stored.agentTurnId)).fallback).toMatchObject({
+    code: 'timeout',
+    last_text: null,
+    cards: 1,
+  })
 
   const fine = await t.running('fine')
   await deliverTurn(t, fine, 'all of it')

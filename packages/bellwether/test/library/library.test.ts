@@ -83,7 +83,8 @@ it('starts one turn per correlation id, reads it, gives up waiting and stops it'
   await expect(bw.turns.wait(first.id, { timeoutMs: 50 })).rejects.toMatchObject({ code: 'wait_timeout' })
   expect(await bw.turns.stop(first.id, 'not needed')).toBe('ended')
   expect(await bw.turns.stop(first.id)).toBe('already')
-  expect(await bw.turns.wait(first.id)).toMatchObject({ outcome: 'canceled' })
+  const fallback = { code: 'stopped', reason: 'not needed', endedBy: 'turns.stop', started: false, lastText: null }
+  expect(await bw.turns.wait(first.id)).toMatchObject({ outcome: 'canceled', deliverable: { fallback } })
   await expect(bw.turns.get('none')).rejects.toMatchObject({ code: 'unknown_turn' })
 })
 

@@ -150,7 +150,12 @@ describe('the MCP server', () => {
       return turn
     }
     const stopped = await outcome(true)
-    expect(parsed(await call('read_turn', { turn: stopped, wait_seconds: 20 }))).toMatchObject({ state: 'canceled' })
+    const report = await call('read_turn', { turn: stopped, wait_seconds: 20 })
+    expect(parsed(report)).toMatchObject({
+      state: 'canceled',
+      deliverable_kind: 'fallback',
+      fallback: { code: 'stopped', reason: 'cancelled', ended_by: expect.stringContaining('key ') as string },
+    })
     const left = await outcome(false)
     expect(parsed(await call('read_turn', { turn: left }))).toMatchObject({ ended_at: null })
     await call('stop_turn', { turn: left })

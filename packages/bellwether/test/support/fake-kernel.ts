@@ -12,6 +12,7 @@ interface Turn {
   readonly agentTurnId: string
   ended: Ended | null
   readonly listeners: (() => void)[]
+  waitsFor?: string
 }
 
 export interface FakeKernel extends Spawner {
@@ -78,7 +79,8 @@ export function fakeKernel(nowMs: () => number = () => 0): FakeKernel {
       if (turn === undefined) return { status: 'unknown' }
       const ending = turn.ended === null ? kernel.script?.(turn.request) : null
       if (ending !== null && ending !== undefined) kernel.end(key, ending)
-      return turn.ended ?? { status: 'active', agentTurnId: turn.agentTurnId }
+      const { ended, agentTurnId, waitsFor } = turn
+      return ended ?? { status: 'active', agentTurnId, ...(waitsFor !== undefined && { waitsFor }) }
     },
     async ended(key, signal) {
       const status = await kernel.status(key)

@@ -7,7 +7,7 @@ import { horizonAges } from '../../src/telemetry/horizon.js'
 import { serveMetrics } from '../../src/telemetry/metrics-server.js'
 import { openMetrics, type Metrics } from '../../src/telemetry/metrics.js'
 import { startTelemetry } from '../../src/telemetry/telemetry.js'
-import { kernelPerFile, target } from '../support/kernel.js'
+import { kernelPerFile, project, target } from '../support/kernel.js'
 import { deliverTurn, enqueueTurn, reportSuccess, suspendedTurn } from '../support/kernel-turns.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
@@ -131,6 +131,18 @@ it('shows for how long a snapshot of another role has kept dead rows', async () 
   await until('the horizon moves', async () => (await vacuumHorizon(db)).horizon > first.horizon || undefined)
   await holder.query(`drop role ${role}`)
   await Promise.all([holder.end(), ordinary.end()])
+})
+
+it('counts the turns whose target has no live worker, and drops the target when a worker is back', async () => {
+  await t.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: 'gpu' }])
+  await enqueueTurn(t, 'stranded')
+  const metrics = await open()
+  const waiting = 'bellwether_turns_without_worker{target="gpu"}'
+  expect(await read(metrics)).not.toHaveProperty([waiting])
+  await t.advance(70)
+  expect(await read(metrics)).toMatchObject({ [waiting]: 1 })
+  await t.all('select state.sign_in($1, $2, 8, 8)', 'worker-gpu', 'gpu')
+  expect(await read(metrics)).not.toHaveProperty([waiting])
 })
 
 it('shows the last values while the database is unavailable, and shares one read between scrapes', async () => {

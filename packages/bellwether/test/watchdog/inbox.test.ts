@@ -111,6 +111,7 @@ it('[T3.2b] [W2.7a] does not ring for a row that claim refuses', async () => {
   await insert('tool_result', turn.agentTurnId, null)
   await insert('timeout', turn.agentTurnId, turn.turnEpoch - 1)
   await insert('stop', null, null)
+  t.rings()
   const guard = guardOn(t)
   await pass(t, 20, guard)
   expect(t.rings()).toEqual([])

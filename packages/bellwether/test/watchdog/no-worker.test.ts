@@ -1,11 +1,21 @@
 /** W2.5, W2.6, W2.2f: a target without live workers keeps its turns, and a worker that is back has time to take them. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { signIn } from '../../src/kernel/verbs/roster.js'
-import { targetsWithoutWorkers } from '../../src/kernel/reads/gauges.js'
+import { targetsWithoutWorkers, type TargetWithoutWorkers } from '../../src/kernel/reads/gauges.js'
 import { watchTargets } from '../../src/pmo/loop.js'
+import type { EventStream } from '../../src/ports/stream/stream.js'
+import { startPmo } from '../../src/runtime/pmo.js'
+import type { Runtime } from '../../src/runtime/runtime.js'
+import { loadSettings } from '../../src/settings/load.js'
 import { project, target, testKernel, type TestKernel } from '../support/kernel.js'
 import { headOf, turnRow } from '../support/kernel-rows.js'
 import { grepCalls, suspendedTurn } from '../support/kernel-turns.js'
+import { recordedLog } from '../support/recorded-log.js'
+import { silentBell } from '../support/silent-bell.js'
+import { until } from '../support/until.js'
 import { guardAlone, pass, workerOn } from '../support/watchdog.js'
 
 let t: TestKernel
@@ -24,13 +34,12 @@ it('[W2.5] [W2.6] [W2.2f] keeps leased, running and suspended turns until a work
   for (const turn of [running.agentTurnId, suspended.agentTurnId, leased])
     expect(await turnRow(t, turn)).toMatchObject({ outcome: null })
   expect(await targetsWithoutWorkers(t.db)).toMatchObject([{ worker_target: target, turns: 2 }])
-  const lines: string[] = []
-  const log = (text: string) => (fields: object) =>
-    void lines.push(`${text} ${'target' in fields ? String(fields.target) : ''}`)
-  const watch = watchTargets(t.db, { info: log('info'), warn: log('warn'), error: log('error') })
+  const { log, lines } = recordedLog()
+  const alerted: TargetWithoutWorkers[] = []
+  const watch = watchTargets(t.db, log, (one) => void alerted.push(one))
   await watch()
   await watch()
-  expect(lines).toEqual([`error ${target}`])
+  expect(alerted).toMatchObject([{ worker_target: target, turns: 2, waiting_seconds: expect.any(Number) as number }])
 
   const watcher = workerOn(t, { workerId: 'back', agent: async () => ({ deliver: { text: 'done' } }) })
   // The worker is seen before it claims: nothing is ended in between.
@@ -38,7 +47,7 @@ it('[W2.5] [W2.6] [W2.2f] keeps leased, running and suspended turns until a work
   await guard.step()
   expect(await targetsWithoutWorkers(t.db)).toEqual([])
   await watch()
-  expect(lines.at(-1)).toBe(`info ${target}`)
+  expect(lines).toMatchObject([{ level: 'info', fields: { target } }])
   const works = {
     async step() {
       await watcher.worker.step()
@@ -89,3 +98,48 @@ it('[W2.5] ends the turns of a target without workers after max_queue_seconds', 
   await pass(t, 10, guard)
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'dispatch_timeout' })
 })
+
+it('[W2.5] the PMO sends one alert to the webhook when the turns of a target begin to wait for a worker', async () => {
+  await t.agents('alerted')
+  await t.kernel.enqueue({ projectId: project, agentId: 'alerted', instruction: 'x' })
+  await t.advance(70)
+  const received: unknown[] = []
+  const hook = createServer((request, response) => {
+    void json(request).then((body) => {
+      received.push(body)
+      response.writeHead(204).end()
+    })
+  })
+  await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/`
+  const stop = new AbortController()
+  const { log, lines } = recordedLog()
+  const settings = loadSettings({ folder: '/', env: { BELLWETHER__BOARD__ALERT_WEBHOOK_URL: url } })
+  const runtime = { kernel: t.kernel, bell: silentBell, stream: () => silentStream } as unknown as Runtime
+  const { ended } = await startPmo({ runtime, settings, log, signal: stop.signal })
+  try {
+    await until('the webhook gets an alert', async () => received.length > 0 || undefined)
+  } finally {
+    stop.abort()
+    await ended
+    hook.closeAllConnections()
+    hook.close()
+  }
+  expect(received).toEqual([
+    {
+      kind: 'no_worker',
+      text: `no worker for target "${target}": 1 turn waits`,
+      details: { target, turns: 1, waitingSeconds: expect.any(Number) as number },
+      at: expect.any(String) as string,
+    },
+  ])
+  expect(lines.filter(({ message }) => message.startsWith('no worker for target'))).toHaveLength(1)
+})
+
+const silentStream: EventStream = {
+  kind: 'notify',
+  remembers: false,
+  lastCursor: async () => undefined,
+  publish: async () => 'ok',
+  close: async () => undefined,
+}

@@ -16,6 +16,7 @@ export type {
   ChildTurn,
   Component,
   Entry,
+  Fallback,
   Intervention,
   Question,
   Turn,

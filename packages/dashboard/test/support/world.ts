@@ -2,7 +2,17 @@
  * The fixture data: the same for the same options. `hostile` fills every text field with what an attacker would
  * write; without it the texts are ordinary, for screenshots.
  */
-import type { Agent, Card, Health, Intervention, Question, TaskDetail, Turn, TurnDetail } from '../../src/api/types.js'
+import type {
+  Agent,
+  Card,
+  Fallback,
+  Health,
+  Intervention,
+  Question,
+  TaskDetail,
+  Turn,
+  TurnDetail,
+} from '../../src/api/types.js'
 import { folderOf, healthOf, tasksOf, type FileEntry } from './board-data.js'
 import * as sample from './samples.js'
 import { attack, jobs, longWord, turnId, type At, type Say } from './strings.js'
@@ -170,6 +180,28 @@ function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
       tool_result_card_id: wait_status === 'applied' ? `card-result-${number}` : null,
       created_at: at(-40 + number),
     })
+  const fallback: Fallback = {
+    code: turn.error ?? turn.status,
+    ended_by: say('key ops'),
+    reason: say('wrong branch'),
+    started: true,
+    cards: 4,
+    last_text: say('Two of the three tests pass now.'),
+    tool_results: [
+      {
+        tool_call_id: 'call-1',
+        tool_name: say('run_tests'),
+        status: 'success',
+        card_id: 'card-result-1',
+        error: null,
+        result: say('2 passed'),
+        truncated: false,
+      },
+    ],
+    tool_results_received: 1,
+    truncated: false,
+    output_box_id: 'box-1',
+  }
   const intervention = (intervention_id: number, kind: string, reason: string) => ({
     intervention_id,
     kind,
@@ -187,6 +219,8 @@ function detailOf(turn: Turn, at: At, say: Say): TurnDetail {
         ? null
         : {
             card_id: 'card-end',
+            kind: turn.outcome === 'success' ? ('result' as const) : ('fallback' as const),
+            fallback: turn.outcome === 'success' ? null : fallback,
             content: {
               text: say('Fixed the flaky login test. See https://example.org/pr/12.'),
               files: ['src/login.test.ts'],

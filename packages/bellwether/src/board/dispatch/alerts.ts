@@ -1,5 +1,5 @@
 /**
- * Alerts of the board: a log line, a counter and a message to a webhook. Raising an alert never throws and never waits.
+ * Alerts of the board and the PMO: a log line, a counter and a message to a webhook. Raising an alert never throws and never waits.
  * Messages are sent one after the other, with the timeout and retries of external messages; a message that cannot be sent is
  * logged and counted.
  */
@@ -17,6 +17,7 @@ export type AlertKind =
   | 'person_gave_up'
   | 'escalated'
   | 'turn_unknown'
+  | 'no_worker'
 
 export interface Alert {
   readonly kind: AlertKind
@@ -34,7 +35,8 @@ export interface Alerts {
 }
 
 export interface AlertOptions {
-  readonly root: string
+  /** The task root that messages name. */
+  readonly root?: string
   readonly clock: Clock
   readonly random: Pick<Random, 'next'>
   readonly log: Log
@@ -82,7 +84,7 @@ export function makeAlerts(options: AlertOptions): Alerts {
         queue.shift()
         count('unsent')
       }
-      queue.push({ ...alert, root: options.root, at: iso(clock.wallMs()) })
+      queue.push({ ...alert, ...defined({ root: options.root }), at: iso(clock.wallMs()) })
       if (busy) return
       busy = true
       sending = drain(webhook.url, webhook.post)

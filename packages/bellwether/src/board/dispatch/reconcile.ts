@@ -6,13 +6,13 @@
  */
 import { retryCall } from '../../ports/retry.js'
 import { watchedMs, type Dispatcher, type DispatchPolicies } from './dispatcher.js'
-import { abortOf, openRun } from '../tasks/task-fields.js'
+import { abortOf, openRun, turnWaitOf } from '../tasks/task-fields.js'
 import type { TurnStatus } from '../ports.js'
 import { kernelIdentity } from './spawn-turn.js'
 import { deadlineSecOf } from '../policies/recovery.js'
 import { isStartBlocked, spawnableIntent, respawnTurn } from './respawn.js'
 import { closeRun, settle, type RunName, type Settled } from './settle.js'
-import type { Run, Task } from '../log/task.js'
+import type { BoardState, Run, Task } from '../log/task.js'
 import { openRuns } from '../tasks/open-runs.js'
 
 export type Reconciled = Settled | { readonly result: 'active' } | { readonly result: 'unreachable' }
@@ -76,7 +76,24 @@ export async function reconcileRun(
   }
   if (status.status === 'ended') return settle(dispatcher, policies, name, status)
   if (status.status === 'unknown') return handleUnknown(dispatcher, policies, name, task)
+  await noteTurnWait(dispatcher, name, status.waitsFor ?? null)
   return checkActive(dispatcher, policies, name, task, run)
+}
+
+/** Records why the turn of a run cannot run now, and that it can again, so that every reader of the log sees it. */
+async function noteTurnWait(
+  { board, actor }: Dispatcher,
+  { taskId, runId }: RunName,
+  why: string | null,
+): Promise<void> {
+  const isChange = (state: BoardState) => {
+    const task = state.tasks.get(taskId)
+    const run = task === undefined ? null : openRun(task)
+    return task !== undefined && run?.runId === runId && turnWaitOf(task, run) !== why
+  }
+  if (!isChange(board.state)) return
+  const turnWait = why === null ? null : { runId, why }
+  await board.write((state) => (isChange(state) ? [{ taskId, type: 'task_noted', actor, payload: { turnWait } }] : []))
 }
 
 /**

@@ -14,6 +14,7 @@ import {
   needsApproval,
   openRun,
   textField,
+  turnWaitOf,
 } from './task-fields.js'
 import { recoveryOf, ruleFor, type RecoveryPolicy } from '../policies/recovery.js'
 import type { BoardState, Task } from '../log/task.js'
@@ -55,7 +56,15 @@ export function readiness(task: Task, state: BoardState, nowMs: number, rules: R
   if (task.status === 'done') return no('done', 'it is done')
   if (task.status === 'failed') return no('failed', `it failed${task.reason === null ? '' : `: ${task.reason}`}`)
   const run = openRun(task)
-  if (run !== null) return no('under_way', `${run.agent} has been working on it since ${run.startedAt}`)
+  if (run !== null) {
+    const wait = turnWaitOf(task, run)
+    return no(
+      'under_way',
+      wait === null
+        ? `${run.agent} has been working on it since ${run.startedAt}`
+        : `the turn of ${run.agent} cannot run: ${wait}`,
+    )
+  }
   const abort = abortOf(task)
   if (abort !== null) return no('aborted', `${abort.by} aborted it`)
   const frozen = frozenOf(task)

@@ -12,6 +12,8 @@ const signedNote = z.object({ by: z.string(), at: z.string(), reason: z.string()
 const claimShape = z.object({ id: z.string(), by: z.string(), since: instant, until: instant })
 export type DispatchClaim = z.output<typeof claimShape>
 
+const turnWaitShape = z.object({ runId: z.string(), why: z.string() })
+
 export interface SignedNote {
   readonly by: string
   readonly at: string
@@ -32,6 +34,11 @@ export const claimOf = (task: Task): DispatchClaim | null => read(claimShape, ta
 export const frozenOf = (task: Task): SignedNote | null => read(signedNote, task.fields['frozen'])
 export const abortOf = (task: Task): SignedNote | null => read(signedNote, task.fields['abort'])
 export const approvalOf = (task: Task): SignedNote | null => read(signedNote, task.fields['approval'])
+/** Why the turn of this run cannot run now; null: it can, or the note is of an earlier run. */
+export const turnWaitOf = (task: Task, run: Run): string | null => {
+  const wait = read(turnWaitShape, task.fields['turnWait'])
+  return wait?.runId === run.runId ? wait.why : null
+}
 export const needsApproval = (task: Task): boolean => task.fields['requiresApproval'] === true
 export const pausedBy = (state: BoardState): SignedNote | null => read(signedNote, state.control['paused'])
 

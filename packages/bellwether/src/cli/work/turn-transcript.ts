@@ -35,8 +35,18 @@ export function turnTranscript(turn: TurnDetail): string {
       line('child', `${child.agent_turn_id}  ${child.agent_id ?? '–'}  ${child.outcome ?? child.status ?? ''}`),
     ),
     ...(usage.total_tokens > 0 ? [line('used', `${usage.total_tokens} tokens`)] : []),
+    ...fallbackLines(turn),
     ...(text === undefined ? [] : ['', block(text)]),
   ].join('\n')
+}
+
+/** Says that the deliverable is not the agent's result, why, and what work is stored. */
+function fallbackLines({ deliverable }: TurnDetail): string[] {
+  const fallback = deliverable?.fallback
+  if (fallback === null || fallback === undefined) return []
+  const { code, ended_by: by, started, cards, tool_results_received: results, truncated, output_box_id: box } = fallback
+  const work = started ? `${cards} cards, ${results} tool results in box ${box}` : 'the turn never started'
+  return [line('fallback', `${code}, ended by ${by}; ${work}${truncated ? ' (shortened below)' : ''}`)]
 }
 
 const line = (name: string, text: string) => `  ${name.padEnd(9)} ${plain(text)}`

@@ -1,7 +1,7 @@
 /** Liveness, readiness, metrics, and the health of supervised processes and units of views. */
 import type { HealthState } from '@bellwether/protocol'
 import type { Component, HealthSummary } from '@bellwether/protocol/http'
-import type { TargetWithoutWorkers } from '../../kernel/reads/gauges.js'
+import { noWorkerText, type TargetWithoutWorkers } from '../../kernel/reads/gauges.js'
 import type { Fusion } from '../../view/fusion.js'
 import type { Api } from '../api.js'
 import type { Grant } from '../auth.js'
@@ -68,9 +68,9 @@ function targetComponent({ worker_target: name, turns }: TargetWithoutWorkers) {
     name,
     state: 'failed' as const,
     own_state: 'failed' as const,
-    because: `no worker for target "${name}": ${turns === 1 ? '1 turn waits' : `${turns} turns wait`}`,
+    because: null,
     restarts: 0,
-    error: null,
+    error: noWorkerText(name, turns),
     depends_on: [] as readonly string[],
   }
 }

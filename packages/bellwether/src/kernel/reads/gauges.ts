@@ -41,6 +41,12 @@ export const depthMax = 100_000
 const workerGoneSeconds = 60
 const targetsMax = 50
 
+/** The turn of head `h` waits for a worker: no live worker serves its target, and it was silent for longer than a worker may be. */
+export const waitsForWorker = `h.status in ('dispatched', 'running')
+  and h.updated_at < state.now() - make_interval(secs => ${workerGoneSeconds})
+  and not exists (select from state.workers w where w.worker_target = h.worker_target
+    and w.seen_at > state.now() - make_interval(secs => ${workerGoneSeconds}))`
+
 export async function readGauges(db: Queryable): Promise<Gauges> {
   const [inbox, heads, workers, withoutWorkers, [rest], vacuum] = await Promise.all([
     db.query<Gauges['inbox'][number]>({
@@ -109,18 +115,18 @@ export async function vacuumHorizon(db: Queryable): Promise<VacuumHorizon> {
   return { next, horizon }
 }
 
+/** The same sentence in alerts and on the Health page. */
+export const noWorkerText = (target: string, turns: number) =>
+  `no worker for target "${target}": ${turns === 1 ? '1 turn waits' : `${turns} turns wait`}`
+
 /** Targets whose turns have waited for a worker for longer than a worker may be silent. */
 export async function targetsWithoutWorkers(db: Queryable): Promise<TargetWithoutWorkers[]> {
   return db.query<TargetWithoutWorkers>({
     name: 'bw_targets_without_workers',
     text: `select h.worker_target, count(*)::int as turns,
         extract(epoch from state.now() - min(h.updated_at))::double precision as waiting_seconds
-      from (select worker_target, updated_at from state.agent_state_head where active_agent_turn_id is not null
-        and status in ('dispatched', 'running') and updated_at < state.now() - make_interval(secs => $1)
-        limit ${depthMax}) h
-      where not exists (select from state.workers w where w.worker_target = h.worker_target
-        and w.seen_at > state.now() - make_interval(secs => $1))
+      from (select worker_target, updated_at from state.agent_state_head h where active_agent_turn_id is not null
+        and ${waitsForWorker} limit ${depthMax}) h
       group by 1 order by 1 limit ${targetsMax}`,
-    values: [workerGoneSeconds],
   })
 }

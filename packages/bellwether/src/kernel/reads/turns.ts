@@ -6,6 +6,7 @@ import type { TurnStatus } from '@bellwether/protocol'
 import type { TurnRow } from '@bellwether/protocol/http'
 import type { Queryable } from '../../ports/database/database.js'
 import { headStatuses } from '../turn.js'
+import { waitsForWorker } from './gauges.js'
 
 export interface TurnQuery {
   readonly projectId: string
@@ -93,6 +94,8 @@ export interface RequestedTurn {
   readonly outcome: 'success' | 'failed' | 'timeout' | 'canceled' | null
   readonly error: string | null
   readonly deliverable: Readonly<Record<string, unknown>> | null
+  /** The worker target that the turn waits for, because it has no worker; null: it has one, or the turn has ended. */
+  readonly no_worker_for: string | null
   readonly token_usage: number
   readonly elapsed_ms: number
 }
@@ -105,6 +108,8 @@ export async function readRequestedTurns(
   return db.query<RequestedTurn>({
     name: 'bw_read_requested_turns',
     text: `select i.inbox_id, i.agent_turn_id, i.outcome, i.error, c.content as deliverable,
+        case when i.ended_at is null then (select h.worker_target from state.head(i.project_id, i.agent_id) h
+          where ${waitsForWorker}) end as no_worker_for,
         coalesce((select sum((s.metadata -> 'usage' ->> 'total_tokens')::bigint) from state.agent_steps s
           where s.agent_turn_id = i.agent_turn_id and s.metadata -> 'usage' ->> 'total_tokens' ~ '^[0-9]{1,15}$'),
             0)::bigint

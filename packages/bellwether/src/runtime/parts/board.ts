@@ -56,16 +56,8 @@ export interface RootOptions {
 
 export async function openTaskRoot({ root, owner, settings, log, signal, readOnly }: RootOptions): Promise<OpenRoot> {
   const ids = uuidv7(systemClock, systemRandom)
-  const url = settings.alert_webhook_url === undefined ? undefined : webhookUrl(settings.alert_webhook_url)
   const calls = await readCallPolicy(root, log)
-  const alerts = makeAlerts({
-    root,
-    clock: systemClock,
-    random: systemRandom,
-    log,
-    calls,
-    ...defined({ signal, webhook: url === undefined ? undefined : { url, post: postJson } }),
-  })
+  const alerts = openAlerts({ root, settings, log, calls, signal })
   const lockWaitMs = calls.timeoutMs.local_state
   const opened = await openBoard({ root, owner, clock: systemClock, ids, log, lockWaitMs })
   const { board, contention } = countingContention(opened, {
@@ -82,6 +74,23 @@ export async function openTaskRoot({ root, owner, settings, log, signal, readOnl
   }
   const policies = () => loadPolicies(board.root)
   return { board, alerts, contention, ids, log, settings, policies, caches: { disk: systemDisk, ids, log } }
+}
+
+/** The alerts of this installation, with the webhook of its settings. */
+export function openAlerts({
+  root,
+  settings,
+  log,
+  calls = defaultCallPolicy,
+  signal,
+}: Pick<RootOptions, 'settings' | 'log'> & {
+  readonly root?: string
+  readonly calls?: CallPolicy
+  readonly signal: AbortSignal | undefined
+}): Alerts {
+  const url = settings.alert_webhook_url === undefined ? undefined : webhookUrl(settings.alert_webhook_url)
+  const webhook = url === undefined ? undefined : { url, post: postJson }
+  return makeAlerts({ clock: systemClock, random: systemRandom, calls, log, ...defined({ root, signal, webhook }) })
 }
 
 /** An invalid policy file stops dispatches, but not commands that only read the board. */

@@ -5,6 +5,7 @@
  */
 import { type Clock, type Log, onAbort } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
+import { fallbackContent } from '@bellwether/protocol/http'
 import { parseResult, type ParsedResult } from '../../board/dispatch/parse-result.js'
 import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
 import type { Kernel } from '../../kernel/kernel.js'
@@ -113,15 +114,19 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
           hint: 'the turn may belong to another database, or be older than pmo.retention_days',
         })
       }
-      if (now.status === 'active') await kernel.stop({ projectId, agentTurnId: now.agentTurnId, stoppedBy: 'the board', reason })
+      if (now.status === 'active')
+        await kernel.stop({ projectId, agentTurnId: now.agentTurnId, stoppedBy: 'the board', reason })
     },
   }
 }
 
 function statusOf(row: RequestedTurn): TurnStatus {
   const { agent_turn_id: agentTurnId, outcome, error } = row
-  if (outcome === null) return { status: 'active', agentTurnId }
-  const { deliverable, tokenUsage } = resultOf(row.deliverable)
+  if (outcome === null) {
+    const target = row.no_worker_for
+    return { status: 'active', agentTurnId, ...(target !== null && { waitsFor: `no worker for target "${target}"` }) }
+  }
+  const { deliverable, tokenUsage } = outcome === 'success' ? resultOf(row.deliverable) : fallbackOf(row.deliverable)
   return {
     status: 'ended',
     agentTurnId,
@@ -132,6 +137,24 @@ function statusOf(row: RequestedTurn): TurnStatus {
     tokenUsage: row.token_usage > 0 ? row.token_usage : tokenUsage,
     elapsedMs: row.elapsed_ms,
   }
+}
+
+// Enough to see what happened; the kernel's card has all of it.
+const fallbackTextMaxChars = 4_000
+
+/**
+ * Reads the deliverable of a turn that did not succeed. The result is marked as a fallback, and partial work is never read as a
+ * result: an unfinished text may contain the claim that the task is done.
+ */
+function fallbackOf(content: RequestedTurn['deliverable']): ParsedResult {
+  const parsed = fallbackContent.safeParse(content).data
+  if (parsed === undefined) return resultOf(content)
+  const { code, ended_by: endedBy, reason, started } = parsed.fallback
+  const fallback = { code, endedBy, reason, started }
+  if (endedBy !== 'worker')
+    return { deliverable: { text: parsed.text?.slice(0, fallbackTextMaxChars), fallback }, tokenUsage: 0 }
+  const { deliverable, tokenUsage } = resultOf(content)
+  return { deliverable: { ...deliverable, fallback }, tokenUsage }
 }
 
 /** Reads a deliverable card as a result: its named fields, or the JSON object that its text may contain. */

@@ -2,18 +2,18 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { cardQuery } from '../../api/queries.js'
-import type { Card, Step, TurnDetail, Wait } from '../../api/types.js'
+import type { Card, Fallback, Step, TurnDetail, Wait } from '../../api/types.js'
 import { compact } from '../../model/board.js'
 import { appearanceOf, type Shape, type Tone } from '../../model/status.js'
 import { own } from '../../model/own.js'
-import { oneLine, textOf } from '../../model/text.js'
+import { oneLine, plural, textOf } from '../../model/text.js'
 import { duration, msOf } from '../../model/time.js'
 import { fieldsIn, timeline, tokensOf, type Moment } from '../../model/turn.js'
 import { meaningOf } from '../../model/watchdog.js'
 import { Glyph } from '../../parts/glyph.js'
 import { Json, UntrustedText } from '../../parts/untrusted-text.js'
 import { Failure } from '../../parts/query-state.js'
-import { Status, toneText } from '../../parts/status.js'
+import { Chip, Status, toneText } from '../../parts/status.js'
 import { At } from '../../parts/time.js'
 
 interface TimelineProps {
@@ -242,8 +242,24 @@ function CardOf({ project, id, title, field }: CardOfProps) {
 function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
   const appearance = appearanceOf(turn.status)
   const content = turn.deliverable?.content
+  const fallback = turn.deliverable?.fallback ?? null
   return (
-    <Entry shape={appearance.shape} tone={appearance.tone} title={`Deliverable: ${appearance.word}`} at={at} isLast>
+    <Entry
+      shape={appearance.shape}
+      tone={appearance.tone}
+      title={
+        <>
+          Deliverable: {appearance.word}{' '}
+          {fallback !== null && (
+            <Chip tone="wait" title="The turn did not succeed: this is the reason and the work so far, not a result.">
+              fallback
+            </Chip>
+          )}
+        </>
+      }
+      at={at}
+      isLast
+    >
       {turn.error !== null && (
         <div className="text-sm text-bad">
           <UntrustedText text={turn.error} />
@@ -256,7 +272,35 @@ function End({ turn, at }: { readonly turn: TurnDetail; readonly at: string }) {
           <Delivered content={content} />
         </div>
       )}
+      {fallback !== null && <FallbackWork fallback={fallback} shown={textOf(content)} />}
     </Entry>
+  )
+}
+
+/** Who ended the turn, and the work that its deliverable does not already show. */
+function FallbackWork({ fallback, shown }: { readonly fallback: Fallback; readonly shown: string }) {
+  const { ended_by, last_text, tool_results, tool_results_received, started, cards } = fallback
+  return (
+    <div className="mt-1 space-y-1 text-sm text-ink-2">
+      <p>
+        Ended by {oneLine(ended_by, 200)}.{' '}
+        {started
+          ? `The turn wrote ${plural(cards, 'card')} and received ${plural(tool_results_received, 'tool result')}.`
+          : 'The turn never started.'}
+      </p>
+      {last_text !== null && !shown.includes(last_text) && (
+        <div className="rounded bg-sunk px-2 py-1.5">
+          <p className="label">The work so far</p>
+          <UntrustedText text={last_text} />
+        </div>
+      )}
+      {tool_results.length > 0 && (
+        <details className="rounded border border-line px-2 py-1">
+          <summary>Tool results</summary>
+          <Json value={tool_results} />
+        </details>
+      )}
+    </div>
   )
 }
 
