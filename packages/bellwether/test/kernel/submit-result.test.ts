@@ -91,7 +91,8 @@ it('[T4.4] the third refusal fails the turn with a deliverable that contains the
   )
   expect(received).toHaveLength(3)
   expect(row).toMatchObject({ outcome: 'failed', error: 'submit_result_missing_fields' })
-  expect(content).toEqual({ text: 'The result was rejected 3 times. Last reason: required fields are missing: title.' })
+  const text = 'The result was rejected 3 times. Last reason: required fields are missing: title.'
+  expect(content).toEqual({ text, fallback: expect.objectContaining({ reason: text }) as object })
   expect((await cardsIn(t, (await headOf(t, 'e')).output_box_id)).map((card) => card.type)).toEqual([
     'task.deliverable',
   ])

@@ -170,7 +170,12 @@ async function check(t: TestKernel, left: Left, exact: boolean): Promise<void> {
     ]),
   )
   const card = await t.kernel.readCard(row.deliverable_card_id ?? '')
-  const fallback = { text: `The watchdog ended this turn: ${row.error}.`, status: row.outcome, error: row.error }
+  const fallback = {
+    text: expect.stringContaining(`The watchdog ended this turn (${row.error}): `) as string,
+    status: row.outcome,
+    error: row.error,
+    fallback: expect.objectContaining({ code: row.error, ended_by: 'watchdog' }) as object,
+  }
   expect(card?.content).toEqual(boxless ? undefined : fallback)
 
   const story = await interventionsOf(t, left.agentTurnId)

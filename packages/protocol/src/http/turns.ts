@@ -161,7 +161,7 @@ const fallback = z.object({
   last_text: z
     .string()
     .nullable()
-    .describe('the end of its newest text, at most 16,000 characters; null: it wrote none, or the content has it'),
+    .describe('the end of its newest text, at most 8,000 characters; null: it wrote none, or the content has it'),
   tool_results: list(
     z.object({
       tool_call_id: z.string(),

@@ -178,12 +178,15 @@ begin
         'truncated', case when v.chars > c_content_chars / b.task_count then true end))
       || jsonb_build_object('agent_id', k.agent_id, 'agent_turn_id', k.agent_turn_id)
       || case when c.card_id is null then '{}' when v.chars <= c_content_chars / b.task_count
-        then jsonb_build_object('content', c.content)
-        else jsonb_build_object('content', left(c.content::text, c_content_chars / b.task_count)) end)::json end
+        then jsonb_build_object('content', v.content)
+        else jsonb_build_object('content', left(v.content::text, c_content_chars / b.task_count)) end)::json end
         order by k.position) as tasks
     from state.batch_tasks k left join cards.cards c on c.card_id = k.deliverable_card_id
       and k.status in ('done', 'failed')
-    cross join lateral (select length(c.content::text) as chars) v
+    -- Of a fallback the parent gets the text and the reason; the card has the tool results.
+    cross join lateral (select case when k.outcome = 'success' then c.content
+      else c.content #- '{fallback,tool_results}' #- '{fallback,last_text}' end as content) w
+    cross join lateral (select w.content, length(w.content::text) as chars) v
     where k.batch_id = b.batch_id) t;
   if v_receipts is not null then
     return query select * from state.report(v_receipts);

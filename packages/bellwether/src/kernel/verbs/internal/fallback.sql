@@ -5,8 +5,8 @@ create or replace function state.fallback(p_ending state.ending, p_output_box_id
 returns jsonb language plpgsql stable as $$
 #variable_conflict use_column
 declare
-  -- Together at most 300 KB, even if JSON escapes every character.
-  c_text_chars constant int := 16000;
+  -- Together at most 200 KB, even if JSON escapes every character.
+  c_text_chars constant int := 8000;
   c_results constant int := 10;
   c_result_chars constant int := 1000;
   -- More than a turn usually writes; walking back over them takes about one millisecond.
