@@ -137,7 +137,9 @@ const board = z.object({
   view_key: text('The API key of the view at view_url.'),
   view_source: text('The source of the view at view_url, if the view has several.'),
   view_path: z.string().min(1).max(4_096).default('/').describe('The path of the task root in the view at view_url.'),
-  alert_webhook_url: text('The URL that receives alerts of the board and the PMO as JSON. Default: alerts are only logged and counted.'),
+  alert_webhook_url: text(
+    'The URL that receives alerts of the board and the PMO as JSON. Default: alerts are only logged and counted.',
+  ),
 })
 
 const server = z.object({

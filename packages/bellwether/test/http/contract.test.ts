@@ -313,6 +313,36 @@ it('health lists supervised parts with their errors, only to keys without a limi
   }
 })
 
+it('health and readiness name a target whose turns wait for a worker, and stop when one is back', async () => {
+  const waiting = async () => {
+    const { body } = await server.get('/readyz')
+    return { status: body.status, targets: body['targets_without_workers'] }
+  }
+  const target = 'far-away'
+  const limited = await server.key('reader', { project })
+  const targets = async (key?: string) => {
+    const { body } = await server.get('/health/components', key === undefined ? {} : { key })
+    return (body['components'] as Body[]).filter((one) => one['kind'] === 'target')
+  }
+  await server.kernel.putAgents([{ projectId: project, agentId: 'stranded', workerTarget: target }])
+  for (const agentId of ['stranded', 'stranded']) await addTurn(server, agentId)
+  expect((await waiting()).targets).not.toContain(target)
+  await server.t.all(
+    `update state.agent_state_head set updated_at = state.now() - interval '70 seconds' where worker_target = $1`,
+    target,
+  )
+  const now = await waiting()
+  // The server works: a missing worker does not make it unready.
+  expect(now).toMatchObject({ status: 'ready', targets: expect.arrayContaining([target]) as string[] })
+  expect((await targets()).filter((one) => one['name'] === target)).toMatchObject([
+    { state: 'failed', because: null, error: `no worker for target "${target}": 1 turn waits`, depends_on: [] },
+  ])
+  expect(await targets(limited)).toEqual([])
+  await server.t.all(`select state.sign_in('far-1', $1, 4, 4)`, target)
+  expect((await waiting()).targets).not.toContain(target)
+  expect((await targets()).map((one) => one['name'])).not.toContain(target)
+})
+
 describe('the HTTP contract', () => {
   it('the HTTP contract has exactly the routes of the server', () => {
     const served = server.http.routes

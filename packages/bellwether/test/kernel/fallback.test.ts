@@ -94,14 +94,14 @@ it('[W3.1] every watchdog ending delivers a fallback with its reason and the wor
   const unanswered = await suspendedTurn(t, 'unanswered', grepCalls('w1'))
   const deadly = await t.running('deadly')
   await think(deadly, 'before the crash')
-  await t.all('update state.agent_inbox set attempts = 3 where agent_turn_id = $1', deadly.agentTurnId)
+  await t.all('update state.agent_inbox set deaths = 3 where agent_turn_id = $1', deadly.agentTurnId)
   const leased = await enqueueTurn(t, 'leased')
   await pass(t, 340, guardOn(t))
   const endings = [
     { turn: leased, code: 'dispatch_timeout', reason: 'no worker started the turn in time', last_text: null },
     { turn: silent, code: 'timeout_reaped_by_watchdog', reason: /stopped sending beats/, last_text: 'half of it' },
     { turn: unanswered, code: 'suspended_unresumable', reason: /did not arrive/, last_text: null },
-    { turn: deadly, code: 'max_attempts', reason: /workers died/, last_text: 'before the crash' },
+    { turn: deadly, code: 'max_deaths', reason: /workers died/, last_text: 'before the crash' },
   ]
   for (const { turn, code, reason, last_text } of endings) {
     const { kind, text, fallback } = await deliverableOf(turn.agentTurnId)

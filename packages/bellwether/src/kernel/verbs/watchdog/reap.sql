@@ -25,7 +25,7 @@ begin
         when 'turn_deadline' then 'the turn reached its deadline'
         when 'dispatch_timeout' then 'no worker started the turn in time'
         when 'timeout_reaped_by_watchdog' then 'its worker stopped sending beats, and no worker took the turn over'
-        when 'max_attempts' then 'its workers died while they ran it, as often as worker.max_attempts allows'
+        when 'max_deaths' then 'its workers died while they ran it, as often as worker.max_deaths allows'
         when 'suspended_unresumable' then 'it waited for results that did not arrive'
         end)::state.ending
     from (
