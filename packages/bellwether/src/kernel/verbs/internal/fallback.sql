@@ -40,8 +40,9 @@ begin
       where w.type = 'agent.thought' and t.words ~ '\S' order by w.position desc limit 1)
     into v_cards, v_seen, v_last_text;
 
-    select count(*), jsonb_agg(jsonb_build_object('tool_call_id', r.correlation_id, 'tool_name', c.content -> 'tool_name',
-        'status', c.content -> 'status', 'card_id', c.card_id, 'error', c.content -> 'error' ->> 'code',
+    select count(*), jsonb_agg(jsonb_build_object('tool_call_id', r.correlation_id,
+        'tool_name', c.content -> 'tool_name', 'status', c.content -> 'status', 'card_id', c.card_id,
+        'error', c.content -> 'error' ->> 'code',
         'result', case when length(t.words) > c_result_chars then to_jsonb(left(t.words, c_result_chars))
           else c.content -> 'result' end,
         'truncated', coalesce(length(t.words) > c_result_chars, false)) order by r.place desc)

@@ -1,7 +1,7 @@
 -- The only way a turn ends: deliverable in the output box, task and state events, inbox row settled with the outcome,
 -- head idle, in one transaction; then the next queued turn is leased (T3.5, T4.1). Used by deliver, stop, cancel and
 -- reap. The caller has locked the heads, checked the fence and decided. An ending whose turn is not the head's active
--- turn cancels a queued turn and leaves the head unchanged. The deliverable of a turn that did not succeed is a fallback.
+-- turn cancels a queued turn and leaves the head unchanged. If the turn did not succeed, its deliverable is a fallback.
 create or replace function state.finish_turn_idle(p_endings state.ending[])
 returns setof state.verdict language plpgsql as $$
 #variable_conflict use_column

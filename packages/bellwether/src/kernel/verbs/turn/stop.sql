@@ -58,7 +58,8 @@ begin
       insert into state.agent_inbox (inbox_id, project_id, agent_id, worker_target, channel_id, message_type, status,
         correlation_id, agent_turn_id, turn_epoch, traceparent, payload, created_at, processed_at, archived_at)
       select x.inbox_id, i.project_id, i.agent_id, i.worker_target, i.channel_id, 'stop', 'consumed', i.agent_turn_id,
-        i.agent_turn_id, i.turn_epoch, i.traceparent, jsonb_strip_nulls(jsonb_build_object('reason', x.reason, 'stopped_by', x.stopped_by)), v_now, v_now, v_now
+        i.agent_turn_id, i.turn_epoch, i.traceparent, jsonb_strip_nulls(jsonb_build_object('reason', x.reason,
+        'stopped_by', x.stopped_by)), v_now, v_now, v_now
       from json_to_recordset(p_items) as x (agent_turn_id text, inbox_id text, stopped_by text, reason text)
       join state.agent_inbox i on i.agent_turn_id = x.agent_turn_id and i.message_type in ('turn', 'ui_action')
         and i.ended_at is null
@@ -75,8 +76,8 @@ begin
     )
     select array_agg(agent_turn_id) into v_ended from written;
     return query select s.* from (
-      select array_agg(x.agent_turn_id) as turns, array_agg(x.card_id) as card_ids, array_agg(x.stopped_by) as stopped_by,
-        array_agg(x.reason) as reasons
+      select array_agg(x.agent_turn_id) as turns, array_agg(x.card_id) as card_ids,
+        array_agg(x.stopped_by) as stopped_by, array_agg(x.reason) as reasons
       from json_to_recordset(p_items) as x (agent_turn_id text, card_id text, stopped_by text, reason text)
       where x.agent_turn_id = any (v_ended)) x
     cross join lateral state.stop_turns(x.turns, x.card_ids, x.stopped_by, x.reasons) s;
