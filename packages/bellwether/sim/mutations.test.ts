@@ -22,7 +22,8 @@ it('has a mutation for each kernel hazard', () => {
 })
 
 it('has only mutations that apply to the sources', async () => {
-  await Promise.all(names.map((name) => checkMutation(name)))
+  const applied = await Promise.allSettled(names.map((name) => checkMutation(name)))
+  expect(applied.filter(({ status }) => status === 'rejected')).toEqual([])
 })
 
 // Races that were observed on a real PostgreSQL: the simulation must find them in every run. The others take minutes.

@@ -45,5 +45,5 @@ export async function startPmo(context: Omit<PartContext, 'env'>): Promise<{ rea
         details: { target, turns, waitingSeconds: Math.round(seconds) },
       }),
   })
-  return { ended: pmo.finally(() => alerts.settled()) }
+  return { ended: pmo.then(() => alerts.settled()) }
 }
