@@ -89,14 +89,19 @@ it('[W2.6] keeps a running turn while its only worker beats but cannot watch wit
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: null, turn_epoch: turnEpoch + 1 })
 })
 
-it('[W2.5] ends the turns of a target without workers after max_queue_seconds', async () => {
-  await t.agents('forgotten')
+it('[W2.5] [W2.6] [W2.2f] ends the turns of a target without workers after max_queue_seconds', async () => {
+  await t.agents('forgotten', 'running', 'suspended')
+  const running = await t.running('running')
+  const suspended = await suspendedTurn(t, 'suspended', grepCalls('c1'))
   const { agentTurnId } = await t.kernel.enqueue({ projectId: project, agentId: 'forgotten', instruction: 'x' })
-  const guard = guardAlone(t, { maxQueueSeconds: 100 })
+  const guard = guardAlone(t, { maxQueueSeconds: 100, activeReapSeconds: 50, suspendedReapSeconds: 50 })
   await pass(t, 95, guard)
-  expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: null })
+  for (const turn of [agentTurnId, running.agentTurnId, suspended.agentTurnId])
+    expect(await turnRow(t, turn)).toMatchObject({ outcome: null })
   await pass(t, 10, guard)
   expect(await turnRow(t, agentTurnId)).toMatchObject({ outcome: 'timeout', error: 'dispatch_timeout' })
+  expect(await turnRow(t, running.agentTurnId)).toMatchObject({ error: 'timeout_reaped_by_watchdog' })
+  expect(await turnRow(t, suspended.agentTurnId)).toMatchObject({ error: 'suspended_unresumable' })
 })
 
 it('[W2.5] the PMO sends one alert to the webhook when the turns of a target begin to wait for a worker', async () => {
