@@ -190,16 +190,21 @@ describe('actions', () => {
 
   it('shows a fallback with its reason, who ended the turn, and the work so far', () =>
     using({}, async ({ page, errors }) => {
-      await page.goto(`${fixture.url}/p/demo/turns/${turnId(3)}`)
+      const turnWith = (isSuccess: boolean) =>
+        fixture.world.turns.find(({ outcome }) => outcome !== null && (outcome === 'success') === isSuccess)!
+      const ended = turnWith(false)
+      await page.goto(`${fixture.url}/p/demo/turns/${ended.agent_turn_id}`)
       const end = page.getByRole('region', { name: 'Timeline' }).getByRole('listitem').last()
-      for (const words of ['Deliverable: timeout', 'fallback', 'Ended by key ops.', 'Two of the three tests pass now.'])
+      await end.getByText(`Deliverable: ${ended.outcome}`).waitFor()
+      await end.getByText('fallback', { exact: true }).waitFor()
+      for (const words of ['Ended by key ops.', 'Two of the three tests pass now.'])
         await end.getByText(words).waitFor()
       await end.getByText('Tool results').click()
       await end.getByText('2 passed').waitFor()
       expect(errors()).toEqual([])
-      await page.goto(`${fixture.url}/p/demo/turns/${turnId(1)}`)
+      await page.goto(`${fixture.url}/p/demo/turns/${turnWith(true).agent_turn_id}`)
       await page.getByText('Deliverable: success').waitFor()
-      expect(await page.getByText('fallback').count()).toBe(0)
+      expect(await page.getByText('fallback', { exact: true }).count()).toBe(0)
     }))
 
   it('moves a task from its drawer, and loads the result of a call when it is opened', () =>
