@@ -12,12 +12,13 @@ import { startEmbedded, type Embedded } from '../../src/ports/database/embedded.
 import { openDatabase } from '../../src/ports/database/pool.js'
 import { processStart, readPidFile } from '../../src/ports/database/postmaster.js'
 import type { Settings } from '../../src/ports/database/settings.js'
+import { canBeOrdinary, ordinaryUser } from '../support/ordinary-user.js'
 import { testFolder } from '../support/postgres.js'
 import { quietLog } from '../support/quiet-log.js'
 import { until } from '../support/until.js'
 
 const asRoot = process.getuid?.() === 0
-const nobodyUid = 65_534
+const { uid: nobodyUid = 0 } = ordinaryUser
 const childScript = fileURLToPath(new URL('../support/embedded-child.ts', import.meta.url))
 
 let template: string
@@ -149,7 +150,7 @@ describe('the first start', () => {
     })
   })
 
-  it.runIf(asRoot)('works for an ordinary user too', async () => {
+  it.runIf(asRoot && canBeOrdinary)('works for an ordinary user too', async () => {
     await chown(folder, nobodyUid, nobodyUid)
     const { child, server } = await startInChild(nobodyUid)
     expect(await ask(server.url, 'select 1 as one')).toEqual([{ one: 1 }])

@@ -4,6 +4,7 @@ import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, it, onTestFinished } from 'vitest'
 import { ask, isAlive, testProject, type Facts } from '../support/folder.js'
+import { canBeOrdinary, ordinaryUser } from '../support/ordinary-user.js'
 import { freshDatabase } from '../support/postgres.js'
 import { until } from '../support/until.js'
 
@@ -142,12 +143,10 @@ it(
   },
 )
 
-it('explains that it cannot write to the data folder, and what to do', async () => {
+it.runIf(canBeOrdinary)('explains that it cannot write to the data folder, and what to do', async () => {
   const { start, folder } = await testProject()
-  const unprivilegedUid = 65_534
   await chmod(folder, 0o555)
-  const asRoot = process.getuid?.() === 0
-  const cli = start([], asRoot ? { uid: unprivilegedUid } : {})
+  const cli = start([], ordinaryUser)
   expect(await cli.ended).toBe(2)
   await chmod(folder, 0o755)
   expect(cli.stderr()).toMatch(/error: .*\.bellwether.*\[cannot_write\]\n +.*--data/)
