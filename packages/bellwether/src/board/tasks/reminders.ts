@@ -39,7 +39,9 @@ const personCodes: ReadonlySet<WaitCode> = new Set(['approval', 'review', 'held'
 function personNeeded(task: Task, readiness: Readiness): { readonly code: string; readonly why: string } | null {
   if (readiness.ready || !personCodes.has(readiness.code)) return null
   const { code, why } = readiness
-  return { code: code === 'person' ? (textField(task, 'reasonCode') ?? 'blocked') : code, why }
+  return code === 'person'
+    ? { code: textField(task, 'reasonCode') ?? 'blocked', why: task.reason ?? why }
+    : { code, why }
 }
 
 /** When the next reminder is due. Null: the task needs no person. 0: now, because it has no deadline yet. */
