@@ -1,7 +1,6 @@
 /** Fleet page, the first one: a summary of what is running, stuck or needs a person, then every agent. */
 import { useQuery } from '@tanstack/react-query'
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router'
-import { defined } from '@bellwether/base'
 import { useDeferredValue, useMemo, useState } from 'react'
 import { agentsQuery, workersQuery } from '../../api/queries.js'
 import type { Agent, Agents } from '../../api/types.js'
@@ -39,7 +38,9 @@ export function FleetPage() {
             words={conditions}
             value={show}
             change={(word) =>
-              void navigate({ search: ({ show: _show, ...rest }) => ({ ...rest, ...defined({ show: word }) }) })
+              void navigate({
+                search: ({ show: _show, ...rest }) => ({ ...rest, ...(word === undefined ? {} : { show: word }) }),
+              })
             }
           />
           {target !== undefined && (
