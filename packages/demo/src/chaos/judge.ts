@@ -4,6 +4,7 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { errorMessage } from '@bellwether/base'
 import { projectId, targets } from '../actors.js'
 import { checkTurns, turnsSince, type Mark, type TurnCheck } from '../check.js'
 import { readTask, type Context } from '../context.js'
@@ -44,12 +45,12 @@ export async function judge({ context, db, start, feed, project }: Evidence): Pr
       violations.push(`two runs of the command of turn ${turn} overlapped`)
   const tasks: Record<string, number> = {}
   for (const taskId of taskIds) {
-    const status = await readTask(context, taskId).then(
-      (task) => task.status,
-      () => 'lost' as const,
-    )
+    const { status, reason } = await readTask(context, taskId).catch((error: unknown) => ({
+      status: 'lost',
+      reason: errorMessage(error),
+    }))
     tasks[status] = (tasks[status] ?? 0) + 1
-    if (status !== 'done') violations.push(`task ${taskId} is ${status}`)
+    if (status !== 'done') violations.push(`task ${taskId} is ${status}: ${reason ?? 'no reason'}`)
   }
   return { check, tasks, violations }
 }
