@@ -104,7 +104,7 @@ export function openIsolationExecutor(options: IsolationExecutorOptions): Isolat
       },
     }
     return leased(context, lease, async () => {
-      // Processes of an older attempt of this agent must not work on the same files any more.
+      // Processes of an older turn of this agent must not work on the same files any more.
       if ((await sweepOlder({ clock, graceMs, installation }, turn)) > 0) await context.activity('thinking')
       if (context.signal.aborted) throw new FenceLost(agentTurnId)
       const { memoryMaxMb } = spec
