@@ -19,6 +19,8 @@ export interface Follower {
   mark(): number
   /** Resolves with true when the turn ends, with false when the signal aborts. */
   ended(agentTurnId: string, signal: AbortSignal): Promise<boolean>
+  /** Calls `listener` with each turn that ends, until `stop`. */
+  onEnd(listener: (agentTurnId: string) => void): void
   stop(): void
 }
 
@@ -78,6 +80,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
   let positioned: Promise<void> | undefined
   const waiters = new Set<() => void>()
   const endWaiters = new Map<string, Set<() => void>>()
+  const endListeners = new Set<(agentTurnId: string) => void>()
 
   async function now(): Promise<string> {
     return (await outboxEnd(db)).readable
@@ -100,8 +103,10 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
     }
     marks += 1
     for (const event of events)
-      if (event.kind === 'task' && event.agent_turn_id !== null)
+      if (event.kind === 'task' && event.agent_turn_id !== null) {
         for (const end of endWaiters.get(event.agent_turn_id) ?? []) end()
+        for (const listener of endListeners) listener(event.agent_turn_id)
+      }
     for (const next of waiters) next()
   }
 
@@ -170,6 +175,7 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
         throw error
       }
       let open = true
+      const listeners = new Set<(agentTurnId: string) => void>()
       return {
         check,
         since,
@@ -192,7 +198,12 @@ export function openTail({ db, clock, log, pollMs = pollDefaultMs }: TailOptions
               if (all.size === 0) endWaiters.delete(agentTurnId)
             }
           }),
+        onEnd(listener) {
+          listeners.add(listener)
+          endListeners.add(listener)
+        },
         stop() {
+          for (const listener of listeners) endListeners.delete(listener)
           if (open) followers -= 1
           open = false
           if (followers > 0) return

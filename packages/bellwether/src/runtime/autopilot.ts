@@ -1,11 +1,7 @@
-/** `bellwether task autopilot`: opens a task root and runs its autopilot and its maintenance. Any number may run on one root. */
-import { hostname } from 'node:os'
-import { resolve } from 'node:path'
-import { systemClock } from '@bellwether/base'
+/** `bellwether task autopilot`: runs the autopilot of a task root. Any number may run on one root. */
 import { token } from '@bellwether/protocol'
 import { startAutopilot } from '../board/dispatch/autopilot.js'
-import { runMaintenance } from '../board/repair/maintenance.js'
-import { openMaintenance, openKernelDispatcher, openTaskRoot } from './parts/board.js'
+import { type BoardPart, withShared } from './parts/shared.js'
 import { type PartContext, type ProcessOptions, runProcess } from './process.js'
 
 export interface AutopilotOptions extends ProcessOptions {
@@ -17,31 +13,24 @@ export interface AutopilotOptions extends ProcessOptions {
 
 export function runAutopilotProcess(options: AutopilotOptions): Promise<number> {
   const projectId = token(options.projectId, 'project')
-  return runProcess(options, 'autopilot', (context) => runAutopilotPart(context, { ...options, projectId }))
+  const { folder } = options
+  return runProcess(options, 'autopilot', async (context) => {
+    const root = options.root ?? context.settings.board.root ?? '.'
+    const shared = { folder, root, projectId, role: 'autopilot' }
+    return withShared(context, shared, ({ board }) => runAutopilotPart(context, board!, options.onReady))
+  })
 }
 
-/** The autopilot on an open runtime; resolves after the signal aborts. */
-export async function runAutopilotPart(context: PartContext, options: AutopilotOptions): Promise<number> {
-  const { settings, log, signal } = context
-  const { projectId } = options
-  const opened = await openTaskRoot({
-    root: resolve(options.folder, options.root ?? settings.board.root ?? '.'),
-    owner: `autopilot:${hostname()}-${process.pid}`,
-    settings: settings.board,
-    log,
-    signal,
-  })
-  try {
-    const dispatcher = openKernelDispatcher(opened, context, { projectId, actor: 'autopilot' })
-    const autopilot = startAutopilot(dispatcher, opened.caches, signal)
-    const maintenance = runMaintenance(openMaintenance(opened), { clock: systemClock, log }, signal)
-    const { root } = opened.board
-    options.onReady?.({ ready: true, role: 'autopilot', root, pid: process.pid })
-    log.info({ root, project: projectId }, 'autopilot is ready')
-    await Promise.all([autopilot.ended, maintenance])
-    return 0
-  } finally {
-    await opened.alerts.settled()
-    await opened.board.close()
-  }
+/** The autopilot of an open board; resolves after the signal aborts. */
+export async function runAutopilotPart(
+  { log, signal }: PartContext,
+  part: BoardPart,
+  onReady?: ProcessOptions['onReady'],
+): Promise<number> {
+  const autopilot = startAutopilot(part.as('autopilot'), part.caches, signal)
+  const { root } = part.board
+  onReady?.({ ready: true, role: 'autopilot', root, pid: process.pid })
+  log.info({ root, project: part.projectId }, 'autopilot is ready')
+  await autopilot.ended
+  return 0
 }

@@ -7,25 +7,23 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defined, systemClock, systemRandom } from '@bellwether/base'
-import { InvalidInput, subjects, token } from '@bellwether/protocol'
+import { InvalidInput, token } from '@bellwether/protocol'
 import { openFeed } from '../board/log/feed.js'
 import { openBrowserSessions, type BrowserSessions } from '../http/browser-sessions.js'
 import { openKeyStore, type KeyStore } from '../http/key-store.js'
 import { dashboardPages } from '../http/pages.js'
 import { openClaims } from '../http/remote/claims.js'
 import { openRemoteWatch } from '../http/remote/watch.js'
-import type { BoardParts } from '../http/routes/board.js'
 import { makeServer, type ServerOptions } from '../http/server.js'
-import { openTail } from '../http/tail.js'
 import { hasKeys } from '../kernel/access/api-keys.js'
 import { pruneAudit } from '../kernel/access/audit-log.js'
 import { pruneResponses } from '../kernel/access/idempotency.js'
 import type { Database } from '../ports/database/database.js'
 import { systemDisk } from '../ports/disk/disk.js'
 import { loop } from '../ports/loop.js'
-import { openKernelDispatcher, openTaskRoot } from './parts/board.js'
 import { ensureAdminKey } from './parts/key-files.js'
 import { isLoopback, listen } from './parts/listen.js'
+import { type Shared, withShared } from './parts/shared.js'
 import { openProcessMetrics } from './parts/telemetry.js'
 import { openViews } from './parts/views.js'
 import { dataFolder } from './paths.js'
@@ -45,7 +43,8 @@ export interface ServerProcessOptions extends ProcessOptions {
   readonly dataDir?: string | undefined
 }
 
-export interface ServerPartOptions extends ServerProcessOptions {
+export interface ServerPartOptions extends Omit<ServerProcessOptions, 'root' | 'projectId'> {
+  readonly shared: Shared
   /** The text of /metrics. */
   readonly metrics: () => Promise<string>
   /** The processes that `up` supervises. */
@@ -69,7 +68,11 @@ const dashboardFolder = ['../dashboard', '../../../dashboard/dist']
 export function runServerProcess(options: ServerProcessOptions): Promise<number> {
   return runProcess(options, 'server', async (context) => {
     const metrics = await openProcessMetrics(context.runtime, context.log)
-    return runServerPart(context, { ...options, metrics: () => metrics.text() })
+    const { folder, root = context.settings.board.root } = options
+    const projectId = token(options.projectId ?? 'default', 'project')
+    return withShared(context, { folder, root, projectId, role: 'server' }, (shared) =>
+      runServerPart(context, { ...options, shared, metrics: () => metrics.text() }),
+    )
   })
 }
 
@@ -77,7 +80,8 @@ export function runServerProcess(options: ServerProcessOptions): Promise<number>
 export async function runServerPart(context: PartContext, options: ServerPartOptions): Promise<number> {
   const { runtime, settings, log, signal } = context
   const { kernel, bell } = runtime
-  const { views = [], metrics } = options
+  const { views = [], metrics, shared } = options
+  const { tail } = shared
   const host = options.host ?? settings.server.host
   const adminKey = await openAdminKey(context, options, host)
   const clock = systemClock
@@ -86,8 +90,13 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     views.length === 0 ? undefined : openViews({ names: views, settings: settings.view, ids: kernel.ids, log })
   const keys = openKeyStore({ db: kernel.db, clock, log, onlyView: views.length === 1 ? views[0] : undefined })
   await keys.refresh()
-  const tail = openTail({ db: kernel.db, clock, log })
-  const board = await openBoardPart(context, options)
+  const board = shared.board && {
+    dispatcher: shared.board.as('server'),
+    caches: shared.board.caches,
+    feed: await openFeed(join(shared.board.board.root, 'state', 'tasks.jsonl'), systemDisk),
+    projectId: shared.board.projectId,
+    ...common,
+  }
   const browserSessions = openBrowserSessions({ clock, random: systemRandom })
   const { worker } = settings
   const watch = openRemoteWatch({
@@ -110,7 +119,6 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     settings: { pollSeconds: worker.poll_seconds, resumeLeaseSeconds: worker.resume_lease_seconds },
     onEnded: () => tail.wake(),
   })
-  const listening = await bell.listen(subjects.anyEvent, () => tail.wake())
   const perSecond = settings.server.requests_per_second
   const server = makeServer({
     ...common,
@@ -121,7 +129,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     browserSessions,
     random: systemRandom,
     fusion,
-    board: board?.parts,
+    board,
     isPublic: !isLoopback(host),
     rate: { perSecond, burst: perSecond * 2 },
     workerSettings: {
@@ -138,7 +146,6 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
     const url = await listen(server.app, host, options.port ?? settings.server.port)
     const loops = Promise.all([
       keys.run(signal),
-      tail.run(signal),
       watch.run(signal),
       fusion?.run(signal),
       loop({ ...common, name: 'server pruning', intervalMs: pruneIntervalMs, steady: true }, () =>
@@ -151,7 +158,7 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
       url,
       ...(adminKey === undefined ? {} : { adminKey, loginUrl: await loginUrl(keys, browserSessions, adminKey, url) }),
       views,
-      ...(board === undefined ? {} : { root: board.parts.dispatcher.board.root }),
+      ...(board === undefined ? {} : { root: board.dispatcher.board.root }),
       bell: bell.kind,
       pid: process.pid,
     })
@@ -162,9 +169,8 @@ export async function runServerPart(context: PartContext, options: ServerPartOpt
   } finally {
     fusion?.close()
     await server.app.close()
-    await listening.stop()
     await claims.close()
-    await board?.close()
+    await board?.feed.close()
   }
 }
 
@@ -189,35 +195,6 @@ async function loginUrl(
 ): Promise<string | undefined> {
   const grant = await keys.grant(adminKey)
   return grant === undefined ? undefined : `${url}/login?token=${sessions.createLink(grant.keyId)}`
-}
-
-interface OpenBoardPart {
-  readonly parts: BoardParts
-  close(): Promise<void>
-}
-
-async function openBoardPart(context: PartContext, options: ServerPartOptions): Promise<OpenBoardPart | undefined> {
-  const { settings, log, signal } = context
-  const root = options.root ?? settings.board.root
-  if (root === undefined) return undefined
-  const projectId = token(options.projectId ?? 'default', 'project')
-  const opened = await openTaskRoot({
-    root: resolve(options.folder, root),
-    owner: `server:${process.pid}`,
-    settings: settings.board,
-    log,
-    signal,
-  })
-  const dispatcher = openKernelDispatcher(opened, context, { projectId, actor: 'server' })
-  const feed = await openFeed(join(opened.board.root, 'state', 'tasks.jsonl'), systemDisk)
-  return {
-    parts: { dispatcher, caches: opened.caches, feed, projectId, clock: systemClock, log, signal },
-    async close() {
-      await feed.close()
-      await opened.alerts.settled()
-      await opened.board.close()
-    },
-  }
 }
 
 async function prune(db: Database, auditDays: number): Promise<void> {

@@ -18,6 +18,7 @@ import { collectGarbageWhenIdle, workerHeapFlags } from './heap-tuning.js'
 import { openLog } from './logger.js'
 import { ensureAdminKey, ensureSensorKey } from './parts/key-files.js'
 import { openProcessMetrics } from './parts/telemetry.js'
+import { type Shared, withShared } from './parts/shared.js'
 import { openUpFile } from './parts/up-file.js'
 import { viewExcludes } from './parts/view-excludes.js'
 import { lockFile, upFile } from './paths.js'
@@ -92,7 +93,13 @@ async function withDatabase(options: Omit<UpContext, 'databaseUrl' | 'database' 
     if (signal.aborted) return 0
     const runtime = await openRuntime({ settings, log, clock: systemClock, random: systemRandom, name, signal })
     try {
-      return await runParts({ ...options, settings, databaseUrl, database, listeners }, runtime)
+      const { folder, projectId, env } = options
+      const root = settings.board.root ?? '.'
+      return await withShared(
+        { runtime, settings, log, signal, env },
+        { folder, root, projectId, role: 'up' },
+        (shared) => runParts({ ...options, settings, databaseUrl, database, listeners }, runtime, shared),
+      )
     } finally {
       await runtime.close()
     }
@@ -105,7 +112,7 @@ async function withDatabase(options: Omit<UpContext, 'databaseUrl' | 'database' 
   }
 }
 
-async function runParts(options: UpContext, runtime: Runtime): Promise<number> {
+async function runParts(options: UpContext, runtime: Runtime, shared: Shared): Promise<number> {
   const { folder, dataDir, projectId, settings, log, env, shutdown, database, databaseUrl, listeners } = options
   // A signal of the parts' own: they also end if one of them cannot be opened.
   const stopping = linkAbort(shutdown.signal)
@@ -127,9 +134,8 @@ async function runParts(options: UpContext, runtime: Runtime): Promise<number> {
       runPmoPart(context),
       runServerPart(context, {
         folder,
-        projectId,
         dataDir,
-        root,
+        shared,
         views: [projectView],
         metrics: () => metrics.text(),
         parts: () => [...(database === undefined ? [] : [database.part]), ...supervisor.parts],
@@ -137,7 +143,7 @@ async function runParts(options: UpContext, runtime: Runtime): Promise<number> {
         port: options.port,
         onReady,
       }),
-      runAutopilotPart(context, { folder, projectId, root }),
+      runAutopilotPart(context, shared.board!),
     ]
     const all = Promise.all(running)
     // A part that cannot be opened rejects `all` and ends the start with its own error.

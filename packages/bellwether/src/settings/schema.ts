@@ -122,7 +122,7 @@ const board = z.object({
   max_concurrent_spawns: count(4, 'How many turns of the board run at the same time.', { max: 10_000 }),
   autopilot_interval_seconds: seconds(
     5,
-    'How often the autopilot checks the board. The end of a turn wakes it earlier.',
+    'How often the autopilot checks the board. A change of the board or the end of a turn wakes it earlier.',
   ),
   claim_lease_seconds: seconds(60, 'How long a dispatcher may take to start a task that it claimed.'),
   spawn_grace_seconds: seconds(60, 'The board gives up a started run that the kernel does not know after this time.'),

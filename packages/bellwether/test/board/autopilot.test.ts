@@ -10,6 +10,7 @@ import { nextTask } from '../../src/board/tasks/next-task.js'
 import { listTasks, taskView } from '../../src/board/tasks/task-view.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
 import { settle } from '../support/hand-clock.js'
+import type { Draft } from '../../src/board/log/task.js'
 
 const rules = { firstAgent: 'coder', recovery: defaultRecovery }
 const never = new AbortController().signal
@@ -157,6 +158,55 @@ describe('the autopilot', () => {
     const autopilot = startAutopilot(dispatcherOf(world), noCaches, stop.signal)
     await settle()
     world.kernel.end([...world.kernel.turns.keys()][0]!)
+    await settle()
+    expect(tries(world)).toEqual(['T-1 coder', 'T-2 coder'])
+    stop.abort()
+    await autopilot.ended
+  })
+
+  it('a task that is added or changed in the same process wakes the autopilot, and its own writes do not', async () => {
+    const world = makeWorld()
+    const stop = new AbortController()
+    const dispatcher = dispatcherOf(world)
+    let steps = 0
+    const policies = async () => ((steps += 1), world.policies)
+    const autopilot = startAutopilot({ ...dispatcher, policies }, noCaches, stop.signal)
+    await settle()
+    expect(steps).toBe(1)
+    await dispatcher.board.write(() => [created('T-1'), created('T-2', { dependencies: ['T-0'] })])
+    await settle()
+    expect([tries(world), steps]).toEqual([['T-1 coder'], 2])
+    await dispatcher.board.write(() => [
+      { taskId: 'T-2', type: 'task_noted', actor: 'ann', payload: { dependencies: [] } },
+    ])
+    await settle()
+    expect([tries(world), steps]).toEqual([['T-1 coder', 'T-2 coder'], 3])
+    // The board reads the line of another process.
+    await put(world, created('T-3'))
+    await dispatcher.board.sync()
+    await settle()
+    expect(tries(world)).toContain('T-3 coder')
+    stop.abort()
+    await autopilot.ended
+  })
+
+  it('a task that is added while the autopilot decides is started by the next step, without a wait', async () => {
+    const world = makeWorld()
+    const stop = new AbortController()
+    const dispatcher = dispatcherOf(world)
+    let late: readonly Draft[] = [created('T-2')]
+    const disk = {
+      ...noCaches.disk,
+      // The caches are the last thing that a step writes.
+      async read() {
+        const drafts = late
+        late = []
+        if (drafts.length > 0) await dispatcher.board.write(() => drafts)
+        return { found: 'missing' as const }
+      },
+    }
+    await put(world, created('T-1'))
+    const autopilot = startAutopilot(dispatcher, { ...noCaches, disk }, stop.signal)
     await settle()
     expect(tries(world)).toEqual(['T-1 coder', 'T-2 coder'])
     stop.abort()

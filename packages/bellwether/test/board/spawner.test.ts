@@ -2,13 +2,15 @@
 import { beforeAll, expect, it } from 'vitest'
 import { autopilotStep } from '../../src/board/dispatch/autopilot.js'
 import { createDispatcher } from '../../src/board/dispatch/dispatcher.js'
+import { openTail, type Tail } from '../../src/http/tail.js'
 import { kernelSpawner } from '../../src/runtime/parts/spawner.js'
 import type { Spawner } from '../../src/board/ports.js'
 import { gated, gatedCaches, makeGate } from '../support/crash.js'
 import { boardOf, created, dispatcherOf, makeWorld, noCaches, put, type World } from '../support/dispatcher.js'
-import { settle } from '../support/hand-clock.js'
+import { handClock, settle } from '../support/hand-clock.js'
 import { kernelPerFile, project, testKernel } from '../support/kernel.js'
 import { quietLog } from '../support/quiet-log.js'
+import { until } from '../support/until.js'
 
 const t = kernelPerFile({ time: 'real' })
 let spawner: Spawner
@@ -46,6 +48,34 @@ it('repeated spawns with one key start one turn', async () => {
     elapsedMs: expect.any(Number),
   })
   expect(await spawner.spawn(request, never)).toEqual(first)
+})
+
+it('the events of the outbox announce the end of a turn, and a poll finds it if they are silent', async () => {
+  const stop = new AbortController()
+  const tail = openTail({ db: t.db, clock: t.clock, log: quietLog })
+  const tailing = tail.run(stop.signal)
+  const start = async (events: Tail) => {
+    const clock = handClock()
+    const waiter = kernelSpawner({ kernel: t.kernel, projectId: project, clock, log: quietLog, tail: events })
+    const request = { key: t.ids.next(), taskId: 'task-7', agent: 'coder', prompt: 'Do it.', budget }
+    await waiter.spawn(request, never)
+    const ended = waiter.ended(request.key, never)
+    await until('the wait to pause', async () => (clock.sleepers > 0 ? true : undefined))
+    const [turn] = await t.claim()
+    await t.kernel.deliver({ ...turn!, status: 'success', content: { text: 'done' } })
+    return { clock, ended }
+  }
+  // The clock of the poll stands still.
+  const { ended } = await start(tail)
+  tail.wake()
+  expect(await ended).toMatchObject({ status: 'ended', outcome: 'success' })
+
+  const silent = openTail({ db: t.db, clock: t.clock, log: quietLog })
+  const missed = await start(silent)
+  await missed.clock.advance(1_000)
+  expect(await missed.ended).toMatchObject({ status: 'ended', outcome: 'success' })
+  stop.abort()
+  await tailing
 })
 
 it('a turn is stopped by its key, waiters are informed, and an unknown key is rejected', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { findRoot, isNetwork } from '../../src/board/log/root.js'
-import type { Draft } from '../../src/board/log/task.js'
+import type { BoardChange, Draft } from '../../src/board/log/task.js'
 import { systemDisk, type Disk, type LogFile } from '../../src/ports/disk/disk.js'
 import { systemMachine } from '../../src/ports/disk/machine.js'
 import { add, boardOf, line, testRoot, testWorld } from './storage-support.js'
@@ -33,6 +33,30 @@ describe('a board', () => {
       runs: [{ runId: started!.eventId, agent: 'coder' }],
     })
     await Promise.all([board.close(), again.close()])
+  })
+
+  it('a board reports what it writes, and what another process appends without being asked to read', async () => {
+    const root = await testRoot()
+    const [board, other] = [await boardOf(root), await boardOf(root)]
+    const changes: BoardChange[] = []
+    let change = () => {}
+    const changed = () => new Promise<void>((resolve) => (change = resolve))
+    const release = board.onChange((how) => {
+      changes.push(how)
+      change()
+    })
+    await board.write(() => [add('T-1')])
+    expect(changes).toEqual(['written'])
+    const read = changed()
+    await other.write(() => [add('T-2')])
+    await read
+    expect(changes).toEqual(['written', 'read'])
+    expect(board.state.tasks.size).toBe(2)
+    release()
+    await other.write(() => [add('T-3')])
+    await board.write(() => [add('T-4')])
+    expect(changes).toEqual(['written', 'read'])
+    await Promise.all([board.close(), other.close()])
   })
 
   it('a board opens a root of the reference without changing a byte, and continues in it', async () => {

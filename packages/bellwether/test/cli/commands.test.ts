@@ -159,6 +159,26 @@ describe('bellwether view, against a server', () => {
 })
 
 describe('bellwether task, against a server', () => {
+  it(
+    'a task is started at once, added over HTTP, by a command or to the files, and its end is noticed',
+    slowStart,
+    async () => {
+      await up.api('POST', '/board/tasks', { title: 'one', taskId: 'W-1', agent: 'echo' })
+      expect((await up.run('task', 'add', 'two', '--id', 'W-2', '--agent', 'echo')).code).toBe(0)
+      const local = ['task', 'add', 'three', '--id', 'W-3', '--agent', 'echo', '--after', 'W-2', '--root', up.folder]
+      expect((await inProcess(local)).code).toBe(0)
+      expect(
+        (await inProcess(['task', 'add', 'four', '--id', 'W-4', '--agent', 'echo', '--root', up.folder])).code,
+      ).toBe(0)
+      for (const id of ['W-1', 'W-2', 'W-4'])
+        await until(`${id} to be judged`, async () => {
+          const task = await up.api<{ status: string; runs: object[] }>('GET', `/board/tasks/${id}`)
+          // The agent claims no file, so the board does not accept its "done".
+          return task.status === 'blocked' && task.runs.length === 1 ? true : undefined
+        })
+    },
+  )
+
   it('adds, lists, shows and moves tasks', async () => {
     expect((await up.run('task', 'add', 'fix\u001b[31m it', '--id', 'G', '--approval')).out).toBe('added G\n')
     expect((await up.run('task', 'list')).out).toMatch(/G +pending +0 +\S+ +fix\?\[31m it/)

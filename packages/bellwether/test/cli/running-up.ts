@@ -59,7 +59,9 @@ export async function openUp(): Promise<RunningUp> {
     started.push(cli)
     return cli
   }
-  const up = start(['up', '--port', '0', '--json', '--parent-pipe'])
+  // The autopilot never polls: what it does here, it was woken for.
+  const neverPoll = { BELLWETHER__BOARD__AUTOPILOT_INTERVAL_SECONDS: '604800' }
+  const up = start(['up', '--port', '0', '--json', '--parent-pipe'], neverPoll)
   const ready = await up.ready(60_000)
   const url = String(ready['url'])
   const adminKey = String(ready['adminKey'])

@@ -2,7 +2,7 @@
 import type { Clock } from '@bellwether/base'
 import { prepare } from '../../src/board/log/prepare-events.js'
 import { Fold } from '../../src/board/log/fold.js'
-import type { Board, BoardState, TaskEvent } from '../../src/board/log/task.js'
+import type { Board, BoardChange, BoardState, TaskEvent } from '../../src/board/log/task.js'
 import type { Ids } from '../../src/ports/ids.js'
 
 export interface MemoryRoot {
@@ -18,6 +18,8 @@ export function openMemoryBoard(
   root = '/memory',
 ): Board {
   const fold = new Fold()
+  const listeners = new Set<(how: BoardChange) => void>()
+  const notify = (how: BoardChange) => listeners.forEach((listener) => listener(how))
   let seen = 0
   const take = (event: TaskEvent): string | undefined => {
     const bytes = Buffer.from(JSON.stringify(event))
@@ -35,24 +37,35 @@ export function openMemoryBoard(
     get state() {
       return fold.state()
     },
-    sync: async () => sync(),
+    async sync() {
+      const before = fold.state()
+      if (sync() !== before) notify('read')
+      return fold.state()
+    },
     async write(decide) {
       const before = shared.lock
       let free = () => {}
       shared.lock = new Promise<void>((resolve) => (free = resolve))
       await before
       try {
+        const before = fold.state()
         const state = sync()
+        if (state !== before) notify('read')
         const drafts = decide(state)
         if (drafts.length === 0) return []
         const at = new Date(clock.wallMs()).toISOString()
         const { events: lines } = prepare(drafts, state, new Map(), { at, token: 0, nextId: () => ids.next() })
         shared.events.push(...lines)
         sync()
+        notify('written')
         return lines
       } finally {
         free()
       }
+    },
+    onChange(listener) {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
     },
     close: async () => {},
   }

@@ -1,7 +1,7 @@
 /**
  * The autopilot: reconciles open runs, reminds people and starts ready tasks while the concurrency limit allows. A step
  * depends only on the log and the kernel, so a step after a crash is an ordinary step, and several autopilots may share one
- * root. The loop around the step waits for the end of a turn or for the interval.
+ * root. The loop around the step waits for a change of the board, the end of a turn, or the interval.
  */
 import type { TaskChoice } from '@bellwether/protocol/http'
 import { loop, makeWake, type Wake } from '../../ports/loop.js'
@@ -26,6 +26,8 @@ export interface AutopilotStep {
   /** Tasks that the budget blocked before a turn was spawned. */
   readonly overBudget: readonly string[]
   readonly choice: TaskChoice
+  /** The state that the step decided on last. */
+  readonly decided: BoardState
 }
 
 // Bounds the time until the next reconciliation; the next step starts the rest.
@@ -53,7 +55,7 @@ export async function autopilotStep(dispatcher: Dispatcher, caches: CachePorts):
   }
   const choice = explainDecision(decision)
   await writeCaches(board, caches)
-  return { reconciled, started, overBudget, choice }
+  return { reconciled, started, overBudget, choice, decided: decision.state }
 }
 
 const hasRoom = (dispatcher: Dispatcher, policies: DispatchPolicies): boolean =>
@@ -127,7 +129,10 @@ export interface Autopilot {
   readonly ended: Promise<void>
 }
 
-/** Runs steps until the signal fires. The end of a turn wakes it; everything else waits for the interval. */
+/**
+ * Runs steps until the signal fires. A change of the board and the end of a turn wake it; time, and what the board's filesystem
+ * does not report, wait for the interval.
+ */
 export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signal: AbortSignal): Autopilot {
   const { clock, log, settings, spawner, board } = dispatcher
   const wake = makeWake(clock)
@@ -144,11 +149,25 @@ export function startAutopilot(dispatcher: Dispatcher, caches: CachePorts, signa
       .finally(() => listening.delete(runId))
       .catch((error: unknown) => log.error({ err: error }, 'cannot wake the autopilot'))
   }
+  let decided: BoardState | 'deciding' | 'failed' = 'failed'
+  // During a step most writes are its own: afterwards the states tell whether there were others.
+  const release = board.onChange((how) => {
+    if (how === 'read' || (decided !== 'deciding' && board.state !== decided)) wake.now()
+  })
   const step = async () => {
-    const { started } = await autopilotStep(dispatcher, caches)
-    started.forEach(listen)
+    decided = 'deciding'
+    const result = await autopilotStep(dispatcher, caches).catch((error: unknown) => {
+      decided = 'failed'
+      throw error
+    })
+    decided = result.decided
+    result.started.forEach(listen)
+    if (board.state !== decided) wake.now()
   }
   const options = { name: 'autopilot', intervalMs: settings.intervalMs, clock, log, signal }
-  const ended = loop(options, step, wake).then(async () => void (await writeCaches(board, caches, 'now')))
+  const ended = loop(options, step, wake).then(async () => {
+    release()
+    await writeCaches(board, caches, 'now')
+  })
   return { wake, ended }
 }

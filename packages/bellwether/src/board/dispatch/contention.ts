@@ -65,6 +65,7 @@ export function countingContention(
         }
       }
     },
+    onChange: (listener) => inner.onChange(listener),
     close: () => inner.close(),
   }
   return { board, contention }

@@ -3,10 +3,12 @@
  * acknowledged after fsync and reading it back. If the lease expired before the append, its lines do not count and the write
  * is decided again. Several processes may open one root; writes within a process are queued.
  */
+import { basename } from 'node:path'
 import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { systemDisk, type Disk } from '../../ports/disk/disk.js'
 import { systemMachine, type Machine } from '../../ports/disk/machine.js'
+import { watchFolder, type FolderWatch } from '../../ports/disk/watch-folder.js'
 import type { Ids } from '../../ports/ids.js'
 import { makeEvent, prepare, type Group } from './prepare-events.js'
 import { iso, lockGraceMs } from './locks/lock-status.js'
@@ -14,7 +16,7 @@ import { acquire, type Lease, type LockPorts } from './locks/locks.js'
 import { TaskLog } from './log.js'
 import { findRoot, type TaskRoot } from './root.js'
 import { SnapshotWriter } from './snapshot/snapshot-writer.js'
-import type { Board, BoardState, Draft, TaskEvent } from './task.js'
+import type { Board, BoardChange, BoardState, Draft, TaskEvent } from './task.js'
 
 export interface BoardOptions {
   readonly root: string
@@ -55,6 +57,9 @@ class OpenBoard implements Board {
   readonly #ports: LockPorts
   readonly #log: TaskLog
   readonly #snapshotWriter: SnapshotWriter | undefined
+  readonly #listeners = new Set<(how: BoardChange) => void>()
+  #watch: FolderWatch | undefined
+  #readQueued = false
   #queue: Promise<unknown> = Promise.resolve()
   #closed = false
 
@@ -77,23 +82,69 @@ class OpenBoard implements Board {
   }
 
   sync(): Promise<BoardState> {
-    return this.#enqueue(async () => {
-      await this.#log.sync()
-      return this.state
-    })
+    return this.#enqueue(() => this.#sync())
+  }
+
+  /** Reads what other processes appended, and notifies. */
+  async #sync(): Promise<BoardState> {
+    const before = this.state
+    await this.#log.sync()
+    if (this.state !== before) this.#notify('read')
+    return this.state
   }
 
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]> {
     return this.#enqueue(async () => {
       const events = await this.#write(decide)
+      if (events.length > 0) this.#notify('written')
       if (events.length > 0) await this.#snapshotWriter?.afterWrite(this.#log)
       return events
     })
   }
 
+  onChange(listener: (how: BoardChange) => void): () => void {
+    this.#listeners.add(listener)
+    this.#watch ??= this.#watchLog()
+    return () => {
+      this.#listeners.delete(listener)
+      if (this.#listeners.size === 0) this.#stopWatching()
+    }
+  }
+
+  #notify(how: BoardChange): void {
+    for (const listener of this.#listeners) listener(how)
+  }
+
+  #watchLog(): FolderWatch {
+    const { state: folder, log: path } = this.#folder
+    const { log } = this.#ports
+    const onTrouble = (error: unknown) => log.warn({ err: error, path }, 'cannot watch the log; polling instead')
+    return watchFolder(folder, () => this.#readSoon(), onTrouble, basename(path))
+  }
+
+  /** Reads the log after the work in the queue, once for several changes. After a write of this object there is nothing to read. */
+  #readSoon(): void {
+    if (this.#readQueued || this.#closed) return
+    this.#readQueued = true
+    const reading = this.#enqueue(() => {
+      this.#readQueued = false
+      return this.#sync()
+    })
+    reading.catch((error: unknown) => {
+      this.#readQueued = false
+      if (!this.#closed) this.#ports.log.warn({ err: error }, 'cannot read a change of the log; polling instead')
+    })
+  }
+
+  #stopWatching(): void {
+    this.#watch?.close()
+    this.#watch = undefined
+  }
+
   async close(): Promise<void> {
     await this.#enqueue(async () => {
       this.#closed = true
+      this.#stopWatching()
       try {
         await this.#snapshotWriter?.onClose(this.#log)
       } finally {
@@ -134,7 +185,7 @@ class OpenBoard implements Board {
     lease: Lease,
     decide: (state: BoardState) => readonly Draft[],
   ): Promise<readonly TaskEvent[] | 'lost'> {
-    await this.#log.sync()
+    await this.#sync()
     // The lock files were deleted, or the token is outdated: the log has a higher one.
     if (this.#log.fold.token >= lease.token) return 'lost'
     if (lease.mustFence && !(await this.#fence(lease))) return 'lost'

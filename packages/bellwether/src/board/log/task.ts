@@ -108,6 +108,8 @@ export interface BoardState {
   readonly control: Readonly<Record<string, unknown>>
 }
 
+export type BoardChange = 'written' | 'read'
+
 /** An open task root. */
 export interface Board {
   readonly root: string
@@ -120,5 +122,10 @@ export interface Board {
    * written. Throws Retryable `lock_contention` if the lock was not free in time.
    */
   write(decide: (state: BoardState) => readonly Draft[]): Promise<readonly TaskEvent[]>
+  /**
+   * Calls `listener` when the state has changed: `written` by this object, or `read` from what another process appended. The
+   * log file is watched while there are listeners; a filesystem that reports no changes leaves it to `sync`. Returns the release.
+   */
+  onChange(listener: (how: BoardChange) => void): () => void
   close(): Promise<void>
 }

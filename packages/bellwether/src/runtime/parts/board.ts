@@ -25,6 +25,7 @@ import { removeOldFolders } from '../../ports/disk/remove-old-folders.js'
 import { defaultCallPolicy, type CallPolicy } from '../../ports/retry.js'
 import { runCommand } from '../../ports/processes/run-command.js'
 import { postJson, webhookUrl } from '../../ports/webhook.js'
+import type { Tail } from '../../http/tail.js'
 import type { Settings } from '../../settings/schema.js'
 import type { PartContext } from '../process.js'
 import { openEvidence } from './remote-evidence.js'
@@ -160,25 +161,32 @@ export function openDispatcher(opened: OpenRoot, { spawner, evidence, actor }: D
 
 export interface KernelDispatcherOptions {
   readonly projectId: string
-  readonly actor: string
+  /** The events that announce the ends of turns. */
+  readonly tail: Tail
 }
 
 /** A dispatcher whose runs are turns of the kernel. */
 export function openKernelDispatcher(
   opened: OpenRoot,
   { runtime, settings, log }: Pick<PartContext, 'runtime' | 'settings' | 'log'>,
-  { projectId, actor }: KernelDispatcherOptions,
+  { projectId, tail }: KernelDispatcherOptions,
 ): Dispatcher {
   const retentionMs = settings.pmo.retention_days * dayMs
   return openDispatcher(opened, {
-    spawner: kernelSpawner({ kernel: runtime.kernel, projectId, clock: systemClock, log, retentionMs }),
+    spawner: kernelSpawner({ kernel: runtime.kernel, projectId, tail, clock: systemClock, log, retentionMs }),
     evidence: openEvidence(settings.board, opened.board.root, opened.ids),
-    actor,
+    actor: 'board',
   })
 }
 
 /** The maintenance of an open root: dry runs of the repair commands, and retention. */
-export function openMaintenance({ board, alerts, ids, log, settings }: OpenRoot): Maintenance {
+export function openMaintenance({
+  board,
+  alerts,
+  ids,
+  log,
+  settings,
+}: Pick<OpenRoot, 'board' | 'alerts' | 'ids' | 'log' | 'settings'>): Maintenance {
   const keepMs = settings.runs_retention_days * dayMs
   return createMaintenance({
     root: board.root,

@@ -1,35 +1,31 @@
 /**
  * Runs the board's tasks as turns of the kernel. The key of a run, its intent line's id, becomes the id of the inbox row, so that a
- * repeated spawn finds the same turn and never starts a second one. One query per poll serves all waiting callers. What the end of
- * a turn means for a task is the board's decision.
+ * repeated spawn finds the same turn and never starts a second one. What the end of a turn means for a task is the board's decision.
  */
-import { type Clock, type Log, onAbort } from '@bellwether/base'
+import type { Clock, Log } from '@bellwether/base'
 import { InvalidInput, Retryable } from '@bellwether/protocol'
 import { fallbackContent } from '@bellwether/protocol/http'
 import { parseResult, type ParsedResult } from '../../board/dispatch/parse-result.js'
 import type { KernelIdentity, Spawner, TurnStatus } from '../../board/ports.js'
+import type { Tail } from '../../http/tail.js'
 import type { Kernel } from '../../kernel/kernel.js'
 import { databaseIdentity } from '../../kernel/reads/database.js'
 import { readRequestedTurns, type RequestedTurn } from '../../kernel/reads/turns.js'
-import { backoffMs, defaultCallPolicy } from '../../ports/retry.js'
+import { openTurnEnds } from './turn-ends.js'
 
 export interface SpawnerOptions {
   readonly kernel: Kernel
   readonly projectId: string
   /** How long the kernel keeps ended turns. Default: one day. */
   readonly retentionMs?: number
+  /** The events that announce the ends of turns. Absent: the spawner polls. */
+  readonly tail?: Tail | undefined
   readonly clock: Clock
   readonly log: Log
 }
 
-// Runs take seconds to minutes, and a poll is one indexed lookup.
-const pollMs = 250
-const failureBackoff = { ...defaultCallPolicy.retry.backoff, maxMs: 5_000 }
-
 export function kernelSpawner(options: SpawnerOptions): Spawner {
   const { kernel, projectId, clock, log, retentionMs = 86_400_000 } = options
-  const waiting = new Map<string, Set<(status: TurnStatus) => void>>()
-  let polling = false
 
   async function readStatuses(keys: readonly string[]): Promise<Map<string, TurnStatus>> {
     const rows = await readRequestedTurns(kernel.db, projectId, keys)
@@ -52,27 +48,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
     }
   }
 
-  /** Runs while callers wait. While the database is unavailable it retries with growing pauses; the turns are safe. */
-  async function poll(): Promise<void> {
-    let failures = 0
-    while (waiting.size > 0) {
-      try {
-        const keys = [...waiting.keys()]
-        const found = await readStatuses(keys)
-        for (const key of keys) {
-          const now = found.get(key) ?? { status: 'unknown' as const }
-          if (now.status !== 'active') for (const finish of waiting.get(key) ?? []) finish(now)
-        }
-        failures = 0
-      } catch (error) {
-        log.warn({ err: error, waiting: waiting.size }, 'cannot read the status of turns; retrying')
-        failures += 1
-      }
-      if (waiting.size > 0)
-        await clock.sleep(failures === 0 ? pollMs : backoffMs({ backoff: failureBackoff }, failures))
-    }
-    polling = false
-  }
+  const ends = openTurnEnds({ read: readStatuses, tail: options.tail, clock, log })
 
   return {
     kernel: identity,
@@ -87,25 +63,7 @@ export function kernelSpawner(options: SpawnerOptions): Spawner {
       return { agentTurnId }
     },
     status,
-    ended: (key, signal) =>
-      new Promise((resolve, reject) => {
-        const finish = (now: TurnStatus) => {
-          const all = waiting.get(key)
-          all?.delete(finish)
-          if (all?.size === 0) waiting.delete(key)
-          release()
-          resolve(now)
-        }
-        const giveUp = () => {
-          status(key).then(finish, reject)
-        }
-        const release = onAbort(signal, giveUp)
-        if (signal.aborted) return
-        waiting.set(key, (waiting.get(key) ?? new Set()).add(finish))
-        if (polling) return
-        polling = true
-        void poll()
-      }),
+    ended: (key, signal) => ends.ended(key, signal),
     async stop(key, reason) {
       const now = await status(key)
       if (now.status === 'unknown') {
